@@ -10,47 +10,46 @@ from msgspec.structs import replace
 
 from wakeful.agents.auto_restart import given_up_news
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState
-from wakeful.alerts.alerts import (
+from wakeful.alerts.digest import digest_text
+from wakeful.alerts.model import (
     Alert,
     AlertKind,
     Gist,
+    News,
     checkpoint_opened,
+    failure_news,
     finished,
+    forge_news,
     incident,
     needs_you,
     prefaced,
     question_of,
+    refusal_news,
     resolved,
+    text_of,
 )
-from wakeful.alerts.digest import digest_text
-from wakeful.alerts.news import News, failure_news, forge_news, refusal_news, text_of
 from wakeful.alerts.pending import owed
+from wakeful.core.clock import Instant, iso
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.leases import Work, WorkId
-from wakeful.core.moment import Instant, iso
 from wakeful.core.process import Sight
 from wakeful.daemon.healing import KEPT_FOR_LATER
 from wakeful.healing.disk import disk_news
 from wakeful.healing.plan import Decision, Step
-from wakeful.healing.trouble import Trouble
-from wakeful.healing.trouble_words import WORKS_AGAIN, trouble_text
+from wakeful.healing.trouble import WORKS_AGAIN, Trouble, trouble_text
 from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.incident import Cause, Fate, Incident, Member
-from wakeful.incidents.incident_words import did_words, words_of
+from wakeful.incidents.model import Cause, Fate, Incident, Member, did_words, words_of
 from wakeful.journal.alerts import journal_news
 from wakeful.journal.recovery_rules import Recovered, Status
 from wakeful.journal.recovery_watch import Sighting
 from wakeful.judging.activity import Activity
 from wakeful.judging.available_actions import Action, ActionName
-from wakeful.judging.evidence import Presence, Rung
-from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.evidence import Presence, Rung, Subject
+from wakeful.judging.findings import Attention, Code, ExpectedWait, Finding, Health, State, Verdict, WaitKind
 from wakeful.judging.session_record import SessionRecord, describe
-from wakeful.judging.subject import Subject
-from wakeful.judging.verdict import ExpectedWait, Finding, Verdict, WaitKind
+from wakeful.watchdog.notifications import QueueEpisode, lost_news
 from wakeful.watchdog.queue_health import NO_WORKER, stalled_news, unrouted_news
-from wakeful.watchdog.queue_voice import lost_news
-from wakeful.watchdog.watchdog_news import QueueEpisode
-from wakeful.work.work_revival import lease_news
+from wakeful.work.expiry import lease_news
 
 _WALL: Final = 1_800_000_000.0
 _NOW: Final = Instant(0.0, _WALL)

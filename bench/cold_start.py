@@ -19,8 +19,8 @@ from bench.figures import Figure, milliseconds
 from bench.peers import read_everything, scan_and_stat
 from bench.room import Room
 from bench.scale import Scale
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.daemon.observer import Lookout, PlainProcesses
 from wakeful.linux.clock import SystemClock
 from wakeful.sessions.registry import Page, Query

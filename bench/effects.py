@@ -16,7 +16,7 @@ from typing import Final
 from msgspec import Struct, field
 
 from bench.accuracy.recordings import READERS, SMALL, Recording, load
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.effects.rules import MEANINGS, PROGRAMS, RANK, VERBS, Effect, Rule, Verbs
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold

@@ -2,15 +2,15 @@
 
 from collections.abc import Iterator
 
-from wakeful.control.auth_mode import (
+from wakeful.control.login import (
     MOVES as AUTH_MOVES,
     PROBE_SECONDS,
+    SHORT_CHARS_MAX,
     USER_SENTENCE,
     WATCH_SECONDS,
     AuthEvent,
     AuthState,
 )
-from wakeful.control.auth_text import SHORT_CHARS_MAX
 from wakeful.gateway.import_config import NAMES
 from wakeful.gateway.rules.access import (
     CODE_CHARS,
@@ -23,10 +23,17 @@ from wakeful.gateway.rules.breaker import MOVES, Breaker, BreakerState
 from wakeful.gateway.rules.chat_methods import METHODS
 from wakeful.gateway.rules.errors import CATEGORY_OF, MEANINGS, USER_WORDS, Category
 from wakeful.gateway.rules.follow_ups import CUES, LABELS, PROMPTS
-from wakeful.gateway.rules.host_watch import ALERT_SECONDS, CATEGORY_SECONDS, CHECKS
+from wakeful.gateway.rules.formatting import PARTS_MAX, UNITS_MAX
+from wakeful.gateway.rules.host import (
+    ALERT_SECONDS,
+    CATEGORY_SECONDS,
+    CHECKS,
+    COOLDOWN_SECONDS,
+    HEALS,
+    PATTERN_COUNT_MIN,
+    PATTERN_SECONDS,
+)
 from wakeful.gateway.rules.pool import EvictionReason, PoolLimits
-from wakeful.gateway.rules.self_heal import COOLDOWN_SECONDS, HEALS, PATTERN_COUNT_MIN, PATTERN_SECONDS
-from wakeful.gateway.rules.splitting import PARTS_MAX, UNITS_MAX
 from wakeful.gateway.rules.tags import CALLS_MAX
 from wakeful.gateway.rules.validation import RULES
 

@@ -16,7 +16,7 @@ from typing import Any, Final
 from msgspec import Struct, field
 
 from wakeful.core.decoding import decode_json
-from wakeful.core.redact import REDACTED_CHARS_MAX, redact
+from wakeful.core.redaction import REDACTED_CHARS_MAX, redact
 from wakeful.core.text import without_hidden
 
 SMALL: Final = Path(__file__).parents[1] / "tests" / "corpus"

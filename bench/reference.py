@@ -15,14 +15,13 @@ from bench.alert_examples import EXAMPLES
 from bench.gateway_reference import gateway as gateway_page
 from wakeful.agents.model import MOVES, AgentState, Move, accepts
 from wakeful.cli.app import root
-from wakeful.config.agents_config import AGENT_KEYS
-from wakeful.config.config import KEYS
 from wakeful.config.gateway import CHAT_KEYS, CHATS
+from wakeful.config.schema import AGENT_KEYS, KEYS
 from wakeful.core.child_environ import AGENT, GH, HELPER, USUAL
 from wakeful.core.process import Sight
-from wakeful.core.redact import FORMATS
+from wakeful.core.redaction import FORMATS
 from wakeful.healing.plan import BUDGET_SECONDS, RULES, Step as PlanStep, revive_rule as _revive
-from wakeful.incidents.incident import SENTENCES, Cause
+from wakeful.incidents.model import SENTENCES, Cause
 from wakeful.journal.model import Last, OnAlive, StepEffects
 from wakeful.journal.recovery_rules import (
     ATTEMPTS_MAX,

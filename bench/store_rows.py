@@ -14,8 +14,8 @@ from bench.peers import BareRow, bare_loop
 from bench.room import Room
 from wakeful.core.ids import SessionId
 from wakeful.sessions.transition_writer import BATCH_MAX
+from wakeful.storage.base import Transition
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.storage.store import Transition
 
 ROW: Final = "store"
 TRANSITIONS: Final = 10_000

@@ -6,13 +6,13 @@ from typing import Any
 
 from redis_servers import RedisServer
 from wakeful.healing.plan import Rules
+from wakeful.incidents.critical_log import CriticalLog
 from wakeful.incidents.issue_tracker import Filing, Report
-from wakeful.incidents.log import CriticalLog
 from wakeful.judging.thresholds import Policy
 from wakeful.linux.clock import SystemClock
+from wakeful.watchdog.callbacks import Callbacks
+from wakeful.watchdog.loop import RedisWatch, connect
 from wakeful.watchdog.queue import Work
-from wakeful.watchdog.redis_watch import RedisWatch, connect
-from wakeful.watchdog.watchdog_ledger import Callbacks
 
 ISSUE = "https://github.com/acme/bots/issues/45"
 CHAT = "-5294327191"

@@ -9,32 +9,32 @@ import msgspec
 
 from desks import BOOT, House, subject
 from hand_doubles import ScriptedDriver
-from wakeful.alerts.alerts import Rules as AlertRules
+from wakeful.alerts.model import Rules as AlertRules
 from wakeful.alerts.outbox import AlertDesk
-from wakeful.checkpoints.checkpoints import Checkpoints
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
+from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.sessions import HeldSessions, SessionCarrier
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.control.briefs import OPENINGS
+from wakeful.control.controller import Hands
 from wakeful.control.driver import Begun, Order, Seen, unannounced
-from wakeful.control.hands import Hands
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process, Sight
-from wakeful.healing.healing import Healer
-from wakeful.healing.pace import Pace
+from wakeful.healing.healer import Healer
+from wakeful.healing.notifier import Voice
 from wakeful.healing.plan import Rules
+from wakeful.healing.rate_limit import Pace
 from wakeful.healing.restore import Restorer
 from wakeful.healing.revival import Reviver
 from wakeful.healing.situation import Circumstances
-from wakeful.healing.telling import Voice
 from wakeful.healing.trouble import Trouble
 from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Happening
 from wakeful.incidents.issue_tracker import Filing, Forge, Report
 from wakeful.judging.events import CallEnded, CallStarted, Event, Prompted
 from wakeful.judging.evidence import Pane
 from wakeful.sessions.feed import Change
-from wakeful.storage.store import Outcome, Store, Transition
+from wakeful.storage.base import Outcome, Store, Transition
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock, settle
 
 OWN_TMUX: Final = "/run/wakeful/tmux"

@@ -17,44 +17,43 @@ import msgspec
 from hand_doubles import ScriptedDriver, ScriptedWorld
 from wakeful.agents.hub import Hub
 from wakeful.alerts.mute_pause import Calm
-from wakeful.checkpoints.checkpoints import Checkpoints
+from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.token_file import load_or_create_token
-from wakeful.control.acts import ActGate
-from wakeful.control.hands import Hands
+from wakeful.control.controller import Hands
+from wakeful.control.gate import ActGate
 from wakeful.control.idempotency import OnceHands
 from wakeful.control.ownership import Holdings
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, Sight
-from wakeful.healing.healing import Healer
+from wakeful.healing.healer import Healer
 from wakeful.healing.restore import Restorer
 from wakeful.healing.trouble import Trouble
-from wakeful.heartbeat.wake import WakeService
-from wakeful.http.access import Access
+from wakeful.heartbeat.service import WakeService
 from wakeful.http.app import build_app
-from wakeful.http.binding import PortBusy, bind_tcp, bind_unix
+from wakeful.http.auth import Access
 from wakeful.http.caller import Deciders
 from wakeful.http.gate import Gate
-from wakeful.http.routes.heal_routes import Queue
-from wakeful.http.server import serve
-from wakeful.incidents.log import CriticalLog
+from wakeful.http.routes.healing import Queue
+from wakeful.http.server import PortBusy, bind_tcp, bind_unix, serve
+from wakeful.incidents.critical_log import CriticalLog
 from wakeful.incidents.service import Incidents
-from wakeful.integrations.folders import GitFolders
+from wakeful.integrations.git import GitFolders
 from wakeful.judging.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
-from wakeful.judging.subject import Subject
+from wakeful.judging.evidence import Subject
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.wake_eligibility import Reach
 from wakeful.linux.tcp_peers import tcp_callers
-from wakeful.reports.reports import Reports
+from wakeful.reports.service import Reports
 from wakeful.sessions.feed import Change, Feed
 from wakeful.sessions.reachability import Proofs
 from wakeful.sessions.registry import Roster
 from wakeful.sessions.repair import Repairs
-from wakeful.sessions.supervision import Supervisor
-from wakeful.storage.store import Store, Transition
+from wakeful.sessions.supervisor import Supervisor
+from wakeful.storage.base import Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
-from wakeful.views.desk import Desk, EyeRecord, Standing
+from wakeful.views.sessions import Desk, EyeRecord, Standing
 from wakeful.work.service import WorkDesk
 
 BOOT: Final = "a-boot-of-a-test"

@@ -2,15 +2,14 @@
 
 from collections.abc import Iterable
 
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.core.process import Process, Sight
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold
 from wakeful.judging.evidence import Holder, Presence, Status
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import Code, Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.verdict import Verdict
 
 POLICY = Policy()
 

@@ -7,15 +7,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from wakeful.client.ports_sessions import Answered, Refused, Seat, Standing
+from wakeful.client.api import Answered, Refused, Seat, Standing
 from wakeful.control.driver import Reply
 from wakeful.control.turn_events import Ended, Heard, Taken, Words
 from wakeful.core.ids import SessionId
-from wakeful.gateway.needs import Keep
 from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.messages import Buttons, Incoming, Place, Pressed, Update
 from wakeful.gateway.rules.turn import Turn
-from wakeful.storage.store import Outcome
+from wakeful.gateway.turn_context import Keep
+from wakeful.storage.base import Outcome
 
 RECOVERED = Outcome.RECOVERED
 

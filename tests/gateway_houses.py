@@ -15,12 +15,12 @@ from bot_api import BotApi
 from cheap_claude import install
 from daemons import RunningDaemon
 from gateways import Gateway, Parts
-from wakeful.client.daemon_sessions import DaemonSessions
-from wakeful.client.ports_sessions import Seat
-from wakeful.gateway.answering import Answers
-from wakeful.gateway.book import KIND
+from wakeful.client.api import Seat
+from wakeful.client.async_client import DaemonSessions
+from wakeful.gateway.answer import Answers
 from wakeful.gateway.rules.turn import Turn
-from wakeful.gateway.telegram_chat import TelegramChat
+from wakeful.gateway.telegram import TelegramChat
+from wakeful.gateway.turn_store import TURN_KIND as KIND
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.sqlite.store import SqliteStore

@@ -5,27 +5,26 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from gateway_doubles import OpenDoor, Plain, ScriptedChat, ScriptedSessions, Slate
-from wakeful.client.ports_sessions import Seat, Sessions
+from wakeful.client.api import Seat, Sessions
 from wakeful.core.clock import Clock
-from wakeful.gateway.book import Book
-from wakeful.gateway.conversations import Conversations
 from wakeful.gateway.follow_ups import FollowUpRules, FollowUps
-from wakeful.gateway.guard import Guard
 from wakeful.gateway.intake import Intake
-from wakeful.gateway.judging import Judging
-from wakeful.gateway.needs import Answers, Limits
 from wakeful.gateway.permissions import Questions
-from wakeful.gateway.ports_chat import Chat
+from wakeful.gateway.ports import Chat
 from wakeful.gateway.prompt_delivery import Asking
+from wakeful.gateway.provider_guard import Guard
 from wakeful.gateway.rules.access import Role
 from wakeful.gateway.rules.breaker import Thresholds
 from wakeful.gateway.rules.messages import ConversationKey, Incoming
 from wakeful.gateway.rules.pool import Pool, PoolLimits
 from wakeful.gateway.rules.turn import Turn
+from wakeful.gateway.turn_context import Answers, Limits
+from wakeful.gateway.turn_listener import Judging
 from wakeful.gateway.turn_queue import Turns
 from wakeful.gateway.turn_runner import Course
+from wakeful.gateway.turn_store import Book, Conversations
 from wakeful.gateway.withheld import Withheld
-from wakeful.storage.store import Store
+from wakeful.storage.base import Store
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

@@ -7,7 +7,7 @@ from wakeful.control.driver import Begun, Order, Question, Reply, Seen, unannoun
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process, Sight
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 BOOT: Final = "a-boot-of-a-test"
 

@@ -12,8 +12,8 @@ from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, Choice
 from wakeful.core.ids import ConversationId
 from wakeful.core.process import Process, Sight
 from wakeful.incidents.critical_event import critical_event
-from wakeful.incidents.incident import Cause, Fate, Origin
-from wakeful.incidents.log import CriticalLog
+from wakeful.incidents.critical_log import CriticalLog
+from wakeful.incidents.model import Cause, Fate, Origin
 from wakeful.judging.events import Asked, CallEnded, CallStarted, Event, Failure, Opened, Prompted, TurnFailed
 
 

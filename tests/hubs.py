@@ -14,15 +14,15 @@ from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentChange, AgentRecord, AgentRuntime, AgentSpec, Glimpse, Restart
 from wakeful.agents.runtime import Runtime
 from wakeful.agents.table import AgentBook
-from wakeful.alerts.alerts import Topic
-from wakeful.control.acts import ActGate
+from wakeful.alerts.model import Topic
+from wakeful.control.gate import ActGate
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, Sight
-from wakeful.healing.pace import Pace
 from wakeful.healing.plan import Rules
+from wakeful.healing.rate_limit import Pace
 from wakeful.incidents.service import Incidents
 from wakeful.sessions.feed import Feed
-from wakeful.storage.store import Store
+from wakeful.storage.base import Store
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.scripted_runtime import SESSION_DEAD, ScriptedRuntime
 from wakeful.testing.virtual_clock import VirtualClock, settle

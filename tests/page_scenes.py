@@ -16,8 +16,8 @@ from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, Choice
 from wakeful.core.ids import SessionId
 from wakeful.healing.trouble import Trouble
 from wakeful.incidents.critical_event import critical_event
-from wakeful.incidents.incident import Cause, Fate, Origin
-from wakeful.incidents.log import CriticalLog
+from wakeful.incidents.critical_log import CriticalLog
+from wakeful.incidents.model import Cause, Fate, Origin
 from wakeful.judging.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded
 from wakeful.judging.findings import Code
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD, UNSEEN

@@ -6,7 +6,7 @@ from typing import Any
 
 from bot_rooms import Refusal, Rooms
 from wakeful.core.clock import Clock
-from wakeful.gateway.ports_chat import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
+from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
 from wakeful.gateway.rules.messages import Buttons, Place, Update
 
 LOST = ChatFailed(reason="the answer was lost")

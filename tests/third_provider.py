@@ -11,21 +11,20 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.auth_mode import AuthEvent
 from wakeful.control.driver import Begun, Order, Question, Reply, Seen, unannounced
+from wakeful.control.login import AuthEvent
 from wakeful.control.provider import Provider
 from wakeful.control.turn_events import Ended, Heard, Spent, Taken, Words
 from wakeful.core.clock import Clock
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import SESSION_VARIABLE, Hosting
 from wakeful.core.process import Sight
-from wakeful.integrations.driving import absence, marked, stop_hosted
-from wakeful.integrations.run_folder import RunFolder
+from wakeful.integrations.driver_support import RunFolder, absence, marked, stop_hosted
 from wakeful.judging.events import Failure
 from wakeful.linux import proc
 from wakeful.linux.launch import launch
 from wakeful.linux.terminate import carries, end
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 
 class ParrotDriver:

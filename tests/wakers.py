@@ -11,22 +11,20 @@ from clinics import Clinic, LivingDriver
 from desks import subject
 from hand_doubles import ScriptedDriver
 from wakeful.config.trust import TrustBook
-from wakeful.control.acts import ActGate
 from wakeful.control.driver import LinesRefused, Seen
+from wakeful.control.gate import ActGate
 from wakeful.control.ownership import Holdings
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import Hosting
-from wakeful.heartbeat.domain_heartbeat import Bounds
 from wakeful.heartbeat.file import AgentFiles
-from wakeful.heartbeat.wake import WakeRules, WakeService
-from wakeful.heartbeat.wake_audit import AuditBook
-from wakeful.heartbeat.wake_context import WakeContext
-from wakeful.heartbeat.wake_policies import PolicyBook
-from wakeful.heartbeat.wake_targets import Targets
+from wakeful.heartbeat.policy import Bounds
+from wakeful.heartbeat.service import WakeRules, WakeService
+from wakeful.heartbeat.store import AuditBook, PolicyBook
+from wakeful.heartbeat.targets import Targets, WakeContext
 from wakeful.judging.events import TurnEnded
 from wakeful.judging.wake_eligibility import Reason
-from wakeful.storage.store import Store
+from wakeful.storage.base import Store
 from wakeful.testing.virtual_clock import START_WALL
 
 GUIDANCE = "Look at the queue."

@@ -11,9 +11,9 @@ from uuid import uuid4
 from wakeful.healing.plan import Rules
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.linux.clock import SystemClock
+from wakeful.watchdog.callbacks import Callbacks
+from wakeful.watchdog.loop import RedisWatch, connect
 from wakeful.watchdog.queue import Fenced, Revival, Stage, Watched
-from wakeful.watchdog.redis_watch import RedisWatch, connect
-from wakeful.watchdog.watchdog_ledger import Callbacks
 
 
 async def cycle(url: str, folder: str) -> list[int]:

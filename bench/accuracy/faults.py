@@ -15,7 +15,7 @@ from bench.accuracy.pen import GUESSED, Pen, Planted
 from bench.accuracy.recordings import Exchange, Recording
 from wakeful.judging import events as e
 from wakeful.judging.thresholds import Policy
-from wakeful.sources.shapes import declared_timeout_seconds
+from wakeful.sources.parsing import declared_timeout_seconds
 
 POLICY: Final = Policy()
 # Rounds planted: twice what any rule here asks for.

@@ -5,7 +5,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.core.process import Process, Sight
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold

@@ -14,8 +14,8 @@ import msgspec
 
 from wakeful.core.errors import OperatorError
 from wakeful.incidents.critical_event import critical_event, wall_of_stamp
-from wakeful.incidents.following import follow
-from wakeful.incidents.log import RETENTION_SECONDS, CriticalLog, decoded
+from wakeful.incidents.critical_log import RETENTION_SECONDS, CriticalLog, decoded
+from wakeful.incidents.line_log import follow
 from wakeful.linux.clock import SystemClock
 
 __all__ = [

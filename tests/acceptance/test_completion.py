@@ -13,7 +13,7 @@ import pytest
 
 from clients import require_programs
 from scripted_door import SILENCE, ScriptedDoor, http
-from wakeful.cli.completing import ASK_SECONDS_MAX, CANDIDATES_MAX
+from wakeful.cli.completion import ASK_SECONDS_MAX, CANDIDATES_MAX
 
 SESSIONS = msgspec.json.encode(
     {

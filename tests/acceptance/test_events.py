@@ -14,7 +14,7 @@ import pytest
 from daemons import RunningDaemon
 from desks import House, open_doors
 from wakeful.critical_events import CriticalLog, log_critical_event
-from wakeful.http.routes.event_routes import CriticalEventList
+from wakeful.http.routes.events import CriticalEventList
 
 NOON = 1_770_289_200.0  # 2026-02-05T11:00:00Z
 

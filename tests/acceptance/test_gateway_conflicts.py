@@ -15,8 +15,8 @@ from daemons import RunningDaemon
 from gateway_houses import end_agents
 from gateway_lives import answers
 from phones import ended
-from wakeful.gateway.ports_chat import ChatTaken
-from wakeful.gateway.telegram_chat import TelegramChat
+from wakeful.gateway.ports import ChatTaken
+from wakeful.gateway.telegram import TelegramChat
 from wakeful.linux.clock import SystemClock
 
 TAKEN = "One token is for one gateway"

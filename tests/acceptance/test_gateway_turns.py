@@ -7,7 +7,7 @@ from bot_api import BotApi
 from clients import ClaudeHome, CodexHome
 from gateway_houses import House
 from operators import Operator, assert_ended_quietly
-from wakeful.client.ports_sessions import Seat
+from wakeful.client.api import Seat
 from wakeful.testing.scripted_model import script
 
 FREE = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")

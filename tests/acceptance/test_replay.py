@@ -14,7 +14,7 @@ from typing import Any, Final
 import pytest
 
 from recordings import SMALL
-from wakeful.core.moment import iso
+from wakeful.core.clock import iso
 
 COMMAND: Final = [sys.executable, "-P", "-m", "wakeful", "replay"]
 OWN_CASES: Final = Path(__file__).parents[1] / "cases"

@@ -33,7 +33,7 @@ from wakeful.core.leases import (
 )
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process
-from wakeful.storage.store import Note, Store, StoreClosed
+from wakeful.storage.base import Note, Store, StoreClosed
 from wakeful.testing.virtual_clock import VirtualClock
 
 OpenTimedStore = Callable[[Callable[[], float]], Awaitable[Store]]

@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from wakeful.core.ids import parse_session_id
 from wakeful.core.leases import Attempt, LeaseKey, Work, WorkId
-from wakeful.storage.store import Store
+from wakeful.storage.base import Store
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

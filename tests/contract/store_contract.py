@@ -19,8 +19,17 @@ from contract.store_model import machine_for
 from wakeful.core.ids import ConversationId, SessionId, parse_session_id
 from wakeful.core.managed_session import Hosting, PaneAddress
 from wakeful.core.process import Process
-from wakeful.storage.moves import Moves
-from wakeful.storage.store import Bookmark, Conclusion, Intent, Note, Outcome, Store, StoreClosed, Transition
+from wakeful.storage.base import (
+    Bookmark,
+    Conclusion,
+    Intent,
+    Moves,
+    Note,
+    Outcome,
+    Store,
+    StoreClosed,
+    Transition,
+)
 
 OpenStore = Callable[[], Awaitable[Store]]
 

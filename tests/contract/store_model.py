@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import structs
 
 from wakeful.core.ids import SessionId, parse_session_id
-from wakeful.storage.store import (
+from wakeful.storage.base import (
     Bookmark,
     Conclusion,
     Intent,

@@ -12,10 +12,9 @@ import pytest
 
 from contract.lease_contract import work
 from contract.store_contract import A, B, bookmark, change, intent
-from wakeful.storage.sqlite import opening
+from wakeful.storage.sqlite import database as opening
+from wakeful.storage.sqlite.database import MIGRATIONS, QUERIES, Migration, open_database
 from wakeful.storage.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritable
-from wakeful.storage.sqlite.opening import open_database
-from wakeful.storage.sqlite.sql import MIGRATIONS, QUERIES, Migration
 from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.fault_plan import FaultPlan
 

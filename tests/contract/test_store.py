@@ -8,8 +8,8 @@ import pytest
 
 from contract.lease_contract import LeaseContract, OpenTimedStore
 from contract.store_contract import OpenStore, StoreContract
+from wakeful.storage.base import Store
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.storage.store import Store
 from wakeful.testing.memory_store import MemoryStore
 
 

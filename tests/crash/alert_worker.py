@@ -7,7 +7,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from wakeful.alerts.alerts import Alert, AlertKind, Rules
+from wakeful.alerts.model import Alert, AlertKind, Rules
 from wakeful.alerts.outbox import AlertDesk
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.sqlite.store import SqliteStore

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from crash.healing_worker import BREATH_SECONDS, KilledClinic, World
 from wakeful.checkpoints.model import ChoiceName
-from wakeful.control.reconcile import reconcile
+from wakeful.control.gate import reconcile
 from wakeful.core import fault_points as faults
 from wakeful.storage.sqlite.store import SqliteStore
 

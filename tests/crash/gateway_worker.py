@@ -12,12 +12,12 @@ from pathlib import Path
 
 from bot_api import TOKEN
 from gateways import Gateway, Parts
-from wakeful.client.daemon_sessions import DaemonSessions
-from wakeful.client.ports_sessions import Seat
+from wakeful.client.api import Seat
+from wakeful.client.async_client import DaemonSessions
 from wakeful.core import fault_points as faults
-from wakeful.gateway.answering import Answers
+from wakeful.gateway.answer import Answers
 from wakeful.gateway.rules.pool import PoolLimits
-from wakeful.gateway.telegram_chat import TelegramChat
+from wakeful.gateway.telegram import TelegramChat
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.sqlite.store import SqliteStore
 

@@ -18,16 +18,16 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from clinics import Clinic, LivingDriver
 from wakeful.control.driver import Begun, Order, Seen, unannounced
-from wakeful.control.reconcile import reconcile
+from wakeful.control.gate import reconcile
 from wakeful.core import fault_points as faults
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import INTENT_VARIABLE, Hosting
 from wakeful.core.process import Process
 from wakeful.incidents.critical_event import CriticalEvent
-from wakeful.incidents.log import CriticalLog
+from wakeful.incidents.critical_log import CriticalLog
 from wakeful.judging.events import CallStarted, Opened, Prompted, TurnEnded
+from wakeful.storage.base import Outcome, Store
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.storage.store import Outcome, Store
 
 NAME: Final = "a"
 # Healing takes some seconds of virtual time; what a thread of the store does takes real ones.

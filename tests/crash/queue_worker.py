@@ -10,10 +10,10 @@ import sys
 from pathlib import Path
 
 from wakeful.healing.plan import Rules
-from wakeful.incidents.log import CriticalLog
+from wakeful.incidents.critical_log import CriticalLog
 from wakeful.linux.clock import SystemClock
-from wakeful.watchdog.redis_watch import RedisWatch, connect
-from wakeful.watchdog.watchdog_ledger import Callbacks
+from wakeful.watchdog.callbacks import Callbacks
+from wakeful.watchdog.loop import RedisWatch, connect
 
 
 async def cycle(url: str, folder: Path) -> None:

@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from wakeful.healing.plan import BUDGET_SECONDS, REVIVALS_MAX
+from wakeful.storage.base import Note
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.storage.store import Note
 
 RACERS = 8
 BLOCK = 50

@@ -19,10 +19,9 @@ from typing import Any
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.core.leases import LeaseKey, Work, WorkId
-from wakeful.storage.sqlite.opening import open_database
-from wakeful.storage.sqlite.sql import MIGRATIONS, Migration
+from wakeful.storage.base import Bookmark, Conclusion, Intent, Note, Outcome, Store, Transition
+from wakeful.storage.sqlite.database import MIGRATIONS, Migration, open_database
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.storage.store import Bookmark, Conclusion, Intent, Note, Outcome, Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 
 Step = Callable[[Store], Awaitable[Any]]

@@ -14,7 +14,7 @@ import pytest
 from clients import wait_for
 from crash.test_store_disk import files_limited, small_tmpfs
 from wakeful.critical_events import archive_events, log_critical_event, read_recent_events
-from wakeful.incidents.whole_lines import LogFull, LogUnusable
+from wakeful.incidents.line_log import LogFull, LogUnusable
 from wakeful.testing.fault_plan import FaultPlan
 
 WRITER = Path(__file__).with_name("critical_writer.py")

@@ -8,8 +8,8 @@ from gateway_deaths import Life, mortal
 from gateway_doubles import message, plainly, press, silent
 from gateways import Parts
 from wakeful.control.turn_events import Ended
-from wakeful.gateway.judging import STOPPED_WORDS
 from wakeful.gateway.rules.follow_ups import PROMPTS, Action
+from wakeful.gateway.turn_listener import STOPPED_WORDS
 
 LATE = "what nobody wanted any more"
 

@@ -26,8 +26,7 @@ from crash.store_workload import (
     every,
     run_steps,
 )
-from wakeful.storage.sqlite.opening import open_database
-from wakeful.storage.sqlite.sql import MIGRATIONS
+from wakeful.storage.sqlite.database import MIGRATIONS, open_database
 from wakeful.testing.fault_plan import FaultPlan
 
 Point = tuple[str, int]

@@ -12,9 +12,8 @@ import pytest
 
 from crash.store_workload import NEXT_MIGRATION, run_steps
 from wakeful.core.errors import WakefulError
+from wakeful.storage.sqlite.database import APPLICATION_ID, MIGRATIONS, open_database
 from wakeful.storage.sqlite.errors import StoreCorrupt, StoreForeign, StoreNewer
-from wakeful.storage.sqlite.opening import APPLICATION_ID, open_database
-from wakeful.storage.sqlite.sql import MIGRATIONS
 from wakeful.storage.sqlite.store import SqliteStore
 
 Spoil = Callable[[Path], object]

@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from desks import subject
 from wakeful.control.driver import Seen
-from wakeful.control.reconcile import reconcile
+from wakeful.control.gate import reconcile
 from wakeful.core import fault_points as faults
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process
 from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer
+from wakeful.storage.base import Outcome, Store
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.storage.store import Outcome, Store
 from wakers import HeldDriver, WakeHouse
 
 NAME: Final = "of-fox"

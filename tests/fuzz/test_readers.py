@@ -9,15 +9,15 @@ from hypothesis import given, settings, strategies as st
 
 from folding import POLICY, at, folded, held
 from recordings import SMALL, lines_of, recordings
-from wakeful.hooks.hooks import read_hook
+from wakeful.hooks.spool import read_hook
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging import events as e
 from wakeful.judging.judge import judge
 from wakeful.sources.base import Reader
-from wakeful.sources.lines import AROUND
-from wakeful.sources.neutral_reader import NeutralReader
-from wakeful.sources.tool_use_reader import ToolUseReader
+from wakeful.sources.event_log import NeutralReader
+from wakeful.sources.log_file import AROUND
+from wakeful.sources.tool_use_log import ToolUseReader
 
 READERS: Final[Mapping[str, Callable[[], Reader]]] = {
     "claude": TranscriptReader,

@@ -7,7 +7,7 @@ import msgspec
 from hypothesis import given, settings, strategies as st
 
 from wakeful.gateway.rules.messages import Update
-from wakeful.gateway.updates import number_of, read_update
+from wakeful.gateway.telegram import number_of, read_update
 
 ANYTHING = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats() | st.text(st.characters(), max_size=8),

@@ -19,20 +19,20 @@ from clients import require_programs
 from notification_desktops import NAME, Desktop, Notice
 from scripted_http import Behaviour, ScriptedHttp, answer, drop, hang
 from tmux_servers import Server
-from wakeful.alerts.alerts import Alert, AlertKind, Rules
-from wakeful.alerts.messenger import Messenger, NotDelivered, Refused
+from wakeful.alerts.delivery import Messenger, NotDelivered, Refused
+from wakeful.alerts.model import Alert, AlertKind, Rules
 from wakeful.alerts.outbox import AlertDesk
 from wakeful.alerts.pending import Owed
 from wakeful.alerts.ping import Ping
 from wakeful.core.errors import ExtraMissing
-from wakeful.integrations import apprise as apprise_messenger, messenger as telegram_messenger
+from wakeful.integrations import apprise as apprise_messenger, telegram as telegram_messenger
 from wakeful.integrations.apprise import AppriseMessenger, scheme
 from wakeful.integrations.desktop import DesktopMessenger, has_desktop
-from wakeful.integrations.messenger import TelegramMessenger
-from wakeful.integrations.tmux.visible import is_visible
+from wakeful.integrations.telegram import TelegramMessenger
+from wakeful.integrations.tmux.server import is_visible
 from wakeful.linux.clock import SystemClock
+from wakeful.storage.base import Note
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.storage.store import Note
 from wakeful.testing.virtual_clock import VirtualClock, settle
 
 # apprise loads all of its plugins, some of which load what Python is about to drop.

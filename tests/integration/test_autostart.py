@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from daemons import RunningDaemon
-from wakeful.linux.unit_file import MARK, unit_text
+from wakeful.linux.systemd import MARK, unit_text
 
 AWKWARD = {"PATH": '/usr/bin:/a b/%h/"q"/$x\\y', "WAKEFUL_HOME": "/srv/state", "SECRET_KEY": "hidden-value"}
 SYSTEMCTL = '#!/bin/sh\necho "$*" >>"$HOME/asked"\ncase "$*" in *is-active*) exit 3;; esac\n'

@@ -17,7 +17,7 @@ from desks import Doors, open_doors
 from wakeful.alerts.mute_pause import Calm
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
-from wakeful.incidents.incident import Cause, Incident, Origin
+from wakeful.incidents.model import Cause, Incident, Origin
 from wakeful.incidents.service import Incidents
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.sqlite.store import SqliteStore

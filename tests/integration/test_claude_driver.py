@@ -32,10 +32,10 @@ from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Sight
 from wakeful.integrations.claude_code.driver import ClaudeDriver
-from wakeful.integrations.driving import Patience
+from wakeful.integrations.driver_support import Patience
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 from wakeful.testing.scripted_model import script
 
 T = TypeVar("T")
@@ -290,7 +290,7 @@ def test_a_long_output_begins_anew_between_turns(
     claude_home: ClaudeHome, driver: ClaudeDriver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its file does not grow for ever, and the prompt that finds it too long is answered in the new one."""
-    monkeypatch.setattr("wakeful.integrations.claude_code.talk.OUTPUT_BYTES_MAX", 0)
+    monkeypatch.setattr("wakeful.integrations.claude_code.stream_json.OUTPUT_BYTES_MAX", 0)
 
     async def scenario() -> None:
         hosting = hosted(await driver.start(order_for(claude_home, prompt=script({"text": "first"}))))

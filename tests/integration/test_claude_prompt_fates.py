@@ -11,9 +11,9 @@ from wakeful.core.ids import ConversationId, parse_session_id
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process, Sight
 from wakeful.integrations.claude_code.driver import ClaudeDriver
-from wakeful.integrations.run_folder import Fate, RunFolder
+from wakeful.integrations.driver_support import Fate, RunFolder
 from wakeful.linux import proc
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 from wakeful.testing.virtual_clock import VirtualClock
 
 CONVERSATION = "22222222-2222-5222-8222-222222222222"

@@ -9,9 +9,16 @@ import pytest
 
 from daemons import RunningDaemon
 from wakeful.config.paths import Places
-from wakeful.hooks.hookwork import Plan, carry_out, hooks_state, plan_install, plan_uninstall
+from wakeful.hooks.install import (
+    BACKUP,
+    Plan,
+    SettingsChanged,
+    carry_out,
+    hooks_state,
+    plan_install,
+    plan_uninstall,
+)
 from wakeful.hooks.model import REPORT_BYTES_MAX, SLOTS, NotOursToWrite, command_for
-from wakeful.hooks.settings_file import BACKUP, SettingsChanged
 
 SETTINGS = b'{\r\n\t"model":"opus", "n": 1.50,\r\n\t"hooks": { "Stop":[] }\r\n}'
 SHELLS = ["dash", "bash"]

@@ -21,7 +21,7 @@ from wakeful.core.process import Sight
 from wakeful.integrations.codex.driver import CodexDriver
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 from wakeful.testing.scripted_model import script
 
 FREE = ("codex", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from wakeful.critical_events import archive_events, follow_events, log_critical_event
-from wakeful.incidents import following
-from wakeful.incidents.whole_lines import LogUnusable
+from wakeful.incidents import line_log as following
+from wakeful.incidents.line_log import LogUnusable
 from wakeful.sources.base import Changes
 
 ARRIVAL_SECONDS_MAX = 30

@@ -12,18 +12,18 @@ from msgspec.structs import replace
 
 from clients import wait_for
 from docker_engines import IMAGE, DockerEngine
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
 from wakeful.daemon.observer import Lookout
 from wakeful.integrations.docker.engine import Container, Engine
-from wakeful.integrations.docker.inside import claude_folders, seek
+from wakeful.integrations.docker.source import claude_folders, seek
 from wakeful.judging.session_record import SessionRecord
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
 from wakeful.linux.exit_watch import ExitWatch
-from wakeful.sources.folders import FolderWatch
+from wakeful.sources.folder_watch import FolderWatch
 
 PATIENCE_SECONDS = 30.0
 QUIET = ("run", "-d", "--network", "none", "--name", "agent-bot")

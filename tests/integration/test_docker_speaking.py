@@ -19,9 +19,9 @@ from wakeful.control.driver import Seen
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import Hosting, PaneAddress
 from wakeful.integrations.docker.prompt import ContainerSpeaker
-from wakeful.integrations.tmux.failure import TmuxFailed
+from wakeful.integrations.tmux.server import TmuxFailed
 from wakeful.linux import proc
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 pytestmark = pytest.mark.usefixtures("quick_starts")
 

@@ -15,11 +15,10 @@ import stand_ins
 from clients import wait_for
 from stand_ins import stand_in
 from wakeful.core.process import Process, Sight
-from wakeful.integrations.claude_code.entry_holder import EntryHolder
-from wakeful.integrations.claude_code.registry import Entry
+from wakeful.integrations.claude_code.registry import Entry, EntryHolder
 from wakeful.linux import proc
 from wakeful.linux.client_processes import is_client, user_of
-from wakeful.linux.namespaces import inner_pid
+from wakeful.linux.proc import inner_pid
 
 HOUR_SECONDS = 3600.0
 HOLDER = EntryHolder(time.time)

@@ -13,9 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from wakeful.sources.base import Changes
-from wakeful.sources.folders import FolderWatch, Found, scan_tree
-from wakeful.sources.small import watch_or_await
-from wakeful.sources.tail import LogFile
+from wakeful.sources.folder_watch import FolderWatch, Found, scan_tree, watch_or_await
+from wakeful.sources.log_file import LogFile
 
 if TYPE_CHECKING:
     from asyncinotify import Watch

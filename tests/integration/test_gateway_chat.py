@@ -13,9 +13,9 @@ import pytest
 
 from bot_api import TOKEN, BotApi, Fault, bad_gateway, drop, flood, hang, refuse
 from bot_rooms import Refusal
-from wakeful.gateway import answering, telegram_chat
-from wakeful.gateway.answering import PLACEHOLDER, Answers
-from wakeful.gateway.ports_chat import (
+from wakeful.gateway import answer as answering, telegram as telegram_chat
+from wakeful.gateway.answer import PLACEHOLDER, Answers
+from wakeful.gateway.ports import (
     ChatFailed,
     ChatFlooded,
     ChatLocked,
@@ -24,7 +24,7 @@ from wakeful.gateway.ports_chat import (
     ChatUnreachable,
 )
 from wakeful.gateway.rules.messages import Button, Ignored, Incoming, Place, Pressed, Quoted
-from wakeful.gateway.telegram_chat import TelegramChat
+from wakeful.gateway.telegram import TelegramChat
 from wakeful.linux.clock import SystemClock
 
 pytestmark = pytest.mark.anyio

@@ -15,9 +15,8 @@ import pytest
 from clients import wait_for
 from docker_engines import IMAGE, DockerEngine
 from wakeful.core.managed_session import SESSION_VARIABLE
-from wakeful.gateway.gateway_host import GatewayHost
-from wakeful.gateway.host_figures import HostFigures, taken_by
-from wakeful.gateway.rules.host_watch import HostReading, Unit, wrong_with
+from wakeful.gateway.host import GatewayHost, HostFigures, taken_by
+from wakeful.gateway.rules.host import HostReading, Unit, wrong_with
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.testing.virtual_clock import VirtualClock
 

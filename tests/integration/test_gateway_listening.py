@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from clients import wait_for
-from wakeful.client import listening
-from wakeful.client.daemon_sessions import DaemonSessions
+from wakeful.client import turn_stream as listening
+from wakeful.client.async_client import DaemonSessions
 from wakeful.control.turn_events import Ended, Gone, Heard, Unread
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import EPOCH_VARIABLE, SESSION_VARIABLE

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from clients import ClaudeHome, CodexHome
 from scripted_http import Behaviour, ScriptedHttp, answer
-from wakeful.control.auth_mode import AuthEvent
+from wakeful.control.login import AuthEvent
 from wakeful.integrations.claude_code.login import ClaudeLogin
 from wakeful.integrations.codex.login import CodexLogin
 

@@ -9,12 +9,11 @@ import pytest
 from bot_api import BotApi
 from daemons import RunningDaemon
 from gateway_houses import House
-from wakeful.gateway.gateway_host import GatewayHost
-from wakeful.gateway.host_figures import HostFigures
-from wakeful.gateway.judging import STOPPED_WORDS
+from wakeful.gateway.host import GatewayHost, HostFigures
+from wakeful.gateway.host_monitor import SelfHeal
+from wakeful.gateway.rules.host import HealKind, HealLimits
 from wakeful.gateway.rules.pool import PoolLimits
-from wakeful.gateway.rules.self_heal import HealKind, HealLimits
-from wakeful.gateway.self_heal import SelfHeal
+from wakeful.gateway.turn_listener import STOPPED_WORDS
 from wakeful.gateway.turn_queue import Turns
 from wakeful.linux.clock import SystemClock
 

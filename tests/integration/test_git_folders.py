@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.integrations.folders import GitFolders
+from wakeful.integrations.git import GitFolders
 from wakeful.reports.model import Folder
 
 NOW = time.clock_gettime(time.CLOCK_REALTIME)

@@ -14,13 +14,11 @@ from clients import wait_for
 from stand_in_gh import StandInGh
 from wakeful.core.ids import SessionId
 from wakeful.incidents.issue_tracker import Filing, Report
-from wakeful.integrations.forge import ISSUES_MAX, GhForge
-from wakeful.integrations.issue_text import marker_of
-from wakeful.integrations.ledger import FileLedger, Ledger, StoreLedger
+from wakeful.integrations.github import ISSUES_MAX, FileLedger, GhForge, Ledger, StoreLedger, marker_of
 from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.memory_jobs import MemoryJobs
 from wakeful.testing.memory_store import MemoryStore
-from wakeful.watchdog.ledger import JobsLedger
+from wakeful.watchdog.redis_queue import JobsLedger
 
 REPORT = Report(
     project="shop",

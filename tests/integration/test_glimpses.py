@@ -10,17 +10,17 @@ import pytest
 
 import transcripts
 from stand_ins import stand_in
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.core.ids import SessionId
 from wakeful.daemon.observer import Lookout, PlainProcesses
 from wakeful.judging.turn_state import Phase
 from wakeful.linux.clock import SystemClock
 from wakeful.sessions.registry import Query
 from wakeful.sessions.session import Watched
-from wakeful.sources import eye
+from wakeful.sources import log_source as eye
 from wakeful.sources.base import Changes
-from wakeful.sources.eye import LogEye
+from wakeful.sources.log_source import LogEye
 
 
 @pytest.fixture

@@ -21,18 +21,16 @@ from websockets.sync.client import ClientConnection, unix_connect
 from clients import wait_for
 from desks import Doors, House, open_doors, subject
 from wakeful.alerts.mute_pause_model import MuteList
-from wakeful.http.problems import Problem
-from wakeful.http.routes.event_routes import CriticalEventList
-from wakeful.http.routes.heal_routes import LostList
-from wakeful.http.shapes import SessionInspection, SessionList, SessionStatus, SessionWait
+from wakeful.http.errors import Problem
+from wakeful.http.responses import SessionInspection, SessionList, SessionStatus, SessionWait
+from wakeful.http.routes.events import CriticalEventList
+from wakeful.http.routes.healing import LostList
+from wakeful.judging.explanation import Why
 from wakeful.judging.session_record import HealthView, SessionRecord
-from wakeful.judging.why import Why
 from wakeful.reports.model import Report
 from wakeful.sessions.registry import Query
-from wakeful.views.desk import Overview
 from wakeful.views.incidents import IncidentList
-from wakeful.views.recent_calls import CallList
-from wakeful.views.session_events import EventList
+from wakeful.views.sessions import CallList, EventList, Overview
 
 ONE = "/api/sessions/claude-working"
 SHAPES: dict[str, type] = {

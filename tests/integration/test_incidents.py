@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from wakeful.core.ids import SessionId
-from wakeful.incidents.incident import Cause, Origin
+from wakeful.incidents.model import Cause, Origin
 from wakeful.incidents.service import Incidents
 from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.virtual_clock import VirtualClock

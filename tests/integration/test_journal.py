@@ -33,7 +33,7 @@ from wakeful.journal.api import (
     StepRuns,
 )
 from wakeful.journal.checkpoint_store import _with_desk
-from wakeful.journal.integrity import OutsideRoot
+from wakeful.journal.event_file import OutsideRoot
 from wakeful.journal.locks import RecoveryRuns, recovery_lock
 from wakeful.journal.model import (
     BadStep,

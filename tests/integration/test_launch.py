@@ -14,7 +14,7 @@ import pytest
 from wakeful.core.errors import ClientMissing, FolderGone, StartFailed
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, Sight
-from wakeful.integrations.run_folder import RunFolder, Written
+from wakeful.integrations.driver_support import RunFolder, Written
 from wakeful.linux import proc
 from wakeful.linux.launch import Streams, launch
 from wakeful.linux.terminate import end

@@ -16,13 +16,13 @@ import pytest
 import transcripts
 from daemons import RunningDaemon
 from stand_ins import stand_in
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.daemon.observer import Lookout, PlainProcesses
 from wakeful.linux.clock import SystemClock
 from wakeful.sources.base import Changes
-from wakeful.sources.folders import FolderWatch
-from wakeful.views.desk import EyeRecord
+from wakeful.sources.folder_watch import FolderWatch
+from wakeful.views.sessions import EyeRecord
 
 TRANSCRIPTS = "claude-transcripts"
 # Root reads what it likes, unless it gives that up.

@@ -10,8 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.linux.notify import Notifier
-from wakeful.linux.pulse import FILES_KEPT, Pulse
+from wakeful.linux.systemd import FILES_KEPT, Notifier, Pulse
 
 
 @pytest.fixture

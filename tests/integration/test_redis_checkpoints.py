@@ -9,14 +9,14 @@ import pytest
 from bridges import CHAT, SESSION, Bridge
 from clinics import Papers
 from redis_servers import RedisServer
-from wakeful.checkpoints.checkpoints import Checkpoints
 from wakeful.checkpoints.model import CheckpointKind, CheckpointState, ChoiceName
+from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.core.errors import WorldError
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 from wakeful.watchdog.checkpoints import HeldQueue, QueueCarrier
-from wakeful.watchdog.redis_watch import RedisWatch
+from wakeful.watchdog.loop import RedisWatch
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 

@@ -11,9 +11,9 @@ from msgspec.structs import replace
 
 from bridges import CHAT, SESSION, WORK, Bridge
 from redis_servers import RedisServer
-from wakeful.watchdog.jobs import RecordStrange, RedisJobs
 from wakeful.watchdog.queue import Fenced, JobsUnreachable, Revival, Stage, Turn, Watched
 from wakeful.watchdog.redis_connection import Connection
+from wakeful.watchdog.redis_queue import RecordStrange, RedisJobs
 from wakeful.watchdog.redis_records import parts_of, unescaped
 
 T = TypeVar("T")

@@ -16,9 +16,9 @@ from bridges import CHAT, SESSION, WORK, Bridge
 from redis_servers import RedisServer, require_redis
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.api import attempt_revival, check_all_sessions
+from wakeful.watchdog.loop import connect
 from wakeful.watchdog.queue import Revival, Stage
 from wakeful.watchdog.redis_connection import BadRedisUrl, Connection
-from wakeful.watchdog.redis_watch import connect
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 

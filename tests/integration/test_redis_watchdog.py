@@ -10,20 +10,19 @@ import pytest
 
 from bridges import CHAT, ISSUE, SESSION, WORK, Bridge
 from redis_servers import RedisServer
-from wakeful.alerts.messenger import Refused
+from wakeful.alerts.delivery import Refused
 from wakeful.core.ids import SessionId
 from wakeful.healing.plan import Rules
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.incidents.issue_tracker import Filing, Report
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.api import Settings, attempt_revival
-from wakeful.watchdog.ledger import JobsLedger
+from wakeful.watchdog.loop import Cycle, connect
 from wakeful.watchdog.queue import Work
+from wakeful.watchdog.redis_queue import JobsLedger
 from wakeful.watchdog.redis_records import packed
-from wakeful.watchdog.redis_watch import connect
 from wakeful.watchdog.rules import FAILURE_MESSAGE, HELD_MESSAGE, NO_FOLDER_MESSAGE
 from wakeful.watchdog.unfiled_issues import ToldForge
-from wakeful.watchdog.watchdog import Cycle
 
 
 @pytest.fixture

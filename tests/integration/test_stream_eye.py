@@ -10,7 +10,7 @@ import pytest
 from wakeful.core.ids import SessionId
 from wakeful.integrations.claude_code.stream_source import TAIL_BYTES, StreamEye
 from wakeful.judging.events import Asked, Event, Retried
-from wakeful.judging.subject import Subject
+from wakeful.judging.evidence import Subject
 from wakeful.sources.base import Changes
 from wakeful.testing.virtual_clock import VirtualClock
 

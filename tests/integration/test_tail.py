@@ -15,9 +15,8 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wakeful.sources import tail
-from wakeful.sources.lines import LINE_BYTES_MAX, Lines
-from wakeful.sources.tail import Batch, LogFile, LogOutsideRoot, Refusal
+from wakeful.sources import log_file as tail
+from wakeful.sources.log_file import LINE_BYTES_MAX, Batch, Lines, LogFile, LogOutsideRoot, Refusal
 
 NOBODY = 65534
 MIB = 1024 * 1024

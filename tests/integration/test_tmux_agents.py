@@ -17,8 +17,7 @@ from tmux_servers import Server
 from wakeful.agents.model import AgentRuntime, AgentSpec, Glimpse, Move, move_of
 from wakeful.agents.runtime import EngineGone, NotReady
 from wakeful.core.process import Process, Sight
-from wakeful.integrations.tmux.agent_marks import AgentMarks
-from wakeful.integrations.tmux.agents import DOUBT_SECONDS, TmuxAgents
+from wakeful.integrations.tmux.agent_runtime import DOUBT_SECONDS, AgentMarks, TmuxAgents
 from wakeful.linux import proc
 from wakeful.testing.virtual_clock import VirtualClock
 

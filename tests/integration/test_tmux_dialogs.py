@@ -15,12 +15,11 @@ from wakeful.core.process import Process
 from wakeful.integrations.tmux import codex_dialogs, dialogs, start_clients
 from wakeful.integrations.tmux.claude_dialogs import dialog_on
 from wakeful.integrations.tmux.dialogs import Dialogs
-from wakeful.integrations.tmux.inputs import CodexInput
+from wakeful.integrations.tmux.input_line import CodexInput
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.integrations.tmux.server import TmuxServer
 from wakeful.integrations.tmux.start_clients import Client, client_in
-from wakeful.judging.evidence import DialogKind
-from wakeful.judging.subject import Subject
+from wakeful.judging.evidence import DialogKind, Subject
 from wakeful.linux import proc
 
 CLIENT_IN, LOOK = client_in, TmuxServer.look

@@ -21,16 +21,15 @@ from wakeful.core.errors import ClientMissing, FolderGone, StartFailed
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import Hosting, PaneAddress
 from wakeful.core.process import Process, Sight
-from wakeful.integrations.tmux import acts, pane
+from wakeful.integrations.tmux import driver as acts, pane
 from wakeful.integrations.tmux.driver import TmuxDriver
-from wakeful.integrations.tmux.failure import TmuxFailed
-from wakeful.integrations.tmux.keys import TYPED_BYTES_MAX
-from wakeful.integrations.tmux.server import TmuxServer
-from wakeful.integrations.tmux.starting import BadTmuxName
+from wakeful.integrations.tmux.input_line import TYPED_BYTES_MAX
+from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
+from wakeful.integrations.tmux.start import BadTmuxName
 from wakeful.linux import proc
 from wakeful.linux.client_processes import is_client
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 # Writes down each line it is given; an interrupt ends the line and not the program.

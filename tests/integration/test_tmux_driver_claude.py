@@ -21,7 +21,7 @@ from wakeful.core.process import Process, Sight
 from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 from wakeful.testing.scripted_model import script
 
 DONE: Final = {"text": "All done"}

@@ -5,16 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.control.attaching import NestedTerminal, attach_argv
+from wakeful.control.briefs import NestedTerminal, attach_argv
 from wakeful.control.driver import ArgumentRefused, ConversationUnknown, Order, Reply
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import PaneAddress
-from wakeful.integrations.tmux.claude_input import ClaudeInput, permission
-from wakeful.integrations.tmux.inputs import PlainInput, ShellInput
-from wakeful.integrations.tmux.launching import script_text
+from wakeful.integrations.tmux.input_line import ClaudeInput, PlainInput, ShellInput, permission
 from wakeful.integrations.tmux.programs import command_of, resuming
-from wakeful.integrations.tmux.screen import Screen
-from wakeful.integrations.tmux.terminal import is_interactive_shell
+from wakeful.integrations.tmux.screen import Screen, is_interactive_shell
+from wakeful.integrations.tmux.start import script_text
 
 UUID = "0b1f3c52-7d1e-4a53-9d0e-2f5c1d0a9b11"
 RULE = "─" * 40

@@ -13,7 +13,7 @@ from tmux_servers import Server
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, Sight
 from wakeful.daemon.observer import PlainProcesses
-from wakeful.integrations.tmux.eye import Tenant, TmuxEye
+from wakeful.integrations.tmux.pane_source import Tenant, TmuxEye
 from wakeful.judging.evidence import Pane
 from wakeful.linux import proc
 
@@ -193,7 +193,7 @@ def test_a_socket_left_out_of_the_kernels_list_is_found_at_the_next_look(
     house = House(tmp_path / "nothing")
     house.move_in(ONE, server.start("work", "sleep", "600"))
     with monkeypatch.context() as skipped:
-        skipped.setattr("wakeful.integrations.tmux.eye.listening_at", lambda _pid: None)
+        skipped.setattr("wakeful.integrations.tmux.pane_source.listening_at", lambda _pid: None)
         house.look()
     assert house.tenants[ONE].pane is None
     house.look()

@@ -13,10 +13,10 @@ import pytest
 from desks import Doors, open_doors, subject
 from wakeful.cli.app import root
 from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer
-from wakeful.heartbeat.wake import WakeRules
+from wakeful.heartbeat.service import WakeRules
 from wakeful.judging.events import Prompted
 from wakeful.judging.wake_eligibility import Reason
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 from wakers import WakeHouse
 
 NAME = "of-fox"

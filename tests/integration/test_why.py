@@ -13,13 +13,12 @@ import pytest
 
 from clients import wait_for
 from daemons import RunningDaemon
+from wakeful.judging.explanation import Why
+from wakeful.judging.findings import Verdict
 from wakeful.judging.resuming import command_line
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.verdict import Verdict
-from wakeful.judging.why import Why
-from wakeful.replay.cases import WrongCase
+from wakeful.replay.cases import WrongCase, read_case
 from wakeful.replay.engine import Replay
-from wakeful.replay.reader import read_case
 from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent, Step
 
 PROMPT: Step = {"prompt": "Ship it"}

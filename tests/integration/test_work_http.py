@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from desks import Doors, open_doors
-from wakeful.http.routes.work_shapes import HeldProblem
+from wakeful.http.routes.work import HeldProblem
 from wakeful.work.service import Claimed, LeaseRecord, Renewed, WorkDetail, WorkList, WorkRecord, Yielded
 
 CHAT = "claude-working"

@@ -18,7 +18,7 @@ from daemons import RunningDaemon
 from flood_scenes import LivingCrowd, write_turn
 from telegrams import Telegram
 from wakeful.alerts.digest import MESSAGES_MAX
-from wakeful.hooks.eye import UNKNOWN_MAX
+from wakeful.hooks.spool import UNKNOWN_MAX
 
 from .conftest import IS_FULL, Redteam
 

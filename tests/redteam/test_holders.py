@@ -23,15 +23,13 @@ from redteam.conftest import Redteam
 from stand_ins import stand_in, tool_runner
 from tmux_servers import Server
 from wakeful.agents.model import AgentRuntime, AgentSpec
-from wakeful.client.daemon_sessions import DaemonSessions
+from wakeful.client.async_client import DaemonSessions
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import Hosting, PaneAddress
 from wakeful.core.process import Process
 from wakeful.integrations.codex.driver import CodexDriver
-from wakeful.integrations.driving import agent_of, stop_hosted
-from wakeful.integrations.run_folder import RunFolder
-from wakeful.integrations.tmux.agent_marks import AgentMark, AgentMarks
-from wakeful.integrations.tmux.agents import TmuxAgents
+from wakeful.integrations.driver_support import RunFolder, agent_of, stop_hosted
+from wakeful.integrations.tmux.agent_runtime import AgentMark, AgentMarks, TmuxAgents
 from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.journal.model import StepEntry
 from wakeful.journal.processes import StepProcesses

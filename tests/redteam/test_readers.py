@@ -17,34 +17,33 @@ from redteam.conftest import Redteam
 from wakeful.checkpoints.files import read_checkpoint
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName, to_markdown
 from wakeful.config import load as config_reading
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
-from wakeful.daemon.heartbeats import bounds_of
+from wakeful.daemon.heartbeat import bounds_of
 from wakeful.gateway import import_config as gateway_import
 from wakeful.heartbeat.document import parse
 from wakeful.heartbeat.file import find_zone
-from wakeful.hooks import hookwork
-from wakeful.hooks.hooks import read_hook
-from wakeful.incidents.archive import archive, forget, settle
-from wakeful.incidents.log import CriticalLog
-from wakeful.integrations.answers import read_answer
+from wakeful.hooks import install as hookwork
+from wakeful.hooks.spool import read_hook
+from wakeful.incidents.critical_log import CriticalLog, archive, forget, settle
 from wakeful.integrations.claude_code.registry import read_entry
-from wakeful.integrations.claude_code.stream import Stream
+from wakeful.integrations.claude_code.stream_json import Stream
 from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
-from wakeful.integrations.codex.events import Turn
+from wakeful.integrations.codex.driver import Turn
 from wakeful.integrations.codex.turn_reader import CodexHearing
-from wakeful.integrations.run_folder import RunFolder
-from wakeful.integrations.tmux.agent_marks import AgentMarks
+from wakeful.integrations.driver_support import RunFolder
+from wakeful.integrations.telegram import read_answer
+from wakeful.integrations.tmux.agent_runtime import AgentMarks
 from wakeful.integrations.tmux.said import was_said
 from wakeful.integrations.tmux.typed_notes import TypedNotes
 from wakeful.journal.api import Journal
 from wakeful.journal.backlog import Backlog
+from wakeful.journal.locks import registered_roots
 from wakeful.journal.recovery_watch import recover_journal
-from wakeful.journal.registry import registered_roots
-from wakeful.linux.trouble_file import TroubleFile
-from wakeful.replay.reader import read_case
+from wakeful.linux.files import TroubleFile
+from wakeful.replay.cases import read_case
 
 SEED = random.SystemRandom().randrange(2**32)
 CONVERSATION: Final = "7e3eb83f-1111-4111-8111-111111111111"

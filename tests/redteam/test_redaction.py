@@ -25,7 +25,7 @@ from daemons import RunningDaemon
 from folding import folded
 from leaky_sessions import LeakySessions, files_at_rest
 from secret_kinds import KINDS, Kind
-from wakeful.alerts.alerts import finished, needs_you, question_of, trouble
+from wakeful.alerts.model import finished, needs_you, question_of, trouble
 from wakeful.checkpoints.model import checkpoint_record, numbered, to_markdown
 from wakeful.checkpoints.session_draft import queue_draft
 from wakeful.client.client import Client
@@ -35,13 +35,13 @@ from wakeful.core.ids import SessionId
 from wakeful.gateway.rules.shown_text import messages_of, view, whole
 from wakeful.incidents.critical_event import critical_event, line_of
 from wakeful.incidents.issue_tracker import Report
-from wakeful.integrations.issue_text import body_of, title_of
+from wakeful.integrations.github import body_of, title_of
 from wakeful.judging.events import CallStarted, Prompted
+from wakeful.judging.explanation import Why
 from wakeful.judging.interrupted_calls import interrupted
 from wakeful.judging.session_record import SessionRecord
-from wakeful.judging.why import Why
 from wakeful.mcp.tools import Questions
-from wakeful.tui.words import Told, detail
+from wakeful.tui.detail import Told, detail
 
 if TYPE_CHECKING:
     from redteam.conftest import Redteam

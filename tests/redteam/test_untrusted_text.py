@@ -17,14 +17,14 @@ from websockets.sync.client import unix_connect
 
 from clients import wait_for
 from daemons import RunningDaemon
-from wakeful.alerts.alerts import LINES_MAX
+from wakeful.alerts.model import LINES_MAX
 from wakeful.client.client import Client as Door
 from wakeful.config.paths import Places
 from wakeful.core.ids import SessionId
 from wakeful.core.labels import label, path_label, quiet
 from wakeful.gateway.rules.shown_text import messages_of, view, whole
 from wakeful.incidents.issue_tracker import Report
-from wakeful.integrations.issue_text import body_of, title_of
+from wakeful.integrations.github import body_of, title_of
 from wakeful.judging.session_record import safe
 from wakeful.mcp.tools import Questions
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from desks import House, furnish
-from wakeful.cli.format.listing import Sessions
+from wakeful.cli.format.sessions import Sessions
 from wakeful.config.paths import Places
 from wakeful.core.ids import SessionId
 from wakeful.judging.session_record import SessionRecord

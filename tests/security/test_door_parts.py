@@ -18,7 +18,15 @@ from wakeful.config.token_file import (
     TokenFileUnsafe,
     load_or_create_token,
 )
-from wakeful.http.binding import (
+from wakeful.http.errors import TooManyFailures
+from wakeful.http.gate import (
+    DEBT_SECONDS_MAX,
+    SECONDS_MAX,
+    SOURCES_MAX,
+    Penalties,
+    source_of,
+)
+from wakeful.http.server import (
     AlreadyRunning,
     FolderTooOpen,
     NotASocket,
@@ -29,14 +37,6 @@ from wakeful.http.binding import (
     bind_tcp,
     bind_unix,
 )
-from wakeful.http.penalties import (
-    DEBT_SECONDS_MAX,
-    SECONDS_MAX,
-    SOURCES_MAX,
-    Penalties,
-    source_of,
-)
-from wakeful.http.refusals import TooManyFailures
 
 
 def test_a_token_is_made_once_for_its_owner_only(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_stale_socket_is_replaced(tmp_path: Path) -> None:
 LISTEN = """
 import sys
 from pathlib import Path
-from wakeful.http.binding import bind_unix
+from wakeful.http.server import bind_unix
 listener = bind_unix(Path(sys.argv[1]))
 print("listening", flush=True)
 sys.stdin.read()

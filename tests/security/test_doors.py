@@ -19,8 +19,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect, unix_connect
 
 from desks import Doors, open_doors, raw
-from wakeful.http.access import OPEN
 from wakeful.http.access_log import FILE_BYTES_MAX, NOTES_MAX, Note, access_file
+from wakeful.http.auth import OPEN
 
 FOREIGN_HOSTS = (
     "evil.example",

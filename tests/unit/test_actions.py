@@ -10,10 +10,10 @@ import wakeful
 from clinics import Clinic, die_in_a_turn, play
 from desks import subject
 from folding import POLICY, at, folded, held
-from wakeful.control.resuming import CutOffElsewhere
+from wakeful.control.controller import CutOffElsewhere
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Sight
-from wakeful.healing.healing import HeldForPerson
+from wakeful.healing.healer import HeldForPerson
 from wakeful.judging import events as e
 from wakeful.judging.available_actions import (
     HELD,
@@ -23,10 +23,9 @@ from wakeful.judging.available_actions import (
     possible_actions,
     restrained,
 )
-from wakeful.judging.evidence import Presence
+from wakeful.judging.evidence import Presence, Subject
+from wakeful.judging.explanation import Why
 from wakeful.judging.judge import judge
-from wakeful.judging.subject import Subject
-from wakeful.judging.why import Why
 
 FOUND = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
 MANAGED = replace(FOUND, managed=True)

@@ -9,9 +9,9 @@ from msgspec.structs import replace
 import wakeful.integrations
 from wakeful.agents.model import AgentRuntime, AgentSpec, Restart
 from wakeful.cli.commands.config import default_lines
-from wakeful.config.config import ConfigError
 from wakeful.config.load import Document, Loaded, combine
 from wakeful.config.paths import Places
+from wakeful.config.schema import ConfigError
 from wakeful.daemon.agents import EngineLibraryMissing, runtimes_of
 from wakeful.testing.virtual_clock import VirtualClock
 

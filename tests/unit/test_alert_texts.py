@@ -7,7 +7,7 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from desks import House, subject
-from wakeful.alerts.alerts import (
+from wakeful.alerts.model import (
     LINES_MAX,
     QUESTION_CHARS_MAX,
     Question,
@@ -22,7 +22,7 @@ from wakeful.alerts.alerts import (
 )
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, Sight
-from wakeful.incidents.incident import Cause, Fate, Incident
+from wakeful.incidents.model import Cause, Fate, Incident
 from wakeful.judging.events import Asked, CallKind, CallStarted, Failure, Prompted
 from wakeful.judging.evidence import Pane
 from wakeful.judging.session_record import SessionRecord

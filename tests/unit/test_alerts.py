@@ -7,14 +7,13 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from wakeful.alerts.alerts import Alert, AlertKind, Gist, Rules
-from wakeful.alerts.courier import SEND_SECONDS_MAX
+from wakeful.alerts.delivery import SEND_SECONDS_MAX, NotDelivered, Refused
 from wakeful.alerts.digest import MESSAGES_MAX, REFILL_SECONDS
-from wakeful.alerts.messenger import NotDelivered, Refused
+from wakeful.alerts.model import Alert, AlertKind, Gist, Rules
 from wakeful.alerts.outbox import EPISODES_MAX, KIND, AlertDesk
 from wakeful.alerts.pending import BACKOFF_SECONDS_MAX, KEPT_SECONDS_MAX, Owed, backoff_seconds
+from wakeful.storage.base import Note
 from wakeful.storage.sqlite.errors import StoreBusy
-from wakeful.storage.store import Note
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

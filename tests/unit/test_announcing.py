@@ -4,8 +4,8 @@ import asyncio
 
 from clinics import Clinic
 from wakeful.alerts.mute_pause_model import MuteKind
-from wakeful.checkpoints.announcing import INTERVAL_SECONDS, Announcer
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.checkpoints.service import INTERVAL_SECONDS, Announcer
 from wakeful.testing.virtual_clock import settle
 
 WEEK_SECONDS = 7 * 86_400.0

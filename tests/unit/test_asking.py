@@ -8,8 +8,8 @@ import pytest
 
 from clinics import Recorder
 from desks import House, subject
-from wakeful.alerts.alerts import AlertKind, Rules
 from wakeful.alerts.attention import LOOK_SECONDS, Asking
+from wakeful.alerts.model import AlertKind, Rules
 from wakeful.alerts.outbox import KIND, AlertDesk
 from wakeful.core.ids import SessionId
 from wakeful.judging.events import (

@@ -15,8 +15,7 @@ from wakeful.judging import events as e
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity
 from wakeful.judging.at_rest import activity_at_rest
 from wakeful.judging.judge import judge
-from wakeful.storage.sqlite.opening import BACKUP_SECONDS_MAX, open_database
-from wakeful.storage.sqlite.sql import MIGRATIONS
+from wakeful.storage.sqlite.database import BACKUP_SECONDS_MAX, MIGRATIONS, open_database
 
 REPEATS = 12
 BEFORE = 4

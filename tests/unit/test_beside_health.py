@@ -14,14 +14,13 @@ from desks import House, subject
 from wakeful.core.errors import SessionNotFound
 from wakeful.judging.events import CallEnded, CallStarted
 from wakeful.judging.findings import Health, State
-from wakeful.linux.hook_program import HookProgram
-from wakeful.sessions.domain_timers import Stage, SupervisionEvent, TimerRules
+from wakeful.linux.run_command import HookProgram
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.health_hook import HealthHook
+from wakeful.sessions.prompt_timeouts import Running, Stage, SupervisionEvent, SupervisionTimers, TimerRules
 from wakeful.sessions.registry import Query
 from wakeful.sessions.repair import Repairs
-from wakeful.sessions.services_timers import Running, SupervisionTimers
-from wakeful.storage.store import Transition
+from wakeful.storage.base import Transition
 from wakeful.testing.virtual_clock import VirtualClock, settle
 from wakers import WakeHouse
 

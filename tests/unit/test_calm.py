@@ -21,13 +21,13 @@ from wakeful.alerts.mute_pause_model import (
     parse_target,
     pause_words,
 )
-from wakeful.control.acts import Act, Deed, Purpose
 from wakeful.control.driver import Seen
+from wakeful.control.gate import Act, Deed, Purpose
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.judging.findings import Code
 from wakeful.judging.session_record import SessionRecord
-from wakeful.storage.store import Note, Outcome
+from wakeful.storage.base import Note, Outcome
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

@@ -8,9 +8,8 @@ import pytest
 from recordings import CORPUS
 from wakeful.judging import events as e
 from wakeful.judging.thresholds import Policy
-from wakeful.replay.cases import label_of
+from wakeful.replay.cases import BadCase, LabelledCase, label_of, read_case
 from wakeful.replay.engine import Replay
-from wakeful.replay.reader import BadCase, LabelledCase, read_case
 
 OWN: Final = Path(__file__).parents[1] / "cases"
 

@@ -2,12 +2,12 @@
 
 import pytest
 
+from wakeful.core.clock import Instant
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import Instant
 from wakeful.core.process import Process, Sight
-from wakeful.incidents.incident import Cause, Origin, Surroundings, origin_of
+from wakeful.incidents.model import Cause, Origin, Surroundings, origin_of
 from wakeful.integrations.claude_code.registry import Entry
-from wakeful.integrations.docker.eyes import _Inner
+from wakeful.integrations.docker.source import _Inner
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import Failure
 from wakeful.judging.evidence import Holder, Presence, hold

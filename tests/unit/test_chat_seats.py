@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.config.config import Config
 from wakeful.config.gateway import ChatPlace, Gateway, PermissionMode, Secret
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.gateway.process import BadBotToken, GatewayNotSetUp, bot_of
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.gateway.workspaces import Seats

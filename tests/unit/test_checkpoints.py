@@ -8,7 +8,6 @@ from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
 from clinics import Clinic
-from wakeful.checkpoints.checkpoints import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
 from wakeful.checkpoints.model import (
     BadCheckpoint,
     Checkpoint,
@@ -20,18 +19,19 @@ from wakeful.checkpoints.model import (
     numbered,
     to_markdown,
 )
+from wakeful.checkpoints.service import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
 from wakeful.checkpoints.session_draft import session_draft
 from wakeful.checkpoints.sessions import HeldSessions
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
-from wakeful.healing.healing import HealerObserves
+from wakeful.healing.healer import HealerObserves
 from wakeful.healing.trouble import Trouble
 from wakeful.judging.events import CallEnded, CallStarted, Prompted, TurnEnded
 from wakeful.judging.evidence import Orphan
 from wakeful.judging.findings import Code
 from wakeful.sessions.session import Watched
-from wakeful.storage.store import Note, Outcome
+from wakeful.storage.base import Note, Outcome
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

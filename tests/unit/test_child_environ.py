@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.config.config import KEYS, Alerts, Config, secret_values
 from wakeful.config.gateway import Gateway, Secret
+from wakeful.config.schema import KEYS, Alerts, Config, secret_values
 from wakeful.core.child_environ import words_of
 from wakeful.linux import child_environment as children
 
@@ -29,7 +29,7 @@ MAKERS = {
     "given_environ",
 }
 # Wakeful's own programs, the daemon and the gateway: they read their settings in their environment.
-OWN = {"linux/child_process.py", "cli/commands/detaching.py", "cli/demo/stage.py"}
+OWN = {"linux/child_process.py", "cli/commands/daemon.py", "cli/demo/stage.py"}
 # The whole environment is handed to those who look up names in it, and to the makers above.
 READERS = {
     *MAKERS,

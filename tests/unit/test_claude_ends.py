@@ -7,14 +7,13 @@ import pytest
 
 import transcripts
 from folding import codes, folded, held
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.core.process import Sight
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.judging.activity import Activity
-from wakeful.judging.findings import Code, Health, State
+from wakeful.judging.findings import Code, Health, State, Verdict, WaitKind
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.verdict import Verdict, WaitKind
 
 AT = 1_767_603_600.0
 ID = "11111111-1111-4111-8111-111111111111"

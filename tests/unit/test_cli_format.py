@@ -12,24 +12,24 @@ from rich.console import Console
 from wakeful.cli import app
 from wakeful.cli.commands.ls import footer
 from wakeful.cli.commands.status import Overview, overview_lines
-from wakeful.cli.format.listing import (
+from wakeful.cli.format.sessions import (
     DaemonOfAnotherVersion,
     counts_text,
     decode_sessions,
+    ending_lines,
+    record_lines,
     rows,
     short_ids,
 )
-from wakeful.cli.format.reading_text import ending_lines, record_lines
 from wakeful.cli.output import plain_keeping_indent
 from wakeful.cli.table import draw, plain_lines
+from wakeful.core.clock import iso
 from wakeful.core.durations import BadDuration, age, seconds_of
 from wakeful.core.errors import OwnError
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.moment import iso
 from wakeful.judging.evidence import Rung
-from wakeful.judging.findings import Attention, Code, Health, Severity, State
+from wakeful.judging.findings import Attention, Code, Health, Severity, State, WaitKind
 from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
-from wakeful.judging.verdict import WaitKind
 from wakeful.judging.wake_eligibility import Reason
 from wakeful.judging.wording import call_text
 

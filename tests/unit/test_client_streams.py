@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from wakeful.integrations.claude_code.stream import IDS_KEPT_MAX, QUESTIONS_MAX, Stream
-from wakeful.integrations.codex.events import Turn
+from wakeful.integrations.claude_code.stream_json import IDS_KEPT_MAX, QUESTIONS_MAX, Stream
+from wakeful.integrations.codex.driver import Turn
 
 
 def fed(*records: dict[str, Any]) -> Stream:

@@ -7,15 +7,14 @@ from zlib import crc32
 import pytest
 
 from folding import folded, held
+from wakeful.core.clock import Instant
 from wakeful.core.ids import ConversationId
-from wakeful.core.moment import Instant
 from wakeful.core.process import Sight
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging import events as e
-from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.findings import Attention, Code, Health, State, Verdict, WaitKind
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.verdict import Verdict, WaitKind
 
 AT = 1_782_945_610.0
 STAMP = "2026-07-01T22:40:10.000Z"

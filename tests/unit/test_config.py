@@ -9,13 +9,13 @@ from typing import Any
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.cli import trust
+from wakeful.cli import settings as trust
 from wakeful.cli.commands.config import MEANINGS, _shown, default_lines
 from wakeful.cli.settings import load_settings
-from wakeful.config.config import KEYS, Config, ConfigError, HomeMissing, Mode, PathNotAbsolute, Runaway
 from wakeful.config.gateway import PermissionMode
 from wakeful.config.load import FILE_BYTES_MAX, Document, combine, load
 from wakeful.config.paths import Places, config_path
+from wakeful.config.schema import KEYS, Config, ConfigError, HomeMissing, Mode, PathNotAbsolute, Runaway
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wakeful.critical_events import archive_events, forget_events, log_critical_event, read_recent_events
-from wakeful.incidents import whole_lines
+from wakeful.incidents import line_log as whole_lines
 from wakeful.incidents.critical_event import (
     LINE_BYTES_MAX,
     BadCriticalEvent,
@@ -21,7 +21,7 @@ from wakeful.incidents.critical_event import (
     reason_of,
     wall_of_stamp,
 )
-from wakeful.incidents.whole_lines import LogBusy, LogUnusable
+from wakeful.incidents.line_log import LogBusy, LogUnusable
 from wakeful.judging.findings import Code
 from wakeful.linux.clock import SystemClock
 

@@ -7,10 +7,9 @@ import pytest
 
 from desks import House, subject
 from wakeful.core.ids import SessionId
-from wakeful.healing.cut_short import CutShort
+from wakeful.healing.closed_sessions import CutShort
 from wakeful.judging.events import CallStarted, Prompted, Spoke
-from wakeful.sessions.domain_timers import Stage, SupervisionEvent, TimerRules
-from wakeful.sessions.services_timers import Running, SupervisionTimers
+from wakeful.sessions.prompt_timeouts import Running, Stage, SupervisionEvent, SupervisionTimers, TimerRules
 from wakeful.testing.virtual_clock import settle
 
 A = subject("a").id

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from wakeful.linux import log_files
-from wakeful.linux.daemon_log import EQUAL_MESSAGES_MAX, TEMPLATES_MAX, WINDOW_SECONDS, RateLimit, show_moves
 from wakeful.linux.log_files import shorten_own
+from wakeful.linux.logging import EQUAL_MESSAGES_MAX, TEMPLATES_MAX, WINDOW_SECONDS, RateLimit, show_moves
 
 
 def record(template: str, *arguments: object) -> logging.LogRecord:

@@ -8,23 +8,22 @@ SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
 # Bytes that only Wakeful itself or the kernel writes, or that were decoded once before.
 OWN = {
     "http/websocket.py": "what Wakeful encoded",
-    "http/access.py": "Wakeful's own token",
+    "http/auth.py": "Wakeful's own token",
     "http/connection.py": "what Wakeful encoded",
     "mcp/server.py": "what the daemon encoded",
-    "cli/commands/config_import.py": "decoded by `combine` before",
+    "cli/commands/gateway.py": "decoded by `combine` before",
     "cli/commands/hooks.py": "decoded when the plan was made",
     "cli/doctor/checks.py": "a number of the kernel",
     "integrations/claude_code/background.py": "digits and letters that a pattern found",
-    "integrations/codex/outcomes.py": "digits that a pattern found",
     "integrations/codex/rollout.py": "digits that a pattern found",
-    "watchdog/scripts.py": "part of Wakeful",
-    "storage/sqlite/sql.py": "part of Wakeful",
+    "watchdog/redis_queue.py": "part of Wakeful",
+    "storage/sqlite/database.py": "part of Wakeful",
     "linux/tcp_peers.py": "a table of the kernel",
     "linux/host.py": "a table of the kernel",
     "linux/proc.py": "a table of the kernel",
-    "linux/scopes.py": "a table of the kernel",
+    "linux/systemd.py": "a table of the kernel",
     "integrations/tmux/panes.py": "its caller takes a ValueError for another format",
-    "integrations/tmux/starting.py": "numbers of tmux's own",
+    "integrations/tmux/start.py": "numbers of tmux's own",
 }
 CAUGHT = {"UnicodeDecodeError", "UnicodeError", "ValueError", "Exception"}
 

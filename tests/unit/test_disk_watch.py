@@ -5,11 +5,11 @@ import asyncio
 from clinics import Clinic, Notary
 from wakeful.core.errors import WorldError
 from wakeful.healing.disk import FREE_BYTES_AGAIN, DiskWatch
-from wakeful.healing.telling import Voice
-from wakeful.incidents.incident import Cause
+from wakeful.healing.notifier import Voice
 from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.model import Cause
 from wakeful.incidents.service import SAME_SECONDS
-from wakeful.storage.store import Note
+from wakeful.storage.base import Note
 from wakeful.testing.memory_store import MemoryStore
 
 

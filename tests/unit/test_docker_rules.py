@@ -4,7 +4,7 @@ import pytest
 
 from wakeful.agents.model import AgentRuntime, AgentSpec
 from wakeful.core.process import Process
-from wakeful.integrations.docker.agent_process import Running, agent_among, pane_tree
+from wakeful.integrations.docker.inspect import Running, agent_among, pane_tree
 from wakeful.integrations.docker.spec import AgentRefused, epoch_of, wanted
 
 CLAUDE = ("claude", "--model", "x")

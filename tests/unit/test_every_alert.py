@@ -12,31 +12,30 @@ import pytest
 from bench.alert_examples import EXAMPLES, incident_of, trouble_of
 
 import wakeful
-from wakeful.alerts.alerts import LINES_MAX, Matter, Topic, held_back, incident, prefaced
+from wakeful.alerts.model import LINES_MAX, Matter, News, Topic, held_back, incident, prefaced, text_of
 from wakeful.alerts.mute_pause_model import CODES, Mute, MuteKind
-from wakeful.alerts.news import News, text_of
 from wakeful.healing.plan import Decision, Step
-from wakeful.incidents.incident import Cause, Fate
+from wakeful.incidents.model import Cause, Fate
 from wakeful.judging.findings import Code
 
 HEADS = ["Where", "Since", "Wakeful did", "If you do nothing"]
 # Every place where an alert is made, and how many are made there.
 SITES = {
-    "healing/telling.py": 2,
+    "healing/notifier.py": 2,
     "alerts/outbox.py": 1,
     "healing/disk.py": 1,
     "alerts/failed_parts.py": 1,
     "alerts/refused_decisions.py": 1,
-    "checkpoints/announcing.py": 1,
+    "checkpoints/service.py": 1,
     "alerts/attention.py": 2,
-    "work/work_revival.py": 1,
-    "watchdog/queue_voice.py": 3,
+    "work/expiry.py": 1,
+    "watchdog/notifications.py": 3,
     "daemon/agents.py": 1,
     "journal/alerts.py": 1,
     "daemon/healing.py": 1,
 }
 # They ask about mutes with the session's record before they owe anything.
-ASK_FIRST = {"healing/telling.py": 1, "alerts/attention.py": 2}
+ASK_FIRST = {"healing/notifier.py": 1, "alerts/attention.py": 2}
 # Questions, turns that ended and ends of something: no trouble, and shorter.
 CALM = {
     "A question in a terminal",

@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.control.auth_text import auth_tier
+from wakeful.control.login import auth_tier
 from wakeful.judging.events import Failure
 from wakeful.sources.failure_words import failure_in, turn_failed
 

@@ -11,22 +11,22 @@ import pytest
 
 import transcripts
 from clinics import Recorder
-from wakeful.alerts.alerts import AlertKind, Rules
 from wakeful.alerts.failed_parts import RETRY_SECONDS_MAX, STEADY_SECONDS, FailureAlerts, Failures
+from wakeful.alerts.model import AlertKind, Rules
 from wakeful.alerts.outbox import AlertDesk
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
+from wakeful.core.clock import Instant
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import Instant
 from wakeful.daemon.observer import Lookout, PlainProcesses
 from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import Presence
+from wakeful.judging.findings import Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.verdict import Verdict
 from wakeful.linux.clock import SystemClock
-from wakeful.sessions import supervision
+from wakeful.sessions import supervisor as supervision
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

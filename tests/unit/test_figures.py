@@ -23,12 +23,12 @@ from wakeful.daemon.metrics import unready
 from wakeful.daemon.observer import PlainProcesses
 from wakeful.healing.plan import Step
 from wakeful.http.metrics import Exposition
-from wakeful.incidents.incident import Cause, Origin
+from wakeful.incidents.model import Cause, Origin
 from wakeful.incidents.service import Incidents
-from wakeful.integrations.tmux.eye import Tenant, TmuxEye
+from wakeful.integrations.tmux.pane_source import Tenant, TmuxEye
 from wakeful.metrics.collect import session_figures
 from wakeful.metrics.model import FAMILIES, SECONDS_BOUNDS, Kind, Spread
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 MONITORING = Path(__file__).parents[2] / "docs" / "monitoring"
 # What Prometheus adds to everything it scrapes.

@@ -6,20 +6,19 @@ from typing import Any
 import pytest
 
 from folding import POLICY, at, folded, held
-from wakeful.cli.format.listing import doing
+from wakeful.cli.format.sessions import doing
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Sight
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging import events as e
-from wakeful.judging.evidence import Presence
+from wakeful.judging.evidence import Presence, Subject
+from wakeful.judging.explanation import explain
 from wakeful.judging.findings import Attention, State
 from wakeful.judging.judge import judge
 from wakeful.judging.questions import QUESTION_CHARS_MAX, question_in
 from wakeful.judging.session_record import SessionRecord, describe
-from wakeful.judging.subject import Subject
-from wakeful.judging.why import explain
-from wakeful.replay.reader import read_case
+from wakeful.replay.cases import read_case
 
 SUBJECT = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
 ENDED = e.TurnEnded(20.0, words=1, asks=b"Shall I push it?")

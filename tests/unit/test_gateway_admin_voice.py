@@ -6,10 +6,10 @@ import pytest
 
 from clinics import Recorder
 from gateway_doubles import ScriptedChat
-from wakeful.alerts.messenger import Refused
+from wakeful.alerts.delivery import Refused
 from wakeful.alerts.mute_pause import Calm
 from wakeful.alerts.mute_pause_model import MuteKind
-from wakeful.gateway.admin_voice import AdminVoice
+from wakeful.gateway.host_monitor import AdminVoice
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

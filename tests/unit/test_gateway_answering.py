@@ -10,8 +10,8 @@ import pytest
 
 from bot_rooms import Refusal
 from room_chats import LOST, RoomChat
-from wakeful.gateway.answering import PLACEHOLDER, REPLACED_MAX, WORDLESS, Answer, Answers
-from wakeful.gateway.ports_chat import ChatFailed, ChatFlooded, ChatRefused
+from wakeful.gateway.answer import PLACEHOLDER, REPLACED_MAX, WORDLESS, Answer, Answers
+from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatRefused
 from wakeful.gateway.rules.messages import Button, Place
 from wakeful.testing.virtual_clock import VirtualClock
 

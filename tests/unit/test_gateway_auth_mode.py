@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.control.auth_mode import (
+from wakeful.control.login import (
     MOVES,
     PROBE_SECONDS,
     USER_SENTENCE,

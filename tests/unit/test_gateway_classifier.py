@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.control.auth_text import SHORT_CHARS_MAX, AuthTier, auth_tier
+from wakeful.control.login import SHORT_CHARS_MAX, AuthTier, auth_tier
 from wakeful.control.turn_events import Ended, Gone
 from wakeful.gateway.rules.errors import (
     AUTH_REQUIRED,

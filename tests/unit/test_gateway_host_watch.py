@@ -2,7 +2,7 @@
 
 import pytest
 
-from wakeful.gateway.rules.host_watch import (
+from wakeful.gateway.rules.host import (
     ALERT_SECONDS,
     CATEGORY_SECONDS,
     CHECKS,

@@ -9,8 +9,8 @@ from click.testing import CliRunner, Result
 from hypothesis import given, strategies as st
 
 from wakeful.cli.app import root
-from wakeful.config.config import ConfigError
 from wakeful.config.load import Document, combine
+from wakeful.config.schema import ConfigError
 from wakeful.gateway.import_config import NAMES, Imported, merged, read_gateway_json, toml_lines
 
 WHOLE = {

@@ -8,16 +8,16 @@ import pytest
 
 from gateway_doubles import held_up, message, press, silent
 from gateways import Gateway, Parts, play
-from wakeful.client.ports_sessions import DaemonCutOff, DaemonNotRunning, Refused
+from wakeful.client.api import DaemonCutOff, DaemonNotRunning, Refused
 from wakeful.control.driver import Reply
 from wakeful.control.turn_events import Asked, Ended, Settled
 from wakeful.core.errors import WorldError
 from wakeful.gateway.intake import NOT_DONE, ONLY_TEXT, TAKEN_SECONDS
 from wakeful.gateway.permissions import NOT_ASKED, NOT_DONE as QUESTION_NOT_DONE
-from wakeful.gateway.ports_chat import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
+from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
 from wakeful.gateway.rules.access import PRESS_WORDS, PressRefusal
 from wakeful.gateway.rules.messages import Ignored
-from wakeful.storage.store import Note, Outcome
+from wakeful.storage.base import Note, Outcome
 
 ASKED = Asked("q1", "Bash", "touch x", "digest of touch x")
 

@@ -9,12 +9,10 @@ import pytest
 
 from gateway_doubles import message, plainly, press, silent
 from gateways import Gateway, Parts
-from wakeful.client.ports_house import HouseStanding, OpenCheckpoint
-from wakeful.client.ports_sessions import DaemonNotRunning, Refused
-from wakeful.control.auth_mode import AuthMode, AuthState
+from wakeful.client.api import DaemonNotRunning, HouseStanding, OpenCheckpoint, Refused
+from wakeful.control.login import AuthMode, AuthState
 from wakeful.core.ids import SessionId
-from wakeful.gateway.decisions import LEFT, OFFER_SECONDS, Decisions
-from wakeful.gateway.orders import FOR_ADMINS, Orders, Views
+from wakeful.gateway.commands import FOR_ADMINS, LEFT, OFFER_SECONDS, Decisions, Orders, Views
 from wakeful.gateway.rules.access import Access
 from wakeful.judging.thresholds import Policy
 from wakeful.reports.model import Past, Report, make_report

@@ -11,7 +11,7 @@ from wakeful.alerts import failed_parts as failures
 from wakeful.alerts.failed_parts import Failures
 from wakeful.gateway import process as chatwork
 from wakeful.gateway.rules.messages import Incoming
-from wakeful.storage.store import Note
+from wakeful.storage.base import Note
 from wakeful.testing.virtual_clock import VirtualClock
 
 

@@ -3,8 +3,7 @@
 import pytest
 
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, NEVER_RESTARTED, USAGE_LIMITED, Category
-from wakeful.gateway.rules.messages import ConversationKey
-from wakeful.gateway.rules.self_heal import (
+from wakeful.gateway.rules.host import (
     COOLDOWN_SECONDS,
     HEALS,
     RUNAWAY_SECONDS,
@@ -17,6 +16,7 @@ from wakeful.gateway.rules.self_heal import (
     patterns,
     propose,
 )
+from wakeful.gateway.rules.messages import ConversationKey
 
 A = ConversationKey("chat:1:thread:main")
 B = ConversationKey("chat:2:thread:7")

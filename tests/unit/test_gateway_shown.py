@@ -5,8 +5,8 @@ import time
 import pytest
 from hypothesis import given, strategies as st
 
+from wakeful.gateway.rules.formatting import PARTS_MAX, units
 from wakeful.gateway.rules.shown_text import SHOWN_CHARS_MAX, beginning, is_long, messages_of, shown, view
-from wakeful.gateway.rules.splitting import PARTS_MAX, units
 
 SECRET = "Zq8vT3xWm2Lk9Pf4"
 SECRETS = (

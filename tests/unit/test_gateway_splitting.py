@@ -5,8 +5,7 @@ import re
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.gateway.rules.fences import Fence, code_spans, open_at_end
-from wakeful.gateway.rules.splitting import UNITS_MAX, Growing, split, units
+from wakeful.gateway.rules.formatting import UNITS_MAX, Fence, Growing, code_spans, open_at_end, split, units
 
 # Small enough that short texts have many parts.
 SMALL = 80

@@ -7,8 +7,8 @@ import pytest
 
 from gateway_doubles import held_up, message, plainly, silent
 from gateways import Gateway, Parts, play
-from wakeful.gateway.judging import STOPPED_WORDS
 from wakeful.gateway.rules.pool import PoolLimits
+from wakeful.gateway.turn_listener import STOPPED_WORDS
 
 # As for turns: each claim is made of both providers.
 pytestmark = pytest.mark.usefixtures("provider")

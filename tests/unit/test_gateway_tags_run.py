@@ -7,16 +7,15 @@ from typing import Any
 import pytest
 
 from room_chats import LOST, RoomChat
-from wakeful.gateway.answering import Answers
-from wakeful.gateway.finishing import KIND, Finishing
-from wakeful.gateway.ports_chat import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
+from wakeful.gateway.answer import Answers
+from wakeful.gateway.finish import BEGUN, DONE, KIND, UNVERIFIED, Finishing, Rights, TagsRun, Told, with_line
+from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
 from wakeful.gateway.rules.chat_methods import METHODS, MethodRefused, permitted
+from wakeful.gateway.rules.formatting import PARTS_MAX
 from wakeful.gateway.rules.messages import Place
 from wakeful.gateway.rules.shown_text import messages_of
-from wakeful.gateway.rules.splitting import PARTS_MAX
 from wakeful.gateway.rules.tags import ApiCall, FileToSend, Tagged, read_tags
 from wakeful.gateway.rules.turn import Turn
-from wakeful.gateway.tags_run import BEGUN, DONE, UNVERIFIED, Rights, TagsRun, Told, with_line
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

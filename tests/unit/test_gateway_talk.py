@@ -12,8 +12,7 @@ from wakeful.gateway.rules.follow_ups import (
     decision_prompt,
     read_decision,
 )
-from wakeful.gateway.rules.messages import Quoted
-from wakeful.gateway.rules.reply_context import MARK, with_context
+from wakeful.gateway.rules.messages import MARK, Quoted, with_context
 
 
 def test_a_reply_brings_author_snippet_and_message() -> None:

@@ -8,17 +8,17 @@ import pytest
 
 from gateway_doubles import message, silent
 from gateways import Gateway, Parts, play
-from wakeful.client.ports_sessions import Answered, DaemonCutOff, DaemonNotRunning, DaemonSilent, Refused
+from wakeful.client.api import Answered, DaemonCutOff, DaemonNotRunning, DaemonSilent, Refused
 from wakeful.control.turn_events import Ended, Gone, Heard, Taken, Words
 from wakeful.core.errors import WorldError
-from wakeful.gateway.judging import LOST_WORDS, NOT_BEGUN_WORDS, STOPPED_WORDS, UNSURE_WORDS
-from wakeful.gateway.ports_chat import ChatRefused
+from wakeful.gateway.ports import ChatRefused
 from wakeful.gateway.rules.breaker import BreakerState
 from wakeful.gateway.rules.errors import Category, Fault
 from wakeful.gateway.rules.pool import PoolLimits
 from wakeful.gateway.rules.turn import Stage
+from wakeful.gateway.turn_listener import LOST_WORDS, NOT_BEGUN_WORDS, STOPPED_WORDS, UNSURE_WORDS
 from wakeful.judging.events import Failure
-from wakeful.storage.store import Note, Outcome
+from wakeful.storage.base import Note, Outcome
 
 # Resilience is proven for both providers: each claim here is made of each.
 pytestmark = pytest.mark.usefixtures("provider")

@@ -6,15 +6,13 @@ from collections.abc import Awaitable, Callable, Mapping
 import pytest
 from msgspec import Struct
 
-from wakeful.control.auth_mode import PROBE_SECONDS, USER_SENTENCE, AuthEvent
-from wakeful.gateway.auth_watch import AuthWatch
-from wakeful.gateway.host_watch import HostWatch
-from wakeful.gateway.ports_chat import ChatFailed, ChatLocked, ChatRefused
+from wakeful.control.login import PROBE_SECONDS, USER_SENTENCE, AuthEvent
+from wakeful.gateway.host_monitor import HostWatch, SelfHeal
+from wakeful.gateway.ports import ChatFailed, ChatLocked, ChatRefused
+from wakeful.gateway.provider_guard import AuthWatch
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Category, Fault
-from wakeful.gateway.rules.host_watch import HostReading
+from wakeful.gateway.rules.host import HealKind, Hog, HostReading
 from wakeful.gateway.rules.messages import ConversationKey
-from wakeful.gateway.rules.self_heal import HealKind, Hog
-from wakeful.gateway.self_heal import SelfHeal
 from wakeful.testing.virtual_clock import VirtualClock
 
 A = ConversationKey("chat:1:thread:main")

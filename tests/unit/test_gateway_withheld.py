@@ -5,7 +5,7 @@ import pytest
 from gateway_doubles import message, press
 from gateways import Gateway, Parts, play
 from wakeful.control.turn_events import Ended, Taken, Words
-from wakeful.gateway.ports_chat import ChatRefused
+from wakeful.gateway.ports import ChatRefused
 from wakeful.gateway.rules.access import PRESS_WORDS, PressRefusal
 from wakeful.gateway.withheld import NOT_SHOWN, SHOWN
 

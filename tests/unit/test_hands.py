@@ -9,19 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from desks import BOOT, House, subject
-from wakeful.control.acts import Act, Purpose
+from wakeful.control.controller import CannotResume, CutOffElsewhere, HolderAlive
 from wakeful.control.driver import Order
+from wakeful.control.gate import Act, Purpose, reconcile
 from wakeful.control.ownership import Holdings, HostedByAgent, NotManaged
-from wakeful.control.reconcile import reconcile
-from wakeful.control.resuming import CannotResume, CutOffElsewhere, HolderAlive
-from wakeful.control.starter import NameTaken
-from wakeful.control.starts import BadName, CodexNeedsExec, NoCommand, RunRequest
+from wakeful.control.start import BadName, CodexNeedsExec, NameTaken, NoCommand, RunRequest
 from wakeful.core.errors import ClientMissing, WorldError
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.leases import ConversationHeld, HeldLease, Lease, LeaseKey
 from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, Hosting, PaneAddress
 from wakeful.core.process import Process, Sight
-from wakeful.storage.store import Intent, Outcome
+from wakeful.storage.base import Intent, Outcome
 
 T = TypeVar("T")
 A = SessionId("claude-a")

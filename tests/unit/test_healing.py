@@ -9,17 +9,17 @@ from clinics import OWN_TMUX, Clinic, Notary, die_in_a_turn, play, written
 from desks import BOOT, subject
 from wakeful.control.driver import Begun, Order, Seen, unannounced
 from wakeful.control.ownership import NotManaged
-from wakeful.control.starts import RunRequest
+from wakeful.control.start import RunRequest
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import SESSION_VARIABLE
 from wakeful.core.process import Process, Sight
-from wakeful.healing.closing import SURE_SECONDS, Closing
-from wakeful.healing.healing import HeldForPerson
+from wakeful.healing.closed_sessions import SURE_SECONDS, Closing
+from wakeful.healing.healer import HeldForPerson
 from wakeful.healing.plan import Rules
 from wakeful.healing.restore import NotLost
 from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.incident import Cause, Fate
 from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.model import Cause, Fate
 from wakeful.incidents.service import SAME_SECONDS
 from wakeful.judging.events import (
     CallEnded,
@@ -30,7 +30,7 @@ from wakeful.judging.events import (
     TurnEnded,
     TurnFailed,
 )
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 A = SessionId("claude-a")
 

@@ -4,7 +4,7 @@ import pytest
 
 from clinics import Clinic, play, written
 from desks import subject
-from wakeful.control.acts import Act, Deed
+from wakeful.control.gate import Act, Deed
 from wakeful.control.ownership import HostedByAgent
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import Hosting
@@ -13,7 +13,7 @@ from wakeful.healing.plan import AgentWay
 from wakeful.incidents.critical_event import ActionTaken, Happening
 from wakeful.judging.events import TurnEnded
 from wakeful.sessions.session import Watched
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 A = SessionId("claude-a")
 # The hub acts on the agent, whose name no session has.

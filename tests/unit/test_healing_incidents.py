@@ -7,12 +7,11 @@ import msgspec
 from clinics import Clinic, Notary, die_in_a_turn, play, written
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.incident import Cause, Fate, Incident, Origin
-from wakeful.incidents.incident_words import count_words
+from wakeful.incidents.model import Cause, Fate, Incident, Origin, count_words
 from wakeful.incidents.service import KIND, SAME_SECONDS, Incidents
 from wakeful.judging.events import Failure, Opened, Prompted, TurnEnded, TurnFailed
 from wakeful.judging.findings import Health, State
-from wakeful.storage.store import Note, Outcome
+from wakeful.storage.base import Note, Outcome
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 

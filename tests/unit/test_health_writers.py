@@ -247,8 +247,8 @@ def test_nothing_else_can_write_a_record() -> None:
                 by.setdefault(act, set()).add(path.name)
     assert by == {
         "SessionRecord": {"session_record.py"},
-        "describe": {"supervision.py"},
-        "show": {"supervision.py"},
+        "describe": {"supervisor.py"},
+        "show": {"supervisor.py"},
         "laid_to_rest": {"repair.py"},
         "replace": {"session_record.py"},
     }

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from wakeful.heartbeat.document import bytes_max, parse
-from wakeful.heartbeat.domain_heartbeat import Bounds, HeartbeatInvalid, HeartbeatPolicy, Window, snapshot_of
 from wakeful.heartbeat.file import candidates, find_zone, found, load
+from wakeful.heartbeat.policy import Bounds, HeartbeatInvalid, HeartbeatPolicy, Window, snapshot_of
 
 BOUNDS = Bounds()
 AT = "2026-03-01T00:00:00.000Z"

@@ -5,13 +5,12 @@ from collections.abc import Sequence
 import pytest
 
 from folding import POLICY, at, codes, folded, held, told
-from wakeful.core.moment import Instant, Sleep
+from wakeful.core.clock import Instant, Sleep
 from wakeful.judging import events as e
 from wakeful.judging.evidence import Presence, Status
-from wakeful.judging.findings import Code
-from wakeful.judging.held import Held, held_back
+from wakeful.judging.explanation import Held, held_back
+from wakeful.judging.findings import Code, WaitKind
 from wakeful.judging.judge import case_of, judge
-from wakeful.judging.verdict import WaitKind
 
 PROMPT = e.Prompted(1.0)
 AFTER_A_NIGHT = Instant(70.0, 30_070.0)

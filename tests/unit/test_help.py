@@ -6,8 +6,7 @@ from collections.abc import Iterator
 import click
 import pytest
 
-from wakeful.cli.app import COMMANDS, root
-from wakeful.cli.lazy import LazyGroup
+from wakeful.cli.app import COMMANDS, LazyGroup, root
 
 # Groups in the order of `wakeful --help`; a command that is in none is another way to say one of these.
 SECTIONS = {

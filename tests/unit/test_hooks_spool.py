@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wakeful.core.ids import ConversationId
-from wakeful.hooks.hooks import PAYLOAD_BYTES_MAX, Hook, read_hook
+from wakeful.hooks.spool import PAYLOAD_BYTES_MAX, Hook, read_hook
 from wakeful.judging import events as e
 
 CLAUDE = "7e3eb83f-1111-4111-8111-111111111111"

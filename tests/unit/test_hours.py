@@ -11,8 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wakeful.heartbeat.domain_heartbeat import Window
-from wakeful.heartbeat.hours import holds, is_quiet, next_change, overlap
+from wakeful.heartbeat.policy import Window, holds, is_quiet, next_change, overlap
 
 # Both halves of the world, half and quarter hours, half an hour of summer time, none at all, and a skipped day.
 PLACES = (

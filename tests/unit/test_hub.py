@@ -27,8 +27,8 @@ from wakeful.agents.table import ENDED_EARLY, Agent, AgentNotFound, AgentRefuses
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import ConversationHeld, Lease, LeaseKey
 from wakeful.healing.plan import AgentWay
-from wakeful.incidents.incident import Cause
-from wakeful.storage.store import Outcome
+from wakeful.incidents.model import Cause
+from wakeful.storage.base import Outcome
 from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNSEEN, ScriptedRuntime
 from wakeful.testing.virtual_clock import settle
 

@@ -6,7 +6,7 @@ from hypothesis import given, strategies as st
 
 from wakeful.core.ids import SessionId
 from wakeful.incidents.issue_tracker import Report
-from wakeful.integrations.issue_text import PREFIX, body_of, cell, fenced, marker_of, title_of
+from wakeful.integrations.github import PREFIX, body_of, cell, fenced, marker_of, title_of
 
 HOSTILE = st.text(alphabet=st.sampled_from("ab`|~@#<>-![]()\\\n\r\u2028\x1b \u200b*_")) | st.text()
 SECRET = "sk-ant-REDACTED"

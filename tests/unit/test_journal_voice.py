@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from clinics import Clinic
-from wakeful.alerts.alerts import Matter
+from wakeful.alerts.model import Matter
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.journal.alerts import JournalVoice
 from wakeful.journal.recovery_rules import Recovered, Status

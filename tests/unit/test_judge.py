@@ -7,10 +7,9 @@ from wakeful.core.process import Process, Sight
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold
 from wakeful.judging.evidence import Orphan, Pane, Presence, Rung, Status
-from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.findings import Attention, Code, Health, State, WaitKind
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Dollars, Policy
-from wakeful.judging.verdict import WaitKind
 from wakeful.testing.virtual_clock import VirtualClock
 
 PROMPT = e.Prompted(1.0)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from wakeful.checkpoints.user_rules import Lessons
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.effects.rules import Effect, Rule
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
 from wakeful.judging.user_effect_rules import BadLesson, Lesson, apply_lessons

@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from wakeful.sources.limit_end import limit_end_in
+from wakeful.sources.parsing import limit_end_in
 
 SAID = datetime(2026, 11, 16, 0, 9, 34, tzinfo=UTC).timestamp()
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from hypothesis import given, settings, strategies as st
 
-from wakeful.sources.lines import (
+from wakeful.sources.log_file import (
     BLANK,
     LINE_BYTES_MAX,
     RESCUE_BYTES_MAX,

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 import pytest
 from hypothesis import example, given, strategies as st
 
-from wakeful.core.moment import (
+from wakeful.core.clock import (
     JUMP_SECONDS_MIN,
     MARKS_MAX,
     Instant,

@@ -15,7 +15,7 @@ from wakeful.judging.evidence import Presence
 from wakeful.judging.findings import Health, State
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.sources.neutral_reader import NeutralReader
+from wakeful.sources.event_log import NeutralReader
 
 PAGE = Path(__file__).parents[2] / "docs/reference/event-log.md"
 

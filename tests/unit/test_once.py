@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from desks import House
-from wakeful.control.acts import Deed
 from wakeful.control.driver import Order, Seen
+from wakeful.control.gate import Deed
 from wakeful.control.idempotency import KEPT_SECONDS, KeyUsed, OnceHands
-from wakeful.control.starts import RunRequest
+from wakeful.control.start import RunRequest
 from wakeful.core.errors import ClientMissing
 from wakeful.core.leases import conversation_id_for, prompt_id_for
 from wakeful.core.managed_session import Hosting
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 T = TypeVar("T")
 REQUEST = RunRequest(

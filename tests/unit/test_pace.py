@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from wakeful.healing.pace import BRAKE_SECONDS, Pace
+from wakeful.healing.rate_limit import BRAKE_SECONDS, Pace
 from wakeful.testing.virtual_clock import VirtualClock
 
 

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from clinics import Clinic
-from wakeful.alerts.alerts import Alert, AlertKind, Topic
+from wakeful.alerts.model import Alert, AlertKind, Topic
 from wakeful.alerts.mute_pause_model import MuteKind
 
 FIRST = "PAUSED by ada: Wakeful acts on nothing until `wakeful resume`"

@@ -10,16 +10,15 @@ from typing import Any, Final
 import pytest
 from msgspec import Struct
 
-from wakeful.core.moment import Instant, Sleep, iso
+from wakeful.core.clock import Instant, Sleep, iso
 from wakeful.core.process import Process, Sight
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging.activity import Activity, fold
 from wakeful.judging.evidence import Holder, Presence, Status, hold
-from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.findings import Attention, Code, Health, State, Verdict, WaitKind
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.verdict import Verdict, WaitKind
 from wakeful.replay.engine import Replay
 
 POLICY: Final = Policy()

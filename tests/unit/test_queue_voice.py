@@ -10,22 +10,21 @@ from msgspec.structs import replace
 from clinics import Clinic, Place
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
-from wakeful.healing.pace import Pace
+from wakeful.healing.notifier import Voice
 from wakeful.healing.plan import Rules
-from wakeful.healing.telling import Voice
+from wakeful.healing.rate_limit import Pace
 from wakeful.incidents.critical_event import CriticalEvent
-from wakeful.incidents.incident import Cause, Fate, Origin
-from wakeful.incidents.incident_words import fate_words
+from wakeful.incidents.model import Cause, Fate, Origin, fate_words
 from wakeful.incidents.service import SAME_SECONDS
 from wakeful.judging.events import CallStarted
+from wakeful.judging.evidence import Subject
 from wakeful.judging.findings import Health
-from wakeful.judging.subject import Subject
 from wakeful.testing.memory_jobs import MemoryJobs, NoGround
+from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.healing import FolderGone
+from wakeful.watchdog.loop import RedisWatch
+from wakeful.watchdog.notifications import QueueVoice
 from wakeful.watchdog.queue import Job, JobsUnreachable, LogReading, QueuedSession, Snapshot, Watched
-from wakeful.watchdog.queue_voice import QueueVoice
-from wakeful.watchdog.redis_watch import RedisWatch
-from wakeful.watchdog.watchdog_ledger import Callbacks
 
 ONE = SessionId("tg_popoto_-529_1")
 

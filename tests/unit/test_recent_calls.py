@@ -17,7 +17,7 @@ from wakeful.judging.events import (
     Spoke,
     TurnEnded,
 )
-from wakeful.views.recent_calls import CallEnd, CallList, recent_calls, still_open
+from wakeful.views.sessions import CallEnd, CallList, recent_calls, still_open
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
 

@@ -7,16 +7,15 @@ from msgspec.structs import replace
 from clinics import Clinic, die_in_a_turn, play
 from desks import BOOT, subject
 from wakeful.checkpoints.model import ChoiceName
+from wakeful.core.clock import Instant
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import Instant
 from wakeful.core.process import Process, Sight
-from wakeful.healing.healing import MISSING_SECONDS
+from wakeful.healing.healer import MISSING_SECONDS
 from wakeful.healing.plan import REVIVED_SECONDS
 from wakeful.healing.recovered import OPENED_AGAIN, UNSEEN, WELL, Ending, ending_of
 from wakeful.healing.trouble import Trouble
 from wakeful.incidents.critical_event import Happening
-from wakeful.incidents.incident import Cause, Incident
-from wakeful.incidents.incident_words import count_words, fate_words
+from wakeful.incidents.model import Cause, Incident, count_words, fate_words
 from wakeful.incidents.service import SAME_SECONDS
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import Failure, Progressed, TurnEnded

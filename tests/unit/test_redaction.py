@@ -7,7 +7,7 @@ import pytest
 
 from secret_kinds import KINDS, Kind
 from wakeful.core.named_secrets import HINTS
-from wakeful.core.redact import FORMATS, REDACTED_CHARS_MAX, redact
+from wakeful.core.redaction import FORMATS, REDACTED_CHARS_MAX, redact
 
 
 def _spellings(text: str) -> dict[str, str]:

@@ -5,7 +5,7 @@ import re
 import pytest
 from hypothesis import HealthCheck, assume, given, settings, strategies as st
 
-from wakeful.core.redact import FORMATS
+from wakeful.core.redaction import FORMATS
 from wakeful.core.secret_formats import Format
 
 _LONG_WORD = re.compile(r"[A-Za-z0-9_-]{16}")

@@ -7,21 +7,20 @@ import msgspec
 import pytest
 
 from desks import House
-from wakeful.checkpoints import checkpoints
+from wakeful.checkpoints import service as checkpoints
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
 from wakeful.cli.commands.report import heading
-from wakeful.cli.format.listing import counts_text, needs_you
+from wakeful.cli.format.sessions import counts_text, needs_you
+from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
-from wakeful.incidents.incident import Cause, Fate, Origin
+from wakeful.incidents.model import Cause, Fate, Origin
 from wakeful.judging.events import Event, Failure, Spent as SpentEvent
 from wakeful.judging.findings import NEEDS_YOU
 from wakeful.judging.thresholds import Dollars, Policy
 from wakeful.reports.model import Commit, Folder, Part, Report, SessionReport
-from wakeful.reports.report_text import CHAT_CHARS_MAX, chat_text, report_lines
-from wakeful.reports.reports import Reports, spent_since
-from wakeful.reports.since import BadMoment, wall_at
-from wakeful.storage.store import Note
+from wakeful.reports.service import Reports, spent_since
+from wakeful.reports.text import CHAT_CHARS_MAX, BadMoment, chat_text, report_lines, wall_at
+from wakeful.storage.base import Note
 from wakeful.testing.virtual_clock import START_WALL
 
 NIGHT_SECONDS = 9 * 3600.0

@@ -15,7 +15,7 @@ from desks import subject
 from wakeful.control.driver import Seen
 from wakeful.core.managed_session import Hosting
 from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.incident_words import fate_words
+from wakeful.incidents.model import fate_words
 from wakeful.judging.events import Closed, Failure, TurnFailed, TurnInterrupted
 from wakeful.judging.summary import sentence
 from wakeful.testing.virtual_clock import VirtualClock

@@ -13,7 +13,7 @@ from wakeful.incidents.critical_event import stamp
 from wakeful.judging.events import Failure, Progressed, Prompted, TurnFailed
 from wakeful.judging.evidence import Orphan
 from wakeful.judging.wording import in_words
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 A = SessionId("claude-a")
 

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from wakeful.linux.scopes import families, group_of
+from wakeful.linux.systemd import families, group_of
 
 OWN, SERVER, PANE, HEADLESS, TOOL, QUESTION, GATEWAY = 100, 200, 201, 300, 301, 400, 500
 

@@ -2,8 +2,7 @@
 
 import json
 
-from wakeful.core.redact import WITHHELD
-from wakeful.core.scrub import KNOWN, Scrub
+from wakeful.core.redaction import KNOWN, WITHHELD, Scrub
 
 KEY = "-----BEGIN OPENSSH PRIVATE KEY-----\nAAAAB3Nza\nbC1rZXk\n-----END OPENSSH PRIVATE KEY-----"
 

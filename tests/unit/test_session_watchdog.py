@@ -28,11 +28,11 @@ from wakeful.watchdog.api import (
     create_investigation_issue,
     read_recent_tool_calls,
 )
+from wakeful.watchdog.callbacks import Callbacks
+from wakeful.watchdog.loop import RedisWatch
 from wakeful.watchdog.queue import Job, QueuedSession, Watched
-from wakeful.watchdog.redis_watch import RedisWatch
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 from wakeful.watchdog.unfiled_issues import ToldForge
-from wakeful.watchdog.watchdog_ledger import Callbacks
 
 SESSION = SessionId("tg_popoto_-5294327191_4469")
 

@@ -3,9 +3,9 @@
 import pytest
 
 from wakeful.judging.command_normalization import plain_command
-from wakeful.judging.echoes import echoes_in
 from wakeful.judging.events import CallKind
-from wakeful.sources.call_kinds import kind_of
+from wakeful.judging.masking import echoes_in
+from wakeful.sources.parsing import kind_of
 
 
 @pytest.mark.parametrize(

@@ -10,13 +10,11 @@ import msgspec
 import pytest
 
 from desks import BOOT, House, subject
-from wakeful.control.acts import Act, Deed, Purpose
+from wakeful.control.controller import LET_GO
 from wakeful.control.driver import Seen
-from wakeful.control.hands import LET_GO
+from wakeful.control.gate import Act, Deed, Purpose, reconcile
 from wakeful.control.ownership import NothingToRelease
-from wakeful.control.reconcile import reconcile
-from wakeful.control.starter import NameTaken
-from wakeful.control.starts import NoHeadlessDriver, RunRequest, plan_run
+from wakeful.control.start import NameTaken, NoHeadlessDriver, RunRequest, plan_run
 from wakeful.core.errors import AmbiguousSession, SessionNotFound, StartFailed, WorldError
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.leases import LeaseKey
@@ -24,7 +22,7 @@ from wakeful.core.managed_session import INTENT_VARIABLE, Hosting
 from wakeful.core.process import Process, Sight
 from wakeful.judging.events import Opened
 from wakeful.judging.evidence import Status
-from wakeful.storage.store import Intent, Outcome
+from wakeful.storage.base import Intent, Outcome
 
 T = TypeVar("T")
 _UUID = UUID(int=7)

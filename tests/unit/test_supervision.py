@@ -7,21 +7,19 @@ import pytest
 from msgspec.structs import replace
 
 from desks import House, subject
+from wakeful.core.clock import iso
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import Hosting
-from wakeful.core.moment import iso
 from wakeful.core.process import Process, Sight
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import Asked, CallEnded, CallStarted, Progressed, Prompted, TurnEnded
-from wakeful.judging.evidence import DialogKind, Orphan, Pane, Status
-from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.evidence import STREAM, DialogKind, Orphan, Pane, Status
+from wakeful.judging.findings import Attention, Code, Health, State, Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import SessionRecord
-from wakeful.judging.subject import STREAM
-from wakeful.judging.verdict import Verdict
 from wakeful.sessions.feed import Change
-from wakeful.sessions.supervision import LOOK_SECONDS_MAX
-from wakeful.storage.store import Transition
+from wakeful.sessions.supervisor import LOOK_SECONDS_MAX
+from wakeful.storage.base import Transition
 
 HOUR = 3600.0
 
@@ -654,7 +652,7 @@ def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
             return judge(activity, *rest)
         raise ZeroDivisionError
 
-    monkeypatch.setattr("wakeful.sessions.supervision.judge", fail_on_work)
+    monkeypatch.setattr("wakeful.sessions.supervisor.judge", fail_on_work)
     house.supervisor.heard(subject("a"), [Prompted(house.clock.now().wall)], live=True)
     assert msgspec.json.decode(house.desk.record(subject("a").id).body)["health"] == Health.UNKNOWN
 

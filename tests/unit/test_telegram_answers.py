@@ -4,7 +4,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.integrations.answers import read_answer
+from wakeful.integrations.telegram import read_answer
 
 BAD = (
     b'{"update_id": 5, "message": ' + b"[" * 50_000 + b"]" * 50_000 + b"}",

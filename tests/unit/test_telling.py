@@ -9,7 +9,7 @@ from clinics import OWN_TMUX, Clinic
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Sight
-from wakeful.incidents.incident import Fate
+from wakeful.incidents.model import Fate
 from wakeful.incidents.service import SAME_SECONDS
 from wakeful.judging.events import Failure, Prompted, TurnEnded
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given, strategies as st
 
 from desks import House
-from wakeful.core.redact import REDACTED_CHARS_MAX, redact
+from wakeful.core.redaction import REDACTED_CHARS_MAX, redact
 from wakeful.core.text import plain
 from wakeful.judging.session_record import safe
 

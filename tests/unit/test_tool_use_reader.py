@@ -10,7 +10,7 @@ from wakeful.judging import events as e
 from wakeful.judging.findings import Code
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.sources.tool_use_reader import ToolUseReader
+from wakeful.sources.tool_use_log import ToolUseReader
 
 T = 1_770_281_100.0
 

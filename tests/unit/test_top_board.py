@@ -5,7 +5,7 @@ from pathlib import Path
 
 from desks import House, furnish, subject
 from wakeful.judging.session_record import SessionRecord
-from wakeful.tui.board import Board
+from wakeful.tui.session_table import Board
 
 SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
 

@@ -2,10 +2,19 @@
 
 import pytest
 
-from wakeful.core.moment import iso
-from wakeful.tui.spans import Call, Calls, CallWords, Kind, kind_of
-from wakeful.tui.timeline import CELLS_MAX, CELLS_MIN, Past, timeline_lines
-from wakeful.views.session_events import EventRecord
+from wakeful.core.clock import iso
+from wakeful.tui.timeline import (
+    CELLS_MAX,
+    CELLS_MIN,
+    Call,
+    Calls,
+    CallWords,
+    Kind,
+    Past,
+    kind_of,
+    timeline_lines,
+)
+from wakeful.views.sessions import EventRecord
 
 NOW = 1_800_000_000.0
 

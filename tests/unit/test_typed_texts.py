@@ -11,19 +11,17 @@ import pytest
 from msgspec.structs import replace
 
 from desks import BOOT, House, subject
-from wakeful.control.acts import Act, Purpose
 from wakeful.control.driver import Seen, TypedText
-from wakeful.control.reconcile import reconcile
+from wakeful.control.gate import Act, Purpose, reconcile
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import INTENT_VARIABLE, PaneAddress
 from wakeful.core.process import Process
-from wakeful.integrations.tmux.claude_input import ClaudeInput
 from wakeful.integrations.tmux.driver import TmuxDriver
-from wakeful.integrations.tmux.inputs import Input, PlainInput, Standing
+from wakeful.integrations.tmux.input_line import ClaudeInput, Input, PlainInput, Standing
 from wakeful.integrations.tmux.said import was_said
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.integrations.tmux.typed_notes import Stage, TypedNote, TypedNotes
-from wakeful.storage.store import Intent, Outcome
+from wakeful.storage.base import Intent, Outcome
 from wakeful.testing.virtual_clock import VirtualClock
 
 T = TypeVar("T")

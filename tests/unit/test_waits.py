@@ -5,15 +5,14 @@ from msgspec.structs import replace
 
 from desks import House, subject
 from folding import POLICY, at, codes, folded, held, judged, told
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.core.process import Process, Sight
 from wakeful.judging import events as e
 from wakeful.judging.activity import BACKGROUND_MAX, Activity, fold
 from wakeful.judging.evidence import Presence, Status
-from wakeful.judging.findings import Code, Health, State
+from wakeful.judging.findings import Code, Health, State, Verdict, WaitKind
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import SessionRecord
-from wakeful.judging.verdict import Verdict, WaitKind
 from wakeful.testing.virtual_clock import VirtualClock
 
 PROMPT = e.Prompted(1.0)

@@ -10,14 +10,14 @@ import pytest
 from desks import subject
 from wakeful.agents.model import BadAgentName
 from wakeful.control.driver import PromptRefused
+from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import Work, WorkId
-from wakeful.core.moment import iso
 from wakeful.heartbeat.model import WakeOutcome, WakesItself
-from wakeful.heartbeat.wake import WakeRules
+from wakeful.heartbeat.service import WakeRules
 from wakeful.judging.events import Asked, Prompted
 from wakeful.judging.wake_eligibility import Reason
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 from wakeful.testing.virtual_clock import START_WALL
 from wakers import GUIDANCE, QUIET_NOW, Scene, WakeHouse, fox, play, reason_of
 

@@ -7,12 +7,12 @@ import pytest
 
 from desks import subject
 from wakeful.core.errors import WorldError
-from wakeful.heartbeat import wake_audit
+from wakeful.heartbeat import store as wake_audit
 from wakeful.heartbeat.model import HealthNotKnownYet, WakeOutcome
-from wakeful.heartbeat.wake import WakeRules, WakeService
+from wakeful.heartbeat.service import WakeRules, WakeService
 from wakeful.judging.events import Prompted
 from wakeful.judging.wake_eligibility import Reason
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 from wakeful.testing.virtual_clock import START_WALL, settle
 from wakers import WakeHouse, fox, play, reason_of, refusing
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from wakeful.heartbeat.model import Trigger, WakeOutcome
-from wakeful.heartbeat.wake import WakeRules
+from wakeful.heartbeat.service import WakeRules
 from wakeful.testing.virtual_clock import settle
 from wakers import WakeHouse, fox, play, refusing
 

@@ -8,18 +8,16 @@ import pytest
 from hypothesis import given, strategies as st
 
 from folding import POLICY, at, folded, held, told
-from wakeful.cli.format.why_text import why_lines
+from wakeful.cli.format.explanation import why_lines
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import ELSEWHERE, Process, Sight
 from wakeful.judging import events as e
 from wakeful.judging.activity import RULE_VERSION
-from wakeful.judging.evidence import Orphan, Pane, Presence, Rung, Status
+from wakeful.judging.evidence import Orphan, Pane, Presence, Rung, Status, Subject
+from wakeful.judging.explanation import RULE_WORDS, Hold, Why, explain, rule_words
 from wakeful.judging.findings import Code
 from wakeful.judging.judge import judge
-from wakeful.judging.ladder import Hold
 from wakeful.judging.session_record import JUDGE_VERSION, describe
-from wakeful.judging.subject import Subject
-from wakeful.judging.why import RULE_WORDS, Why, explain, rule_words
 
 SUBJECT = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
 RESUME = ("sh", "-c", "cd /home/me/shop && claude --resume x")

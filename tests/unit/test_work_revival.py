@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from wakeful.alerts.alerts import Alert
+from wakeful.alerts.model import Alert
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import Run, Work, WorkId, WorkState
 from wakeful.healing.plan import Rules
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock, settle
-from wakeful.work.work_revival import WorkRevival
+from wakeful.work.expiry import WorkRevival
 
 ONE = WorkId("w-one")
 

@@ -14,19 +14,16 @@ from uuid import uuid4
 from wakeful.agents.commands import Orders
 from wakeful.agents.model import AgentRecord, AgentState, Restart
 from wakeful.agents.table import Agent, AgentBook
-from wakeful.alerts.alerts import Topic, incident as incident_text, resolved
-from wakeful.alerts.news import News, text_of
-from wakeful.core.clock import Clock
+from wakeful.alerts.model import News, Topic, incident as incident_text, resolved, text_of
+from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
 from wakeful.core.text import plain
-from wakeful.healing.pace import Pace
 from wakeful.healing.plan import BUDGET_SECONDS, REVIVALS_MAX, Rules
-from wakeful.incidents.incident import Cause, Fate, Incident, Origin
-from wakeful.incidents.incident_words import words_of
+from wakeful.healing.rate_limit import Pace
+from wakeful.incidents.model import Cause, Fate, Incident, Origin, words_of
 from wakeful.incidents.service import Incidents
 from wakeful.judging.findings import Code
-from wakeful.storage.store import Note, Outcome, Store
+from wakeful.storage.base import Note, Outcome, Store
 
 KIND: Final = "agent-revival"
 # Of any number that a store keeps.

@@ -15,15 +15,15 @@ from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentRecord, AgentSpec, AgentState, Glimpse, Move, accepts, move_of
 from wakeful.agents.runtime import EngineGone
 from wakeful.agents.table import Agent, AgentBook
-from wakeful.control.acts import Act, ActGate, Deed, Perform, Purpose
 from wakeful.control.driver import Seen
+from wakeful.control.gate import Act, ActGate, Deed, Perform, Purpose
 from wakeful.core.errors import OperatorError, WakefulError, WorldError
 from wakeful.core.fault_points import reach
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import INTENT_VARIABLE
 from wakeful.core.process import Sight
 from wakeful.judging.available_actions import OBSERVING
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 CUT_OFF: Final = "it was stopped while it started"
 T = TypeVar("T")

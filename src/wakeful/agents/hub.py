@@ -28,13 +28,13 @@ from wakeful.agents.model import (
 )
 from wakeful.agents.runtime import Found, NotReady, Runtime
 from wakeful.agents.table import Agent, AgentBook
-from wakeful.control.acts import Act, Deed
+from wakeful.control.gate import Act, Deed
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, Sight
 from wakeful.healing.plan import AgentWay
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 # An agent whose session died is stale within this time.
 SYNC_SECONDS: Final = 10.0

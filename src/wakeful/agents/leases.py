@@ -5,7 +5,7 @@ from collections.abc import Callable
 from wakeful.agents.table import Agent
 from wakeful.core.leases import HeldLease, LeaseKey, held
 from wakeful.core.process import Process
-from wakeful.storage.store import Store
+from wakeful.storage.base import Store
 
 
 class AgentLeases:

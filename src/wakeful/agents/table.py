@@ -27,14 +27,13 @@ from wakeful.agents.model import (
     parse_agent_name,
 )
 from wakeful.agents.runtime import Runtime
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
 from wakeful.core.process import Process, Sight
 from wakeful.judging.session_record import safe
-from wakeful.storage.store import Note
+from wakeful.storage.base import Note
 
 KIND: Final = "agent"
 # States whose reason may become more precise without becoming another state.

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.alerts.alerts import (
+from wakeful.alerts.model import (
     Alert,
     AlertKind,
     Question,
@@ -23,9 +23,8 @@ from wakeful.alerts.alerts import (
 )
 from wakeful.alerts.outbox import AlertDesk
 from wakeful.alerts.pending import Owed
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import SessionRecord
 

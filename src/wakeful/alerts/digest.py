@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from wakeful.alerts.alerts import AlertKind, lines_of, moment
+from wakeful.alerts.model import AlertKind, lines_of, moment
 from wakeful.alerts.pending import Owed, Phase
-from wakeful.core.moment import iso
+from wakeful.core.clock import iso
 
 # So many messages of a kind in a row, then one more for each of these intervals.
 MESSAGES_MAX: Final = 20

@@ -11,13 +11,11 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.alerts.alerts import Alert, AlertKind, Matter, Topic, resolved
-from wakeful.alerts.news import failure_news, text_of
+from wakeful.alerts.model import Alert, AlertKind, Matter, Topic, failure_news, resolved, text_of
 from wakeful.alerts.outbox import AlertDesk
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, iso
 from wakeful.core.errors import WorldError
-from wakeful.core.moment import iso
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 RETRY_SECONDS_MIN: Final = 1.0

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from wakeful.alerts.alerts import Topic
+from wakeful.alerts.model import Topic
 from wakeful.alerts.mute_pause_model import (
     MUTE_SECONDS_MAX,
     Mute,
@@ -27,7 +27,7 @@ from wakeful.core.clock import Clock
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.judging.session_record import SessionRecord, safe
-from wakeful.storage.store import Note, Store
+from wakeful.storage.base import Note, Store
 
 MUTE: Final = "mute"
 PAUSE: Final = "pause"

@@ -9,13 +9,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.alerts.alerts import Matter
+from wakeful.alerts.model import Matter
+from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError
 from wakeful.core.labels import label
-from wakeful.core.moment import iso
 from wakeful.core.text import plain
 from wakeful.incidents.critical_event import Happening
-from wakeful.incidents.incident import Cause
+from wakeful.incidents.model import Cause
 from wakeful.judging.findings import Code
 from wakeful.judging.session_record import SessionRecord
 

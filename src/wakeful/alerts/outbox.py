@@ -15,10 +15,9 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from wakeful.alerts.alerts import Alert, Rules, prefaced
-from wakeful.alerts.courier import Courier, Delivery
+from wakeful.alerts.delivery import Courier, Delivery, Messenger
 from wakeful.alerts.digest import digest_text, more
-from wakeful.alerts.messenger import Messenger
+from wakeful.alerts.model import Alert, Rules, prefaced
 from wakeful.alerts.mute_pause import Calm
 from wakeful.alerts.pending import (
     Owed,
@@ -35,7 +34,7 @@ from wakeful.alerts.pending import (
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WorldError
-from wakeful.storage.store import Note, Store
+from wakeful.storage.base import Note, Store
 
 KIND: Final = "alert"
 # A channel that is out for a week on a bad machine; beyond that the oldest are given up.

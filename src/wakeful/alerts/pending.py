@@ -11,7 +11,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.alerts.alerts import Alert, AlertKind, held_back
+from wakeful.alerts.model import Alert, AlertKind, held_back
 
 # Nobody wants to hear of last week; what is still going on by then is worth a second word.
 KEPT_SECONDS_MAX: Final = 7 * 86_400.0

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import ExtraMissing
-from wakeful.linux.hush import hush
+from wakeful.linux.logging import hush
 
 if TYPE_CHECKING:
     import httpx

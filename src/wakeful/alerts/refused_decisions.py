@@ -3,12 +3,10 @@
 import logging
 from typing import Final
 
-from wakeful.alerts.alerts import Alert, AlertKind, Matter, Topic
-from wakeful.alerts.news import refusal_news, text_of
+from wakeful.alerts.model import Alert, AlertKind, Matter, Topic, refusal_news, text_of
 from wakeful.alerts.outbox import AlertDesk
-from wakeful.core.clock import Clock
-from wakeful.core.moment import iso
-from wakeful.core.redact import redact
+from wakeful.core.clock import Clock, iso
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 EPISODE: Final = "decision/"

@@ -15,10 +15,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.alerts.mute_pause_model import PauseRecord
+from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError
 from wakeful.core.labels import label, quotations
-from wakeful.core.moment import iso
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 # What is read in a minute: one screen of lines, each of them whole in a terminal or two.

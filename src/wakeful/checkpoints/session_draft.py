@@ -6,7 +6,7 @@ Sessions of a queue have their own choices: there the message is tried again, no
 from collections.abc import Iterator, Sequence
 
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.core.moment import iso
+from wakeful.core.clock import iso
 from wakeful.effects.rules import MEANINGS, Effect
 from wakeful.healing.trouble import Trouble
 from wakeful.judging.evidence import Orphan

@@ -7,20 +7,20 @@ import logging
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from wakeful.checkpoints.checkpoints import AlreadyDecided, Checkpoints, Done
 from wakeful.checkpoints.model import Checkpoint, CheckpointState, ChoiceName
+from wakeful.checkpoints.service import AlreadyDecided, Checkpoints, Done
 from wakeful.checkpoints.session_draft import session_draft
-from wakeful.control.hands import Hands
+from wakeful.control.controller import Hands
 from wakeful.control.ownership import Holdings, HostedByAgent
 from wakeful.core.errors import SessionNotFound
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
-from wakeful.healing.healing import Healer
+from wakeful.healing.healer import Healer
 from wakeful.healing.revival import EVENTS_RECALLED_MAX, Past
 from wakeful.healing.situation import Circumstances
 from wakeful.healing.trouble import Trouble, completed_remote
 from wakeful.sessions.session import Watched
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 NOTHING_LEFT: Final = Done(
     Outcome.RECOVERED, "it had gone on or was forgotten meanwhile: nothing was left to do"

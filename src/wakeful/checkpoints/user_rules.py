@@ -10,8 +10,8 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.labels import label
 from wakeful.judging.session_record import safe
 from wakeful.judging.user_effect_rules import BadLesson, Lesson, prefix_words
+from wakeful.storage.base import Note, Store
 from wakeful.storage.readable import readable
-from wakeful.storage.store import Note, Store
 
 KIND: Final = "lesson"
 # Whoever has more exceptions than this in one store has no rule left.

@@ -1,9 +1,25 @@
-"""`wakeful completion bash|zsh|fish`: the script that makes a shell ask how a word could go on."""
+"""`wakeful completion bash|zsh|fish`: the script that makes a shell ask how a word could go on.
+
+How a word could go on while it is being typed: ids and names, asked of the daemon in a moment or not at all.
+
+Candidates are ids and names in the form of one, with closed words beside them: a shell does as it likes with text.
+"""
+
+import os
+from collections.abc import Iterable, Iterator
+from typing import Final, TypeVar
 
 import click
-from click.shell_completion import get_completion_class
+import msgspec
+from click.shell_completion import CompletionItem, get_completion_class
+from msgspec import Struct
 
 from wakeful.cli.output import show_json
+from wakeful.client.client import Client
+from wakeful.config.paths import Places
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import BadSessionId, WakefulError
+from wakeful.core.ids import parse_session_id
 
 # What the script sets when it asks; `app` looks for it.
 VARIABLE = "_WAKEFUL_COMPLETE"
@@ -26,3 +42,89 @@ def completion(context: click.Context, *, shell: str) -> int:
     # click's script for fish would end every explanation at its first comma.
     show_json(script.replace('(string split ","', '(string split -m 1 ","').encode())
     return 0
+
+
+# Somebody waits with a finger on a key.
+ASK_SECONDS_MAX: Final = 1.0
+# Nobody reads more; one more letter leaves fewer.
+CANDIDATES_MAX: Final = 100
+# A conversation's own id is completed where somebody has begun it without its provider.
+_PROVIDERS: Final = ("claude-", "codex-")
+
+T = TypeVar("T")
+
+
+class Known(Struct, frozen=True):
+    id: str
+    name: str | None
+    project: str
+    state: str
+    health: str
+
+
+class KnownList(Struct, frozen=True):
+    sessions: tuple[Known, ...]
+
+
+class Place(Struct, frozen=True):
+    id: str
+    state: str
+
+
+class PlaceList(Struct, frozen=True):
+    agents: tuple[Place, ...]
+
+
+def sessions_like(incomplete: str) -> list[CompletionItem]:
+    """Names and ids of sessions that go on from there; none where no daemon answers in time."""
+    found = _asked("/api/sessions?include_health=true", KnownList)
+    return _fitting(incomplete, _names_and_ids(found.sessions, incomplete) if found is not None else ())
+
+
+def agents_like(incomplete: str) -> list[CompletionItem]:
+    """The same for agents of the hub."""
+    found = _asked("/api/agents", PlaceList)
+    return _fitting(incomplete, ((each.id, each.state) for each in found.agents) if found is not None else ())
+
+
+def places_like(incomplete: str) -> list[CompletionItem]:
+    """Whatever has a terminal one can go to: agents, then sessions."""
+    return [*agents_like(incomplete), *sessions_like(incomplete)]
+
+
+def _names_and_ids(sessions: Iterable[Known], incomplete: str) -> Iterator[tuple[str, str]]:
+    for each in sessions:
+        words = _about(each)
+        if each.name is not None:
+            yield each.name, words
+        yield each.id, words
+        bare = next((each.id.removeprefix(start) for start in _PROVIDERS if each.id.startswith(start)), None)
+        if incomplete and bare is not None:
+            yield bare, words
+
+
+def _about(session: Known) -> str:
+    """Whose it is and how it is. No commas: fish ends an explanation there; no colons, as zsh does."""
+    project = session.project if _is_id(session.project) and ":" not in session.project else ""
+    return " ".join(filter(None, (project, session.state, session.health)))
+
+
+def _fitting(incomplete: str, candidates: Iterable[tuple[str, str]]) -> list[CompletionItem]:
+    fitting = {value: words for value, words in candidates if value.startswith(incomplete) and _is_id(value)}
+    return [CompletionItem(value, help=words) for value, words in list(fitting.items())[:CANDIDATES_MAX]]
+
+
+def _asked(target: str, shape: type[T]) -> T | None:
+    try:
+        answer = Client(Places.of(os.environ)).get(target, timeout_seconds=ASK_SECONDS_MAX)
+        return decode_json(answer.body, shape)
+    except (WakefulError, msgspec.DecodeError):
+        # Whoever types is not told: the command that is typed will say what is wrong.
+        return None
+
+
+def _is_id(text: str) -> bool:
+    try:
+        return parse_session_id(text) == text
+    except BadSessionId:
+        return False

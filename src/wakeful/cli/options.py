@@ -59,7 +59,7 @@ def completed_by(like: str) -> Callable[[click.Context, click.Parameter, str], "
     """A function of `completing`, which is imported when a shell asks: nobody else needs it."""
 
     def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-        from wakeful.cli import completing  # noqa: PLC0415 - see above
+        from wakeful.cli import completion as completing  # noqa: PLC0415 - see above
 
         found: list[CompletionItem] = getattr(completing, like)(incomplete)
         return found

@@ -15,7 +15,7 @@ from wakeful.core.ids import SessionId
 
 if TYPE_CHECKING:
     from wakeful.core.answer import Answer as DeskAnswer
-    from wakeful.views.desk import Desk
+    from wakeful.views.sessions import Desk
 
 T = TypeVar("T")
 

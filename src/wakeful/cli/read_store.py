@@ -16,7 +16,7 @@ from wakeful.config.paths import Places
 from wakeful.config.state_dir import store_path, stored_notes, stored_pause
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WakefulError
-from wakeful.incidents.incident import Incident
+from wakeful.incidents.model import Incident
 from wakeful.incidents.service import KIND
 from wakeful.storage.readable import values
 from wakeful.views.incidents import incident_list

@@ -1,14 +1,42 @@
-"""Which configuration files a command reads, and in which order; what it says about those it leaves alone."""
+"""`wakeful.toml` of a working directory, and whether a person trusts it.
+
+Which configuration files a command reads, and in which order; what it says about those it leaves alone.
+"""
 
 import os
 from pathlib import Path
+from typing import Final
 
-from wakeful.cli import trust
 from wakeful.cli.output import note
-from wakeful.config.config import ConfigError
 from wakeful.config.load import Document, Loaded, combine, read_file
 from wakeful.config.paths import Places, config_path
+from wakeful.config.schema import ConfigError
+from wakeful.config.trust import TrustBook
 from wakeful.core.text import plain
+
+NAME: Final = "wakeful.toml"
+
+
+def found_here() -> Document | None:
+    """The working directory's configuration, if there is one. Never through a symlink. Raises ConfigError."""
+    try:
+        path = Path.cwd() / NAME
+    except FileNotFoundError:
+        # The working directory itself was removed.
+        return None
+    if not os.path.lexists(path):
+        return None
+    return Document(str(path), read_file(str(path), follow_symlink=False))
+
+
+def is_trusted(document: Document, places: Places) -> bool:
+    """Raises TrustDamaged."""
+    return TrustBook(places.trusted).is_trusted(document.path, document.content)
+
+
+def trust(document: Document, places: Places) -> None:
+    """Remember this very content at this very path. Raises TrustDamaged."""
+    TrustBook(places.trusted).trust(document.path, document.content)
 
 
 def load_settings(given: str | None) -> Loaded:
@@ -37,11 +65,11 @@ def _documents(given: str | None) -> list[Document]:
 def trusted_here() -> Document | None:
     """The working directory's configuration, if it is trusted; one loud line if it is not."""
     try:
-        document = trust.found_here()
+        document = found_here()
     except ConfigError as problem:
         note(f"ignored {problem}")
         return None
-    if document is None or trust.is_trusted(document, Places.of(os.environ)):
+    if document is None or is_trusted(document, Places.of(os.environ)):
         return document
     note(f"ignored {plain(document.path)}: not trusted. Read it, then run `wakeful config trust`")
     return None

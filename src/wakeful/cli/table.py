@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from unicodedata import combining, east_asian_width
 
-from wakeful.cli.format.listing import Row, Tone, short_ids
+from wakeful.cli.format.sessions import Row, Tone, short_ids
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -6,12 +6,12 @@ Nothing is connected or imported here; a channel does both with its first messag
 from collections import Counter
 from collections.abc import Mapping
 
-from wakeful.alerts.alerts import AlertKind, Rules
-from wakeful.alerts.messenger import Messenger
-from wakeful.config.config import Alerts
+from wakeful.alerts.delivery import Messenger
+from wakeful.alerts.model import AlertKind, Rules
+from wakeful.config.schema import Alerts
 from wakeful.integrations.apprise import AppriseMessenger, scheme
 from wakeful.integrations.desktop import DesktopMessenger, has_desktop
-from wakeful.integrations.messenger import TelegramMessenger
+from wakeful.integrations.telegram import TelegramMessenger
 
 
 def open_channels(alerts: Alerts, environ: Mapping[str, str]) -> list[Messenger]:

@@ -15,12 +15,14 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.config.agents_config import SECTION as AGENTS, read_agents
-from wakeful.config.config import (
+from wakeful.config.gateway import CHATS, PROVIDER_SECTIONS, UserIds, read_chats
+from wakeful.config.heartbeat import Duration
+from wakeful.config.schema import (
     KEYS,
     LISTS,
     NAMED_ELSEWHERE,
     OPEN_TABLES,
+    SECTION as AGENTS,
     SECTIONS,
     Config,
     ConfigError,
@@ -28,9 +30,8 @@ from wakeful.config.config import (
     Key,
     field_of,
     provider_of,
+    read_agents,
 )
-from wakeful.config.gateway import CHATS, PROVIDER_SECTIONS, UserIds, read_chats
-from wakeful.config.heartbeat import Duration
 from wakeful.core.decoding import decode_json, decode_toml
 from wakeful.core.durations import BadDuration, seconds_of
 from wakeful.core.text import plain

@@ -29,7 +29,7 @@ class Places:
             return cls(_absolute("WAKEFUL_HOME", home))
         folder = _xdg(environ, "XDG_STATE_HOME", ".local/state")
         if folder is None:
-            from wakeful.config.config import HomeMissing  # noqa: PLC0415 - see the module's docstring
+            from wakeful.config.schema import HomeMissing  # noqa: PLC0415 - see the module's docstring
 
             raise HomeMissing
         return cls(f"{folder}/wakeful")
@@ -128,6 +128,6 @@ def _absolute(variable: str, path: str) -> str:
     """A relative state folder would be another one in every working directory."""
     if path.startswith("/"):
         return path.rstrip("/")
-    from wakeful.config.config import PathNotAbsolute  # noqa: PLC0415 - see the module's docstring
+    from wakeful.config.schema import PathNotAbsolute  # noqa: PLC0415 - see the module's docstring
 
     raise PathNotAbsolute(variable=variable, shown=path)

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wakeful.config.config import Config, HomeNotThere
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config, HomeNotThere
 from wakeful.core.errors import WorldError
 
 if TYPE_CHECKING:
     from wakeful.alerts.mute_pause_model import PauseRecord
-    from wakeful.storage.store import Note
+    from wakeful.storage.base import Note
 
 
 class HomeUnusable(WorldError):
@@ -47,7 +47,7 @@ def store_path(config: Config, places: Places) -> Path:
 
 def stored_notes(path: Path, kind: str) -> "list[Note]":
     """What the store keeps of a kind, read once without a daemon. Raises the store's errors; writes nothing."""
-    from wakeful.storage.sqlite.opening import read_notes  # noqa: PLC0415 - costs nobody who has a daemon
+    from wakeful.storage.sqlite.database import read_notes  # noqa: PLC0415 - costs nobody who has a daemon
 
     return read_notes(path, kind)
 
@@ -62,6 +62,6 @@ def stored_pause(path: Path) -> "PauseRecord | None":
 
 def store_version(path: Path) -> int:
     """The version of the store's tables. Raises what `wakeful up` would raise about it; writes nothing."""
-    from wakeful.storage.sqlite.opening import inspect_database  # noqa: PLC0415 - `up --detach` needs none of it
+    from wakeful.storage.sqlite.database import inspect_database  # noqa: PLC0415 - `up --detach` needs none of it
 
     return inspect_database(path)

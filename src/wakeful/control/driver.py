@@ -14,7 +14,7 @@ from wakeful.core.errors import OperatorError
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process, Sight
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 PROMPT_BYTES_MAX = 1024 * 1024
 

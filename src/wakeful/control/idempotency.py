@@ -16,15 +16,15 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.acts import INTERRUPTED, Act, Deed
-from wakeful.control.hands import Hands
-from wakeful.control.starts import RunRequest
+from wakeful.control.controller import Hands
+from wakeful.control.gate import INTERRUPTED, Act, Deed
+from wakeful.control.start import RunRequest
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.fault_points import reach
 from wakeful.core.ids import SessionId
+from wakeful.storage.base import Note, Outcome, Store
 from wakeful.storage.readable import readable
-from wakeful.storage.store import Note, Outcome, Store
 
 KIND: Final = "deed"
 # Whoever asks again does so because an answer was lost: within a day, or never.

@@ -1,8 +1,155 @@
-"""A provider's login: what its own status says, whether a turn works, and whether its credentials changed."""
+"""Degraded mode: what becomes of a provider whose login is gone, and when it comes back. Pure, one for each provider.
 
-from typing import Protocol
+A status command does not ask the server: it knows that there are no credentials, never that they are good. So a login
+that a turn saw refused is good again when a turn succeeds. Codex's status says nothing even about their absence, for
+another provider may need none. Times are seconds of any clock that never goes back.
 
-from wakeful.control.auth_mode import AuthEvent
+A provider's login: what its own status says, whether a turn works, and whether its credentials changed.
+
+Whether a text is a client's complaint about its login: two tiers, and short text only. Pure.
+
+Sure: a sentence only a client says, at its beginning. Likely: an error that speaks of credentials; worth a check where
+it is no answer for other reasons, no more. An answer about logins is longer than this, or does not begin as an error does.
+"""
+
+import re
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Final, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.judging.outage import says_network
+
+# A timer of its own, and the host watch. A status command costs half a second.
+WATCH_SECONDS: Final = 60.0
+# One probe turn in this time at most; it is a call of the model.
+PROBE_SECONDS: Final = 300.0
+# What whoever writes is told; nothing of what the client said.
+USER_SENTENCE: Final = "The agent is not available: its login has to be renewed. The operator has been told."
+
+
+class AuthEvent(StrEnum):
+    """What is learnt about a provider's login."""
+
+    STATUS_GOOD = "status_good"
+    STATUS_GONE = "status_gone"
+    STATUS_UNKNOWN = "status_unknown"
+    TURN_REFUSED = "turn_refused"
+    TURN_WORKED = "turn_worked"
+    PROBE_REFUSED = "probe_refused"
+    # An answer that reads like a client's complaint, of a turn that ended well: anybody can have a model say that.
+    TEXT_SUSPECTED = "text_suspected"
+    CREDENTIALS_CHANGED = "credentials_changed"
+
+
+class AuthState(StrEnum):
+    """Where a provider stands. Degraded by its status, or by a turn that was refused."""
+
+    GOOD = "good"
+    LOGGED_OUT = "logged_out"
+    REFUSED = "refused"
+
+
+class AuthLevel(StrEnum):
+    """How loud an alert is."""
+
+    CRITICAL = "critical"
+    INFO = "info"
+
+
+class AuthAlert(Struct, frozen=True):
+    """What the operator is told, once on entering and once on leaving."""
+
+    level: AuthLevel
+    text: str
+
+
+_Moves = Mapping[tuple[AuthState, AuthEvent], AuthState]
+# A pair that is missing changes nothing.
+_ALIKE: Final[_Moves] = {
+    (AuthState.GOOD, AuthEvent.TURN_REFUSED): AuthState.REFUSED,
+    (AuthState.GOOD, AuthEvent.PROBE_REFUSED): AuthState.REFUSED,
+    (AuthState.REFUSED, AuthEvent.TURN_WORKED): AuthState.GOOD,
+}
+MOVES: Final[Mapping[str, _Moves]] = {
+    "claude": {
+        **_ALIKE,
+        (AuthState.GOOD, AuthEvent.STATUS_GONE): AuthState.LOGGED_OUT,
+        # Credentials that are gone altogether and come back are new ones.
+        (AuthState.REFUSED, AuthEvent.STATUS_GONE): AuthState.LOGGED_OUT,
+        (AuthState.LOGGED_OUT, AuthEvent.STATUS_GOOD): AuthState.GOOD,
+        (AuthState.LOGGED_OUT, AuthEvent.TURN_WORKED): AuthState.GOOD,
+    },
+    "codex": _ALIKE,
+}
+LOGIN_COMMANDS: Final[Mapping[str, str]] = {"claude": "claude auth login", "codex": "codex login"}
+
+
+class AuthMode(Struct, frozen=True):
+    """The login of one provider, as far as it is known."""
+
+    provider: str
+    state: AuthState = AuthState.GOOD
+    since: float | None = None
+    probed_at: float | None = None
+    # Since when a probe is wanted at once, and not only when its time has come.
+    doubted_at: float | None = None
+
+    @property
+    def is_degraded(self) -> bool:
+        """Whether users are refused at once and nothing is started for them."""
+        return self.state is not AuthState.GOOD
+
+    def after(self, event: AuthEvent, now: float) -> tuple["AuthMode", AuthAlert | None]:
+        """The mode once this is known, and what the operator is told of it."""
+        state = _moves(self.provider).get((self.state, event), self.state)
+        changed = self
+        if state is not self.state:
+            since = None if state is AuthState.GOOD else self.since or now
+            changed = AuthMode(self.provider, state, since, self.probed_at)
+        if event is _DOUBTS.get(changed.state) and changed.doubted_at is None:
+            changed = replace(changed, doubted_at=now)
+        return changed, _alert(self, changed)
+
+    def probing(self, now: float) -> "AuthMode":
+        """A probe turn goes now."""
+        return replace(self, probed_at=now, doubted_at=None)
+
+    @property
+    def next_probe_at(self) -> float | None:
+        """When one turn may try whether the login is good; None: none is needed. Never two within five minutes."""
+        wanted_at = self.doubted_at
+        if wanted_at is None and self.state is AuthState.REFUSED and self.since is not None:
+            wanted_at = self.since + PROBE_SECONDS
+        if wanted_at is None or self.probed_at is None:
+            return wanted_at
+        return max(wanted_at, self.probed_at + PROBE_SECONDS)
+
+
+# What asks for a probe at once: a refused login that may be a new one, a good one that may be none.
+_DOUBTS: Final = {
+    AuthState.REFUSED: AuthEvent.CREDENTIALS_CHANGED,
+    AuthState.GOOD: AuthEvent.TEXT_SUSPECTED,
+}
+
+
+def _moves(provider: str) -> _Moves:
+    """A third provider's status is not trusted either, until somebody looked at what it means."""
+    return MOVES.get(provider, _ALIKE)
+
+
+def _alert(before: AuthMode, after: AuthMode) -> AuthAlert | None:
+    if before.is_degraded == after.is_degraded:
+        return None
+    name = after.provider
+    if not after.is_degraded:
+        return AuthAlert(AuthLevel.INFO, f"The login of {name} works again; messages are answered again.")
+    why = "a turn was refused" if after.state is AuthState.REFUSED else "its own status says so"
+    how = LOGIN_COMMANDS.get(name, f"log {name} in")
+    text = f"The login of {name} is gone ({why}); nothing is started for anybody. On the host: {how}"
+    return AuthAlert(AuthLevel.CRITICAL, text)
 
 
 class Login(Protocol):
@@ -18,3 +165,53 @@ class Login(Protocol):
 
     def credentials(self) -> str:
         """A mark that differs when its credentials do."""
+
+
+# The longest complaint seen has 210 characters; with the server's own message behind it.
+SHORT_CHARS_MAX: Final = 300
+
+
+class AuthTier(StrEnum):
+    """How certain it is."""
+
+    SURE = "sure"
+    LIKELY = "likely"
+
+
+# As Claude Code 2.1 and Codex 0.166 say it.
+SURE_WORDS: Final = (
+    r"Not logged in\b",
+    r"Invalid API key\b.{0,40}(?:Fix external API key|Please run /login)",
+    r"Please run /login\b",
+    r"Failed to authenticate\. API Error: 40[13]\b",
+    r"Your account does not have access to Claude\. Please login again",
+    r"(?:API Error: 401\b.{0,80})?OAuth token (?:has )?(?:expired|been revoked)",
+    r"unexpected status 40[13] (?:Unauthorized|Forbidden)\b",
+    r"Missing environment variable: `\w+`",
+    r"Your access token could not be refreshed",
+    r"(?:To continue, )?(?:please )?(?:run|use) `?codex login\b",
+)
+LIKELY_WORDS: Final = (
+    r"\b(?:401|403)\b",
+    r"\bunauthori[sz]ed\b",
+    r"\bforbidden\b",
+    r"\bauthentication[_ ](?:failed|error|required)\b",
+    r"\b(?:invalid|expired|revoked|missing)\b.{0,20}\b(?:api key|token|credentials?)\b",
+    r"\b(?:log|sign)(?:ged)? ?in\b",
+)
+_SURE: Final = re.compile(rf"[\W_]*(?:{'|'.join(SURE_WORDS)})", re.IGNORECASE | re.DOTALL)
+_ERROR_FIRST: Final = re.compile(
+    r"[\W_]*(?:api error|error|fatal|failed|unexpected status|http)\b", re.IGNORECASE
+)
+_LIKELY: Final = re.compile("|".join(LIKELY_WORDS), re.IGNORECASE | re.DOTALL)
+
+
+def auth_tier(text: str) -> AuthTier | None:
+    """How certainly this text is about a missing login; None: it is not, or it is too long to be a complaint."""
+    short = text.strip()
+    # A login check whose connection broke says 401 too, and no login helps.
+    if len(short) > SHORT_CHARS_MAX or says_network(short):
+        return None
+    if _SURE.match(short):
+        return AuthTier.SURE
+    return AuthTier.LIKELY if _ERROR_FIRST.match(short) and _LIKELY.search(short) else None

@@ -17,10 +17,9 @@ from wakeful.core.ids import SessionId
 from wakeful.core.leases import HeldLease, Lease, LeaseKey, held
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process, Sight
-from wakeful.judging.evidence import Pane
-from wakeful.judging.subject import Subject
-from wakeful.sessions.supervision import Supervisor
-from wakeful.storage.store import Store
+from wakeful.judging.evidence import Pane, Subject
+from wakeful.sessions.supervisor import Supervisor
+from wakeful.storage.base import Store
 
 # A lease lasts 60 s: two renewals may fail before anybody else can claim it.
 RENEW_SECONDS: Final = 20.0

@@ -15,8 +15,8 @@ from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
+from wakeful.storage.base import Note, Store
 from wakeful.storage.readable import readable
-from wakeful.storage.store import Note, Store
 
 KIND: Final = "person_stop"
 # As long as resolved incidents are: nobody looks at what ended before.

@@ -1,4 +1,6 @@
-"""A client that answers chats: everything that is to be known of one, in one value.
+"""One question to a provider's model, outside every conversation: nothing is kept of it and no tool may be used.
+
+A client that answers chats: everything that is to be known of one, in one value.
 
 Nothing else in Wakeful names a client where it could ask here. How its processes are started, spoken to and ended is its
 driver's; what is shown of its turns is its hearing's.
@@ -12,9 +14,15 @@ from msgspec import Struct
 
 from wakeful.control.driver import Driver
 from wakeful.control.login import Login
-from wakeful.control.one_shot import OneShot
 from wakeful.control.turn_events import Heard
 from wakeful.core.clock import Clock
+
+
+class OneShot(Protocol):
+    """One provider's."""
+
+    async def ask(self, prompt: str, seconds_max: float) -> str | None:
+        """What it answered; None if it did not, in that time or at all. Never raises."""
 
 
 class Hearing(Protocol):

@@ -13,11 +13,11 @@ from uuid import UUID, uuid5
 
 from msgspec import Struct
 
+from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
 from wakeful.core.process import Process
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 # An owner that heartbeats every 20 s may miss two of them.

@@ -17,10 +17,10 @@ from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.agents.runtime import Runtime
 from wakeful.agents.table import Agent, AgentBook
-from wakeful.alerts.alerts import Alert, AlertKind, Topic
+from wakeful.alerts.model import Alert, AlertKind, Topic
 from wakeful.alerts.outbox import AlertDesk
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.ids import SessionId
@@ -29,17 +29,17 @@ from wakeful.core.process import Process, Sight
 from wakeful.daemon.control import Handwork
 from wakeful.daemon.healing import Care
 from wakeful.daemon.observer import Lookout
-from wakeful.healing.pace import Pace
-from wakeful.integrations.tmux.agents import PREFIX as AGENT_PREFIX, TmuxAgents, is_on
+from wakeful.healing.rate_limit import Pace
+from wakeful.integrations.tmux.agent_runtime import PREFIX as AGENT_PREFIX, TmuxAgents, is_on
 from wakeful.integrations.tmux.programs import resuming
 from wakeful.judging.findings import State
 from wakeful.linux import proc
 from wakeful.linux.child_environment import given_environ
 from wakeful.linux.clock import SystemClock
-from wakeful.linux.daemon_log import show_moves
+from wakeful.linux.logging import show_moves
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.registry import Roster
-from wakeful.storage.store import Note, Store
+from wakeful.storage.base import Note, Store
 
 # Who descends from whom is read once for all agents of a sync: two hundred of them ask at once.
 LINEAGE_SECONDS: Final = 1.0
@@ -178,7 +178,7 @@ def _windows(runtimes: Mapping[str, Runtime], lookout: Lookout) -> Windows | Non
     if AgentRuntime.DOCKER not in runtimes:
         return None
     from wakeful.integrations.docker.agent_runtime import DockerRuntime  # noqa: PLC0415 - as in `runtimes_of`
-    from wakeful.integrations.docker.windows import ContainerWindows  # noqa: PLC0415
+    from wakeful.integrations.docker.source import ContainerWindows  # noqa: PLC0415
 
     runtime = runtimes[AgentRuntime.DOCKER]
     assert isinstance(runtime, DockerRuntime), "made in `runtimes_of`"

@@ -17,7 +17,7 @@ from msgspec import Struct
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.text import plain
 from wakeful.linux.child_environment import helper_environ
-from wakeful.linux.unit_file import MARK, NAME, unit_text
+from wakeful.linux.systemd import MARK, NAME, unit_text
 
 # The user manager answers at once, or somebody has to look at it.
 SYSTEMD_SECONDS_MAX: Final = 20.0

@@ -12,7 +12,7 @@ from typing import Final
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
 from wakeful.core.process import Process, ProcessGone
-from wakeful.integrations.tmux.listening import is_server, listening_at
+from wakeful.integrations.tmux.pane_source import is_server, listening_at
 from wakeful.judging.evidence import Holder
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_to_spare

@@ -10,18 +10,16 @@ from pathlib import Path
 import msgspec
 
 from wakeful.config.paths import Places
-from wakeful.control.acts import ActGate, Objection
+from wakeful.control.controller import Hands
 from wakeful.control.driver import Driver, KnowsProcess, NamedByClient, Seen, TypedText, Types
-from wakeful.control.hands import Hands
+from wakeful.control.gate import ActGate, Objection, reconcile
 from wakeful.control.idempotency import OnceHands
 from wakeful.control.ownership import Holdings
 from wakeful.control.person_stops import PersonStops
-from wakeful.control.reconcile import reconcile
-from wakeful.control.starts import environment
-from wakeful.core.clock import Clock
+from wakeful.control.start import environment
+from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import Hosting
-from wakeful.core.moment import iso
 from wakeful.core.process import Process, Sight
 from wakeful.daemon.callers import Callers
 from wakeful.daemon.observer import Lookout
@@ -33,7 +31,7 @@ from wakeful.linux.child_environment import agent_environ
 from wakeful.linux.owner_only import owner_only
 from wakeful.linux.terminate import sweep
 from wakeful.sources.tool_processes import TOOL_VARIABLES, is_tool
-from wakeful.storage.store import Outcome, Store
+from wakeful.storage.base import Outcome, Store
 
 
 class Handwork:

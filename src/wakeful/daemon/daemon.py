@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, Final
 from msgspec.structs import replace
 
 from wakeful.alerts.mute_pause import Calm
-from wakeful.config.config import Config, Mode
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config, Mode
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
 from wakeful.daemon.agents import build_hub
 from wakeful.daemon.control import Handwork
 from wakeful.daemon.healing import Care
+from wakeful.daemon.heartbeat import WakeWork
 from wakeful.daemon.observer import BOOKMARKS_AT_ONCE_MAX, Lookout
-from wakeful.daemon.wakework import WakeWork
 from wakeful.judging.wake_eligibility import Reach
 from wakeful.linux.child_process import KeptChild
 from wakeful.linux.clock import SystemClock
@@ -32,15 +32,15 @@ from wakeful.sessions.feed import Change, Feed
 from wakeful.sessions.reachability import Proofs
 from wakeful.sessions.transition_writer import Scribe
 from wakeful.sources.base import Changes, Eye
-from wakeful.sources.eye import LogEye
-from wakeful.sources.folders import FolderWatch
+from wakeful.sources.folder_watch import FolderWatch
+from wakeful.sources.log_source import LogEye
 from wakeful.sources.tool_processes import orphans_of_all
-from wakeful.storage.store import Bookmark, Store, Transition
+from wakeful.storage.base import Bookmark, Store, Transition
 from wakeful.work.expiry import RunExpiry
 from wakeful.work.service import WorkDesk
 
 if TYPE_CHECKING:
-    from wakeful.integrations.docker.eyes import ContainerEyes
+    from wakeful.integrations.docker.source import ContainerEyes
 
 # A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0

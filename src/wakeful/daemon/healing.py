@@ -11,60 +11,57 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from wakeful.alerts.alerts import Alert, AlertKind, Matter, Question, Topic, resolved
 from wakeful.alerts.attention import Asking
+from wakeful.alerts.model import Alert, AlertKind, Matter, Question, Topic, forge_news, resolved, text_of
 from wakeful.alerts.mute_pause import Calm
-from wakeful.alerts.news import forge_news, text_of
 from wakeful.alerts.outbox import AlertDesk
 from wakeful.alerts.ping import Ping
-from wakeful.checkpoints.announcing import Announcer
-from wakeful.checkpoints.checkpoints import Checkpoints
 from wakeful.checkpoints.files import CheckpointFiles
 from wakeful.checkpoints.model import CheckpointKind
+from wakeful.checkpoints.service import Announcer, Checkpoints
 from wakeful.checkpoints.sessions import HeldSessions, SessionCarrier
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.alert_channels import open_channels, rules_of
-from wakeful.config.config import Config, RedisPlace, Runaway
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config, RedisPlace, Runaway
 from wakeful.config.state_dir import store_path
+from wakeful.core.clock import iso
 from wakeful.core.errors import ExtraMissing
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
 from wakeful.core.process import Sight
 from wakeful.daemon.control import Handwork
 from wakeful.daemon.observer import Lookout
-from wakeful.healing.closing import Closing
+from wakeful.healing.closed_sessions import Closing
 from wakeful.healing.disk import DiskWatch
-from wakeful.healing.healing import Healer
-from wakeful.healing.pace import Pace
+from wakeful.healing.healer import Healer
+from wakeful.healing.notifier import Voice
 from wakeful.healing.plan import Rules
+from wakeful.healing.rate_limit import Pace
 from wakeful.healing.restore import Restorer
 from wakeful.healing.revival import Reviver
 from wakeful.healing.situation import Circumstances
-from wakeful.healing.telling import Voice
 from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Happening
-from wakeful.incidents.incident import Cause
+from wakeful.incidents.critical_log import RETENTION_SECONDS, CriticalLog
 from wakeful.incidents.issue_tracker import Filing, Report
 from wakeful.incidents.issues import Issues
-from wakeful.incidents.log import RETENTION_SECONDS, CriticalLog
+from wakeful.incidents.model import Cause
 from wakeful.incidents.service import Incidents
-from wakeful.integrations.forge import GhForge
-from wakeful.integrations.ledger import StoreLedger
-from wakeful.integrations.messenger import TelegramMessenger
-from wakeful.integrations.tmux.visible import is_visible
+from wakeful.integrations.github import GhForge, StoreLedger
+from wakeful.integrations.telegram import TelegramMessenger
+from wakeful.integrations.tmux.server import is_visible
 from wakeful.journal.alerts import JournalVoice
 from wakeful.journal.checkpoint_store import StoreDesk
 from wakeful.journal.recovery_watch import JournalCarrier, RecoveryWatch, Sighting
 from wakeful.judging.session_record import SessionRecord
-from wakeful.linux.daemon_log import show_moves
 from wakeful.linux.host import Disk, HostPlace
+from wakeful.linux.logging import show_moves
 from wakeful.sessions.feed import Change
-from wakeful.storage.store import Store
+from wakeful.storage.base import Store
 from wakeful.watchdog.checkpoints import HeldQueue, QueueCarrier, QueueDoor
-from wakeful.work.work_revival import WorkRevival
+from wakeful.work.expiry import WorkRevival
 
 if TYPE_CHECKING:
-    from wakeful.watchdog.redis_watch import RedisWatch
+    from wakeful.watchdog.loop import RedisWatch
 
 # Whatever is wrong with the forge is one episode.
 FORGE: Final = "forge"
@@ -322,11 +319,11 @@ class Care:
     def _queue_watch(self, redis: RedisPlace, places: Places, pace: Pace) -> "RedisWatch":
         """The watchdog of sessions in Redis, imported only if configured. Raises ExtraMissing."""
         try:
-            from wakeful.watchdog.redis_watch import RedisWatch, connect  # noqa: PLC0415
+            from wakeful.watchdog.loop import RedisWatch, connect  # noqa: PLC0415
         except ModuleNotFoundError as missing:
             raise ExtraMissing(what="redis.url", library=missing.name, extra="fleet") from missing
-        from wakeful.watchdog.queue_voice import QueueVoice  # noqa: PLC0415
-        from wakeful.watchdog.watchdog_ledger import Callbacks  # noqa: PLC0415
+        from wakeful.watchdog.callbacks import Callbacks  # noqa: PLC0415
+        from wakeful.watchdog.notifications import QueueVoice  # noqa: PLC0415
 
         # Every cycle logs one line.
         show_moves(logging.getLogger("wakeful.watchdog"))

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 from wakeful import __version__
 from wakeful.agents.model import AgentState
-from wakeful.config.config import Mode
+from wakeful.config.schema import Mode
 from wakeful.core.errors import WorldError
 from wakeful.healing.plan import ACTS, Step
 from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.incident import Cause
+from wakeful.incidents.model import Cause
 from wakeful.metrics.collect import each_of, session_figures
 from wakeful.metrics.model import Figures, Labels, Spread
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 if TYPE_CHECKING:
     from wakeful.daemon.daemon import Daemon

@@ -16,24 +16,21 @@ from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
 from wakeful import __version__
 from wakeful.alerts.failed_parts import Failures
 from wakeful.alerts.mute_pause_model import PauseRecord
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.core.clock import Clock
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, Sight
-from wakeful.hooks.eye import SpoolEye
-from wakeful.hooks.fired import Fired
-from wakeful.integrations.claude_code.entry_holder import EntryHolder
-from wakeful.integrations.claude_code.logs import claude_logs
-from wakeful.integrations.claude_code.registry import RegistryEye
+from wakeful.hooks.spool import Fired, SpoolEye
+from wakeful.integrations.claude_code.registry import EntryHolder, RegistryEye
 from wakeful.integrations.claude_code.stream_source import StreamEye
+from wakeful.integrations.claude_code.transcript import claude_logs
 from wakeful.integrations.codex.rollout_source import WriterLockEye, codex_logs
 from wakeful.integrations.tmux.dialogs import Dialogs
-from wakeful.integrations.tmux.eye import Tenant, TmuxEye
+from wakeful.integrations.tmux.pane_source import Tenant, TmuxEye
 from wakeful.judging.events import CallStarted, Event
-from wakeful.judging.evidence import Orphan
+from wakeful.judging.evidence import Orphan, Subject
 from wakeful.judging.session_record import safe
-from wakeful.judging.subject import Subject
 from wakeful.judging.wake_eligibility import OUT_OF_REACH, Reach
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_to_spare
@@ -41,17 +38,17 @@ from wakeful.linux.clock import SystemClock
 from wakeful.sessions.feed import Change, Feed
 from wakeful.sessions.registry import Roster
 from wakeful.sessions.session import Watched
-from wakeful.sessions.supervision import Supervisor
+from wakeful.sessions.supervisor import Supervisor
 from wakeful.sources.base import Eye, Folders, Processes
-from wakeful.sources.eye import LogEye
-from wakeful.sources.neutral_logs import event_logs
+from wakeful.sources.event_log import event_logs
+from wakeful.sources.log_source import LogEye
 from wakeful.sources.tool_processes import orphans_of, unlogged_calls
-from wakeful.sources.tool_use_logs import tool_use_logs
-from wakeful.storage.store import Bookmark, Transition
-from wakeful.views.desk import Desk, EyeRecord, ProcessRecord, Standing
+from wakeful.sources.tool_use_log import tool_use_logs
+from wakeful.storage.base import Bookmark, Transition
+from wakeful.views.sessions import Desk, EyeRecord, ProcessRecord, Standing
 
 if TYPE_CHECKING:
-    from wakeful.integrations.docker.eyes import ContainerEyes
+    from wakeful.integrations.docker.source import ContainerEyes
 
 # A process's start time is rounded to ticks, and a call's is stamped before its process exists.
 START_SLACK_SECONDS: Final = 2.0
@@ -154,7 +151,7 @@ class Lookout:
 
     def open_containers(self) -> "ContainerEyes":
         """Eyes for what a hub will show them. Imported only then: an engine's library takes long, and may be missing."""
-        from wakeful.integrations.docker.eyes import ContainerEyes  # noqa: PLC0415
+        from wakeful.integrations.docker.source import ContainerEyes  # noqa: PLC0415
 
         opened = ContainerEyes(
             self.host,

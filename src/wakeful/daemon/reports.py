@@ -8,18 +8,17 @@ from typing import Final
 
 from wakeful.agents.model import AgentRecord, AgentRuntime
 from wakeful.alerts.mute_pause_model import PauseRecord
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.config.state_dir import store_path, stored_pause
 from wakeful.daemon.observer import Lookout, PlainProcesses
-from wakeful.integrations.folders import GitFolders
+from wakeful.integrations.git import GitFolders
 from wakeful.linux.clock import SystemClock
 from wakeful.reports.model import Report
-from wakeful.reports.reports import Memory, Reports
+from wakeful.reports.service import Memory, Reports
 from wakeful.sessions.session import Watched
-from wakeful.storage.moves import Moves
-from wakeful.storage.sqlite.opening import read_moves, read_notes
-from wakeful.storage.store import Note
+from wakeful.storage.base import Moves, Note
+from wakeful.storage.sqlite.database import read_moves, read_notes
 
 NO_DAEMON: Final = "no daemon: one look, and what the store remembers; nothing is watched"
 

@@ -19,25 +19,25 @@ from wakeful import __version__
 from wakeful.alerts.failed_parts import FailureAlerts
 from wakeful.alerts.mute_pause_model import pause_words
 from wakeful.alerts.refused_decisions import RefusedDecisions
-from wakeful.config.config import Config, secret_values
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config, secret_values
 from wakeful.config.state_dir import store_path
 from wakeful.config.token_file import load_or_create_token
+from wakeful.core.clock import iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WorldError
 from wakeful.core.fault_points import reach
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
 from wakeful.core.waiting import ended_or_failed
 from wakeful.daemon.agents import ancestor_pids
 from wakeful.daemon.daemon import Daemon
+from wakeful.daemon.heartbeat import timer_rules
 from wakeful.daemon.metrics import figures_of, unready
 from wakeful.daemon.reports import build_reports
 from wakeful.daemon.sockets import Doors
-from wakeful.daemon.wakework import timer_rules
-from wakeful.http.access import Access, url_of
 from wakeful.http.access_log import access_file
 from wakeful.http.app import build_app
+from wakeful.http.auth import Access, url_of
 from wakeful.http.caller import Deciders, Refusal
 from wakeful.http.gate import Gate
 from wakeful.http.routes.daemon import OwnRoutes
@@ -46,22 +46,19 @@ from wakeful.judging.session_record import SessionRecord
 from wakeful.linux import proc
 from wakeful.linux.child_environment import learn
 from wakeful.linux.child_process import KeptChild
-from wakeful.linux.daemon_log import limit_log
+from wakeful.linux.files import TroubleFile
 from wakeful.linux.locks import gateway_name, holder_on_host
 from wakeful.linux.log_files import keep_own_log_short
-from wakeful.linux.notify import Notifier
-from wakeful.linux.pulse import Pulse
-from wakeful.linux.scopes import keep_apart, service_group
+from wakeful.linux.logging import limit_log
 from wakeful.linux.shutdown import told_to_end
+from wakeful.linux.systemd import Notifier, Pulse, keep_apart, service_group
 from wakeful.linux.tcp_peers import tcp_callers
-from wakeful.linux.trouble_file import TroubleFile
-from wakeful.replay.book import append_case
-from wakeful.replay.cases import CaseBook
+from wakeful.replay.cases import CaseBook, append_case
 from wakeful.sessions.session import Standing as SessionStanding, standing_of
-from wakeful.sources.folders import FolderWatch
+from wakeful.sources.folder_watch import FolderWatch
+from wakeful.storage.base import Store
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.storage.store import Store
-from wakeful.views.desk import Desk, History, Standing
+from wakeful.views.sessions import Desk, History, Standing
 
 DRAIN_SECONDS: Final = 5.0
 

@@ -5,13 +5,12 @@ Nothing here answers anybody; whoever opened a door leaves none behind.
 
 from pathlib import Path
 
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.config.state_dir import make_home
 from wakeful.core.errors import WakefulError
-from wakeful.http.access import url_of
-from wakeful.http.binding import PortBusy, bind_tcp, bind_unix
-from wakeful.http.server import shut
+from wakeful.http.auth import url_of
+from wakeful.http.server import PortBusy, bind_tcp, bind_unix, shut
 
 
 class Doors:

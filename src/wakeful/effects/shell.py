@@ -11,13 +11,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.effects.client_effects import LOOKS, forge_api
-from wakeful.effects.code_effects import node_line, perl_line, python_line
-from wakeful.effects.command_effects import (
+from wakeful.effects.inline_code import node_line, perl_line, python_line
+from wakeful.effects.programs import (
+    LOOKS,
     WRAPPERS,
     behind_options,
     by_verb,
     filled,
+    forge_api,
     git_options,
     names_afar,
     operands,
@@ -26,8 +27,7 @@ from wakeful.effects.command_effects import (
     tasks_rule,
 )
 from wakeful.effects.rules import ALIASES, PROGRAMS, RANK, VERBS, Rule
-from wakeful.effects.shell_commands import OPENERS, Command, read_script
-from wakeful.effects.shell_words import HELD, LOOSE, is_open
+from wakeful.effects.shell_parser import HELD, LOOSE, OPENERS, Command, is_open, read_script
 
 # Four times the longest recorded command. Of a longer one the beginning is judged, and the rest is unknown.
 TEXT_CHARS_MAX: Final = 65_536

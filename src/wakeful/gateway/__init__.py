@@ -12,8 +12,7 @@ goes back. `pip install wakeful[gateway]` brings what the validator needs.
         breaker = breaker.after(Outcome.FAILURE, now)
 """
 
-from wakeful.control.auth_mode import AuthAlert, AuthEvent, AuthLevel, AuthMode, AuthState
-from wakeful.control.auth_text import AuthTier, auth_tier
+from wakeful.control.login import AuthAlert, AuthEvent, AuthLevel, AuthMode, AuthState, AuthTier, auth_tier
 from wakeful.control.turn_events import Ended, Gone, Spent
 from wakeful.gateway.rules.access import (
     Access,
@@ -40,19 +39,24 @@ from wakeful.gateway.rules.errors import (
     user_words,
 )
 from wakeful.gateway.rules.follow_ups import Action, cue_of, decision_prompt, read_decision
-from wakeful.gateway.rules.host_watch import (
+from wakeful.gateway.rules.formatting import Growing, split, units
+from wakeful.gateway.rules.host import (
     ErrorCounts,
+    Failed,
+    HealKind,
+    HealLimits,
+    Hog,
     HostAlert,
     HostReading,
+    Proposal,
+    Signals,
     Told,
     WatchLimits,
+    propose,
     wrong_with,
 )
-from wakeful.gateway.rules.messages import ConversationKey, Place, Quoted
+from wakeful.gateway.rules.messages import ConversationKey, Place, Quoted, with_context
 from wakeful.gateway.rules.pool import Evicted, EvictionReason, Next, Pool, PoolLimits
-from wakeful.gateway.rules.reply_context import with_context
-from wakeful.gateway.rules.self_heal import Failed, HealKind, HealLimits, Hog, Proposal, Signals, propose
-from wakeful.gateway.rules.splitting import Growing, split, units
 from wakeful.gateway.rules.tags import ApiCall, FileToSend, Tagged, read_tags, shown_so_far
 from wakeful.gateway.rules.validation import Finish, Recent, similarity, validate
 from wakeful.judging.events import Failure

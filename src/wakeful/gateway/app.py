@@ -11,58 +11,47 @@ from typing import Final
 
 from wakeful.alerts.failed_parts import Failures
 from wakeful.alerts.mute_pause import Calm
-from wakeful.client.daemon_house import DaemonHouse
-from wakeful.client.daemon_sessions import DaemonSessions
-from wakeful.client.door import Door
-from wakeful.client.ports_sessions import DaemonCutOff, DaemonNotRunning, DaemonSilent
+from wakeful.client.api import DaemonCutOff, DaemonNotRunning, DaemonSilent
+from wakeful.client.async_client import DaemonHouse, DaemonSessions, Door
 from wakeful.config.alert_channels import open_channels
-from wakeful.config.config import Config
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.control.login import Login
-from wakeful.control.one_shot import OneShot
+from wakeful.control.provider import OneShot
 from wakeful.core.errors import WorldError
-from wakeful.gateway.admin_voice import AdminVoice
-from wakeful.gateway.answering import Answers
-from wakeful.gateway.auth_watch import AuthWatch
-from wakeful.gateway.book import Book
-from wakeful.gateway.conversations import Conversations
-from wakeful.gateway.decisions import Decisions
-from wakeful.gateway.finishing import Finishing, Witnesses
+from wakeful.gateway.answer import Answers
+from wakeful.gateway.commands import Decisions, Orders, Views
+from wakeful.gateway.finish import Finishing, Rights, Witnesses
 from wakeful.gateway.follow_ups import FollowUpRules, FollowUps
-from wakeful.gateway.gateway_host import GatewayHost
-from wakeful.gateway.guard import Guard
-from wakeful.gateway.host_figures import HostFigures
-from wakeful.gateway.host_watch import HostWatch
+from wakeful.gateway.host import GatewayHost, HostFigures
+from wakeful.gateway.host_monitor import AdminVoice, HostWatch, SelfHeal
 from wakeful.gateway.intake import Intake
-from wakeful.gateway.judging import Judging
-from wakeful.gateway.needs import Limits
-from wakeful.gateway.orders import Orders, Views
 from wakeful.gateway.people import People
 from wakeful.gateway.permissions import Questions
 from wakeful.gateway.prompt_delivery import Asking
+from wakeful.gateway.provider_guard import AuthWatch, Guard
 from wakeful.gateway.rules.access import Access, Role, stranger_line
 from wakeful.gateway.rules.breaker import Thresholds
 from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.follow_ups import PROMPTS, cue_of
-from wakeful.gateway.rules.host_watch import WatchLimits, in_words
-from wakeful.gateway.rules.messages import Incoming
+from wakeful.gateway.rules.host import HealLimits, WatchLimits, in_words
+from wakeful.gateway.rules.messages import Incoming, with_context
 from wakeful.gateway.rules.pool import Pool, PoolLimits
-from wakeful.gateway.rules.reply_context import with_context
-from wakeful.gateway.rules.self_heal import HealLimits
 from wakeful.gateway.rules.turn import Turn
-from wakeful.gateway.self_heal import SelfHeal
-from wakeful.gateway.tags_run import Rights
-from wakeful.gateway.telegram_chat import TelegramChat
+from wakeful.gateway.telegram import TelegramChat
+from wakeful.gateway.turn_context import Limits
+from wakeful.gateway.turn_listener import Judging
 from wakeful.gateway.turn_queue import Turns
 from wakeful.gateway.turn_runner import Course
+from wakeful.gateway.turn_store import Book, Conversations
 from wakeful.gateway.withheld import Withheld
 from wakeful.gateway.workspaces import Seats
+from wakeful.integrations.driver_support import RunFolder
 from wakeful.integrations.providers import every
-from wakeful.integrations.run_folder import RunFolder
 from wakeful.linux.child_process import KeptChild
 from wakeful.linux.clock import SystemClock
-from wakeful.linux.trouble_file import TroubleFile
-from wakeful.storage.store import Store
+from wakeful.linux.files import TroubleFile
+from wakeful.storage.base import Store
 
 # A pairing that was taken back is noticed this late.
 PEOPLE_SECONDS: Final = 60.0

@@ -12,10 +12,9 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.control.one_shot import OneShot
+from wakeful.control.provider import OneShot
 from wakeful.core.clock import Clock
-from wakeful.gateway.needs import Answers
-from wakeful.gateway.ports_chat import Chat, ChatFailed
+from wakeful.gateway.ports import Chat, ChatFailed
 from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.follow_ups import (
     CONTEXT_LABEL,
@@ -29,6 +28,7 @@ from wakeful.gateway.rules.follow_ups import (
 )
 from wakeful.gateway.rules.messages import Button, Buttons, ConversationKey, Pressed
 from wakeful.gateway.rules.turn import Stage, Turn
+from wakeful.gateway.turn_context import Answers
 
 PREFIX: Final = "next"
 CONTEXT: Final = "context"

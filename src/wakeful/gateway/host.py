@@ -1,24 +1,294 @@
-"""The machine the gateway runs on: its figures, the processes of our sessions, and the gateway's own files."""
+"""The host's figures by psutil, and what PM2 and Docker say of their own where they are there. Reads only.
 
-from collections.abc import Mapping
-from typing import Protocol
+Whatever cannot be read is None. Docker is asked over its socket with one plain request, without its library. PM2's
+command starts its daemon where none runs: it is asked only while one listens.
 
-from wakeful.gateway.rules.host_watch import HostReading
+The host as the gateway sees and keeps it: figures, the processes of its sessions, its own memory and files.
+
+Implements ports.host.Host. What is removed lies in two places of ours and is a regular file that nobody touched for
+long; nothing is followed out of them.
+"""
+
+import asyncio
+import ctypes
+import gc
+import os
+import shutil
+import socket
+import stat
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+import psutil  # type: ignore[import-untyped]  # it ships no types
+from msgspec import Struct
+
+from wakeful.core.clock import Clock
+from wakeful.core.decoding import decode_json
+from wakeful.core.managed_session import SESSION_VARIABLE
+from wakeful.core.process import Process
+from wakeful.gateway.rules.host import Hog, HostReading, Unit
 from wakeful.gateway.rules.messages import ConversationKey
-from wakeful.gateway.rules.self_heal import Hog
+from wakeful.linux import proc
+from wakeful.linux.child_environment import helper_environ
+from wakeful.linux.run_command import ask
+
+ASK_SECONDS_MAX: Final = 5.0
+ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
+DOCKER_SOCKET: Final = "/var/run/docker.sock"
+_EXITED: Final = "exited"
+CONNECT_SECONDS_MAX: Final = 1.0
+PM2_ITSELF: Final = "PM2 itself"
 
 
-class Host(Protocol):
-    """None raises: what cannot be read is None in the reading, and nobody is a hog."""
+class _Pm2Env(Struct):
+    status: str = "unknown"
+
+
+class _Pm2(Struct):
+    name: str
+    pm2_env: _Pm2Env
+
+
+class _Container(Struct, rename="pascal"):
+    names: list[str]
+    state: str
+    status: str = ""
+
+
+class Taken(Struct, frozen=True):
+    """What a process takes: processor seconds since its start, and its share of the memory."""
+
+    cpu_seconds: float
+    memory_percent: float
+
+
+def taken_by(pid: int) -> Taken | None:
+    """What this process takes; None if it is gone or not ours to look at."""
+    try:
+        process = psutil.Process(pid)
+        times = process.cpu_times()
+        return Taken(float(times.user + times.system), float(process.memory_percent()))
+    except psutil.Error:
+        return None
+
+
+class HostFigures:
+    """One look at a time. Remembers which units were up: one that was never seen up was not meant to be."""
+
+    def __init__(
+        self,
+        folder: str,
+        *,
+        pm2: bool = True,
+        docker: bool = True,
+        docker_socket: str = DOCKER_SOCKET,
+        environ: Mapping[str, str] | None = None,
+    ) -> None:
+        self._folder = folder
+        self._asks_pm2 = pm2
+        self._asks_docker = docker
+        self._docker_socket = docker_socket
+        self._environ = helper_environ(os.environ if environ is None else environ)
+        self._seen_up: set[tuple[str, str]] = set()
 
     async def reading(self) -> HostReading:
-        """The host now, without what only the gateway itself knows: Telegram and its errors."""
+        """The host now."""
+        pm2, docker = await asyncio.gather(self._pm2(), self._docker())
+        reading = HostReading(pm2=pm2, docker=docker, cores=psutil.cpu_count() or 1)
+        with suppress(OSError, psutil.Error):
+            return msgspec.structs.replace(
+                reading,
+                disk_percent=psutil.disk_usage(self._folder).percent,
+                memory_percent=psutil.virtual_memory().percent,
+                load=psutil.getloadavg()[0],
+            )
+        return reading
+
+    async def _pm2(self) -> tuple[Unit, ...] | None:
+        program = shutil.which("pm2", path=self._environ.get("PATH")) if self._asks_pm2 else None
+        if program is None:
+            return None
+        if not _listens(f"{_pm2_home(self._environ)}/rpc.sock"):
+            ran = any(kind == "pm2" for kind, _ in self._seen_up)
+            return (Unit(PM2_ITSELF, "stopped"),) if ran else None
+        try:
+            answer = await ask((program, "jlist"), ASK_SECONDS_MAX, environ=self._environ, with_children=True)
+            listed = decode_json(_last_line(answer.output), list[_Pm2])
+        except (OSError, msgspec.DecodeError, UnicodeError):
+            return None
+        units = [Unit(each.name, each.pm2_env.status) for each in listed]
+        return self._once_up("pm2", units, up="online", down="stopped")
+
+    async def _docker(self) -> tuple[Unit, ...] | None:
+        if not self._asks_docker or not os.access(self._docker_socket, os.W_OK):
+            return None
+        try:
+            async with asyncio.timeout(ASK_SECONDS_MAX):
+                body = await _get(self._docker_socket, "/containers/json?all=1")
+            listed = decode_json(body, list[_Container])
+        except (OSError, EOFError, ValueError, TimeoutError, msgspec.DecodeError):
+            return None
+        units = [Unit(each.names[0].removeprefix("/"), _state(each)) for each in listed if each.names]
+        return self._once_up("docker", units, up="running", down="failed")
+
+    def _once_up(self, kind: str, units: Iterable[Unit], *, up: str, down: str) -> tuple[Unit, ...]:
+        units = tuple(units)
+        self._seen_up |= {(kind, unit.name) for unit in units if unit.state == up}
+        return tuple(unit for unit in units if unit.state != down or (kind, unit.name) in self._seen_up)
+
+
+def _state(container: _Container) -> str:
+    """Docker's word, with two of ours: what is up and unhealthy, and what ended with an error."""
+    if "(unhealthy)" in container.status:
+        return "unhealthy"
+    if container.state == _EXITED and not container.status.startswith("Exited (0)"):
+        return "failed"
+    return container.state
+
+
+async def _get(socket: str, target: str) -> bytes:
+    """The body of a GET. In HTTP/1.0 it ends where the connection does. Raises OSError, EOFError, ValueError."""
+    reader, writer = await asyncio.open_unix_connection(socket, limit=ANSWER_BYTES_MAX)
+    try:
+        writer.write(f"GET {target} HTTP/1.0\r\nHost: docker\r\n\r\n".encode())
+        head = await reader.readuntil(b"\r\n\r\n")
+        if head.split(b" ", 2)[1:2] != [b"200"]:
+            raise ValueError("not 200")
+        return await _rest(reader)
+    finally:
+        writer.close()
+
+
+async def _rest(reader: asyncio.StreamReader) -> bytes:
+    body = b""
+    while chunk := await reader.read(65536):
+        body += chunk
+        if len(body) > ANSWER_BYTES_MAX:
+            raise ValueError("too long")
+    return body
+
+
+def _pm2_home(environ: Mapping[str, str]) -> str:
+    return environ.get("PM2_HOME") or f"{environ.get('HOME', '/')}/.pm2"
+
+
+def _listens(path: str) -> bool:
+    """Whether somebody accepts connections there; the socket's file outlives whoever made it."""
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(CONNECT_SECONDS_MAX)
+        try:
+            asking.connect(path)
+        except OSError:
+            return False
+    return True
+
+
+def _last_line(output: bytes) -> bytes:
+    """PM2 may greet on the lines before."""
+    lines = output.strip().splitlines()
+    return lines[-1] if lines else b""
+
+
+TEMPORARY_SECONDS_MAX: Final = 86_400.0
+ROTATED_SECONDS_MAX: Final = 3 * 86_400.0
+
+
+class _Busy(Struct):
+    """What a process had taken of the processors when it was last looked at, and since when it takes too much."""
+
+    cpu_seconds: float
+    looked_at: float
+    since: float | None = None
+
+
+class GatewayHost:
+    """`temporary` is the gateway's own folder of temporary files, `log` its log, rotated as `log.1` and so on."""
+
+    def __init__(self, clock: Clock, figures: HostFigures, *, temporary: Path, log: Path) -> None:
+        self._clock = clock
+        self._figures = figures
+        self._temporary = temporary
+        self._log = log
+        self._busy: dict[Process, _Busy] = {}
+
+    async def reading(self) -> HostReading:
+        return await self._figures.reading()
 
     async def hogs(self, sessions: Mapping[str, ConversationKey], cpu_percent_max: float) -> tuple[Hog, ...]:
-        """The providers' processes of these sessions and what they take since the last call."""
+        now = self._clock.now().awake
+        found = await asyncio.to_thread(_providers, tuple(sessions))
+        self._busy = {each: busy for each, busy in self._busy.items() if each in found.values()}
+        looked = (
+            self._looked_at(sessions[name], process, now, cpu_percent_max) for name, process in found.items()
+        )
+        return tuple(each for each in looked if each is not None)
 
     async def collect_memory(self) -> None:
-        """Free what this process can do without."""
+        gc.collect()
+        # What was freed goes back to the system; other C libraries do that by themselves or not at all.
+        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+        if trim is not None:
+            trim(0)
 
     async def clean_files(self) -> int:
-        """Remove the gateway's own old files, and nothing else; how many."""
+        return await asyncio.to_thread(self._clean, self._clock.now().wall)
+
+    def _looked_at(
+        self, key: ConversationKey, process: Process, now: float, cpu_percent_max: float
+    ) -> Hog | None:
+        taken = taken_by(process.pid)
+        if taken is None:
+            return None
+        before = self._busy.get(process) or _Busy(taken.cpu_seconds, now)
+        elapsed_seconds = now - before.looked_at
+        cpu_percent = (
+            100 * (taken.cpu_seconds - before.cpu_seconds) / elapsed_seconds if elapsed_seconds > 0 else 0.0
+        )
+        since = (before.since or before.looked_at) if cpu_percent > cpu_percent_max else None
+        self._busy[process] = _Busy(taken.cpu_seconds, now, since)
+        busy_seconds = 0.0 if since is None else now - since
+        return Hog(key, f"pid {process.pid}", cpu_percent, busy_seconds, taken.memory_percent)
+
+    def _clean(self, now_wall: float) -> int:
+        old = [
+            *_older(self._temporary, "*", now_wall - TEMPORARY_SECONDS_MAX),
+            *_older(self._log.parent, f"{self._log.name}.*", now_wall - ROTATED_SECONDS_MAX),
+        ]
+        removed = 0
+        for path in old:
+            try:
+                path.unlink()
+            except OSError:
+                # Somebody else was faster, or it is not ours to remove: not a reason to leave the others.
+                continue
+            removed += 1
+        return removed
+
+
+def _providers(sessions: tuple[str, ...]) -> dict[str, Process]:
+    """The provider's own process of each session: it carries the session's mark, and its parent does not."""
+    found = {}
+    for session_id in sessions:
+        carriers = proc.carriers(SESSION_VARIABLE, session_id, os.getuid())
+        pids = {each.pid for each in carriers}
+        tops = [
+            each for each in carriers if (parent := proc.parent_of(each)) is None or parent.pid not in pids
+        ]
+        if tops:
+            # An orphaned tool has no marked parent either; the provider was there before any tool.
+            found[session_id] = min(tops, key=lambda each: each.started)
+    return found
+
+
+def _older(folder: Path, pattern: str, wall: float) -> Iterator[Path]:
+    """Regular files directly in it that were not written to since then."""
+    for path in folder.glob(pattern) if folder.is_dir() and not folder.is_symlink() else ():
+        try:
+            seen = path.lstat()
+        except OSError:
+            continue
+        if stat.S_ISREG(seen.st_mode) and seen.st_mtime < wall:
+            yield path

@@ -11,10 +11,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.config.config import KEYS, ConfigError
+from wakeful.config.schema import KEYS, ConfigError
 from wakeful.core.decoding import decode_json, decode_toml
 from wakeful.core.named_secrets import names_a_secret
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 NAMES: Final[Mapping[str, str]] = {

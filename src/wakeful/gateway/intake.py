@@ -14,12 +14,12 @@ from msgspec.structs import replace
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
-from wakeful.gateway.book import Book
-from wakeful.gateway.ports_chat import Chat, ChatFailed, ChatFlooded, ChatLocked, ChatTaken
+from wakeful.gateway.ports import Chat, ChatFailed, ChatFlooded, ChatLocked, ChatTaken
 from wakeful.gateway.rules.access import stranger_line
 from wakeful.gateway.rules.messages import ConversationKey, Ignored, Incoming, Place, Pressed, Update
 from wakeful.gateway.rules.turn import Stage, Turn
 from wakeful.gateway.turn_queue import Turns
+from wakeful.gateway.turn_store import Book
 
 # The Bot API holds a question open for at most 50 s; proxies on the way give up earlier.
 POLL_SECONDS: Final = 25.0

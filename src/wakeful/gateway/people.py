@@ -10,11 +10,11 @@ import msgspec
 
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
-from wakeful.gateway.ports_chat import Chat, ChatFailed
+from wakeful.gateway.ports import Chat, ChatFailed
 from wakeful.gateway.rules.access import Access, Pairing, Role, looks_like_code, open_pairing
 from wakeful.gateway.rules.messages import Incoming, Pressed
+from wakeful.storage.base import Note, Store
 from wakeful.storage.readable import values
-from wakeful.storage.store import Note, Store
 
 PAIRING: Final = "gateway.pairing"
 PAIRED: Final = "gateway.paired"

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.client.ports_sessions import Refused, Sessions
+from wakeful.client.api import Refused, Sessions
 from wakeful.control.driver import Reply
 from wakeful.control.turn_events import Asked
 from wakeful.core.clock import Clock
@@ -23,9 +23,7 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.fault_points import reach
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.gateway.conversations import Conversations
-from wakeful.gateway.needs import Answers
-from wakeful.gateway.ports_chat import Chat, ChatFailed, ChatRefused
+from wakeful.gateway.ports import Chat, ChatFailed, ChatRefused
 from wakeful.gateway.prompt_delivery import AWAY
 from wakeful.gateway.rules.access import (
     PRESS_WORDS,
@@ -36,8 +34,10 @@ from wakeful.gateway.rules.access import (
     new_token,
 )
 from wakeful.gateway.rules.messages import Button, Buttons, Place, Pressed
+from wakeful.gateway.turn_context import Answers
+from wakeful.gateway.turn_store import Conversations
+from wakeful.storage.base import Note, Outcome, Store
 from wakeful.storage.readable import values
-from wakeful.storage.store import Note, Outcome, Store
 
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"

@@ -10,15 +10,15 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from wakeful.config.config import Config, secret_values
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config, secret_values
 from wakeful.config.state_dir import make_home, store_path
 from wakeful.config.token_file import read_token
 from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.waiting import ended_or_failed
 from wakeful.gateway.app import Gateway
 from wakeful.gateway.people import begin_pairing, unpair as forget
-from wakeful.gateway.ports_chat import ChatFailed
+from wakeful.gateway.ports import ChatFailed
 from wakeful.linux.child_environment import learn
 from wakeful.linux.child_process import KeptChild
 from wakeful.linux.clock import SystemClock

@@ -9,7 +9,7 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from wakeful.client.ports_sessions import (
+from wakeful.client.api import (
     Answered,
     DaemonCutOff,
     DaemonNotRunning,
@@ -21,14 +21,12 @@ from wakeful.client.ports_sessions import (
 from wakeful.core.clock import Clock
 from wakeful.core.fault_points import reach
 from wakeful.core.ids import SessionId
-from wakeful.gateway.book import Book
-from wakeful.gateway.conversations import Conversations
-from wakeful.gateway.needs import Limits, SeatFor
-from wakeful.gateway.passage import Passage
 from wakeful.gateway.rules.errors import NotBegun
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.gateway.rules.turn import Cut, Stage, Turn
-from wakeful.storage.store import Outcome
+from wakeful.gateway.turn_context import Limits, Passage, SeatFor
+from wakeful.gateway.turn_store import Book, Conversations
+from wakeful.storage.base import Outcome
 
 # Why a conversation cannot go on, as the daemon says it: the next one begins anew.
 BEYOND: Final = frozenset({"session-not-found", "not-managed", "conversation-unknown", "cannot-resume"})

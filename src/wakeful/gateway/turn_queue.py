@@ -11,21 +11,20 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from wakeful.client.ports_sessions import Refused, Sessions
+from wakeful.client.api import Refused, Sessions
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.waiting import told_or_due
-from wakeful.gateway.book import Book
-from wakeful.gateway.conversations import Conversations
-from wakeful.gateway.judging import STOPPED_WORDS
-from wakeful.gateway.passage import Passage
 from wakeful.gateway.permissions import Questions
 from wakeful.gateway.prompt_delivery import BEYOND
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.gateway.rules.pool import Evicted, EvictionReason, Next, Pool
 from wakeful.gateway.rules.turn import Cut, Stage, Turn
+from wakeful.gateway.turn_context import Passage
+from wakeful.gateway.turn_listener import STOPPED_WORDS
 from wakeful.gateway.turn_runner import STOPPED, Course
+from wakeful.gateway.turn_store import Book, Conversations
 
 # What is thrown away after a day is looked for this often.
 DROP_SECONDS: Final = 3600.0

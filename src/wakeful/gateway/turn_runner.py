@@ -7,24 +7,22 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
-from wakeful.client.ports_sessions import Sessions
+from wakeful.client.api import Sessions
 from wakeful.control.turn_events import NOTHING, Ended
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError
 from wakeful.core.fault_points import reach
 from wakeful.core.ids import SessionId
-from wakeful.gateway.book import Book
-from wakeful.gateway.ear import Ear
-from wakeful.gateway.guard import Guard
-from wakeful.gateway.judging import STOPPED_WORDS, End, Judging, Lost, Stopped
-from wakeful.gateway.needs import Answer, Answers, Finish, Limits, SeatFor, Witness
-from wakeful.gateway.passage import Passage
 from wakeful.gateway.permissions import Questions
-from wakeful.gateway.ports_chat import ChatRefused
+from wakeful.gateway.ports import ChatRefused
 from wakeful.gateway.prompt_delivery import AWAY, Asking
+from wakeful.gateway.provider_guard import Guard
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Fault, TimedOut
 from wakeful.gateway.rules.messages import Buttons, ConversationKey
 from wakeful.gateway.rules.turn import Cut, Stage, Turn
+from wakeful.gateway.turn_context import Answer, Answers, Finish, Limits, Passage, SeatFor, Witness
+from wakeful.gateway.turn_listener import STOPPED_WORDS, Ear, End, Judging, Lost, Stopped
+from wakeful.gateway.turn_store import Book
 from wakeful.gateway.withheld import show_button, withheld_text
 
 log = logging.getLogger("wakeful.gateway")

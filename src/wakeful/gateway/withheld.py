@@ -5,16 +5,15 @@ from collections.abc import Callable
 from typing import Final
 
 from wakeful.control.turn_events import Ended
-from wakeful.gateway.book import Book
-from wakeful.gateway.judging import End
-from wakeful.gateway.needs import Answers
-from wakeful.gateway.passage import Passage
-from wakeful.gateway.ports_chat import Chat, ChatFailed, ChatRefused
+from wakeful.gateway.ports import Chat, ChatFailed, ChatRefused
 from wakeful.gateway.rules.access import PRESS_WORDS, PressRefusal, Role
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Fault
 from wakeful.gateway.rules.messages import Button, Buttons, Pressed
 from wakeful.gateway.rules.tags import shown_so_far
 from wakeful.gateway.rules.turn import Turn
+from wakeful.gateway.turn_context import Answers, Passage
+from wakeful.gateway.turn_listener import End
+from wakeful.gateway.turn_store import Book
 
 PREFIX: Final = "show"
 LABEL: Final = "Show it anyway"

@@ -6,10 +6,10 @@ An agent gets the gateway's environment without the settings of Wakeful: the bot
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from wakeful.client.ports_sessions import Seat
-from wakeful.config.config import Config
+from wakeful.client.api import Seat
 from wakeful.config.gateway import DEFAULT_CHAT, ChatPlace, PermissionMode
 from wakeful.config.paths import Places
+from wakeful.config.schema import Config
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.integrations.providers import provider as client
 from wakeful.linux.child_environment import agent_environ

@@ -10,13 +10,12 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from wakeful.alerts.alerts import Alert, AlertKind, Topic
-from wakeful.alerts.news import News, text_of
+from wakeful.alerts.model import Alert, AlertKind, News, Topic, text_of
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.incidents.incident import Cause, Incident, Origin, sentence_of
 from wakeful.incidents.issue_tracker import Forge, Report
+from wakeful.incidents.model import Cause, Incident, Origin, sentence_of
 from wakeful.incidents.service import Incidents
 
 LOOK_SECONDS: Final = 5.0

@@ -8,14 +8,13 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.core.process import Sight
 from wakeful.healing.plan import REVIVED_SECONDS
 from wakeful.healing.trouble import Trouble
 from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import Presence, ended_by, has_only_come_up
-from wakeful.judging.findings import Code, Health
-from wakeful.judging.verdict import Verdict
+from wakeful.judging.findings import Code, Health, Verdict
 
 GONE: Final = "its process is gone"
 UNSEEN: Final = "nobody knows whether it still runs"

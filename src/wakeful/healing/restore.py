@@ -9,16 +9,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.control.acts import Deed
-from wakeful.control.hands import PROGRAMS, Hands
+from wakeful.control.controller import PROGRAMS, Hands
+from wakeful.control.gate import Deed
 from wakeful.control.ownership import Holdings
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Sight
-from wakeful.healing.pace import Pace
+from wakeful.healing.rate_limit import Pace
 from wakeful.healing.situation import Circumstances, Place
-from wakeful.incidents.incident import SENTENCES, Surroundings, lost_with
+from wakeful.incidents.model import SENTENCES, Surroundings, lost_with
 from wakeful.judging.evidence import ended_by
 from wakeful.judging.session_record import safe
 from wakeful.sessions.registry import Roster

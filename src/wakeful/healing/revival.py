@@ -13,18 +13,16 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
-from wakeful.control.acts import Deed
-from wakeful.control.hands import Hands
+from wakeful.control.controller import Hands, brief_of
+from wakeful.control.gate import Deed
 from wakeful.control.ownership import Holdings
-from wakeful.control.resuming import brief_of
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, iso
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WakefulError
 from wakeful.core.fault_points import reach
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
-from wakeful.healing.pace import Pace
 from wakeful.healing.plan import BUDGET_SECONDS, OUTCOME_SECONDS_MAX, REVIVALS_MAX, Decision, Step
+from wakeful.healing.rate_limit import Pace
 from wakeful.healing.trouble import (
     HAPPENED,
     Revival,
@@ -41,8 +39,8 @@ from wakeful.judging.events import CallEnded, CallStarted, Event
 from wakeful.judging.findings import Code
 from wakeful.judging.session_record import safe
 from wakeful.sessions.session import Watched
+from wakeful.storage.base import Note, Outcome, Store
 from wakeful.storage.readable import values
-from wakeful.storage.store import Note, Outcome, Store
 
 KIND: Final = "revival"
 # A person looks at the last few calls; an agent's brief needs the remote ones among many more.

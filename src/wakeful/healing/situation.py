@@ -4,16 +4,16 @@ from collections.abc import Callable, Sequence
 from pathlib import PurePath
 from typing import Final, Protocol
 
-from wakeful.control.hands import PROGRAMS
+from wakeful.control.controller import PROGRAMS
 from wakeful.control.ownership import Holdings
+from wakeful.core.clock import Instant
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import Instant
 from wakeful.core.process import Sight
 from wakeful.effects.rules import Effect
 from wakeful.healing.plan import AgentWay, Situation
 from wakeful.healing.trouble import Trouble
-from wakeful.incidents.incident import DEATHS, Cause, Origin, Surroundings, lost_with, origin_of
 from wakeful.incidents.many_deaths import Deaths
+from wakeful.incidents.model import DEATHS, Cause, Origin, Surroundings, lost_with, origin_of
 from wakeful.judging.findings import Code, State
 from wakeful.judging.interrupted_calls import InterruptedCall, interrupted
 from wakeful.judging.session_record import project_shown

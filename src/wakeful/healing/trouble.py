@@ -3,6 +3,10 @@
 A trouble begins with a finding and ends with its work: what a person asked for, until a turn of it ends well, or until
 the person asks for something else or cuts it short. Budgets and steps belong to it, so a second failure of the same work
 is known as one, over restarts, attempts and processes.
+
+A session's trouble in the words of people: what was done, what came of it, what becomes of it, what to type. Pure.
+
+What happened to the session stands in its finding; how a message looks is decided in `alerts`.
 """
 
 from collections.abc import Iterable
@@ -11,17 +15,20 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.alerts import model as alerts
+from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Sight
 from wakeful.effects.rules import Effect
-from wakeful.healing.plan import OUTCOME_SECONDS_MAX, History, Step
+from wakeful.healing.plan import ACTS, OUTCOME_SECONDS_MAX, Decision, History, Step
+from wakeful.incidents.model import Fate
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import CallEnded, CallStarted, Event
-from wakeful.judging.findings import Code, State
+from wakeful.judging.findings import MEANINGS, Code, State, Verdict
 from wakeful.judging.interrupted_calls import classify
+from wakeful.judging.session_record import FindingRecord, SessionRecord
 from wakeful.judging.turn_state import ANSWERED, Phase
-from wakeful.judging.verdict import Verdict
-from wakeful.judging.wording import quoted
+from wakeful.judging.wording import length, quoted
 
 # An agent reads them all; more than a handful of remote effects in one turn is listed by its newest.
 REMOTE_CALLS_NAMED_MAX: Final = 12
@@ -236,3 +243,68 @@ _STEERING: Final = {
     ),
     Code.USAGE_LIMITED: "Wakeful: the usage limit is lifted. Look at what is done already, then go on.",
 }
+
+# What came of a revival that was seen at work.
+WORKS_AGAIN: Final = "it works again"
+
+
+def trouble_text(
+    trouble: Trouble, record: SessionRecord, decision: Decision, *, mode: str, paused_by: str | None = None
+) -> str:
+    """The alert about a trouble that is about one session."""
+    return alerts.trouble(
+        record,
+        _finding(trouble, record),
+        did=done_words(trouble, decision),
+        otherwise=_otherwise(trouble, record, decision),
+        mode=mode,
+        paused_by=paused_by,
+        command=_command(trouble, decision.step),
+    )
+
+
+def fate_of(trouble: Trouble, step: Step) -> Fate:
+    """What a step about it amounts to, for its incident."""
+    if step is Step.HOLD:
+        return Fate.HELD
+    if trouble.given_up:
+        return Fate.GIVEN_UP
+    return Fate.REVIVED if step in ACTS and not trouble.declined else Fate.LEFT_ALONE
+
+
+def done_words(trouble: Trouble, decision: Decision) -> str:
+    """What was done about it and what came of it, or why nothing was."""
+    return trouble.did or f"nothing ({decision.reason})"
+
+
+def _finding(trouble: Trouble, record: SessionRecord) -> FindingRecord | None:
+    """What was found; its record may have forgotten it since, because it was healed."""
+    found = next((each for each in record.findings if each.code is trouble.code), None)
+    if found is not None or trouble.code is None:
+        return found
+    severity = MEANINGS[trouble.code, record.state].severity
+    return FindingRecord(trouble.code, severity, iso(trouble.code_since), trouble.summary, (), ())
+
+
+def _command(trouble: Trouble, step: Step) -> str | None:
+    """The one that helps; None: the one that explains, or hands it over."""
+    if step is Step.HOLD and trouble.checkpoint is not None:
+        return f"wakeful checkpoint show {trouble.checkpoint}"
+    return f"wakeful session revive {trouble.session_id}" if trouble.given_up else None
+
+
+def _otherwise(trouble: Trouble, record: SessionRecord, decision: Decision) -> str:
+    """What becomes of it if nobody does anything."""
+    step = decision.step
+    if step is Step.HOLD:
+        return "it waits until somebody decides"
+    if trouble.declined:
+        return "Wakeful tries again by itself"
+    if step in ACTS:
+        goes_on = "it goes on" if trouble.revival_seen else "Wakeful looks again whether that helped"
+        return f"{goes_on}; if it fails again, Wakeful gives up"
+    if decision.again_seconds is not None and not trouble.given_up:
+        return f"Wakeful looks at it again in {length(decision.again_seconds)}"
+    if record.session_alive:
+        return "it stays as it is, alive but stuck" if trouble.given_up else "it stays as it is"
+    return "it stays stopped" if record.state is State.STOPPED else "it stays as it is"

@@ -5,17 +5,16 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, Instant
 from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import Instant
 from wakeful.healing.trouble import Trouble
 from wakeful.incidents.critical_event import reason_of
 from wakeful.judging.findings import Code
 from wakeful.judging.summary import quiet_seconds
 from wakeful.sessions.session import Watched
+from wakeful.storage.base import Note, Store
 from wakeful.storage.readable import values
-from wakeful.storage.store import Note, Store
 
 KIND: Final = "trouble"
 _decode: Final = json_decoder(Trouble)

@@ -1,11 +1,379 @@
-"""A whole HEARTBEAT.md: Markdown, with fields in front of it or without. Bytes in, a policy or a line out."""
+"""YAML front matter as a tree whose every value knows its line. The strict part of YAML, and nothing of the rest.
 
-from typing import Final
+Anchors, aliases, tags, several documents, keys that stand twice, tabs and deep nesting are refused as they are met, so
+that nothing is ever expanded. What the values mean is not known here.
 
+What each field of a HEARTBEAT.md may be. Every refusal names the line and what would be right.
+
+Preferences only: a field that would lend, schedule, allow or own something is refused by its name.
+
+A whole HEARTBEAT.md: Markdown, with fields in front of it or without. Bytes in, a policy or a line out.
+"""
+
+import re
+from collections.abc import Callable, Mapping
+from datetime import tzinfo
+from difflib import get_close_matches
+from typing import Any, Final
+
+import yaml  # type: ignore[import-untyped]
+from msgspec import Struct
+
+from wakeful.core.durations import BadDuration, seconds_of
 from wakeful.core.text import plain
-from wakeful.heartbeat.domain_heartbeat import Bounds, HeartbeatInvalid, HeartbeatPolicy
-from wakeful.heartbeat.fields import FindZone, policy_of
-from wakeful.heartbeat.front_matter import FIRST_LINE, Entries, Wrong, read
+from wakeful.heartbeat.policy import Bounds, HeartbeatInvalid, HeartbeatPolicy, Include, Window, overlap
+
+DEPTH_MAX: Final = 5
+# YAML counts them as line breaks and nobody else does: no line after one would have its number.
+_SEPARATORS: Final = "\u2028\u2029"
+# The opening `---` is the file's first line.
+FIRST_LINE: Final = 2
+
+
+class Wrong(Exception):
+    """A line of a file, and what is wrong with it."""
+
+    def __init__(self, line: int, reason: str) -> None:
+        self.line = line
+        self.reason = reason
+        super().__init__(f"{line}: {reason}")
+
+
+class Scalar(Struct, frozen=True):
+    """One value as it is written; `quoted` tells "5" from 5."""
+
+    line: int
+    text: str
+    quoted: bool
+
+
+class Entries(Struct, frozen=True):
+    """A mapping, in its order."""
+
+    line: int
+    values: "dict[str, Value]"
+    lines: dict[str, int]
+
+
+class Items(Struct, frozen=True):
+    """A list."""
+
+    line: int
+    values: "tuple[Value, ...]"
+
+
+Value = Scalar | Entries | Items
+
+
+def read(text: str) -> Entries:
+    """The mapping of a front matter. Raises Wrong with the line of the file."""
+    for number, line in enumerate(text.split("\n"), FIRST_LINE):
+        if "\t" in line:
+            raise Wrong(number, "a tab: YAML is indented by spaces, and nothing here needs one")
+        if any(each in line for each in _SEPARATORS):
+            raise Wrong(number, "a line or paragraph separator (U+2028, U+2029): no line ends there")
+    try:
+        loader = yaml.SafeLoader(text)
+    except yaml.reader.ReaderError as problem:
+        number = FIRST_LINE + text.count("\n", 0, problem.position)
+        raise Wrong(number, f"not YAML: U+{ord(text[problem.position]):04X} is no character") from problem
+    try:
+        return _Reading(loader).document()
+    except yaml.MarkedYAMLError as problem:
+        mark = problem.problem_mark or problem.context_mark
+        raise Wrong(
+            FIRST_LINE + (mark.line if mark else 0),
+            f"not YAML: {plain(problem.problem or str(problem), 200)}",
+        ) from problem
+    except (ValueError, OverflowError) as problem:
+        # PyYAML takes every \\U for a character.
+        raise Wrong(FIRST_LINE + loader.line, "not YAML: an escape beyond U+10FFFF") from problem
+    finally:
+        loader.dispose()
+
+
+class _Reading:
+    """One pass over the parser's events."""
+
+    def __init__(self, loader: Any) -> None:
+        self._loader = loader
+
+    def document(self) -> Entries:
+        self._take()
+        event = self._take()
+        if isinstance(event, yaml.StreamEndEvent):
+            return Entries(FIRST_LINE, {}, {})
+        event = self._take()
+        if isinstance(event, yaml.ScalarEvent) and event.value == "" and not event.style:
+            value: Value = Entries(FIRST_LINE, {}, {})
+        else:
+            value = self._value(event, 1)
+        self._take()
+        following = self._take()
+        if not isinstance(following, yaml.StreamEndEvent):
+            raise Wrong(_line(following), "a second YAML document")
+        if not isinstance(value, Entries):
+            raise Wrong(value.line, "front matter is made of fields, `name: value`")
+        return value
+
+    def _take(self) -> Any:
+        event = self._loader.get_event()
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
+            raise Wrong(_line(event), "anchors and aliases are not allowed")
+        if getattr(event, "tag", None) is not None:
+            raise Wrong(_line(event), "tags are not allowed")
+        return event
+
+    def _value(self, event: Any, depth: int) -> Value:
+        if depth > DEPTH_MAX:
+            raise Wrong(_line(event), f"nested deeper than {DEPTH_MAX}")
+        if isinstance(event, yaml.ScalarEvent):
+            return Scalar(_line(event), event.value, bool(event.style))
+        if isinstance(event, yaml.SequenceStartEvent):
+            return self._items(_line(event), depth)
+        return self._entries(_line(event), depth)
+
+    def _items(self, line: int, depth: int) -> Items:
+        values: list[Value] = []
+        while not isinstance(event := self._take(), yaml.SequenceEndEvent):
+            values.append(self._value(event, depth + 1))
+        return Items(line, tuple(values))
+
+    def _entries(self, line: int, depth: int) -> Entries:
+        values: dict[str, Value] = {}
+        lines: dict[str, int] = {}
+        while not isinstance(event := self._take(), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                raise Wrong(_line(event), "a field's name is one word")
+            if event.value in values:
+                raise Wrong(_line(event), f"{plain(event.value, 40)} stands here twice")
+            lines[event.value] = _line(event)
+            values[event.value] = self._value(self._take(), depth + 1)
+        return Entries(line, values, lines)
+
+
+def _line(event: Any) -> int:
+    return FIRST_LINE + int(event.start_mark.line)
+
+
+SUMMARY_CHARS_MAX: Final = 300
+WINDOWS_MAX: Final = 20
+_TIME: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]\Z")
+# Names of offsets stand in the IANA list for old programs' sake; UTC is everybody's.
+_FIXED: Final = re.compile(
+    r"((etc/)?(utc|gmt))?[+-]?[0-9]|(etc/)?(utc|gmt)[+-]|(est|mst|hst)\Z", re.IGNORECASE
+)
+_OPERATIONAL: Final = frozenset(
+    [
+        "agent",
+        "agents",
+        "cadence",
+        "capabilities",
+        "claim",
+        "claims",
+        "cooldown",
+        "credentials",
+        "cron",
+        "env",
+        "hooks",
+        "interval",
+        "lease",
+        "leases",
+        "model",
+        "network",
+        "owner",
+        "peer",
+        "peers",
+        "permissions",
+        "presence",
+        "provider",
+        "providers",
+        "queue",
+        "schedule",
+        "scheduler",
+        "secrets",
+        "session",
+        "sessions",
+        "task_runs",
+        "timeout",
+        "tools",
+        "workspace",
+    ]
+)
+
+FindZone = Callable[[str], tzinfo | None]
+"""The time zone of an IANA name, or None."""
+
+
+def policy_of(entries: Entries, body: str, find_zone: FindZone) -> HeartbeatPolicy:
+    """The policy these fields amount to. Raises Wrong."""
+    known = {
+        "version": _version,
+        "enabled": _enabled,
+        "summary": _summary,
+        "preferences": lambda value: _preferences(value, find_zone),
+        "context": _context,
+    }
+    fields = _fields(entries, "", known)
+    preferences, include = fields.pop("preferences", {}), fields.pop("context", ())
+    return HeartbeatPolicy(body=body, include=include, **fields, **preferences)
+
+
+def _fields(value: Value, prefix: str, known: Mapping[str, Callable[[Value], Any]]) -> dict[str, Any]:
+    """The values of a mapping's fields; unknown ones are refused."""
+    if not isinstance(value, Entries):
+        raise Wrong(value.line, f"{prefix.rstrip('.')} is made of fields: {', '.join(known)}")
+    for name, line in value.lines.items():
+        if name not in known:
+            raise Wrong(line, _unknown(name, prefix, known))
+    return {name: known[name](each) for name, each in value.values.items()}
+
+
+def _unknown(name: str, prefix: str, known: Mapping[str, object]) -> str:
+    shown = plain(f"{prefix}{name}", 60)
+    if name.lower() in _OPERATIONAL:
+        return f"{shown}: this file says when an agent would like to be woken, and nothing else"
+    close = get_close_matches(name, known, n=1)
+    meant = f"Did you mean {prefix}{close[0]}?" if close else f"Known: {', '.join(known)}."
+    return f"{shown}: unknown. {meant}"
+
+
+def _version(value: Value) -> int:
+    if _plain_text(value) != "1":
+        raise Wrong(value.line, "version: 1 is the only one")
+    return 1
+
+
+def _enabled(value: Value) -> bool:
+    text = _plain_text(value)
+    if text not in ("true", "false"):
+        raise Wrong(value.line, "enabled: true or false")
+    return text == "true"
+
+
+def _summary(value: Value) -> str:
+    text = _text(value, "summary: a sentence")
+    if len(text) > SUMMARY_CHARS_MAX or not text.isprintable():
+        raise Wrong(value.line, f"summary: one line of {SUMMARY_CHARS_MAX} visible characters at most")
+    return text
+
+
+def _preferences(value: Value, find_zone: FindZone) -> dict[str, Any]:
+    known = {
+        "min_interval": _interval,
+        "active_hours": lambda each: _windows(each, "active_hours", find_zone),
+        "quiet_windows": lambda each: _windows(each, "quiet_windows", find_zone),
+    }
+    fields = _fields(value, "preferences.", known)
+    if "min_interval" in fields:
+        fields["min_interval_seconds"] = fields.pop("min_interval")
+    return fields
+
+
+def _interval(value: Value) -> float:
+    text = _text(value, 'min_interval: a duration like "30m"')
+    try:
+        return seconds_of(text)
+    except BadDuration as problem:
+        raise Wrong(value.line, f"min_interval: {problem}") from problem
+
+
+def _windows(value: Value, name: str, find_zone: FindZone) -> tuple[Window, ...]:
+    if not isinstance(value, Items):
+        raise Wrong(value.line, f"{name}: a list of windows, each with timezone, start and end")
+    if len(value.values) > WINDOWS_MAX:
+        raise Wrong(value.line, f"{name}: {WINDOWS_MAX} windows at most")
+    windows: list[Window] = []
+    for each in value.values:
+        window = _window(each, f"{name}.", find_zone)
+        for other in windows:
+            if other.timezone == window.timezone and overlap(other, window):
+                raise Wrong(
+                    each.line, f"{name}: {_shown(window)} overlaps {_shown(other)}; make one window of both"
+                )
+        windows.append(window)
+    return tuple(windows)
+
+
+def _window(value: Value, prefix: str, find_zone: FindZone) -> Window:
+    known: dict[str, Callable[[Value], Any]] = {
+        "timezone": lambda each: _zone(each, find_zone),
+        "start": lambda each: _time(each, "start"),
+        "end": lambda each: _time(each, "end"),
+    }
+    fields = _fields(value, prefix, known)
+    if missing := [name for name in known if name not in fields]:
+        raise Wrong(value.line, f"{prefix.rstrip('.')}: {missing[0]} is missing")
+    if fields["start"] == fields["end"]:
+        raise Wrong(
+            value.line, f"{prefix.rstrip('.')}: start and end are the same: it holds never, or always"
+        )
+    return Window(**fields)
+
+
+def _zone(value: Value, find_zone: FindZone) -> str:
+    name = _bare(value, "timezone: a name like Europe/Berlin")
+    if _FIXED.match(name):
+        raise Wrong(
+            value.line,
+            f"timezone: {plain(name, 40)} is a fixed offset, which knows no summer time; name a place",
+        )
+    if find_zone(name) is None:
+        raise Wrong(
+            value.line, f"timezone: {plain(name, 40)} is no name of the IANA list, like Europe/Berlin"
+        )
+    return name
+
+
+def _time(value: Value, name: str) -> str:
+    text = _bare(value, f"{name}: a time like 22:00")
+    if not _TIME.match(text):
+        raise Wrong(value.line, f"{name}: {plain(text, 20)} is not a time from 00:00 to 23:59")
+    return text
+
+
+def _context(value: Value) -> tuple[Include, ...]:
+    included = _fields(value, "context.", {"include": _include}).get("include", ())
+    return tuple(included)
+
+
+def _include(value: Value) -> tuple[Include, ...]:
+    allowed = ", ".join(Include)
+    if not isinstance(value, Items):
+        raise Wrong(value.line, f"include: a list of {allowed}")
+    found: list[Include] = []
+    for each in value.values:
+        text = _text(each, f"include: one of {allowed}")
+        if text not in set(Include):
+            raise Wrong(each.line, f"include: {plain(text, 40)} is none of {allowed}")
+        if text in found:
+            raise Wrong(each.line, f"include: {text} stands here twice")
+        found.append(Include(text))
+    return tuple(found)
+
+
+def _text(value: Value, expected: str) -> str:
+    """One word or sentence; the nothing of an empty field is none."""
+    if not isinstance(value, Scalar) or (not value.quoted and value.text in ("", "~", "null")):
+        raise Wrong(value.line, expected)
+    return value.text
+
+
+def _bare(value: Value, expected: str) -> str:
+    """One word; blanks inside its quotes would not be seen in a refusal."""
+    text = _text(value, expected)
+    if text != text.strip():
+        raise Wrong(value.line, f"{expected}, without blanks around it")
+    return text
+
+
+def _plain_text(value: Value) -> str | None:
+    return value.text if isinstance(value, Scalar) and not value.quoted else None
+
+
+def _shown(window: Window) -> str:
+    return f"{window.start} to {window.end}"
+
 
 # Every field with twenty windows of each kind has 3 KB; reading this much takes 10 ms.
 FRONT_MATTER_BYTES_MAX: Final = 4 * 1024

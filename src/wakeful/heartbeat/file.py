@@ -18,15 +18,15 @@ from msgspec.structs import replace
 
 from wakeful.core.errors import OperatorError
 from wakeful.core.text import plain
-from wakeful.heartbeat.domain_heartbeat import (
+from wakeful.heartbeat.policy import (
     Bounds,
     HeartbeatInvalid,
     HeartbeatUnread,
     Snapshot,
+    Trusts,
     snapshot_of,
 )
-from wakeful.heartbeat.ports_heartbeat import Trusts
-from wakeful.linux.inside import open_below
+from wakeful.linux.files import open_below
 
 NAME: Final = "HEARTBEAT.md"
 FOLDERS: Final = (".wakeful", "agents")

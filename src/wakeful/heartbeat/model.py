@@ -13,7 +13,7 @@ from wakeful.agents.model import RESERVED, parse_agent_name
 from wakeful.control.briefs import WAKER
 from wakeful.core.errors import BadSessionId, OperatorError, WorldError
 from wakeful.core.ids import SessionId, parse_session_id
-from wakeful.heartbeat.domain_heartbeat import (
+from wakeful.heartbeat.policy import (
     Clamped,
     HeartbeatPolicy,
     Include,

@@ -15,8 +15,8 @@ from logging.handlers import RotatingFileHandler
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wakeful.core.moment import iso
-from wakeful.core.redact import redact
+from wakeful.core.clock import iso
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 FLUSH_SECONDS: Final = 1.0

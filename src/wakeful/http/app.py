@@ -4,39 +4,33 @@ from collections.abc import Callable, Sequence
 
 from wakeful.agents.hub import Hub
 from wakeful.alerts.mute_pause import Calm, Paused
-from wakeful.checkpoints.checkpoints import Checkpoints
+from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
-from wakeful.control.hands import Hands
+from wakeful.control.controller import Hands
 from wakeful.control.idempotency import OnceHands
-from wakeful.core.moment import Instant
-from wakeful.healing.healing import Healer
+from wakeful.core.clock import Instant
+from wakeful.healing.healer import Healer
 from wakeful.healing.restore import Restorer
-from wakeful.heartbeat.wake import WakeService
-from wakeful.http.access import Access
+from wakeful.heartbeat.service import WakeService
+from wakeful.http.auth import Access
 from wakeful.http.caller import Deciders
-from wakeful.http.gate import Gate
+from wakeful.http.gate import Gate, Penalties
 from wakeful.http.openapi import Description
-from wakeful.http.penalties import Penalties
-from wakeful.http.routes.agent_routes import AgentRoutes
+from wakeful.http.routes.agents import AgentRoutes, HeartbeatRoutes
 from wakeful.http.routes.auth import EntryRoutes
-from wakeful.http.routes.case_routes import CaseRoutes
 from wakeful.http.routes.checkpoints import CheckpointRoutes
 from wakeful.http.routes.control import ActRoutes
 from wakeful.http.routes.daemon import OwnRoutes
-from wakeful.http.routes.event_routes import EventLog, EventRoutes
-from wakeful.http.routes.heal_routes import HealRoutes, Queue
-from wakeful.http.routes.heartbeat_routes import HeartbeatRoutes
-from wakeful.http.routes.incident_routes import IncidentRoutes, Listed
+from wakeful.http.routes.events import EventLog, EventRoutes, ReportRoutes
+from wakeful.http.routes.healing import HealRoutes, IncidentRoutes, Listed, Queue
 from wakeful.http.routes.mute import CalmRoutes
-from wakeful.http.routes.repair_routes import RepairRoutes
-from wakeful.http.routes.report_routes import ReportRoutes
-from wakeful.http.routes.session_routes import SessionRoutes
-from wakeful.http.routes.work_routes import WorkRoutes
+from wakeful.http.routes.sessions import CaseRoutes, RepairRoutes, SessionRoutes
+from wakeful.http.routes.work import WorkRoutes
 from wakeful.http.routing import Route, Router, file_route
 from wakeful.http.websocket import LiveRoute
-from wakeful.reports.reports import Reports
+from wakeful.reports.service import Reports
 from wakeful.sessions.repair import Repairs
-from wakeful.views.desk import Desk
+from wakeful.views.sessions import Desk
 from wakeful.web import PAGE_PATHS, page_file
 from wakeful.work.service import WorkDesk
 

@@ -23,13 +23,14 @@ from websockets.server import ServerProtocol
 from wakeful.core.descriptors import shares
 from wakeful.core.errors import WakefulError
 from wakeful.http.asgi import PEER, Peer
-from wakeful.http.problems import MEDIA_TYPE, problem_body
-from wakeful.http.refusals import (
+from wakeful.http.errors import (
+    MEDIA_TYPE,
     HeadTooLarge,
     HeadTooSlow,
     NotHttp,
     PathNotCanonical,
     TooManyConnections,
+    problem_body,
 )
 
 HEAD_BYTES_MAX: Final = 64 * 1024

@@ -9,8 +9,8 @@ from typing import Any, Final
 import msgspec
 
 from wakeful import __version__
-from wakeful.http.answers import Text
-from wakeful.http.problems import MEDIA_TYPE, Problem
+from wakeful.http.errors import MEDIA_TYPE, Problem
+from wakeful.http.responses import Text
 from wakeful.http.routing import JSON, Request, Route, get
 
 _REF: Final = "#/components/schemas/"

@@ -14,7 +14,7 @@ from msgspec.structs import fields
 
 from wakeful.core.errors import OperatorError
 from wakeful.core.text import plain
-from wakeful.http.problems import BadRequest
+from wakeful.http.errors import BadRequest
 
 T = TypeVar("T", bound=Struct)
 

@@ -11,11 +11,11 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.core.decoding import decode_json
-from wakeful.http.access import WEBSOCKET
-from wakeful.http.answers import Encoded, Text
 from wakeful.http.asgi import Receive, Scope, Send
-from wakeful.http.problems import PROBLEMS, BadRequest, MethodNotAllowed, NoSuchRoute
+from wakeful.http.auth import WEBSOCKET
+from wakeful.http.errors import PROBLEMS, BadRequest, MethodNotAllowed, NoSuchRoute
 from wakeful.http.queries import check, decode_query, words_of
+from wakeful.http.responses import Encoded, Text
 
 JSON: Final = "application/json"
 # An id is always the third part of a path, as in /api/sessions/{session_id}/health: two dictionaries find every route.

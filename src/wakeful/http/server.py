@@ -1,18 +1,194 @@
-"""uvicorn without its tick and without its hands on signals, logs and text/plain. One server per door."""
+"""Opening the doors: the Unix socket and the loopback port. Whatever is returned listens already.
+
+A door is never reachable with wrong permissions, not even for a moment, and never beyond this machine.
+
+uvicorn without its tick and without its hands on signals, logs and text/plain. One server per door.
+"""
 
 import asyncio
+import errno
+import fcntl
+import os
 import socket
+import stat
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
+from ipaddress import ip_address
 from pathlib import Path
 from typing import Final
 
 import uvicorn
 from uvicorn.server import ServerState
 
+from wakeful.config.paths import SOCKET_PATH_BYTES_MAX
+from wakeful.core.errors import OperatorError, WorldError
 from wakeful.http.asgi import App
-from wakeful.http.binding import BACKLOG
 from wakeful.http.connection import Connected, HttpConnection, LiveConnection
+
+BACKLOG: Final = 2048
+# The kernel would keep up to 4 MB for a client that does not read.
+SEND_BUFFER_BYTES: Final = 256 * 1024
+PROBE_SECONDS_MAX: Final = 2.0
+
+
+class FolderTooOpen(OperatorError):
+    """{folder} must be yours alone, since the socket in it is. {todo}"""
+
+    code = "folder-too-open"
+
+
+class SocketUnmade(WorldError):
+    """The socket {path} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
+
+    code = "socket-unmade"
+
+
+class SocketPathTooLong(OperatorError):
+    """{path} is too long for a socket (107 bytes at most). Set WAKEFUL_HOME to a shorter folder."""
+
+    code = "socket-path-too-long"
+
+
+class NotASocket(OperatorError):
+    """{path} is in the way and is no socket. Move it elsewhere."""
+
+    code = "not-a-socket"
+
+
+class AlreadyRunning(OperatorError):
+    """Wakeful runs here already (pid {pid}). `wakeful status` asks it, `wakeful down` ends it."""
+
+    code = "already-running"
+    http_status = 409
+
+
+class NotLoopback(OperatorError):
+    """{host} can be reached from other machines; without TLS Wakeful listens on 127.0.0.1 or ::1 only."""
+
+    code = "not-loopback"
+
+
+class PortBusy(WorldError):
+    """Port {port} of {host} is taken by another program."""
+
+    code = "port-busy"
+    retryable = True
+
+
+class PortRefused(WorldError):
+    """Port {port} of {host} cannot be opened: {reason}"""
+
+    code = "port-refused"
+
+
+def bind_unix(path: Path) -> socket.socket:
+    """A listening socket at `path`, for its owner only. Replaces one that nobody answers at.
+
+    Raises FolderTooOpen, SocketPathTooLong, SocketUnmade, NotASocket or AlreadyRunning.
+    """
+    if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
+        raise SocketPathTooLong(path=path)
+    with _folder_locked(path.parent):
+        _clear(path)
+        listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            # On Linux the file takes its mode from the unbound socket: never reachable with another one.
+            os.fchmod(listener.fileno(), 0o600)
+            listener.bind(os.fspath(path))
+            listener.listen(BACKLOG)
+        except OSError as error:
+            listener.close()
+            raise SocketUnmade(path=path, reason=error.strerror) from error
+    return listener
+
+
+def bind_tcp(host: str, port: int) -> socket.socket | PortBusy:
+    """A listening socket on loopback, or the fact that the port is taken: the Unix socket is enough to live.
+
+    Raises NotLoopback for any other host, PortRefused where the system will not open the port.
+    """
+    address = "127.0.0.1" if host == "localhost" else host
+    family = _loopback_family(address)
+    # Said outright: asyncio turns off Nagle's delay (40 ms an answer) only where the protocol is written down.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        # A restart must not wait for the last connections to be forgotten by the kernel.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        # Every connection inherits it.
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
+        listener.bind((address, port))
+        listener.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        listener.close()
+        if isinstance(error, OSError) and error.errno == errno.EADDRINUSE:
+            return PortBusy(host=host, port=port)
+        raise PortRefused(host=host, port=port, reason=error) from error
+    return listener
+
+
+def _loopback_family(address: str) -> socket.AddressFamily:
+    try:
+        parsed = ip_address(address)
+    except ValueError as error:
+        # A name can mean anything tomorrow; only literal loopback addresses are safe.
+        raise NotLoopback(host=address) from error
+    # Of the two spellings of 127.0.0.1 only one: whether the other counts as loopback depends on Python's version.
+    if not parsed.is_loopback or (parsed.version == 6 and parsed.ipv4_mapped is not None):
+        raise NotLoopback(host=address)
+    return socket.AF_INET if parsed.version == 4 else socket.AF_INET6
+
+
+@contextmanager
+def _folder_locked(folder: Path) -> Iterator[None]:
+    """Hold the folder while looking and binding: two starts at once must not remove each other's socket."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        found = os.fstat(descriptor)
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise FolderTooOpen(folder=folder, todo=_to_close(folder, found))
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _to_close(folder: Path, found: os.stat_result) -> str:
+    """What to do about a folder that is open to others. Nobody is sent to change what a link points at."""
+    if found.st_uid == os.geteuid() and not folder.is_symlink():
+        return f"Run: chmod 700 {folder}"
+    what = "a symbolic link" if folder.is_symlink() else "another user's"
+    return f"It is {what}: set WAKEFUL_HOME to a folder of your own."
+
+
+def _clear(path: Path) -> None:
+    """Remove a socket that nobody answers at; raise if somebody does, or if it is something else."""
+    try:
+        mode = os.lstat(path).st_mode
+    except FileNotFoundError:
+        return
+    if not stat.S_ISSOCK(mode):
+        raise NotASocket(path=path)
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(PROBE_SECONDS_MAX)
+        try:
+            probe.connect(os.fspath(path))
+        except ConnectionRefusedError:
+            path.unlink()
+            return
+        except (TimeoutError, BlockingIOError) as error:
+            # Too busy to answer is alive.
+            raise AlreadyRunning(pid="unknown") from error
+        raise AlreadyRunning(pid=_listener_pid(probe))
+
+
+def _listener_pid(probe: socket.socket) -> int:
+    credentials = struct.Struct("iII")
+    pid, _uid, _gid = credentials.unpack(
+        probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, credentials.size)
+    )
+    return int(pid)
+
 
 KEEP_ALIVE_SECONDS: Final = 5
 # Long polls are told that we go; everything else is done in milliseconds.

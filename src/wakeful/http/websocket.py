@@ -7,10 +7,10 @@ from typing import Any, Final
 from uvicorn.protocols.utils import ClientDisconnected
 
 from wakeful.http.asgi import Receive, Send
-from wakeful.http.problems import bug
+from wakeful.http.errors import bug
 from wakeful.http.routing import Route, websocket
 from wakeful.sessions.feed import Listener
-from wakeful.views.desk import Desk
+from wakeful.views.sessions import Desk
 
 # RFC 6455 and its registry: "policy violation", "internal error", "service restart".
 SPOKE_CODE: Final = 1008

@@ -12,10 +12,10 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError
-from wakeful.core.moment import iso
 from wakeful.core.named_secrets import SECRET, names_a_secret
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.judging.findings import Code
 
 # The longest queued message (20,000 characters) fits, however JSON spells it.

@@ -15,7 +15,7 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WorldError
 from wakeful.incidents.issue_breaker import SPARED_SECONDS, SparedForge
 from wakeful.incidents.issue_tracker import Filing, Forge, Report
-from wakeful.storage.store import Note, Store
+from wakeful.storage.base import Note, Store
 
 RETRY_SECONDS: Final = SPARED_SECONDS
 OWED: Final = "issue_owed"

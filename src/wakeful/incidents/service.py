@@ -17,9 +17,9 @@ from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.incidents.incident import Cause, Incident, Origin
+from wakeful.incidents.model import Cause, Incident, Origin
+from wakeful.storage.base import Note, Store
 from wakeful.storage.readable import values
-from wakeful.storage.store import Note, Store
 
 KIND: Final = "incident"
 # Which incident of a cause and scope is open: the first daemon of a store that opens one says so here.

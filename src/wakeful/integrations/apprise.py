@@ -10,8 +10,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, Final
 
-from wakeful.alerts.messenger import NotDelivered, Refused
-from wakeful.linux.hush import hush
+from wakeful.alerts.delivery import NotDelivered, Refused
+from wakeful.linux.logging import hush
 
 # apprise itself waits 4 s for a connection, 4 s for an answer, and up to 5.5 s between two messages.
 SEND_SECONDS_MAX: Final = 20.0

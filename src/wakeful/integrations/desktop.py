@@ -5,10 +5,10 @@ from collections.abc import Mapping
 from html import escape
 from typing import Final
 
-from wakeful.alerts.messenger import NotDelivered, Refused
-from wakeful.core.redact import redact
+from wakeful.alerts.delivery import NotDelivered, Refused
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.linux.inquiry import ask
+from wakeful.linux.run_command import ask
 
 NAME: Final = "desktop"
 PROGRAM: Final = "notify-send"

@@ -7,11 +7,9 @@ from shlex import quote
 from typing import Final
 from urllib.parse import quote as escaped
 
-from wakeful.alerts.alerts import Alert, AlertKind, Matter, Topic, resolved
-from wakeful.alerts.news import News, text_of
+from wakeful.alerts.model import Alert, AlertKind, Matter, News, Topic, resolved, text_of
 from wakeful.alerts.outbox import AlertDesk
-from wakeful.core.clock import Clock
-from wakeful.core.moment import iso
+from wakeful.core.clock import Clock, iso
 from wakeful.journal.recovery_rules import Status
 from wakeful.journal.recovery_watch import Sighting
 

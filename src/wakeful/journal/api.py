@@ -18,10 +18,11 @@ from msgspec.structs import replace
 
 from wakeful.config.paths import Places
 from wakeful.core.errors import WorldError
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.journal.base import CheckpointDesk
 from wakeful.journal.checkpoint_store import JOURNALS, StoreDesk
-from wakeful.journal.integrity import fingerprint, inside
+from wakeful.journal.event_file import fingerprint, inside
+from wakeful.journal.locks import register_root
 from wakeful.journal.model import STALE_SECONDS, BadTrait, OnAlive, StepEffects, StepEntry, parse_step
 from wakeful.journal.processes import (
     KEY_VARIABLE,
@@ -33,7 +34,6 @@ from wakeful.journal.processes import (
 )
 from wakeful.journal.recovery import JournalInUse
 from wakeful.journal.recovery_rules import Recovered
-from wakeful.journal.registry import register_root
 from wakeful.journal.writer import (
     Book,
     JournalClosed,

@@ -14,10 +14,8 @@ from msgspec import Struct
 
 from wakeful.core.errors import OperatorError
 from wakeful.journal.backlog_items import ItemExists, ItemUnknown, changed, checked, master
-from wakeful.journal.database import Item
-from wakeful.journal.files import RootFiles
-from wakeful.journal.folders import JournalPlaces
-from wakeful.journal.journal_backlog import append_items, read_archive
+from wakeful.journal.database import Item, append_items, read_archive
+from wakeful.journal.files import JournalPlaces, RootFiles
 from wakeful.journal.model import StateMissing, StateTorn
 from wakeful.journal.state_file import put_whole
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
 from wakeful.core.process import Sight
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.journal.model import SessionState, StepEntry
 from wakeful.journal.recovery_rules import Course, StepOutcome, Suspect
 

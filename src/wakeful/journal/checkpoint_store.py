@@ -9,9 +9,9 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final, TypeVar
 
-from wakeful.checkpoints.checkpoints import CheckpointNotFound, Checkpoints
 from wakeful.checkpoints.files import CheckpointFiles
 from wakeful.checkpoints.model import Checkpoint
+from wakeful.checkpoints.service import CheckpointNotFound, Checkpoints
 from wakeful.config.load import load
 from wakeful.config.paths import Places, config_path
 from wakeful.config.state_dir import make_home, require_home, store_path

@@ -2,6 +2,10 @@
 
 The events are the truth about traces: rows that a crash kept from being written are taken over from there. A database
 with tables of these names and other columns is somebody else's, and is left as it is.
+
+The backlog's archive on the disk: `doc/todo-archive.ndjson`, one line each time an item changes, the newest one wins.
+
+Its fields are checked in `domain/backlog`. Lines that hold no item are counted and passed over, never taken away.
 """
 
 import os
@@ -16,11 +20,13 @@ import msgspec
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
 from wakeful.core.fault_points import reach
+from wakeful.incidents.line_log import append, explained, locked, read_lines, sync_folder
 from wakeful.journal.backlog_items import BadItem, checked
-from wakeful.journal.events import Placed
+from wakeful.journal.event_file import Placed
 from wakeful.journal.model import Trace
+from wakeful.sources.parsing import plain_record
+from wakeful.storage.sqlite.database import CHECKED_BYTES_MAX
 from wakeful.storage.sqlite.errors import BUSY_SECONDS_MAX, StoreCorrupt, translate
-from wakeful.storage.sqlite.opening import CHECKED_BYTES_MAX
 
 AUDIT_COLUMNS: Final = ("id", "at", "event", "trace_id", "step", "details", "events_end")
 ITEM_COLUMNS: Final = ("id", "title", "status", "priority", "est_hours", "added_at", "rest")
@@ -239,3 +245,28 @@ def _decoded(text: object, kind: Any) -> Any:
     if not isinstance(text, str | bytes):
         raise msgspec.DecodeError("no text")
     return decode_json(text, kind)
+
+
+def read_archive(path: Path) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
+    """The newest item of each id, and what is wrong with lines that hold none. Raises LogUnusable."""
+    items: dict[str, dict[str, Any]] = {}
+    wrong = []
+    with explained(path):
+        for number, line in enumerate(read_lines(path), 1):
+            try:
+                item = checked(plain_record(line) or {})
+            except BadItem as problem:
+                wrong.append(f"line {number}: {problem}")
+            else:
+                items[item["id"]] = item
+    return items, tuple(wrong)
+
+
+def append_items(path: Path, items: Iterable[dict[str, Any]]) -> None:
+    """Add a line for each, all or none, durably. Raises LogFull, LogBusy or LogUnusable."""
+    lines = b"".join(msgspec.json.encode(item) + b"\n" for item in items)
+    with explained(path), locked(path) as file:
+        is_new = os.fstat(file).st_size == 0
+        append(file, lines)
+        if is_new:
+            sync_folder(path.parent)

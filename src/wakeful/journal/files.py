@@ -1,9 +1,12 @@
-"""A journal's files as recovery and the library use them: state, events, audit, timeline, suspects, locks.
+"""Where a journal's files lie below its root, and the folders they need. No symbolic link is followed to any of them.
+
+A journal's files as recovery and the library use them: state, events, audit, timeline, suspects, locks.
 
 Implements ports.journal.JournalFiles. Events are written before their audit rows, so that a row is never all there is.
 """
 
 import os
+import stat
 import sys
 import uuid
 from collections.abc import Iterator, Sequence
@@ -11,21 +14,66 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
-from wakeful.core.moment import iso
-from wakeful.incidents.whole_lines import append, explained, locked
+from wakeful.core.clock import iso
+from wakeful.incidents.line_log import append, explained, locked
 from wakeful.journal.base import Locked, Reading
-from wakeful.journal.database import GaiaDatabase
-from wakeful.journal.events import EventLog, Placed
-from wakeful.journal.folders import JournalPlaces
-from wakeful.journal.integrity import ACCEPTED, move_away, suspects
-from wakeful.journal.journal_backlog import read_archive
+from wakeful.journal.database import GaiaDatabase, read_archive
+from wakeful.journal.event_file import ACCEPTED, EventLog, Placed, move_away, suspects
 from wakeful.journal.locks import Claim, recovery_lock
-from wakeful.journal.model import STALE_SECONDS, SessionState, Trace
+from wakeful.journal.model import STALE_SECONDS, SessionState, StateForeign, Trace
 from wakeful.journal.recovery_rules import Suspect
 from wakeful.journal.state_file import load_state, replace_state
 from wakeful.linux.clock import SystemClock
-from wakeful.sources.stamps import wall_of
+from wakeful.sources.parsing import wall_of
 from wakeful.storage.sqlite.errors import StoreCorrupt
+
+
+class JournalPlaces:
+    """The paths below one root."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.state = root / ".copilot" / "session_state.json"
+        self.events = root / "events.ndjson"
+        self.database = root / "gaia.db"
+        self.tmp = root / ".tmp"
+        self.lock = self.tmp / "agent_recovery.lock"
+        self.timeline = self.tmp / "recovery.timeline"
+        self.corrupt = self.tmp / "corrupt"
+        self.logs = self.tmp / "logs"
+        self.archive = root / "doc" / "todo-archive.ndjson"
+        self.master = root / "MASTER_BACKLOG.md"
+
+    @classmethod
+    def of_state(cls, path: Path) -> "JournalPlaces":
+        """The journal a state file belongs to. Raises StateForeign for a file that lies elsewhere."""
+        # Links on the way to the root are its owner's; those below it are refused where they are met.
+        path = Path(os.path.abspath(path))  # noqa: PTH100 - see above
+        places = cls(path.parent.parent.resolve())
+        if (path.parent.name, path.name) != (places.state.parent.name, places.state.name):
+            raise StateForeign(
+                path=path, reason="a journal's state is .copilot/session_state.json of its folder"
+            )
+        return places
+
+    def make(self) -> None:
+        """Make the folders, for this user alone. Raises StateForeign for one that leads elsewhere, and OSError."""
+        for folder in (self.state.parent, self.tmp, self.corrupt, self.logs):
+            folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.check()
+
+    def check(self) -> None:
+        """Raises StateForeign where a folder is a link or another user's."""
+        for folder in (self.state.parent, self.tmp, self.corrupt, self.logs):
+            try:
+                found = folder.lstat()
+            except FileNotFoundError:
+                continue
+            if not stat.S_ISDIR(found.st_mode):
+                raise StateForeign(path=folder, reason="it is not a folder of its own")
+            if found.st_uid != os.geteuid():
+                raise StateForeign(path=folder, reason="it belongs to another user")
+
 
 _DATABASE_ENDINGS: Final = ("", "-wal", "-shm")
 

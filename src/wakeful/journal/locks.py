@@ -3,9 +3,12 @@
 A program's claim is the kernel's lock on `.copilot`, which nobody can leave behind. A recovery's lock is a file that
 says who holds it, as (pid, start, boot) and never as a bare pid; it appears with its content and its kernel lock in
 one step, so that one without a kernel lock belongs to somebody who is gone, or to another program.
+
+Which journals the daemon recovers by itself: one small file for each root, in a folder of Wakeful's own.
 """
 
 import fcntl
+import hashlib
 import os
 import time
 from collections.abc import Iterator
@@ -20,7 +23,8 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WorldError
 from wakeful.core.process import Process, Sight
 from wakeful.core.text import plain
-from wakeful.incidents.whole_lines import explained
+from wakeful.incidents.line_log import explained, open_for_reading
+from wakeful.journal.state_file import put_whole
 from wakeful.linux import proc
 
 # A lock outlives whoever took it where a child has inherited it.
@@ -200,3 +204,38 @@ def _sweep_drafts(path: Path) -> None:
         with suppress(OSError), draft.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             draft.unlink()
+
+
+_PATH_BYTES_MAX: Final = 4096
+
+
+def register_root(folder: Path, root: Path) -> None:
+    """Remember a root; twice is once. Raises LogFull or LogUnusable."""
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    name = os.fsencode(root)
+    put_whole(folder / hashlib.sha256(name).hexdigest()[:32], name)
+
+
+def registered_roots(folder: Path) -> list[Path]:
+    """Every root that was registered and still exists, in an order that stays."""
+    try:
+        files = sorted(folder.iterdir())
+    except FileNotFoundError:
+        return []
+    roots = [_root_of(path) for path in files if not path.name.startswith(".")]
+    # Not Path.is_dir: it raises for a name that is too long.
+    return [root for root in roots if root is not None and os.path.isdir(root)]  # noqa: PTH112
+
+
+def _root_of(path: Path) -> Path | None:
+    try:
+        file = open_for_reading(path)
+    except OSError:
+        return None
+    if file is None:
+        return None
+    try:
+        root = os.fsdecode(os.read(file, _PATH_BYTES_MAX))
+    finally:
+        os.close(file)
+    return Path(root) if root.startswith("/") and "\0" not in root else None

@@ -17,10 +17,10 @@ from typing import Any, Final, TypeVar
 
 from wakeful.core.errors import StartFailed
 from wakeful.core.process import Sight
-from wakeful.journal.integrity import inside
+from wakeful.journal.event_file import inside
 from wakeful.journal.model import Last, StepEntry
 from wakeful.journal.recovery_rules import Answer
-from wakeful.linux import inquiry, proc
+from wakeful.linux import proc, run_command as inquiry
 from wakeful.linux.child_environment import agent_environ, given_environ
 from wakeful.linux.launch import find_program
 from wakeful.linux.terminate import TOOL_STEPS, carries, end, sweep

@@ -15,7 +15,7 @@ from wakeful.checkpoints.model import NUMBER_MAX, Checkpoint, CheckpointKind, Ch
 from wakeful.core.errors import WorldError
 from wakeful.core.fault_points import reach
 from wakeful.core.process import Process, Sight
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.journal.base import CheckpointDesk, JournalFiles, Locked, Reading, StepProcesses
 from wakeful.journal.checkpoint_draft import HELD, is_asked_about, is_asked_about_file, questions
 from wakeful.journal.model import (

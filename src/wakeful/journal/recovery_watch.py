@@ -13,23 +13,21 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.checkpoints.checkpoints import Done
 from wakeful.checkpoints.model import Checkpoint, CheckpointState, ChoiceName, file_name
+from wakeful.checkpoints.service import Done
 from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.process import Sight
 from wakeful.journal.base import CheckpointDesk
 from wakeful.journal.checkpoint_draft import is_asked_about
 from wakeful.journal.checkpoint_store import StoreDesk
-from wakeful.journal.files import RootFiles
-from wakeful.journal.folders import JournalPlaces
-from wakeful.journal.locks import Claim
+from wakeful.journal.files import JournalPlaces, RootFiles
+from wakeful.journal.locks import Claim, registered_roots
 from wakeful.journal.model import Last, SessionState, StateMissing, StateTorn, reconciled
 from wakeful.journal.processes import Query, StepProcesses
 from wakeful.journal.recovery import ABORTED, Progress, recover
 from wakeful.journal.recovery_rules import STATUS_OF, Recovered, Status
-from wakeful.journal.registry import registered_roots
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 INTERVAL_SECONDS: Final = 30.0
 _COMMAND: Final = "wakeful recover"

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.core.fault_points import reach
-from wakeful.incidents.whole_lines import explained, sync_folder
+from wakeful.incidents.line_log import explained, sync_folder
 from wakeful.journal.model import SessionState, StateForeign, StateMissing, read_state, state_bytes
 
 # Ten thousand steps have about a megabyte.

@@ -14,11 +14,10 @@ from msgspec.structs import replace
 
 from wakeful.core.errors import OperatorError
 from wakeful.core.process import Process
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.journal.base import CheckpointDesk
-from wakeful.journal.files import RootFiles, own_command
-from wakeful.journal.folders import JournalPlaces
+from wakeful.journal.files import JournalPlaces, RootFiles, own_command
 from wakeful.journal.locks import Claim
 from wakeful.journal.model import (
     Last,

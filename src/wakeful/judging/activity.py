@@ -12,8 +12,8 @@ from zlib import crc32
 from msgspec import Struct, field
 from msgspec.structs import replace
 
+from wakeful.core.clock import Instant
 from wakeful.core.ids import ConversationId
-from wakeful.core.moment import Instant
 from wakeful.judging import events as e
 from wakeful.judging.budget import Budget, Spending
 from wakeful.judging.call_identity import Call, beginning, call_of, is_spawn, is_write, result_key

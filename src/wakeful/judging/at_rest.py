@@ -6,7 +6,7 @@ redacted. In memory it stays as it is: a log is folded faster than it can be red
 
 from msgspec.structs import replace
 
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
 from wakeful.judging.call_identity import BORDER_BYTES, Call, meaning_of
 from wakeful.judging.evidence import Holder

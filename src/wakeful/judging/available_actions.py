@@ -13,11 +13,9 @@ from msgspec.structs import replace
 from wakeful.core.ids import ConversationId
 from wakeful.core.process import Sight
 from wakeful.judging.activity import Activity
-from wakeful.judging.evidence import Presence, ended_by
-from wakeful.judging.findings import MEANINGS, Act, Code, State
+from wakeful.judging.evidence import Presence, Subject, ended_by
+from wakeful.judging.findings import MEANINGS, Act, Code, State, Verdict
 from wakeful.judging.resuming import RESUMED_BY_HAND, resume_argv, resume_place
-from wakeful.judging.subject import Subject
-from wakeful.judging.verdict import Verdict
 
 # Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _ALIVE, _DEAD = Sight.ALIVE, Sight.DEAD

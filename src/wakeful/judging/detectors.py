@@ -7,19 +7,18 @@ stands in `findings`.
 from collections.abc import Callable, Iterator
 from typing import Final
 
-from wakeful.core.moment import Instant, iso
+from wakeful.core.clock import Instant, iso
 from wakeful.core.process import Sight
 from wakeful.judging.activity import GAP_SECONDS_MAX, Activity, OpenCall
 from wakeful.judging.events import Failure
 from wakeful.judging.evidence import DialogKind, Holder, Presence, Status
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import Code, ExpectedWait, Finding
 from wakeful.judging.loops import Circles, circle
 from wakeful.judging.outage import is_outage
 from wakeful.judging.permission import ASKS_NOBODY
 from wakeful.judging.spawns import storm
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import OPEN, Phase
-from wakeful.judging.verdict import ExpectedWait, Finding
 from wakeful.judging.waits import Scene, call_end, call_text
 from wakeful.judging.wording import length, result_text
 

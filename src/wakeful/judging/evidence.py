@@ -2,6 +2,8 @@
 
 The ladder of liveness stands here too. A probe that failed says `unknown`; only a process that is
 identified and gone says `dead`.
+
+Who a session is, apart from how it is: what never changes with a verdict. A value, and nothing is judged here.
 """
 
 from enum import StrEnum
@@ -11,8 +13,8 @@ from typing import Final
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from wakeful.core.ids import SessionId
-from wakeful.core.moment import Instant, Sleep
+from wakeful.core.clock import Instant, Sleep
+from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, Sight
 
 
@@ -220,3 +222,36 @@ def has_only_come_up(presence: Presence, last_at: Instant | None) -> bool:
     others = [each for each in presence.holders.values() if each is not newest and each.sight is Sight.DEAD]
     ends = [end for each in others if (end := each.ended_at or each.seen_at) <= newest.seen_at]
     return bool(ends) and (last_at is None or last_at < max(ends))
+
+
+STREAM: Final = "stream"
+"""The source of what a driven client says on its own stream, whose lines carry no time."""
+
+
+class Subject(Struct, frozen=True, gc=False):
+    """Who a session is, apart from how it is."""
+
+    id: SessionId
+    provider: str
+    host: str
+    source: str
+    conversation_id: ConversationId | None = None
+    project: str = ""
+    agent: str | None = None
+    attempt: int = 0
+    # Held by itself, with a hosting of its own. The record calls what an agent of the hub hosts managed, too.
+    managed: bool = False
+    # Its log is its own word: alive until it says that it closed. Only where no process can be known.
+    vouched: bool = False
+    # What a person called it, and what Wakeful did not see the end of.
+    name: str | None = None
+    note: str = ""
+    # The client's own folder that its log is in, where the conversation is found only from the place it was begun in.
+    folder: str = ""
+    # Its client has begun no conversation yet: it stands for the one to come, and goes when that begins.
+    awaited: bool = False
+
+    @property
+    def ours(self) -> bool:
+        """Whether Wakeful started it or was given it: the session itself, or the agent of the hub that hosts it."""
+        return self.managed or self.agent is not None

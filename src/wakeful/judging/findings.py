@@ -1,6 +1,8 @@
 """Every finding, and what it means in each state: one table, from which the reference page is made.
 
 Codes are closed. A detector adds its code here and its rule to `judge`; nothing else knows them by name.
+
+The answer of `judge`: what a session is doing, how it is, why, and when that can change by time alone.
 """
 
 from collections.abc import Mapping
@@ -8,6 +10,10 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct
+
+from wakeful.core.clock import Instant
+from wakeful.core.process import Sight
+from wakeful.judging.evidence import Rung
 
 
 class State(StrEnum):
@@ -156,3 +162,54 @@ _RANK: Final[Mapping[Health, int]] = {health: rank for rank, health in enumerate
 def worst(healths: list[Health]) -> Health:
     """The worst of them; healthy if there are none."""
     return max(healths, key=_RANK.__getitem__, default=Health.HEALTHY)
+
+
+class WaitKind(StrEnum):
+    """What a silent session may be waiting for."""
+
+    MODEL = "model"
+    TOOL = "tool"
+    SUBAGENT = "subagent"
+    PERSON = "person"
+    RETRY = "retry"
+    LIMIT = "limit"
+    COMPACTION = "compaction"
+    BACKGROUND = "background"
+    SLEEP = "sleep"
+
+
+class Finding(Struct, frozen=True, gc=False):
+    """One closed code with the evidence behind it. `untrusted` holds what an agent wrote."""
+
+    code: Code
+    since: Instant
+    summary: str
+    evidence: tuple[str, ...] = ()
+    untrusted: tuple[str, ...] = ()
+
+
+class ExpectedWait(Struct, frozen=True, gc=False):
+    """A named, evidenced, expiring permission to be silent. Without `until` only a person ends it."""
+
+    kind: WaitKind
+    since: Instant
+    until: Instant | None
+    evidence: str
+    untrusted: str = ""
+    # A guess: nobody said that it waits for this.
+    probable: bool = False
+
+
+class Verdict(Struct, frozen=True, gc=False):
+    """What is true of a session now."""
+
+    state: State
+    health: Health
+    agent: Sight
+    active_prompt: bool
+    attention: Attention
+    findings: tuple[Finding, ...]
+    waits: tuple[ExpectedWait, ...]
+    alive_to: Rung
+    broken_at: Rung | None
+    next_check_at: Instant | None

@@ -11,12 +11,12 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
+from wakeful.core.clock import Instant
 from wakeful.core.decoding import json_decoder
-from wakeful.core.moment import Instant
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
+from wakeful.effects.inline_code import read_tool_script
 from wakeful.effects.rules import MEANINGS, RANK, Effect, Rule
 from wakeful.effects.shell import Ruling, judge_text, judge_words
-from wakeful.effects.tool_script import read_tool_script
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
 from wakeful.judging.events import CallKind
 

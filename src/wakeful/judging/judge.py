@@ -6,7 +6,7 @@ alive, then what all that amounts to.
 
 from typing import Final
 
-from wakeful.core.moment import Instant, latest
+from wakeful.core.clock import Instant, latest
 from wakeful.core.process import Sight
 from wakeful.judging.activity import GAP_SECONDS_MAX, Activity
 from wakeful.judging.detectors import (
@@ -27,11 +27,20 @@ from wakeful.judging.evidence import (
     Status,
     is_coming_up,
 )
-from wakeful.judging.findings import MEANINGS, PRECEDENCE, Attention, Code, Health, State, worst
+from wakeful.judging.findings import (
+    MEANINGS,
+    PRECEDENCE,
+    Attention,
+    Code,
+    Finding,
+    Health,
+    State,
+    Verdict,
+    worst,
+)
 from wakeful.judging.permission import asking, asks_at
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import OPEN, Phase
-from wakeful.judging.verdict import Finding, Verdict
 from wakeful.judging.waits import Scene, current, expected_waits, limit_waits, on_clock
 
 # Most logs of most machines: somebody wrote them once. No time and no rule can change that.

@@ -16,7 +16,7 @@ from zlib import crc32
 from msgspec import Struct, field
 from msgspec.structs import replace
 
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.judging.call_identity import (
     NOT_YET_BYTES_MAX,
     Call,
@@ -28,8 +28,7 @@ from wakeful.judging.call_identity import (
     says_not_over,
     writes_nothing,
 )
-from wakeful.judging.echoes import ECHOES_MIN
-from wakeful.judging.masking import masked, outline
+from wakeful.judging.masking import ECHOES_MIN, masked, outline
 from wakeful.judging.stagnation import Alike, PlanRun, alike_with, planned
 from wakeful.judging.thresholds import Policy
 

@@ -6,7 +6,7 @@ is shown as one: where the client itself says what it does, or a process of the 
 
 from typing import Final
 
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.judging.activity import Activity, OpenCall
 from wakeful.judging.events import HEADLESS, CallKind
 from wakeful.judging.evidence import Presence

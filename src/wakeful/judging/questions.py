@@ -7,7 +7,7 @@ waiting for it.
 import re
 from typing import Final
 
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 
 QUESTION_CHARS_MAX: Final = 300
 _LOOKED_AT_CHARS: Final = 3000

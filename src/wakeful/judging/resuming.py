@@ -10,7 +10,7 @@ from functools import lru_cache
 from shlex import join, quote
 from typing import Final
 
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 # A path has 4,096 bytes at most.

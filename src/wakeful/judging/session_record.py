@@ -9,18 +9,28 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wakeful.core.clock import Instant, iso, latest
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.labels import label, path_label
-from wakeful.core.moment import Instant, iso, latest
 from wakeful.core.process import Sight
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.judging.activity import RULE_VERSION, Activity
 from wakeful.judging.available_actions import Action, possible_actions, restrained
-from wakeful.judging.evidence import Holder, Presence, Rung
-from wakeful.judging.findings import EXIT_CODES, MEANINGS, Attention, Code, Health, Severity, State
-from wakeful.judging.subject import Subject
-from wakeful.judging.verdict import ExpectedWait, Finding, Verdict, WaitKind
+from wakeful.judging.evidence import Holder, Presence, Rung, Subject
+from wakeful.judging.findings import (
+    EXIT_CODES,
+    MEANINGS,
+    Attention,
+    Code,
+    ExpectedWait,
+    Finding,
+    Health,
+    Severity,
+    State,
+    Verdict,
+    WaitKind,
+)
 from wakeful.judging.wake_eligibility import OUT_OF_REACH, Facts, Reach, Reason, ineligibility
 
 SCHEMA: Final = 1

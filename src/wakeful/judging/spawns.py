@@ -10,8 +10,8 @@ from zlib import crc32
 import msgspec
 from msgspec import Struct, field
 
+from wakeful.core.clock import Instant
 from wakeful.core.decoding import json_decoder
-from wakeful.core.moment import Instant
 from wakeful.judging.call_identity import is_spawn
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from zlib import crc32
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.judging.call_identity import Call, meaning_of, writes_nothing
 from wakeful.judging.plan_items import PlanShape
 

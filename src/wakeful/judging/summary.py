@@ -7,14 +7,13 @@ an agent or a client wrote stands inside backquotes only.
 from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
-from wakeful.core.moment import Instant, latest
+from wakeful.core.clock import Instant, latest
 from wakeful.core.process import Sight
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.judging.activity import Activity, OpenCall
 from wakeful.judging.evidence import Orphan, Presence, ended_by
-from wakeful.judging.findings import Code, Health, State
+from wakeful.judging.findings import Code, ExpectedWait, Finding, Health, State, Verdict, WaitKind
 from wakeful.judging.turn_state import Phase
-from wakeful.judging.verdict import ExpectedWait, Finding, Verdict, WaitKind
 from wakeful.judging.waits import PROBABLY_ASKS
 from wakeful.judging.wording import clock, length, quoted
 

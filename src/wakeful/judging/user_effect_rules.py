@@ -13,11 +13,10 @@ from msgspec.structs import replace
 
 from wakeful.core.errors import OperatorError
 from wakeful.core.text import hides_something
-from wakeful.effects.command_effects import WRAPPERS
+from wakeful.effects.programs import WRAPPERS
 from wakeful.effects.rules import MEANINGS, RANK, Effect, Rule
 from wakeful.effects.shell import Ruling, judge_command
-from wakeful.effects.shell_commands import Command, read_script
-from wakeful.effects.shell_words import is_open
+from wakeful.effects.shell_parser import Command, is_open, read_script
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX
 from wakeful.judging.interrupted_calls import SHELL_TOOLS, EffectVerdict, InterruptedCall, shell_command
 

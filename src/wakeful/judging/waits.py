@@ -10,15 +10,15 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.core.moment import JUMP_SECONDS_MIN, Instant, latest
+from wakeful.core.clock import JUMP_SECONDS_MIN, Instant, latest
 from wakeful.judging.activity import Activity, OpenCall
 from wakeful.judging.call_identity import is_spawn
 from wakeful.judging.events import CallKind
 from wakeful.judging.evidence import Dialog, DialogKind, Presence, Status
+from wakeful.judging.findings import ExpectedWait, WaitKind
 from wakeful.judging.permission import asking
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import OPEN, Phase
-from wakeful.judging.verdict import ExpectedWait, WaitKind
 from wakeful.judging.wording import length
 
 # What each wait rests on, and when it is over though nothing happens; `docs/reference/findings.md` shows it.

@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
+from wakeful.core.clock import Instant, iso
 from wakeful.core.decoding import decode_json
-from wakeful.core.moment import Instant, iso
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 # What a call is about, in the order in which it says most. The rest of its input stays in `inspect`.

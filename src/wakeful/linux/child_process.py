@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.linux.child_environment import own_environ
 from wakeful.linux.log_files import shorten

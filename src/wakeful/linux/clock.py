@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Final
 
-from wakeful.core.moment import Instant, Reading, Sleep, Timeline
+from wakeful.core.clock import Instant, Reading, Sleep, Timeline
 
 # Three calls take a microsecond. Longer apart, we were stopped between them and they do not belong together.
 READING_SECONDS_MAX: Final = 0.01

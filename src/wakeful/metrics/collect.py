@@ -8,9 +8,8 @@ from itertools import product
 from operator import attrgetter
 from typing import Any, Final
 
-from wakeful.core.moment import Instant
-from wakeful.judging.findings import Attention, Code, Health, State
-from wakeful.judging.verdict import WaitKind
+from wakeful.core.clock import Instant
+from wakeful.judging.findings import Attention, Code, Health, State, WaitKind
 from wakeful.metrics.model import Figures, Labels, Spread
 from wakeful.sessions.registry import Roster
 

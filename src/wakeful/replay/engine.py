@@ -12,18 +12,17 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.core.process import Process, Sight
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold
-from wakeful.judging.echoes import ECHOES_MIN
 from wakeful.judging.evidence import Holder, Presence, hold
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import Code, Finding, Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.loops import unchanged_seconds
+from wakeful.judging.masking import ECHOES_MIN
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import Phase
-from wakeful.judging.verdict import Finding, Verdict
 
 # A verdict repeated for ever at one moment would be a bug of a detector; a year of silence has fewer deadlines.
 DEADLINES_AT_ONCE_MAX: Final = 10_000

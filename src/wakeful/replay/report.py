@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import UNSET, Struct, UnsetType
 
-from wakeful.core.moment import iso
+from wakeful.core.clock import iso
 from wakeful.judging.findings import Code, Health, State
 from wakeful.judging.session_record import safe
 from wakeful.replay.cases import label_of

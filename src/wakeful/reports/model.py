@@ -12,14 +12,13 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.alerts.mute_pause_model import PauseRecord
+from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
-from wakeful.incidents.incident import Fate, Incident
-from wakeful.incidents.incident_words import fate_words
+from wakeful.incidents.model import Fate, Incident, fate_words
 from wakeful.judging.findings import NEEDS_YOU, Attention, Health, State
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.thresholds import Policy
-from wakeful.storage.moves import Moves
+from wakeful.storage.base import Moves
 
 SCHEMA: Final = 1
 # What anybody reads of a night; the totals count the others.

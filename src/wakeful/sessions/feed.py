@@ -13,7 +13,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.core.ids import SessionId
-from wakeful.sessions.domain_timers import SupervisionEvent
+from wakeful.sessions.prompt_timeouts import SupervisionEvent
 
 BATCH_SECONDS: Final = 0.05
 # At 20 messages a second this is half a minute of not reading.

@@ -12,11 +12,10 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import iso
 from wakeful.core.waiting import told_or_due
-from wakeful.storage.store import Transition
+from wakeful.storage.base import Transition
 
 EVENT: Final = "session.health.update.after"
 # A hundred sessions that change at once are a hundred programs, and these are not the machine's only ones.

@@ -12,7 +12,7 @@ from wakeful.core.ids import SessionId
 from wakeful.judging.findings import State
 from wakeful.judging.wake_eligibility import Reach
 from wakeful.sessions.session import Watched
-from wakeful.sessions.supervision import Supervisor
+from wakeful.sessions.supervisor import Supervisor
 
 # Whoever listens hears of a lost way this late, as long as there are no more managed sessions than are looked at once.
 PROOF_SECONDS: Final = 5.0

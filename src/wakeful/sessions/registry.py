@@ -12,13 +12,13 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.core.clock import Instant
 from wakeful.core.errors import AmbiguousSession, SessionNotFound
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.core.labels import label
-from wakeful.core.moment import Instant
+from wakeful.judging.evidence import Subject
 from wakeful.judging.findings import Attention, Health, State
 from wakeful.judging.session_record import SessionRecord
-from wakeful.judging.subject import Subject
 from wakeful.sessions.session import Watched
 
 LIMIT_MAX: Final = 10_000

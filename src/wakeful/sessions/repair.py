@@ -11,16 +11,15 @@ from typing import Any, Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import SessionNotFound
 from wakeful.core.ids import SessionId, parse_session_id
-from wakeful.core.moment import iso
 from wakeful.judging.findings import State
 from wakeful.judging.session_record import SessionRecord, laid_to_rest
 from wakeful.sessions.registry import Roster
 from wakeful.sessions.session import standing_of
-from wakeful.storage.store import SessionRow, Store, Transition
+from wakeful.storage.base import SessionRow, Store, Transition
 
 REASON: Final = "repaired"
 # What a session cannot still be when nothing of it is there.

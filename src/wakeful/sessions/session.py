@@ -7,15 +7,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct, field
 
-from wakeful.core.moment import Instant
+from wakeful.core.clock import Instant
 from wakeful.core.process import Sight
 from wakeful.judging.activity import Activity
-from wakeful.judging.evidence import Holder, Pane, Presence
-from wakeful.judging.findings import Attention, Code, Health, State
+from wakeful.judging.evidence import Holder, Pane, Presence, Subject
+from wakeful.judging.findings import Attention, Code, Health, State, Verdict
 from wakeful.judging.session_record import SessionRecord, health_view
-from wakeful.judging.subject import Subject
-from wakeful.judging.verdict import Verdict
-from wakeful.storage.store import Transition
+from wakeful.storage.base import Transition
 
 _encode: Final = msgspec.json.Encoder().encode
 _code: Final = attrgetter("code")

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Final
 
 from wakeful.core.errors import WorldError
-from wakeful.storage.store import Store, Transition
+from wakeful.storage.base import Store, Transition
 
 BATCH_MAX: Final = 1000
 WAITING_MAX: Final = 100_000

@@ -11,8 +11,7 @@ from msgspec import Struct
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, Sight
 from wakeful.judging.events import Event
-from wakeful.judging.evidence import DialogKind, Orphan, Pane, Status
-from wakeful.judging.subject import Subject
+from wakeful.judging.evidence import DialogKind, Orphan, Pane, Status, Subject
 
 
 class Reader(Protocol):

@@ -10,7 +10,7 @@ from typing import Final
 
 from wakeful.judging.events import Failure, TurnFailed
 from wakeful.judging.outage import says_network
-from wakeful.sources.limit_end import limit_end_in
+from wakeful.sources.parsing import limit_end_in
 
 # Claude Code's codes. `rate_limit` is not here: it stands for usage limits and for busy servers alike.
 _CODES: Final[Mapping[str, Failure]] = {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Final, Self
 
 from wakeful.core.process import Process, Sight
 from wakeful.linux import proc
-from wakeful.sources.lines import Lines
+from wakeful.sources.log_file import Lines
 
 if TYPE_CHECKING:
     from asyncinotify import Inotify

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 import msgspec
 
-from wakeful.storage.store import Note
+from wakeful.storage.base import Note
 
 T = TypeVar("T")
 

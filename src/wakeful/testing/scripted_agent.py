@@ -1,4 +1,9 @@
-"""ScriptedAgent: a real process that looks like Claude Code from outside and does what its script says.
+"""Plays a script as a process: the turn, its tools, the questions, and a screen worth looking at.
+
+Whatever happens is seen on disk and in the process table exactly as with Claude Code; no model is asked and no
+command of the script is ever run: a tool is a `sleep` of its length.
+
+ScriptedAgent: a real process that looks like Claude Code from outside and does what its script says.
 
 For tests of whatever watches agents: registry file, transcript, tool processes and their orphans are real, only
 the thinking is not. Nothing here ends a process that it did not start, or that does not carry its conversation.
@@ -11,15 +16,268 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Final, Self
+from types import FrameType, TracebackType
+from typing import Any, Final, NoReturn, Self
 from uuid import uuid4
 
-from wakeful.core.errors import OwnError
-from wakeful.testing.scripted_play import BadStep, Step, check, perform
-from wakeful.testing.scripted_transcript import registry_path, transcript_path
+from wakeful.core.errors import OperatorError, OwnError
+from wakeful.testing.scripted_transcript import (
+    FAILURES,
+    VERSION,
+    Registry,
+    Transcript,
+    registry_path,
+    transcript_path,
+)
+
+Step = Mapping[str, Any]
+"""One thing to do, named by its verb; VERBS lists them with what else each may say."""
+
+_CALL: Final = frozenset({"tool", "input", "seconds", "result", "is_error"})
+VERBS: Final[Mapping[str, frozenset[str]]] = {
+    # In order of precedence: a step that asks may also name the tool it asks about.
+    "ask": _CALL,
+    "tool": _CALL,
+    "prompt": frozenset(),
+    "text": frozenset(),
+    "end": frozenset(),
+    "fail": frozenset(),
+    "hang": frozenset(),
+    "wait": frozenset(),
+    "loop": frozenset({"times"}),
+    "killed": frozenset(),
+    "exit": frozenset(),
+}
+
+
+class BadStep(OperatorError):
+    """This is no step for the scripted agent: {why}."""
+
+    code = "bad-step"
+
+
+def check(steps: object) -> Sequence[Step]:
+    """The same steps, known to be playable. Raises BadStep."""
+    if not isinstance(steps, (list, tuple)):
+        raise BadStep(why=f"a script is a list, not {steps!r:.80}")
+    for step in steps:
+        verb = _verb(step)
+        unknown = step.keys() - VERBS[verb] - {verb}
+        if unknown:
+            raise BadStep(why=f"{verb!r} does not take {', '.join(sorted(unknown))}")
+        if verb == "fail" and step["fail"] not in FAILURES:
+            raise BadStep(why=f"{step['fail']!r} is none of {', '.join(FAILURES)}")
+        if verb == "loop":
+            check(step["loop"])
+    return steps
+
+
+def _verb(step: object) -> str:
+    verb = next((verb for verb in VERBS if isinstance(step, dict) and verb in step), None)
+    if verb is None:
+        raise BadStep(why=f"{step!r:.80} has none of {', '.join(VERBS)}")
+    return verb
+
+
+class Screen:
+    """What a person sees in the agent's terminal."""
+
+    def __init__(self, cwd: Path, conversation: str) -> None:
+        self._coloured = sys.stdout.isatty()
+        self._say("2", f"✻ scripted agent, plays Claude Code {VERSION} · {cwd.name} · {conversation[:8]}\n")
+
+    def prompt(self, text: str) -> None:
+        self._say("1", f"> {text}\n")
+
+    def text(self, text: str) -> None:
+        self._say("0", f"● {text}\n")
+
+    def call(self, tool: str, given: Mapping[str, Any]) -> None:
+        shown = next((str(value) for value in given.values()), "")
+        self._say("32", f"● {tool}({shown:.60})")
+
+    def result(self, text: str, *, is_error: bool = False) -> None:
+        first = text.partition("\n")[0] or "(No output)"
+        self._say("31" if is_error else "2", f"  ⎿  {first:.60}\n")
+
+    def question(self) -> None:
+        self._say("33", "  Do you want to proceed?\n  > 1. Yes\n    2. No")
+
+    def aside(self, text: str) -> None:
+        self._say("2", f"✻ {text}\n")
+
+    def _say(self, style: str, text: str) -> None:
+        sys.stdout.write(f"\x1b[{style}m{text}\x1b[0m\n" if self._coloured else f"{text}\n")
+        sys.stdout.flush()
+
+
+class Player:
+    """One run of one script."""
+
+    def __init__(self, home: Path, cwd: Path, conversation: str) -> None:
+        self._conversation = conversation
+        self._transcript = Transcript(home, cwd, conversation)
+        self._registry = Registry(home, cwd, conversation)
+        self._screen = Screen(cwd, conversation)
+        self._call: str | None = None
+        self._tool_pid: int | None = None
+        self._in_turn = False
+        self._registry.say("idle")
+
+    def play(self, steps: Sequence[Step]) -> None:
+        """Do every step in order. Returns unless one of them waits for ever or leaves."""
+        for step in steps:
+            _PLAYS[_verb(step)](self, step)
+
+    def stay(self) -> NoReturn:
+        """The script is over; like the client, wait for a person who does not come."""
+        while True:
+            signal.pause()
+
+    def interrupt(self) -> None:
+        """The person pressed Ctrl-C: the tool is ended, the turn is cut short."""
+        if self._tool_pid is not None:
+            # Its own child and not yet waited for: the number cannot be anybody else's.
+            os.killpg(self._tool_pid, signal.SIGKILL)
+            os.waitpid(self._tool_pid, 0)
+        if self._in_turn:
+            self._transcript.interrupted(self._call)
+            self._screen.result("Interrupted · What should Claude do instead?", is_error=True)
+
+    def leave(self) -> None:
+        """Every exit but a kill: say goodbye and take the registry file away. A running tool is left alone."""
+        self._transcript.close()
+        self._registry.remove()
+
+    def prompt(self, step: Step) -> None:
+        self._in_turn = True
+        self._transcript.prompt(step["prompt"])
+        self._registry.say("busy")
+        self._screen.prompt(step["prompt"])
+
+    def text(self, step: Step) -> None:
+        self._transcript.text(step["text"])
+        self._screen.text(step["text"])
+
+    def tool(self, step: Step) -> None:
+        self._open_call(step)
+        self._run_call(step)
+
+    def ask(self, step: Step) -> None:
+        """Ask before the tool runs, or, without a tool, ask just so. Nobody at stdin: wait for ever."""
+        if "tool" in step:
+            self._open_call(step)
+        self._registry.say("waiting", step["ask"])
+        self._screen.question()
+        if not sys.stdin.readline():
+            self.stay()
+        self._registry.say("busy")
+        if "tool" in step:
+            self._run_call(step)
+
+    def end(self, step: Step) -> None:
+        text = step["end"] if isinstance(step["end"], str) else "Done."
+        self._transcript.end(text)
+        self._screen.text(text)
+        self._turn_over()
+
+    def fail(self, step: Step) -> None:
+        self._transcript.failed(step["fail"])
+        self._screen.result(FAILURES[step["fail"]][1], is_error=True)
+        self._turn_over()
+
+    def hang(self, _step: Step) -> NoReturn:
+        self._screen.aside("Pondering… (the model does not answer)")
+        self.stay()
+
+    def wait(self, step: Step) -> None:
+        time.sleep(step["wait"])
+
+    def loop(self, step: Step) -> None:
+        """Play the inner steps over and over, or so many times."""
+        played = 0
+        while played != step.get("times"):
+            self.play(step["loop"])
+            played += 1
+
+    def killed(self, step: Step) -> None:
+        """From now on in so many seconds, and whatever it is doing then, this process gets `kill -9`."""
+        signal.signal(signal.SIGALRM, _die)
+        signal.setitimer(signal.ITIMER_REAL, step["killed"])
+
+    def exit(self, step: Step) -> NoReturn:
+        code = step["exit"]
+        raise SystemExit(code if type(code) is int else 0)
+
+    def _open_call(self, step: Step) -> None:
+        tool, given = step["tool"], step.get("input", {})
+        self._call = self._transcript.call(tool, given)
+        self._screen.call(tool, given)
+
+    def _run_call(self, step: Step) -> None:
+        assert self._call is not None, "a call is opened before it runs"
+        seconds, result, is_error = (
+            step.get("seconds", 0),
+            step.get("result", ""),
+            step.get("is_error", False),
+        )
+        if step["tool"] == "Bash":
+            self._run_process(step.get("input", {}).get("command", ""), seconds)
+        else:
+            time.sleep(seconds)
+        self._transcript.result(self._call, step["tool"], result, is_error=is_error)
+        self._screen.result(result, is_error=is_error)
+        self._call = None
+
+    def _run_process(self, command: str, seconds: float) -> None:
+        """The one kind of tool that is a process: in a session of its own, marked by its environment, its command told."""
+        environ = os.environ | {
+            "CLAUDECODE": "1",
+            "CLAUDE_CODE_SESSION_ID": self._conversation,
+            "CLAUDE_CODE_CHILD_SESSION": "1",
+            "CLAUDE_CODE_ENTRYPOINT": "cli",
+        }
+        quiet = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
+        quiet += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
+        # Where one program is many, it goes by what stands behind the last slash.
+        argv = [f"{command}/sleep", str(seconds)]
+        self._tool_pid = os.posix_spawnp("sleep", argv, environ, file_actions=quiet, setsid=True)
+        os.waitpid(self._tool_pid, 0)
+        self._tool_pid = None
+
+    def _turn_over(self) -> None:
+        self._in_turn = False
+        self._registry.say("idle")
+
+
+_PLAYS: Final[Mapping[str, Callable[[Player, Step], None]]] = {verb: getattr(Player, verb) for verb in VERBS}
+
+
+def _die(_number: int, _frame: FrameType | None) -> None:
+    signal.raise_signal(signal.SIGKILL)
+
+
+def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+    raise SystemExit(128 + number)
+
+
+def perform(home: Path, cwd: Path, conversation: str, steps: Sequence[Step]) -> int:
+    """Be the agent until the script leaves, a signal ends it, or for ever; the exit code."""
+    for ending in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(ending, _leave)
+    player = Player(home, cwd, conversation)
+    try:
+        player.play(steps)
+        player.stay()
+    except KeyboardInterrupt:
+        # Claude Code says 0 here too.
+        player.interrupt()
+        return 0
+    finally:
+        player.leave()
+
 
 __all__ = ["BadStep", "NotInTime", "RunningAgent", "ScriptedAgent", "Step"]
 

@@ -1,19 +1,261 @@
-"""A model server that plays the script its prompt carries, so that real agent clients run without a model.
+"""The socket side of the scripted model: reads a request, plays its step, and breaks where the step says so.
+
+What was asked is written to a `Ledger`; what to answer comes from the steps and protocols. It must never listen
+anywhere but on loopback.
+
+A model server that plays the script its prompt carries, so that real agent clients run without a model.
 
 One loopback port speaks both protocols. The step to play is the number of answers since the scripted prompt:
 the server remembers no conversation, so kill, resume, fork and many clients at once all work. It keeps one
 memory, how often each step was asked for; two conversations with one and the same script share it.
 """
 
+import json
 import signal
+import socket
 import sys
 import threading
-from collections.abc import Callable
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
-from typing import Final, Self
+from typing import Any, Final, Self
 
-from wakeful.testing.scripted_server import Ledger, Request, Server
-from wakeful.testing.scripted_steps import script
+from wakeful.testing.scripted_protocols import PROTOCOLS, Asked, Kind, ModelProtocol, error_document
+from wakeful.testing.scripted_steps import BadScript, Garbage, Point, Step, script, step_at
+
+_SIDE_ANSWER: Final = Step(text="Side answer")
+_HTML: Final = b"<html><body>Bad gateway</body></html>"
+# Not UTF-8 from its first byte on.
+_NOISE: Final = b"\xff\xfe\x00\x9d" * 75
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """One request as it arrived; `at` is on the monotonic clock, `step` counts from 0."""
+
+    at: float
+    kind: Kind
+    step: int | None
+    attempt: int
+    path: str
+
+
+class Ledger:
+    """What the server was asked, shared by its threads and whoever waits for them."""
+
+    def __init__(self) -> None:
+        self.requests: list[Request] = []
+        self.hanging = 0
+        self.stopping = threading.Event()
+        self._attempts: Counter[str] = Counter()
+        self._changed = threading.Condition()
+
+    def record(self, kind: Kind, path: str, asked: Asked | None = None) -> int:
+        """Note a request; which attempt at its step this is."""
+        with self._changed:
+            attempt = 1 if asked is None else self._attempt_at(asked)
+            step = None if asked is None else asked.index
+            self.requests.append(Request(time.monotonic(), kind, step, attempt, path))
+            self._changed.notify_all()
+        return attempt
+
+    @contextmanager
+    def one_hanging(self) -> Iterator[None]:
+        self._change_hanging(1)
+        try:
+            yield
+        finally:
+            self._change_hanging(-1)
+
+    def wait_until(self, reached: Callable[[], bool], timeout_seconds: float) -> bool:
+        with self._changed:
+            return self._changed.wait_for(reached, timeout_seconds)
+
+    def _attempt_at(self, asked: Asked) -> int:
+        key = repr(asked)
+        self._attempts[key] += 1
+        return self._attempts[key]
+
+    def _change_hanging(self, by: int) -> None:
+        with self._changed:
+            self.hanging += by
+            self._changed.notify_all()
+
+
+class Server(ThreadingHTTPServer):
+    """Accepts on loopback, and can end what it accepted."""
+
+    daemon_threads = True
+    request_queue_size = 64
+
+    def __init__(self, ledger: Ledger, port: int) -> None:
+        self.ledger = ledger
+        self._open: set[socket.socket] = set()
+        self._open_lock = threading.Lock()
+        super().__init__(("127.0.0.1", port), _Exchange)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        with self._open_lock:
+            self._open.add(request)
+        super().process_request(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        with self._open_lock:
+            self._open.discard(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        # A client that goes away in the middle of an answer is what many scripts are written for.
+        if not isinstance(sys.exception(), ConnectionError):
+            super().handle_error(request, client_address)
+
+    def cut_all(self) -> None:
+        with self._open_lock:
+            for connection in self._open:
+                _cut(connection)
+
+
+class _Exchange(BaseHTTPRequestHandler):
+    """One connection of a client."""
+
+    server: Server
+    protocol_version = "HTTP/1.1"
+    # Events are small writes: waiting to fill a packet would add 40 ms to each.
+    disable_nagle_algorithm = True
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
+        """Keep stderr for failures; `ScriptedModel.requests` is the log."""
+
+    def do_HEAD(self) -> None:
+        self.server.ledger.record("other", self.path)
+        self._send(b"", "text/plain")
+
+    def do_GET(self) -> None:
+        self.server.ledger.record("other", self.path)
+        self._send_json({"data": [], "models": []} if self._route.endswith("/models") else {})
+
+    def do_POST(self) -> None:
+        raw = self.rfile.read(int(self.headers.get("content-length") or 0))
+        protocol = next((each for each in PROTOCOLS if self._route.endswith(each.path_end)), None)
+        if protocol is None:
+            self.server.ledger.record("other", self.path)
+            self._send_json({"input_tokens": 10} if self._route.endswith("/count_tokens") else {})
+            return
+        try:
+            body = _body(raw)
+            asked = None if protocol.is_side_call(body) else protocol.read(body)
+        except BadScript as error:
+            self.server.ledger.record(protocol.kind, self.path)
+            self._send_json(error_document(400, str(error)), 400)
+            return
+        self._answer(protocol, self._step(protocol, asked), body)
+
+    @property
+    def _route(self) -> str:
+        return self.path.partition("?")[0]
+
+    def _step(self, protocol: ModelProtocol, asked: Asked | None) -> Step:
+        if asked is None:
+            self.server.ledger.record("side", self.path)
+            return _SIDE_ANSWER
+        attempt = self.server.ledger.record(protocol.kind, self.path, asked)
+        return step_at(asked.steps, asked.index).on_attempt(attempt)
+
+    def _answer(self, protocol: ModelProtocol, step: Step, body: Mapping[str, Any]) -> None:
+        model, breaks = str(body.get("model")), step.hang or step.close
+        stopped_meanwhile = self.server.ledger.stopping.wait(step.delay_seconds)
+        if stopped_meanwhile or breaks is Point.ACCEPT:
+            self._break_off(step)
+        elif step.status is not None:
+            self._send_json(step.body or error_document(step.status), step.status, step.headers)
+        elif step.garbage is not None:
+            self._send_garbage(step.garbage)
+        elif body.get("stream"):
+            self._stream(protocol, step, model)
+        elif breaks is not None:
+            # Claude repeats a broken stream without one; it has to break again, or the fault would heal itself.
+            self._open_stream()
+            self._break_off(step)
+        else:
+            self._send_json(protocol.document(step, model))
+
+    def _stream(self, protocol: ModelProtocol, step: Step, model: str) -> None:
+        self._open_stream()
+        if step.breaks_at(Point.HEADERS):
+            self._break_off(step)
+            return
+        for part in protocol.answer(step, model):
+            if not isinstance(part, Point):
+                self.wfile.write(part.encode())
+            elif step.breaks_at(part):
+                self._break_off(step)
+                return
+
+    def _open_stream(self) -> None:
+        self.close_connection = True
+        self.send_response(200)
+        self.send_header("content-type", "text/event-stream")
+        self.send_header("connection", "close")
+        self.end_headers()
+
+    def _break_off(self, step: Step) -> None:
+        if step.hang is not None:
+            self._wait_for_client_to_leave()
+        self.close_connection = True
+        _cut(self.connection)
+
+    def _wait_for_client_to_leave(self) -> None:
+        with self.server.ledger.one_hanging():
+            while self.connection.recv(4096):
+                pass
+
+    def _send_garbage(self, garbage: Garbage) -> None:
+        if garbage is Garbage.JSON:
+            self._send_json({"hello": "world"})
+        elif garbage is Garbage.HTML:
+            self._send(_HTML, "text/html")
+        else:
+            self._send(_NOISE, "text/event-stream")
+
+    def _send_json(
+        self, document: Mapping[str, Any], status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self._send(json.dumps(document).encode(), "application/json", status, headers)
+
+    def _send(
+        self, content: bytes, content_type: str, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.send_response(status)
+        self.send_header("content-type", content_type)
+        self.send_header("content-length", str(len(content)))
+        for name, value in (headers or {}).items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(content)
+
+
+def _body(raw: bytes) -> Mapping[str, Any]:
+    """The request as JSON; one we cannot read fails loudly, it must not look like an unscripted one."""
+    try:
+        body = json.loads(raw)
+    except ValueError as error:
+        raise BadScript(why=f"the request is not JSON ({error})") from error
+    if not isinstance(body, dict):
+        raise BadScript(why="the request is not a JSON object")
+    return body
+
+
+def _cut(connection: socket.socket) -> None:
+    try:
+        connection.shutdown(socket.SHUT_RDWR)
+    except OSError:
+        # The other side was faster: cut is cut.
+        return
+
 
 __all__ = ["Request", "ScriptedModel", "script"]
 

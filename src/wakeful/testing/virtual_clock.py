@@ -9,7 +9,7 @@ from collections.abc import Sized
 from itertools import count
 from typing import Final
 
-from wakeful.core.moment import Instant, Reading, Sleep, Timeline
+from wakeful.core.clock import Instant, Reading, Sleep, Timeline
 
 START_WALL: Final = 1_800_000_000.0
 START_AWAKE: Final = 10_000.0

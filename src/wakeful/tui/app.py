@@ -20,7 +20,7 @@ from textual.worker import Worker, WorkerCancelled, WorkerFailed
 from wakeful.agents.model import AgentState
 from wakeful.cli.commands.ls import NOBODY, whole_list
 from wakeful.cli.commands.status import Overview
-from wakeful.cli.format.listing import Sessions
+from wakeful.cli.format.sessions import Sessions
 from wakeful.cli.output import wall_now
 from wakeful.cli.read import DaemonDesk
 from wakeful.client.client import Client
@@ -30,16 +30,13 @@ from wakeful.core.text import plain
 from wakeful.judging.available_actions import HELD
 from wakeful.judging.session_record import SessionRecord
 from wakeful.linux.child_environment import helper_environ
-from wakeful.tui.about import told_of
-from wakeful.tui.board import Board
 from wakeful.tui.commands import Order, approval_of, give, looked_order, order_of, refusal
 from wakeful.tui.connection import Link
+from wakeful.tui.detail import WIDE, Standing, Told, assembled, banner, detail, lost_text, told_of
 from wakeful.tui.dialogs import Choosing, Keys, Question
-from wakeful.tui.entries import KINDS
-from wakeful.tui.table import SessionTable
+from wakeful.tui.session_table import Board, SessionTable
 from wakeful.tui.theme import PALETTES, styles, themes
-from wakeful.tui.views import View
-from wakeful.tui.words import WIDE, Standing, Told, assembled, banner, detail, lost_text
+from wakeful.tui.views import KINDS, View
 
 # Whoever holds an arrow key down wants the row it ends at explained, not those it passes.
 EXPLAIN_SECONDS: Final = 0.08

@@ -11,7 +11,7 @@ import msgspec
 from wakeful.agents.model import AgentState
 from wakeful.checkpoints.model import Choice, ChoiceName
 from wakeful.cli.commands.mute import who
-from wakeful.cli.commands.session_acts import ACT_SECONDS_MAX
+from wakeful.cli.commands.session_control import ACT_SECONDS_MAX
 from wakeful.client.client import Client
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError

@@ -13,7 +13,7 @@ from websockets.asyncio.client import ClientConnection, unix_connect
 from websockets.exceptions import WebSocketException
 
 from wakeful.cli.commands.status import Overview
-from wakeful.cli.format.listing import DaemonOfAnotherVersion, Sessions, decoded
+from wakeful.cli.format.sessions import DaemonOfAnotherVersion, Sessions, decoded
 from wakeful.core.errors import WakefulError
 from wakeful.judging.session_record import SessionRecord
 

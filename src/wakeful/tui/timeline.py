@@ -1,19 +1,145 @@
-"""A session's time as a strip of cells, with incidents and acts below it. Pure: values in, styled pieces out.
+"""When a session did what: its transitions as spans of time, filled in with its calls. Pure: values in, spans out.
+
+The same kinds by the same rules as on the page (`spans.js`): one name for each kind of time, wherever it is looked at.
+
+A session's time as a strip of cells, with incidents and acts below it. Pure: values in, styled pieces out.
 
 Heights tell kinds apart where colours do not. What was before the first transition is left blank: nobody knows.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime
-from typing import Final
+from enum import StrEnum
+from typing import Final, NamedTuple
 
 from msgspec import Struct
 
-from wakeful.cli.format.why_words import Line
+from wakeful.cli.format.explanation import Line
 from wakeful.core.durations import age
-from wakeful.tui.spans import Calls, Kind, Span, spans_of, wall
-from wakeful.views.session_events import EventRecord
+from wakeful.views.sessions import EventRecord
+
+_SILENT: Final = frozenset({"silent", "tool_wedged", "never_started"})
+_OVER: Final = frozenset({"ok", "error", "refused"})
+
+
+class CallWords(Struct, frozen=True):
+    tool: str
+    input: str
+
+
+class Call(Struct, frozen=True):
+    """One of /api/sessions/{id}/calls."""
+
+    at: str
+    end: str
+    untrusted: CallWords
+    ended_at: str | None = None
+
+
+class Calls(Struct, frozen=True):
+    """The newest calls, oldest first. `since` is where the part of the log begins that was read for them."""
+
+    calls: list[Call] = []
+    since: str | None = None
+
+
+class Kind(StrEnum):
+    """What a person would call it, in the order of the legend."""
+
+    WORKING = "working"
+    MODEL = "waiting for model"
+    TOOL = "in a tool"
+    PERSON = "waiting for you"
+    IDLE = "idle"
+    TROUBLE = "in trouble"
+    SILENT = "silent"
+    DEAD = "dead"
+    UNKNOWN = "not known"
+    STOPPED = "stopped"
+
+
+class Span(NamedTuple):
+    start: float
+    end: float
+    kind: Kind
+
+
+_Run = tuple[float, float]
+
+
+def spans_of(events: Sequence[EventRecord], calls: Calls, now_wall: float) -> list[Span]:
+    """From the first transition to now; where calls are known, work is told apart."""
+    since = wall(calls.since) if calls.since is not None else None
+    runs = list(_runs(calls.calls, now_wall))
+    cuts = [wall(each.at) for each in calls.calls if not _end_of(each, now_wall)]
+    starts = [wall(each.at) for each in events]
+    found: list[Span] = []
+    for event, start, end in zip(events, starts, [*starts[1:], now_wall], strict=True):
+        span = Span(start, end, kind_of(event))
+        is_work = span.kind is Kind.WORKING and since is not None
+        found += _detailed(span, runs, cuts, since or 0.0) if is_work else [span]
+    return found
+
+
+def kind_of(event: EventRecord) -> Kind:
+    """The same words as on the page."""
+    if event.health == "dead":
+        return Kind.DEAD
+    if event.reason in _SILENT:
+        return Kind.SILENT
+    if event.state == "waiting":
+        return Kind.PERSON
+    by_health = {"degraded": Kind.TROUBLE, "unknown": Kind.UNKNOWN}
+    by_state = {"stopped": Kind.STOPPED, "idle": Kind.IDLE, "detached": Kind.IDLE}
+    return by_health.get(event.health) or by_state.get(event.state, Kind.WORKING)
+
+
+def _runs(calls: Sequence[Call], now_wall: float) -> Iterator[_Run]:
+    """When tools ran, side by side as they do: one run for all that overlap."""
+    runs = sorted((wall(call.at), _end_of(call, now_wall)) for call in calls)
+    last: _Run | None = None
+    for start, end in runs:
+        if end <= start:
+            continue
+        if last is not None and start <= last[1]:
+            last = (last[0], max(last[1], end))
+            continue
+        if last is not None:
+            yield last
+        last = (start, end)
+    if last is not None:
+        yield last
+
+
+def _end_of(call: Call, now_wall: float) -> float:
+    """A call that was cut off ended nobody knows when: it is not drawn as if it had run."""
+    if call.end in _OVER and call.ended_at is not None:
+        return wall(call.ended_at)
+    return now_wall if call.end in {"open", "waiting"} else 0.0
+
+
+def _detailed(span: Span, runs: Sequence[_Run], cuts: Sequence[float], known: float) -> Iterator[Span]:
+    """Between calls a turn waits for its model.
+
+    Before the part of the log that was read it just works, and so it does after a call that was cut off began.
+    """
+    cut = min((each for each in cuts if span.start <= each < span.end), default=span.end)
+    marks = [(known, Kind.WORKING)]
+    for start, end in runs:
+        if end > span.start and start < span.end:
+            marks += [(start, Kind.MODEL), (end, Kind.TOOL)]
+    at = span.start
+    for mark, kind in [*marks, (cut, Kind.MODEL), (span.end, Kind.WORKING)]:
+        end = min(mark, span.end)
+        if end > at:
+            yield Span(at, end, kind)
+            at = end
+
+
+def wall(stamp: str) -> float:
+    return datetime.fromisoformat(stamp).timestamp()
+
 
 CELLS_MAX: Final = 48
 CELLS_MIN: Final = 12

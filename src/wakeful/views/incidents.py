@@ -7,11 +7,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.alerts.mute_pause_model import PauseRecord
+from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
 from wakeful.core.labels import WORDS_MAX, label, quotations
-from wakeful.core.moment import iso
-from wakeful.incidents.incident import Cause, Fate, Incident, Member
-from wakeful.incidents.incident_words import did_words, fate_words, words_of
+from wakeful.incidents.model import Cause, Fate, Incident, Member, did_words, fate_words, words_of
 
 # The newest of them: nobody reads a longer list, and a month has fewer.
 INCIDENTS_MAX: Final = 1000

@@ -12,32 +12,29 @@ from os import PathLike
 from pathlib import Path
 from typing import Any, Final, TypedDict, Unpack
 
-from wakeful.alerts.messenger import Refused
+from wakeful.alerts.delivery import Refused
 from wakeful.core.clock import Clock
 from wakeful.core.errors import BadSessionId, OperatorError
 from wakeful.core.ids import parse_session_id
-from wakeful.healing.pace import Pace
 from wakeful.healing.plan import Rules
+from wakeful.healing.rate_limit import Pace
+from wakeful.incidents.critical_log import CriticalLog
 from wakeful.incidents.issue_breaker import SparedForge
 from wakeful.incidents.issue_tracker import Report
-from wakeful.incidents.log import CriticalLog
-from wakeful.integrations.forge import GhForge
-from wakeful.integrations.ledger import FileLedger
+from wakeful.integrations.github import FileLedger, GhForge
 from wakeful.judging.thresholds import Policy
 from wakeful.linux.clock import SystemClock
-from wakeful.sources.shapes import plain_record
-from wakeful.sources.tail import LogFile
+from wakeful.sources.log_file import LogFile
+from wakeful.sources.parsing import plain_record
+from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, Callbacks, Calls
 from wakeful.watchdog.healing import FolderGone
 from wakeful.watchdog.judging import Case, Skip, begun, judged_case, take_in
-from wakeful.watchdog.ledger import JobsLedger
+from wakeful.watchdog.loop import Cycle, RedisWatch, connect
 from wakeful.watchdog.queue import Job, Jobs, QueuedSession, Watched, Work
-from wakeful.watchdog.redis_watch import RedisWatch, connect
+from wakeful.watchdog.redis_queue import JobsLedger
 from wakeful.watchdog.rules import FAILURE_MESSAGE, last_calls
 from wakeful.watchdog.tool_logs import ToolLogGround
 from wakeful.watchdog.unfiled_issues import ToldForge
-from wakeful.watchdog.watchdog import Cycle
-from wakeful.watchdog.watchdog_calls import CALL_SECONDS_MAX, Calls
-from wakeful.watchdog.watchdog_ledger import Callbacks
 
 __all__ = [
     "DURATION_THRESHOLD",

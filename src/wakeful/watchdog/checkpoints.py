@@ -6,10 +6,10 @@ nothing.
 
 from typing import Final, Protocol
 
-from wakeful.checkpoints.checkpoints import Checkpoints, Done
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind, ChoiceName
+from wakeful.checkpoints.service import Checkpoints, Done
 from wakeful.checkpoints.session_draft import queue_draft
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 from wakeful.watchdog.judging import Case
 from wakeful.watchdog.rules import Choice
 

@@ -15,19 +15,18 @@ from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.fault_points import reach
 from wakeful.core.text import plain
-from wakeful.healing.pace import Pace
 from wakeful.healing.plan import Rules
+from wakeful.healing.rate_limit import Pace
 from wakeful.incidents.critical_event import ActionTaken, Happening, stamp
-from wakeful.incidents.incident import Fate
 from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.model import Fate
 from wakeful.judging.user_effect_rules import Lesson, apply_lessons
 from wakeful.judging.wording import quoted
+from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, Callbacks, Calls, Chats, Ending, Ledger, action_of
 from wakeful.watchdog.judging import Case, Cases
+from wakeful.watchdog.notifications import CHECKPOINT, EVENTS, STOPPED, Operator, QueueNews, news_of
 from wakeful.watchdog.queue import Fenced, Ground, Jobs, Revival, Stage, Watched, Work
 from wakeful.watchdog.rules import FAILURE_MESSAGE, Choice, Course, choose, last_calls, revival_context
-from wakeful.watchdog.watchdog_calls import CALL_SECONDS_MAX, Calls, Chats, Ending
-from wakeful.watchdog.watchdog_ledger import Callbacks, Ledger, action_of
-from wakeful.watchdog.watchdog_news import CHECKPOINT, EVENTS, STOPPED, Operator, QueueNews, news_of
 
 # Issue, stop, enqueue, message, event and alert, each within its deadline, a turn among those revived, and some room.
 CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX

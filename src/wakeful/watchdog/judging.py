@@ -10,21 +10,19 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, Instant
 from wakeful.core.ids import SessionId
-from wakeful.core.moment import Instant
 from wakeful.incidents.critical_event import reason_of
 from wakeful.judging import events as e
 from wakeful.judging.activity import fold
 from wakeful.judging.evidence import Presence
-from wakeful.judging.findings import Health
+from wakeful.judging.findings import Finding, Health, Verdict
 from wakeful.judging.interrupted_calls import InterruptedCall, interrupted
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.verdict import Finding, Verdict
+from wakeful.watchdog.callbacks import Calls, Ending
 from wakeful.watchdog.queue import Ground, LogReading, LogsUnreadable, Watched
 from wakeful.watchdog.rules import Diary, note
-from wakeful.watchdog.watchdog_calls import Calls, Ending
 
 # Folding so many events takes some ten milliseconds; then others have their turn.
 EVENTS_AT_ONCE_MAX: Final = 2000

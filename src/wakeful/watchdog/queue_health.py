@@ -9,7 +9,7 @@ from functools import partial
 from typing import Final
 from uuid import uuid4
 
-from wakeful.alerts.news import News
+from wakeful.alerts.model import News
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.fault_points import reach
@@ -18,10 +18,9 @@ from wakeful.core.text import plain
 from wakeful.incidents.critical_event import ActionTaken, Happening
 from wakeful.incidents.issue_tracker import Filing, Report
 from wakeful.judging.wording import length
+from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, Answer, Callback, Calls, Ending, Ledger
+from wakeful.watchdog.notifications import EVENTS, Operator, QueueEpisode
 from wakeful.watchdog.queue import Job, Jobs, Snapshot
-from wakeful.watchdog.watchdog_calls import CALL_SECONDS_MAX, Answer, Callback, Calls, Ending
-from wakeful.watchdog.watchdog_ledger import Ledger
-from wakeful.watchdog.watchdog_news import EVENTS, Operator, QueueEpisode
 
 # Three jobs once lay in a queue and no worker had started. A worker takes the next job at once.
 STALLED_SECONDS_MAX: Final = 300.0

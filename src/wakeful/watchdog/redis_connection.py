@@ -15,7 +15,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import NoScriptError, RedisError, ResponseError, TimeoutError as RedisTimeout
 
 from wakeful.core.errors import OperatorError
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.watchdog.queue import JobsUnreachable
 

@@ -11,15 +11,14 @@ from typing import Final
 
 from msgspec import Struct, field
 
-from wakeful.core.moment import Instant, iso
+from wakeful.core.clock import Instant, iso
 from wakeful.effects.rules import Effect
 from wakeful.healing.plan import ACTS, History, Rules, Situation, Step, plan
 from wakeful.healing.trouble import HAPPENED
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, OpenCall, fold
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import Code, Verdict
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
-from wakeful.judging.verdict import Verdict
 from wakeful.judging.wording import clock, length, quoted
 
 # An issue lists that many; the log has the rest.

@@ -7,9 +7,9 @@ from pathlib import Path
 
 from wakeful.core.ids import SessionId
 from wakeful.judging.events import Event
-from wakeful.sources.shapes import read_torn
-from wakeful.sources.tail import LogFile
-from wakeful.sources.tool_use_reader import ToolUseReader
+from wakeful.sources.log_file import LogFile
+from wakeful.sources.parsing import read_torn
+from wakeful.sources.tool_use_log import ToolUseReader
 from wakeful.watchdog.queue import LogReading
 
 _Logs = dict[SessionId, tuple[LogFile, ToolUseReader]]

@@ -9,11 +9,9 @@ from typing import Final
 
 import msgspec
 
-from wakeful.alerts.alerts import resolved
-from wakeful.alerts.news import forge_news, text_of
-from wakeful.core.clock import Clock
+from wakeful.alerts.model import forge_news, resolved, text_of
+from wakeful.core.clock import Clock, iso
 from wakeful.core.decoding import json_decoder
-from wakeful.core.moment import iso
 from wakeful.incidents.issue_tracker import Filing, Forge, Report
 from wakeful.watchdog.queue import Jobs
 

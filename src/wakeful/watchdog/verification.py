@@ -11,20 +11,19 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.alerts.news import News
+from wakeful.alerts.model import News
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.healing.plan import Rules
 from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.incident import Fate
+from wakeful.incidents.model import Fate
+from wakeful.watchdog.callbacks import Chats, Ledger, action_of
 from wakeful.watchdog.healing import CLAIM_SECONDS
 from wakeful.watchdog.judging import Case, Cases
+from wakeful.watchdog.notifications import EVENTS, STOPPED, Operator, QueueNews
 from wakeful.watchdog.queue import Jobs, Revival, Stage, Turn
 from wakeful.watchdog.rules import FAILURE_MESSAGE
-from wakeful.watchdog.watchdog_calls import Chats
-from wakeful.watchdog.watchdog_ledger import Ledger, action_of
-from wakeful.watchdog.watchdog_news import EVENTS, STOPPED, Operator, QueueNews
 
 # A worker that was told of a job takes it within this time, or it was never told.
 REVIVED_SECONDS_MAX: Final = 600.0

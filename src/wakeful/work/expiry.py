@@ -3,19 +3,32 @@ whoever revives.
 
 After our own start, and after the host slept or its clock was set, owners get one lease's time to be heard again:
 that nobody could hear them was not their doing.
+
+Work whose worker was not heard of any more: its prompt is queued once more if it can be seen that nothing elsewhere
+was cut off; otherwise that is for a person.
+
+At most one revival for each message, kept across restarts. The revival is a work of its own whose name
+follows from the first one's, so that however often and by whomever it is tried, it exists once. Work that came with a
+budget of several attempts has had its chances.
 """
 
 import asyncio
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from wakeful.core.clock import Clock
+from msgspec.structs import replace
+
+from wakeful.alerts.model import Alert, AlertKind, Matter, News, Topic, text_of
+from wakeful.core.clock import JUMP_SECONDS_MIN, Clock, iso
 from wakeful.core.errors import WorldError
-from wakeful.core.leases import LEASE_SECONDS, Run
-from wakeful.core.moment import JUMP_SECONDS_MIN
+from wakeful.core.ids import SessionId
+from wakeful.core.leases import LEASE_SECONDS, AttemptState, Run, Work, WorkId, WorkState
 from wakeful.core.waiting import told_or_due
-from wakeful.storage.store import Store
+from wakeful.healing.plan import Rules
+from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Happening, critical_event
+from wakeful.judging.wording import quoted
+from wakeful.storage.base import Note, Store
 
 # Other processes claim on the same file without telling us; no lease of theirs is noticed later than this.
 LOOK_SECONDS_MAX: Final = LEASE_SECONDS
@@ -77,3 +90,172 @@ class RunExpiry:
             log.warning(said, run.attempt, run.work.id, run.work.state)
         if runs:
             self._expired(runs)
+
+
+# What the name of a revival ends with; the name of what was asked for never does.
+AGAIN: Final = "-again"
+REASON: Final = Matter.LEASE_ENDED
+# A daemon that was killed between an expiry and its revival is back within this time, or somebody has looked after it.
+MISSED_SECONDS: Final = 3600.0
+# What was told of works that are not revived, so that a restart does not tell it again; by then it looks no further back.
+TOLD: Final = "work_told"
+TOLD_SECONDS: Final = 86_400.0
+WORKS_AT_ONCE: Final = 500
+RETRY_SECONDS: Final = 5.0
+
+revival_log = logging.getLogger("wakeful.work")
+
+CutOff = Callable[[SessionId], Sequence[str] | None]
+"""The calls of a session that were cut off and may have had effects elsewhere, in words; None if nobody can see it."""
+
+
+class WorkRevival:
+    """Hears of every attempt that expired, and sees to those whose budget is spent with it."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        cut_off: CutOff,
+        rules: Callable[[], Rules],
+        write: Callable[[CriticalEvent], Awaitable[None]],
+        owe: Callable[[Alert], Awaitable[bool]],
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._cut_off = cut_off
+        self._rules = rules
+        self._write = write
+        self._owe = owe
+        self._waiting: asyncio.Queue[tuple[Work, str]] = asyncio.Queue()
+
+    def expired(self, runs: Sequence[Run]) -> None:
+        """These attempts ended without a word."""
+        for run in runs:
+            if run.work.state is WorkState.FAILED:
+                self._waiting.put_nowait((run.work, run.owner))
+
+    async def run(self) -> None:
+        """See to them one after the other, until cancelled; first to those an earlier daemon had no time for."""
+        await self._take_up()
+        while True:
+            work, owner = await self._waiting.get()
+            try:
+                await self._see_to(work, owner)
+            except WorldError as error:
+                revival_log.warning("%s could not be seen to: %s", work.id, error)
+                await self._clock.sleep_until(self._clock.now().awake + RETRY_SECONDS)
+                self._waiting.put_nowait((work, owner))
+
+    async def _take_up(self) -> None:
+        """Failed works of lately that nobody has seen to: their attempt expired and there is no revival of them."""
+        oldest = iso(self._clock.now().wall - TOLD_SECONDS).encode()
+        for note in await self._store.notes(TOLD):
+            if note.body < oldest:
+                await self._store.drop_note(TOLD, note.key)
+        after = 0
+        while found := await self._store.works(WorkState.FAILED, after=after, limit=WORKS_AT_ONCE):
+            after = found[-1].seq
+            for work in found:
+                owner = await self._missed(work)
+                if owner is not None:
+                    whole = await self._store.work(work.id)
+                    self._waiting.put_nowait((whole or work, owner))
+
+    async def _missed(self, work: Work) -> str | None:
+        """Whose attempt expired lately, if its work can be revived and was not."""
+        if not _is_revivable(work) or await self._store.work(_again(work)) is not None:
+            return None
+        last = (await self._store.attempts(work.id))[-1:]
+        since = self._clock.now().wall - MISSED_SECONDS
+        lately = [each for each in last if each.ended_at is not None and each.ended_at >= since]
+        return next((each.owner for each in lately if each.state is AttemptState.EXPIRED), None)
+
+    async def _see_to(self, work: Work, owner: str) -> None:
+        words = f"its worker {quoted(owner)} was not heard of any more"
+        action, did = self._choice(work)
+        if action is ActionTaken.REVIVAL_ATTEMPTED:
+            is_first = await self._store.enqueue(self._revival(work, words))
+        else:
+            stamp = iso(self._clock.now().wall).encode()
+            is_first = await self._store.keep_new_note(Note(TOLD, work.id, stamp))
+        if is_first:
+            await self._tell(work, words, action, did)
+
+    def _choice(self, work: Work) -> tuple[ActionTaken, str]:
+        """What is done about it, and that in words."""
+        calls = self._cut_off(work.session_id) if work.session_id is not None else None
+        if calls is None and not work.id.endswith(AGAIN):
+            return (
+                ActionTaken.HELD_FOR_APPROVAL,
+                "held: no session of it is known, so nobody can tell what it did",
+            )
+        if calls and not work.id.endswith(AGAIN):
+            did = f"held: a call was cut off that may have had effects elsewhere: {'; '.join(calls)}"
+            return ActionTaken.HELD_FOR_APPROVAL, did
+        kept_from = self._kept_from(work)
+        if kept_from is not None:
+            return ActionTaken.NONE, kept_from
+        return ActionTaken.REVIVAL_ATTEMPTED, f"queued it once more as {_again(work)}"
+
+    def _kept_from(self, work: Work) -> str | None:
+        rules = self._rules()
+        if work.id.endswith(AGAIN):
+            return "gave up: it failed again after it was revived"
+        if not _is_revivable(work):
+            return f"nothing: its {work.attempts_max} attempts are spent"
+        if rules.paused_by is not None:
+            return f"nothing: PAUSED by {rules.paused_by}"
+        return "nothing: the mode is observe" if rules.mode == "observe" else None
+
+    def _revival(self, work: Work, words: str) -> Work:
+        now = self._clock.now().wall
+        told = (
+            f"Wakeful: an earlier attempt at this ({work.id}) ended at {iso(now)}: {words}. "
+            "Look at what is done already, then go on."
+        )
+        context = f"{work.context}\n{told}" if work.context else told
+        return replace(
+            work,
+            id=_again(work),
+            context=context,
+            created_at=now,
+            state=WorkState.PENDING,
+            attempts=0,
+            not_before=0.0,
+            seq=0,
+        )
+
+    async def _tell(self, work: Work, words: str, action: ActionTaken, did: str) -> None:
+        now = self._clock.now().wall
+        about = work.session_id or SessionId(work.id)
+        failed_again = work.id.endswith(AGAIN)
+        happening = Happening.REVIVAL_FAILED if failed_again else Happening.SESSION_UNHEALTHY
+        details = {"work": work.id, "did": did}
+        event = critical_event(happening, about, work.project, REASON, action, None, details, at_wall=now)
+        await self._write(event)
+        news = lease_news(work, words, action, did, now)
+        topic = Topic((Matter.LEASE_ENDED,), work.project, work.session_id)
+        await self._owe(Alert(AlertKind.TROUBLE, f"work/{work.id}", text_of(news), topic=topic))
+
+
+def lease_news(work: Work, words: str, action: ActionTaken, did: str, now: float) -> News:
+    """That whoever did a work is gone."""
+    revived = action is ActionTaken.REVIVAL_ATTEMPTED
+    return News(
+        what=f"{work.project or 'work'}: {words} ({REASON})",
+        where=f"work {work.id}{f', session {work.session_id}' if work.session_id else ''}",
+        since=now,
+        did=did,
+        otherwise="a second failure is given up" if revived else "it stays failed",
+        command=f"wakeful work show {_again(work) if revived else work.id}",
+    )
+
+
+def _is_revivable(work: Work) -> bool:
+    return work.attempts_max == 1 and not work.id.endswith(AGAIN)
+
+
+def _again(work: Work) -> WorkId:
+    return WorkId(f"{work.id}{AGAIN}")

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.answer import Answer
-from wakeful.core.clock import Clock
+from wakeful.core.clock import Clock, iso
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import (
@@ -32,11 +32,10 @@ from wakeful.core.leases import (
     parse_work_id,
     work_id_for,
 )
-from wakeful.core.moment import iso
 from wakeful.core.process import Process
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.storage.store import Store
+from wakeful.storage.base import Store
 
 SCHEMA: Final = 1
 _encode: Final = msgspec.json.Encoder().encode

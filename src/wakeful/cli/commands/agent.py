@@ -1,26 +1,183 @@
-"""`wakeful agent list|start|stop|restart-session|heartbeat`: the agents of the hub.
+"""Questions and orders about agents to the running daemon. Nothing here prints but what a person must decide.
+
+Agents in a person's words: rows, counts and colours. Pure but for asking whether the output is a terminal.
+
+What an agent or an engine wrote was made plain before it came here, or is made so by whoever prints it.
+
+`wakeful agent list|start|stop|restart-session|heartbeat`: the agents of the hub.
 
 The daemon acts; these commands ask it and show what it saw.
 """
 
 import os
 import sys
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Final, cast
 
 import click
 import msgspec
+from msgspec import Struct
 
-from wakeful.agents.model import AgentRecord, parse_agent_name
-from wakeful.alerts.mute_pause_model import paused_text
-from wakeful.cli.commands import agent_asking
-from wakeful.cli.commands.agent_asking import Agents
-from wakeful.cli.commands.agent_text import list_lines, painted
-from wakeful.cli.format.listing import decoded
-from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, parse_agent_name
+from wakeful.agents.runtime import Found
+from wakeful.alerts.mute_pause_model import PauseRecord, paused_text
+from wakeful.cli.app import Entry, LazyGroup
+from wakeful.cli.format.sessions import decoded
 from wakeful.cli.options import Command, answers_json, completed_by
 from wakeful.cli.output import note, say, show_json, wall_now
-from wakeful.client.client import Answer, DaemonNotRunning
+from wakeful.client.client import Answer, Client, DaemonNotRunning, Declined
 from wakeful.config.paths import Places
+from wakeful.core.durations import age
+from wakeful.core.errors import OperatorError, WakefulError
+from wakeful.core.text import plain
+
+# An agent may take ten minutes to become ready, and the hub looks before and after.
+ORDER_SECONDS_MAX: Final = 660.0
+
+
+class Kept(OperatorError):
+    """{name} was not stopped."""
+
+    code = "kept"
+    exit_code = 1
+
+
+class Agents(Struct, frozen=True):
+    """/api/agents."""
+
+    agents: list[AgentRecord]
+    found: list[Found]
+    paused: PauseRecord | None = None
+
+
+def client() -> Client:
+    return Client(Places.of(os.environ))
+
+
+def agents() -> Answer:
+    return client().get("/api/agents")
+
+
+def listed() -> list[AgentRecord]:
+    return decoded(agents().body, Agents).agents
+
+
+def record_of(name: str) -> AgentRecord:
+    return decoded(client().get(f"/api/agents/{name}").body, AgentRecord)
+
+
+def order(name: str, act: str, *, yes: bool = False) -> Answer:
+    """Give an order and wait for what came of it."""
+    body = msgspec.json.encode({"yes": yes} if act == "stop" else {})
+    return client().post(f"/api/agents/{name}/{act}", body, timeout_seconds=ORDER_SECONDS_MAX)
+
+
+def order_stop(name: str, *, yes: bool) -> Answer:
+    """Stop it; at a terminal a person is asked before a turn is cut off. Raises Declined, Kept."""
+    try:
+        return order(name, "stop", yes=yes)
+    except Declined as refused:
+        if code_of(refused) != "agent-busy" or not is_terminal():
+            raise
+        if not _agreed(f"Agent '{name}' is in the middle of a turn. Stop it all the same? [y/N] "):
+            raise Kept(name=name) from refused
+        return order(name, "stop", yes=True)
+
+
+def code_of(refusal: WakefulError) -> object:
+    """The code of the daemon's refusal."""
+    return cast("dict[str, object]", refusal.facts.get("problem", {})).get("code")
+
+
+def is_terminal() -> bool:
+    return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def choice(question: str) -> str:
+    """One line a person typed, in small letters; empty at the end of input."""
+    sys.stdout.write(question)
+    sys.stdout.flush()
+    typed = ""
+    try:
+        typed = sys.stdin.readline()
+    finally:
+        if not typed.endswith("\n"):
+            # Ctrl-C or Ctrl-D: the person's next prompt begins on a line of its own.
+            sys.stdout.write("\n")
+    return typed.strip().lower()
+
+
+def _agreed(question: str) -> bool:
+    return choice(question) in ("y", "yes")
+
+
+# stale is yellow, in every list.
+_COLOURS: Final[Mapping[AgentState, str]] = {
+    AgentState.RUNNING: "32",
+    AgentState.STALE: "33",
+    AgentState.STARTING: "36",
+    AgentState.STOPPING: "36",
+    AgentState.ERROR: "31",
+    AgentState.UNKNOWN: "35",
+    AgentState.STOPPED: "2",
+}
+_HEADERS: Final = ("NAME", "STATE", "FOR", "RUNTIME", "PID", "SESSION", "REASON")
+_NAME_CELLS: Final = 16
+_STATE_CELLS: Final = 10
+
+
+def painted(text: str, state: AgentState) -> str:
+    """The text in its state's colour, on a terminal that wants colours."""
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
+        return text
+    return f"\x1b[{_COLOURS[state]}m{text}\x1b[0m"
+
+
+def counts_text(counts: Mapping[str, int]) -> str:
+    """Counts as in `(1 stale, 6 stopped)`."""
+    parts = [f"{count} {state}" for state, count in counts.items()]
+    return f"({', '.join(parts)})" if parts else ""
+
+
+def list_lines(records: Sequence[AgentRecord], now: float) -> Iterator[str]:
+    """A table of agents, its last column as long as it wants."""
+    rows = [_HEADERS, *(_cells(record, now) for record in records)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    for number, row in enumerate(rows):
+        cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+        if number:
+            cells[1] = painted(cells[1], records[number - 1].state)
+        yield "  ".join(cells).rstrip()
+
+
+def _cells(record: AgentRecord, now: float) -> tuple[str, ...]:
+    seconds = now - datetime.fromisoformat(record.since).timestamp()
+    pid = str(record.pid) if record.pid is not None else "-"
+    session = record.session_id or "-"
+    return record.name, record.state, age(seconds), record.runtime, pid, session, plain(record.reason) or "-"
+
+
+def service_line(record: AgentRecord, words: str = "") -> str:
+    """One line: container, state, and in brackets what that means."""
+    name = f"agent-{record.name}".ljust(_NAME_CELLS - 1)
+    state = painted(record.state.ljust(_STATE_CELLS - 1), record.state)
+    said = plain(words or record.reason)
+    return f"  {name} {state} {f'({said})' if said else ''}".rstrip()
+
+
+def menu(record: AgentRecord, program: str) -> list[str]:
+    """The menu for a stale agent."""
+    kept = "container" if record.runtime is AgentRuntime.DOCKER else "tmux session"
+    return [
+        f"Agent '{record.name}' is stale ({plain(record.reason)}).",
+        "",
+        f"  [R] Restart session - launch {program} in a new tmux session",
+        f"  [T] Teardown      - remove the {kept} entirely",
+        "  [C] Cancel",
+        "",
+    ]
+
 
 _HERE: Final = "wakeful.cli.commands.agent"
 COMMANDS: Final = {
@@ -68,7 +225,7 @@ def list_agents(*, as_json: bool) -> int:
 @answers_json
 def start(*, name: str, as_json: bool) -> int:
     """Start an agent, and return once it is ready."""
-    return show_record(agent_asking.order(name, "start"), as_json=as_json)
+    return show_record(order(name, "start"), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful agent stop claude --yes")
@@ -77,7 +234,7 @@ def start(*, name: str, as_json: bool) -> int:
 @answers_json
 def stop(*, name: str, yes: bool, as_json: bool) -> int:
     """End an agent and remove its container. Asks before it cuts a turn off."""
-    return show_record(agent_asking.stop(name, yes=yes), as_json=as_json)
+    return show_record(order_stop(name, yes=yes), as_json=as_json)
 
 
 @click.command("restart-session", epilog="Example: wakeful agent restart-session claude")
@@ -85,7 +242,7 @@ def stop(*, name: str, yes: bool, as_json: bool) -> int:
 @answers_json
 def restart_session(*, name: str, as_json: bool) -> int:
     """Start a new session in the container of a stale agent, and return once it is ready."""
-    return show_record(agent_asking.order(name, "restart-session"), as_json=as_json)
+    return show_record(order(name, "restart-session"), as_json=as_json)
 
 
 def show_record(answer: Answer, *, as_json: bool) -> int:
@@ -102,7 +259,7 @@ def show_record(answer: Answer, *, as_json: bool) -> int:
 def _listed() -> bytes:
     """The daemon's list; without one, what a single look shows."""
     try:
-        return agent_asking.agents().body
+        return agents().body
     except DaemonNotRunning:
         from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
         from wakeful.cli.settings import load_settings  # noqa: PLC0415 - as above

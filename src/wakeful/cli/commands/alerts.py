@@ -11,8 +11,8 @@ from typing import Final
 import click
 import msgspec
 
-from wakeful.alerts.messenger import Messenger, NotDelivered, Refused
-from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.alerts.delivery import Messenger, NotDelivered, Refused
+from wakeful.cli.app import Entry, LazyGroup
 from wakeful.cli.options import answers_json
 from wakeful.cli.output import say, show_json
 from wakeful.cli.settings import load_settings

@@ -7,7 +7,7 @@ from typing import Final
 
 import click
 
-from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.app import Entry, LazyGroup
 from wakeful.cli.output import note, say
 from wakeful.cli.person import require_person
 from wakeful.client.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable

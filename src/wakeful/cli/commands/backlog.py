@@ -7,7 +7,7 @@ from typing import Any, Final
 import click
 import msgspec
 
-from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.app import Entry, LazyGroup
 from wakeful.cli.options import Command, Number, answers_json
 from wakeful.cli.output import say, show_json
 from wakeful.core.errors import OperatorError

@@ -9,21 +9,20 @@ import click
 import msgspec
 from msgspec import Struct
 
-from wakeful.cli import trust as trusting
-from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli import settings as trusting
+from wakeful.cli.app import Entry, LazyGroup
 from wakeful.cli.options import answers_json
 from wakeful.cli.output import note, say, show_json, wall_now
 from wakeful.cli.settings import load_settings
-from wakeful.config.agents_config import AGENT_KEYS, DOCKER_ONLY
-from wakeful.config.config import KEYS, ConfigError
 from wakeful.config.gateway import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
 from wakeful.config.heartbeat import MEANINGS as HEARTBEAT_MEANINGS
 from wakeful.config.load import Loaded, combine
 from wakeful.config.paths import Places, config_path
+from wakeful.config.schema import AGENT_KEYS, DOCKER_ONLY, KEYS, ConfigError
 from wakeful.config.state_dir import require_home
 from wakeful.config.trust import TrustBook
+from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError
-from wakeful.core.moment import iso
 from wakeful.core.text import plain
 
 _HERE: Final = "wakeful.cli.commands.config"
@@ -34,7 +33,7 @@ COMMANDS: Final = {
     "trust": Entry("Set up", f"{_HERE}:trust", "Let ./wakeful.toml or a HEARTBEAT.md count, as it is now"),
     "import": Entry(
         "Set up",
-        "wakeful.cli.commands.config_import:import_file",
+        "wakeful.cli.commands.gateway:import_file",
         "Convert a gateway.json of another system",
     ),
 }
@@ -291,7 +290,7 @@ def trust(*, file: str | None) -> int:
 
 def _trust_heartbeat(file: str, places: Places) -> int:
     """Raises TrustNotNeeded, HeartbeatInvalid, TrustDamaged."""
-    from wakeful.daemon import heartbeats  # noqa: PLC0415 - YAML costs only who reads one
+    from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - YAML costs only who reads one
 
     place = heartbeats.place_at(file, places.home)
     if place is None:

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.alerts.mute_pause_model import PauseRecord, paused_text
-from wakeful.cli.format.listing import decoded
+from wakeful.cli.format.sessions import decoded
 from wakeful.cli.options import answers_json
 from wakeful.cli.output import INTERRUPTED, say, show_json, wall_now
 from wakeful.cli.settings import load_settings
@@ -20,7 +20,7 @@ from wakeful.client.client import Client, DaemonNotRunning
 from wakeful.config.paths import Places
 from wakeful.core.text import plain
 from wakeful.incidents.critical_event import stamp, wall_of_stamp
-from wakeful.reports.since import wall_at
+from wakeful.reports.text import wall_at
 
 LIMIT: Final = 1000
 NONE: Final = "No critical event since {}."

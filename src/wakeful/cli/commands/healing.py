@@ -7,8 +7,8 @@ import click
 import msgspec
 
 from wakeful.cli.commands.mute import who
-from wakeful.cli.commands.session_acts import ACT_SECONDS_MAX, order, show_deed
-from wakeful.cli.format.listing import paused_lines
+from wakeful.cli.commands.session_control import ACT_SECONDS_MAX, order, show_deed
+from wakeful.cli.format.sessions import paused_lines
 from wakeful.cli.options import answers_json, session_argument
 from wakeful.cli.output import note, say, show_json
 from wakeful.client.client import Client

@@ -12,18 +12,18 @@ import click
 import msgspec
 from msgspec import Struct
 
-from wakeful.cli.commands.session_acts import ACT_SECONDS_MAX
-from wakeful.cli.format.listing import decoded
-from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.app import Entry, LazyGroup
+from wakeful.cli.commands.session_control import ACT_SECONDS_MAX
+from wakeful.cli.format.sessions import decoded
 from wakeful.cli.options import answers_json, completed_by
 from wakeful.cli.output import note, say, show_json, wall_now
 from wakeful.cli.settings import load_settings
 from wakeful.client.client import Client
 from wakeful.config.paths import Places
 from wakeful.config.trust import TrustBook
-from wakeful.core.moment import iso
-from wakeful.heartbeat.domain_heartbeat import Clamped, HeartbeatInvalid, Problem
+from wakeful.core.clock import iso
 from wakeful.heartbeat.model import HeartbeatStatus, PolicySnapshot, WakeAnswer, parse_target, shown
+from wakeful.heartbeat.policy import Clamped, HeartbeatInvalid, Problem
 from wakeful.judging.wake_eligibility import PolicyState
 
 _HERE: Final = "wakeful.cli.commands.heartbeat"
@@ -137,7 +137,7 @@ def validate(*, file: str, as_json: bool) -> int:
     elif found.snapshot is not None:
         say(f"{file}: valid, {found.snapshot.id}")
         if found.trusted is False:
-            from wakeful.daemon.heartbeats import not_trusted  # noqa: PLC0415 - YAML costs only who reads one
+            from wakeful.daemon.heartbeat import not_trusted  # noqa: PLC0415 - YAML costs only who reads one
 
             note(not_trusted(found.snapshot.path))
         for each in found.snapshot.clamped:
@@ -151,7 +151,7 @@ def clamped_words(clamped: Clamped) -> str:
 
 
 def _validated(file: str) -> Validation:
-    from wakeful.daemon import heartbeats  # noqa: PLC0415 - YAML costs only who reads one
+    from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - YAML costs only who reads one
 
     bounds = heartbeats.bounds_of(load_settings(None).config.heartbeat)
     place = heartbeats.place_at(file, Places.of(os.environ).home)

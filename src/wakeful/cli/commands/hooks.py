@@ -8,12 +8,12 @@ from typing import Final
 
 import click
 
-from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.app import Entry, LazyGroup
 from wakeful.cli.output import note, say
 from wakeful.cli.person import require_person
 from wakeful.config.paths import Places
 from wakeful.config.state_dir import make_home, require_home
-from wakeful.hooks.hookwork import (
+from wakeful.hooks.install import (
     CLIENTS,
     Plan,
     carry_out,

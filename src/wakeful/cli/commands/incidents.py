@@ -7,10 +7,10 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from wakeful.alerts.alerts import moment
+from wakeful.alerts.model import moment
 from wakeful.cli import read_store as stored
 from wakeful.cli.commands.work import shown_list
-from wakeful.cli.format.listing import decoded
+from wakeful.cli.format.sessions import decoded
 from wakeful.cli.options import answers_json
 from wakeful.cli.output import wall_now
 from wakeful.core.durations import age

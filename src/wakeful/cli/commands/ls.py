@@ -6,7 +6,7 @@ from typing import Final
 import click
 
 from wakeful.alerts.mute_pause_model import paused_text
-from wakeful.cli.format.listing import Sessions, counts_text, decode_sessions, left_out_text, rows
+from wakeful.cli.format.sessions import Sessions, counts_text, decode_sessions, left_out_text, rows
 from wakeful.cli.options import answers_json
 from wakeful.cli.output import say, show_json, wall_now
 from wakeful.cli.read import Reading, ask

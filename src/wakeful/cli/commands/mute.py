@@ -18,7 +18,7 @@ from wakeful.alerts.mute_pause_model import (
 )
 from wakeful.cli import read_store as stored
 from wakeful.cli.commands.work import posted, shown, shown_list, text
-from wakeful.cli.format.listing import decoded
+from wakeful.cli.format.sessions import decoded
 from wakeful.cli.options import Command, answers_json, completed_by
 from wakeful.core.durations import seconds_of
 from wakeful.core.errors import OperatorError

@@ -9,16 +9,15 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from wakeful.cli.format.listing import decoded
+from wakeful.cli.format.sessions import decoded
 from wakeful.cli.options import answers_json
 from wakeful.cli.output import note, say, show_json, wall_now
 from wakeful.client.client import Answer, Client, DaemonNotRunning
 from wakeful.config.paths import Places
-from wakeful.core.moment import iso
+from wakeful.core.clock import iso
 from wakeful.judging.wording import length
 from wakeful.reports.model import Report
-from wakeful.reports.report_text import report_lines
-from wakeful.reports.since import wall_at
+from wakeful.reports.text import report_lines, wall_at
 
 # Logs and git of sixty sessions, on a machine that is busy.
 REPORT_SECONDS_MAX: Final = 30.0

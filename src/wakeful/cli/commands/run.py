@@ -14,13 +14,13 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from wakeful.cli.commands.session_acts import ACT_SECONDS_MAX, environ, prompt_text, show_deed
-from wakeful.cli.format.listing import decoded
+from wakeful.cli.commands.session_control import ACT_SECONDS_MAX, environ, prompt_text, show_deed
+from wakeful.cli.format.sessions import decoded
 from wakeful.cli.options import answers_json, session_argument
 from wakeful.cli.output import say
 from wakeful.client.client import Answer, Client, Refused
 from wakeful.config.paths import Places
-from wakeful.control.attaching import attach_argv
+from wakeful.control.briefs import attach_argv
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.ids import SessionId
@@ -113,7 +113,7 @@ def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -
 
     For a stale agent it asks what to do.
     """
-    from wakeful.cli.commands import agent_attach  # noqa: PLC0415 - few need it
+    from wakeful.cli.commands import attach as agent_attach  # noqa: PLC0415 - few need it
 
     try:
         return agent_attach.attach_agent(

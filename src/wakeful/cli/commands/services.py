@@ -14,10 +14,9 @@ import msgspec
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, standing_of
 from wakeful.agents.runtime import Found
 from wakeful.alerts.mute_pause_model import paused_text
-from wakeful.cli.commands import agent_asking
-from wakeful.cli.commands.agent_asking import Agents
-from wakeful.cli.commands.agent_text import counts_text, service_line
-from wakeful.cli.format.listing import decoded
+from wakeful.cli.commands import agent as agent_asking
+from wakeful.cli.commands.agent import Agents, counts_text, service_line
+from wakeful.cli.format.sessions import decoded
 from wakeful.cli.options import answers_json
 from wakeful.cli.output import show_json
 from wakeful.client.client import Answer, DaemonNotRunning

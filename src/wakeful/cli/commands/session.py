@@ -9,8 +9,8 @@ from typing import Final
 
 import click
 
-from wakeful.cli.format.reading_text import ending_lines, kept_lines, record_lines
-from wakeful.cli.lazy import Entry, LazyGroup
+from wakeful.cli.app import Entry, LazyGroup
+from wakeful.cli.format.sessions import ending_lines, kept_lines, record_lines
 from wakeful.cli.options import answers_json, session_argument
 from wakeful.cli.output import say, show_json
 from wakeful.cli.read import ask
@@ -21,7 +21,7 @@ from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import SessionId, parse_session_id
 
 _HERE: Final = "wakeful.cli.commands.session"
-_ACTS: Final = "wakeful.cli.commands.session_acts"
+_ACTS: Final = "wakeful.cli.commands.session_control"
 COMMANDS: Final = {
     "list": Entry("See", "wakeful.cli.commands.ls:ls", "Every session; the same as `wakeful ls`"),
     "ls": Entry("See", "wakeful.cli.commands.ls:ls", "The same as `list`"),
@@ -35,7 +35,9 @@ COMMANDS: Final = {
         "Heal", "wakeful.cli.commands.healing:revive", "Bring it back now, also if it is held or given up"
     ),
     "stop": Entry("Heal", f"{_ACTS}:stop", "End its agent, gently first"),
-    "repair": Entry("Heal", "wakeful.cli.commands.repair:repair", "Mend what is stored of it, after a crash"),
+    "repair": Entry(
+        "Heal", "wakeful.cli.commands.session_control:repair", "Mend what is stored of it, after a crash"
+    ),
     "adopt": Entry("Heal", f"{_ACTS}:adopt", "Hand a found session over to Wakeful"),
     "release": Entry("Heal", f"{_ACTS}:release", "Take it back: only watched again"),
     "wrong": Entry("Heal", f"{_HERE}:wrong", "Keep the evidence of a wrong verdict"),
@@ -95,7 +97,7 @@ def why(*, session_id: SessionId, as_json: bool) -> int:
     answer = ask(lambda desk: desk.view("why", session_id))
     if as_json:
         return _show(answer, as_json=True)
-    from wakeful.cli.format.why_text import print_why  # noqa: PLC0415 - costs nobody else
+    from wakeful.cli.format.explanation import print_why  # noqa: PLC0415 - costs nobody else
 
     print_why(answer.body)
     return answer.exit_code

@@ -2,8 +2,17 @@
 
 import click
 
-from wakeful.cli.commands.work import caller, epoch_option, owner_option, posted, shown, ttl_option
-from wakeful.cli.commands.work_text import lease_lines, renewed_lines, yielded_lines
+from wakeful.cli.commands.work import (
+    caller,
+    epoch_option,
+    lease_lines,
+    owner_option,
+    posted,
+    renewed_lines,
+    shown,
+    ttl_option,
+    yielded_lines,
+)
 from wakeful.cli.options import WholeNumber, answers_json, session_argument
 from wakeful.core.durations import seconds_of
 from wakeful.core.ids import SessionId

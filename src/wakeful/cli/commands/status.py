@@ -9,7 +9,7 @@ from msgspec import Struct
 from wakeful.agents.model import AgentsStanding, AgentState
 from wakeful.alerts.mute_pause_model import PauseRecord, paused_text
 from wakeful.cli.commands.ls import whole_list
-from wakeful.cli.format.listing import Eye, Sessions, counts_text, decoded, needs_you, rows
+from wakeful.cli.format.sessions import Eye, Sessions, counts_text, decoded, needs_you, rows
 from wakeful.cli.options import answers_json
 from wakeful.cli.output import say, show_json, wall_now
 from wakeful.cli.read import Reading, ask

@@ -24,7 +24,7 @@ from wakeful.cli.demo.scenes import (
 )
 from wakeful.cli.demo.screen import Board, Keys, Screen, keys, screen
 from wakeful.cli.demo.stage import Stage
-from wakeful.cli.format.listing import decode_sessions
+from wakeful.cli.format.sessions import decode_sessions
 from wakeful.cli.output import say
 from wakeful.client.client import Client
 from wakeful.core.decoding import decode_json

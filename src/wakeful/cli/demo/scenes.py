@@ -11,9 +11,8 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from wakeful.judging.findings import Attention, Code, State
+from wakeful.judging.findings import Attention, Code, State, WaitKind
 from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
-from wakeful.judging.verdict import WaitKind
 from wakeful.judging.wording import call_text
 
 # At this length nothing is sped up: 20 seconds of silence instead of Wakeful's own ten minutes.

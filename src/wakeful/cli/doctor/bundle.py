@@ -21,10 +21,10 @@ from wakeful.cli.commands.config import public_values
 from wakeful.cli.doctor.grading import Scene
 from wakeful.cli.output import wall_now
 from wakeful.client.client import Client
-from wakeful.config.config import KEYS, ConfigError
 from wakeful.config.load import Loaded
+from wakeful.config.schema import KEYS, ConfigError
 from wakeful.core.errors import OperatorError, WakefulError
-from wakeful.core.scrub import Scrub
+from wakeful.core.redaction import Scrub
 
 LOG_BYTES_MAX: Final = 256 * 1024
 LOGS_MAX: Final = 30

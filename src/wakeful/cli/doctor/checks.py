@@ -1,8 +1,20 @@
-"""What `wakeful doctor` looks at: each check reads one thing and says ok, warn or fail, and what to do.
+"""What `wakeful doctor` says about the hooks of the clients: in place, ours, trusted, reporting.
+
+What `wakeful doctor` asks the world outside: the clock's keeper, Redis, Telegram, GitHub. Each by a deadline.
+
+Questions only; nothing is changed, sent or started. What an answer means for a person is said by the checks.
+
+What `wakeful doctor` says about the machine and the services around Wakeful: clock, disk, tools, Redis, Telegram, gh.
+
+What is not set up is not asked. Every question has a deadline.
+
+What `wakeful doctor` looks at: each check reads one thing and says ok, warn or fail, and what to do.
 
 Nothing is changed and no agent client is run: those are slow to start, and some update themselves.
 """
 
+import asyncio
+import ctypes
 import os
 import platform
 import re
@@ -11,27 +23,233 @@ import shlex
 import shutil
 import stat
 import subprocess
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Coroutine, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from wakeful.cli import trust
+from wakeful.cli import settings as trust
 from wakeful.cli.commands.status import Overview
-from wakeful.cli.doctor import outside_checks
 from wakeful.cli.doctor.grading import Finding, Scene, fail, ok, warn
-from wakeful.cli.doctor.hook_checks import hook_check
+from wakeful.cli.output import wall_now
 from wakeful.client.client import Client, DaemonNotRunning
-from wakeful.config.config import Config, ConfigError
-from wakeful.config.paths import SOCKET_PATH_BYTES_MAX
+from wakeful.config.paths import SOCKET_PATH_BYTES_MAX, Places
+from wakeful.config.schema import Config, ConfigError
 from wakeful.config.state_dir import store_version
 from wakeful.config.trust import TrustBook
+from wakeful.core.clock import iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WakefulError, WorldError
 from wakeful.core.text import plain
+from wakeful.daemon.autostart import UnitNotOurs, is_running, lingers, plan_remove
+from wakeful.hooks.install import State, hooks_state
+from wakeful.integrations.github import ask_gh
 from wakeful.linux.child_environment import helper_environ
+from wakeful.linux.files import TroubleFile
+from wakeful.linux.host import Disk
+
+
+def hook_check(client: str) -> Callable[[Scene], Finding]:
+    """The check of one client's hooks."""
+
+    def check(scene: Scene) -> Finding:
+        return _graded(client, hooks_state(client, scene.environ, scene.places))
+
+    return check
+
+
+def _graded(client: str, state: State) -> Finding:
+    if state.trouble:
+        return warn(f"{state.path}: {state.trouble}", f"wakeful hooks install {client}: prints what to add")
+    if not state.is_installed:
+        return ok(f"not installed (`wakeful hooks install {client}`: what it asks a person is known at once)")
+    if not state.is_current:
+        return warn("installed for another state folder or version", f"wakeful hooks install {client}")
+    if state.fired_at is not None:
+        return ok(f"installed, a report came at {iso(state.fired_at)}")
+    if client == "codex":
+        # Codex skips what nobody trusted, without a word: only silence tells.
+        return warn("installed, never fired: trust it in /hooks", "start codex, type /hooks and trust it")
+    return ok("installed, no report yet: sessions that start from now on report")
+
+
+ANSWER_SECONDS_MAX: Final = 5.0
+# TIME_ERROR of adjtimex(2): nobody has set the clock for a while, or ever.
+_CLOCK_NOT_KEPT: Final = 5
+# struct timex has 208 bytes here; all zero it asks and sets nothing.
+_TIMEX_BYTES: Final = 512
+
+
+def clock_is_kept() -> bool | None:
+    """Whether the kernel's clock is kept right by somebody; None where it does not say."""
+    answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
+    return None if answer < 0 else answer != _CLOCK_NOT_KEPT
+
+
+def free_bytes(folder: str) -> int | None:
+    """What may still be written there; None where nobody can tell."""
+    return Disk(folder).free_bytes()
+
+
+def redis_trouble(url: str) -> str | None:
+    """Why this Redis cannot be used; None if it answers."""
+    try:
+        from wakeful.watchdog.redis_connection import Connection  # noqa: PLC0415 - an extra, and slow to load
+    except ImportError:
+        return "the library is not installed: pip install 'wakeful[fleet]'"
+
+    async def ask() -> None:
+        connection = Connection(url, ANSWER_SECONDS_MAX)
+        try:
+            await connection.reach()
+        finally:
+            await connection.close()
+
+    return _trouble(ask())
+
+
+def telegram_trouble(token: str, api: str) -> str | None:
+    """Why this bot cannot be used; None if Telegram knows it."""
+    from wakeful.integrations.telegram import close_bot, explain, open_bot  # noqa: PLC0415 - loaded if set up
+
+    async def ask() -> str | None:
+        bot = open_bot(token, api, answer_seconds_max=ANSWER_SECONDS_MAX, kept_connections=1)
+        try:
+            await bot.get_me()
+        except Exception as problem:  # noqa: BLE001 - the library raises what it likes; `explain` tells them apart
+            return explain(problem, token).reason
+        finally:
+            await close_bot(bot)
+        return None
+
+    return _trouble(ask())
+
+
+def gateway_trouble(places: Places) -> str:
+    """Why the gateway of this home hears nothing; empty while it does, or none runs."""
+    return TroubleFile(Path(places.gateway_trouble)).read()
+
+
+def gh_trouble() -> str | None:
+    """Why `gh` cannot be used; None if it is logged in."""
+    return _trouble(ask_gh(("auth", "status"), ANSWER_SECONDS_MAX))
+
+
+def missing_tools(names: tuple[str, ...]) -> list[str]:
+    return [name for name in names if shutil.which(name) is None]
+
+
+def _trouble(question: Coroutine[None, None, object]) -> str | None:
+    async def ask() -> object:
+        async with asyncio.timeout(2 * ANSWER_SECONDS_MAX):
+            return await question
+
+    try:
+        answer = asyncio.run(ask())
+    except TimeoutError:
+        return f"no answer within {ANSWER_SECONDS_MAX:g} s"
+    except WakefulError as problem:
+        return str(problem)
+    return answer if isinstance(answer, str) else None
+
+
+# Below this the store holds what it would write in memory; a tenth more is a day of a busy machine.
+FREE_BYTES_MIN: Final = 100 * 1024 * 1024
+# A second and a half of drift is nothing; files that are newer than now by a minute were written before it was set back.
+FUTURE_SECONDS_MAX: Final = 60.0
+TOOLS: Final = ("git", "ps", "sh", "head")
+
+
+def _config(scene: Scene) -> Config:
+    return Config() if isinstance(scene.loaded, ConfigError) else scene.loaded.config
+
+
+def clock(scene: Scene) -> Finding:
+    ahead_seconds = _newest(Path(scene.places.home)) - wall_now()
+    if ahead_seconds > FUTURE_SECONDS_MAX:
+        return warn(
+            f"files of the state folder are {ahead_seconds:,.0f} s newer than now: it was set back",
+            "set it right; ages are wrong until then",
+        )
+    kept = clock_is_kept()
+    if kept is False:
+        return warn("nobody keeps it right", "timedatectl set-ntp true")
+    return ok("kept right" if kept else "the kernel does not say whether it is kept right")
+
+
+def _newest(home: Path) -> float:
+    """When something in the state folder was last written."""
+    try:
+        return max((entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(home)), default=0.0)
+    except OSError:
+        return 0.0
+
+
+def disk(scene: Scene) -> Finding:
+    home = Path(scene.places.home)
+    there = next(folder for folder in (home, *home.parents) if folder.exists())
+    free = free_bytes(str(there))
+    if free is None:
+        return warn(f"nobody can tell how much is free for {there}")
+    said = f"{free / 1024**2:,.0f} MB free for {there}"
+    return ok(said) if free >= FREE_BYTES_MIN else fail(said, "make room: without it nothing is remembered")
+
+
+def tools(_scene: Scene) -> Finding:
+    missing = missing_tools(TOOLS)
+    if missing:
+        return warn(f"not installed: {', '.join(missing)}", "install them: reports and hooks use them")
+    return ok(", ".join(TOOLS))
+
+
+def autostart(scene: Scene) -> Finding:
+    try:
+        plan = plan_remove(scene.environ)
+    except UnitNotOurs as problem:
+        return ok(f"a unit of your own: {problem.facts['path']}")
+    if plan.is_done:
+        return ok("not installed (`wakeful autostart install` has systemd keep it running)")
+    if not is_running():
+        return warn("installed, but systemd does not run it", "systemctl --user status wakeful")
+    if not lingers(scene.environ):
+        return warn("runs, and ends with your last logout", "loginctl enable-linger")
+    return ok("runs, also after logout")
+
+
+def redis(scene: Scene) -> Finding:
+    url = _config(scene).redis.url
+    if not url:
+        return ok("not set up")
+    trouble = redis_trouble(url)
+    return ok("answers") if trouble is None else fail(trouble, "start it, or mend redis.url")
+
+
+def telegram(scene: Scene) -> Finding:
+    config = _config(scene)
+    bots = {
+        "alerts.telegram_token": (config.alerts.telegram_token, config.alerts.telegram_api),
+        "gateway.token": (config.gateway.token, config.gateway.api),
+    }
+    told = {key: telegram_trouble(token, api) for key, (token, api) in bots.items() if token}
+    bad = {key: trouble for key, trouble in told.items() if trouble is not None}
+    if bad:
+        return fail(
+            "; ".join(f"{key}: {trouble}" for key, trouble in bad.items()), "mend the token or the network"
+        )
+    if words := gateway_trouble(scene.places):
+        return fail(f"the gateway says: {words}", "its log says since when; /health shows it in the chat")
+    return ok(f"knows the bot of {' and '.join(told)}" if told else "not set up")
+
+
+def gh(scene: Scene) -> Finding:
+    github = _config(scene).github
+    if not github.repo and not github.repos:
+        return ok("not set up")
+    trouble = gh_trouble()
+    return ok("logged in") if trouble is None else fail(trouble, "gh auth login")
+
 
 TMUX_SECONDS_MAX: Final = 3.0
 # Beyond this many folders the exact number changes nothing.
@@ -115,7 +333,7 @@ def _read_by_daemon(scene: Scene) -> tuple[str, ...] | None:
 
 def heartbeats(scene: Scene) -> Finding:
     """The files of agents in this folder and in the folders of the agents that are configured."""
-    from wakeful.daemon import heartbeats as files  # noqa: PLC0415 - YAML costs only who has such a file
+    from wakeful.daemon import heartbeat as files  # noqa: PLC0415 - YAML costs only who has such a file
 
     if isinstance(scene.loaded, ConfigError):
         return ok("not looked at: the configuration is wrong")
@@ -303,13 +521,13 @@ CHECKS: Final[Mapping[str, Callable[[Scene], Finding]]] = {
     "codex": _client("codex"),
     "claude hooks": hook_check("claude"),
     "codex hooks": hook_check("codex"),
-    "clock": outside_checks.clock,
-    "disk": outside_checks.disk,
-    "tools": outside_checks.tools,
-    "autostart": outside_checks.autostart,
-    "redis": outside_checks.redis,
-    "telegram": outside_checks.telegram,
-    "gh": outside_checks.gh,
+    "clock": clock,
+    "disk": disk,
+    "tools": tools,
+    "autostart": autostart,
+    "redis": redis,
+    "telegram": telegram,
+    "gh": gh,
 }
 
 

@@ -12,9 +12,9 @@ from wakeful.cli.doctor.grading import Finding, Grade, Scene
 from wakeful.cli.options import answers_json
 from wakeful.cli.output import note, say, show_json
 from wakeful.cli.settings import load_settings
-from wakeful.config.config import ConfigError
 from wakeful.config.load import Loaded
 from wakeful.config.paths import Places
+from wakeful.config.schema import ConfigError
 
 _COLOURS: Final = {Grade.OK: "green", Grade.WARN: "yellow", Grade.FAIL: "red"}
 

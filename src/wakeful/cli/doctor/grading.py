@@ -5,9 +5,9 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from wakeful.config.config import ConfigError
 from wakeful.config.load import Loaded
 from wakeful.config.paths import Places
+from wakeful.config.schema import ConfigError
 
 
 class Grade(StrEnum):

@@ -11,7 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.control.auth_text import AuthTier, auth_tier
+from wakeful.control.login import AuthTier, auth_tier
 from wakeful.control.turn_events import Ended, Gone
 from wakeful.judging.events import Failure
 

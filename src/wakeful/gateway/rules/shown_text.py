@@ -7,9 +7,9 @@ held back, for a secret is none yet when half of it is there.
 import re
 from typing import Final
 
-from wakeful.core.redact import REDACTED_CHARS_MAX, redact
+from wakeful.core.redaction import REDACTED_CHARS_MAX, redact
 from wakeful.core.text import without_hidden
-from wakeful.gateway.rules.splitting import PARTS_MAX, UNITS_MAX, split
+from wakeful.gateway.rules.formatting import PARTS_MAX, UNITS_MAX, split
 from wakeful.gateway.rules.tags import shown_so_far
 
 # As many as fit into the messages of one answer, if none needs two units.

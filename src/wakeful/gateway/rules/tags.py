@@ -13,7 +13,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.gateway.rules.fences import code_spans, open_at_end
+from wakeful.gateway.rules.formatting import code_spans, open_at_end
 
 # Twenty calls at most. As many files: more than that is a folder.
 CALLS_MAX: Final = 20

@@ -16,8 +16,8 @@ from rapidfuzz.fuzz import ratio
 
 from wakeful.core.text import without_hidden
 from wakeful.gateway.rules.errors import Reason
-from wakeful.gateway.rules.fences import open_at_end, prose_lines
 from wakeful.gateway.rules.follow_ups import PROMPTS
+from wakeful.gateway.rules.formatting import open_at_end, prose_lines
 
 # Both are shares of 1.
 SIMILARITY_MAX: Final = 0.7

@@ -3,15 +3,12 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from wakeful.core.moment import Instant, iso
-from wakeful.http.access import Access, cookie_in
-from wakeful.http.answers import Encoded, encoded
-from wakeful.http.gate import caller_of
-from wakeful.http.logins import CODE_SECONDS_MAX, LOGIN_SECONDS_MAX
-from wakeful.http.penalties import Penalties
-from wakeful.http.refusals import LoginCodeWrong, NoPage
+from wakeful.core.clock import Instant, iso
+from wakeful.http.auth import CODE_SECONDS_MAX, LOGIN_SECONDS_MAX, Access, cookie_in
+from wakeful.http.errors import LoginCodeWrong, NoPage
+from wakeful.http.gate import Penalties, caller_of
+from wakeful.http.responses import Done, Encoded, LoginAnswer, LoginCode, LoginRequest, encoded
 from wakeful.http.routing import Request, Route, post
-from wakeful.http.shapes import Done, LoginAnswer, LoginCode, LoginRequest
 
 _COOKIE: Final = "{name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={seconds:.0f}"
 

@@ -8,7 +8,6 @@ from msgspec import Meta, Struct, field
 
 from wakeful.alerts.mute_pause import Paused
 from wakeful.alerts.mute_pause_model import PauseRecord
-from wakeful.checkpoints.checkpoints import Checkpoints, Decided, not_offered
 from wakeful.checkpoints.model import (
     CheckpointList,
     CheckpointRecord,
@@ -16,16 +15,17 @@ from wakeful.checkpoints.model import (
     checkpoint_list,
     checkpoint_record,
 )
+from wakeful.checkpoints.service import Checkpoints, Decided, not_offered
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.core.answer import Answer
-from wakeful.core.moment import iso
-from wakeful.http.answers import Encoded, encoded
-from wakeful.http.problems import PROBLEMS
+from wakeful.core.clock import iso
+from wakeful.http.errors import PROBLEMS
+from wakeful.http.responses import Encoded, encoded
 from wakeful.http.routes.control import EXIT_CODES
 from wakeful.http.routes.mute import NOBODY_NAMED
 from wakeful.http.routing import Request, Route, get, post
 from wakeful.judging.user_effect_rules import PREFIX_CHARS_MAX, Lesson, prefix_words
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Prefix = Annotated[str, Meta(min_length=1, max_length=PREFIX_CHARS_MAX)]

@@ -6,19 +6,19 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from wakeful.control.acts import Deed
+from wakeful.control.controller import Hands
 from wakeful.control.driver import PROMPT_BYTES_MAX, Question, Reply
-from wakeful.control.hands import Hands
+from wakeful.control.gate import Deed
 from wakeful.control.idempotency import OnceHands
-from wakeful.control.starts import RunRequest
+from wakeful.control.start import RunRequest
 from wakeful.core.answer import Answer
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import Hosting, PaneAddress
-from wakeful.http.answers import Encoded, encoded
-from wakeful.http.problems import PROBLEMS
-from wakeful.http.routes.work_routes import idempotency_key
+from wakeful.http.errors import PROBLEMS
+from wakeful.http.responses import Encoded, encoded
+from wakeful.http.routes.work import idempotency_key
 from wakeful.http.routing import Request, Route, get, post
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 # "No" and "nobody knows" are answers, as everywhere.
 EXIT_CODES: Final = {

@@ -5,8 +5,8 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final
 
 from wakeful.core.errors import WakefulError
-from wakeful.http.answers import Text
-from wakeful.http.problems import PROBLEMS
+from wakeful.http.errors import PROBLEMS
+from wakeful.http.responses import Text
 from wakeful.http.routing import Request, Route, get
 from wakeful.metrics.model import Figures
 

@@ -17,11 +17,11 @@ from wakeful.alerts.mute_pause_model import (
     mute_record,
 )
 from wakeful.core.answer import Answer
+from wakeful.core.clock import Instant
 from wakeful.core.errors import SessionNotFound
 from wakeful.core.ids import SessionId, parse_session_id
-from wakeful.core.moment import Instant
-from wakeful.http.answers import Encoded, encoded
-from wakeful.http.problems import PROBLEMS
+from wakeful.http.errors import PROBLEMS
+from wakeful.http.responses import Encoded, encoded
 from wakeful.http.routing import Request, Route, get, post
 
 _Text = Annotated[str, Meta(max_length=300)]

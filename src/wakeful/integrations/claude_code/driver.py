@@ -19,23 +19,24 @@ from wakeful.core.errors import StartFailed
 from wakeful.core.ids import ConversationId, is_uuid, parse_session_id
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process, Sight
-from wakeful.integrations.claude_code.stream import AskedCall, Stream
-from wakeful.integrations.claude_code.talk import Talk
-from wakeful.integrations.driving import (
+from wakeful.integrations.claude_code.stream_json import AskedCall, Stream, Talk
+from wakeful.integrations.driver_support import (
     CHOSEN_BY_WAKEFUL,
+    Fate,
     Patience,
+    RunFolder,
+    Written,
     absence,
     check_arguments,
     check_prompt,
     marked,
     stop_hosted,
 )
-from wakeful.integrations.run_folder import Fate, RunFolder, Written
 from wakeful.judging.resuming import project_folder
 from wakeful.judging.session_record import safe
 from wakeful.linux import proc
 from wakeful.linux.launch import launch
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
 OPTIONS: Final = (

@@ -1,6 +1,8 @@
 """Claude Code's login: `claude auth status`, a turn of one word, and the files its credentials live in.
 
 The status command does not ask the server; only a turn proves anything. Nothing it says is shown to anybody.
+
+One question to Claude Code's model, in a process of its own that keeps no session and has no tools.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,10 +11,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.control.auth_mode import AuthEvent
-from wakeful.control.auth_text import AuthTier, auth_tier
+from wakeful.control.login import AuthEvent, AuthTier, auth_tier
 from wakeful.core.decoding import decode_json
-from wakeful.linux.client_asking import PROBE_PROMPT, ClientAsking, stamp
+from wakeful.linux.run_command import PROBE_PROMPT, ClientAsking, stamp
 
 _REFUSED: Final = (401, 403)
 _VARIABLES: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -60,3 +61,24 @@ class ClaudeLogin:
     def credentials(self) -> str:
         folder = self._environ.get("CLAUDE_CONFIG_DIR") or f"{self._environ.get('HOME', '/')}/.claude"
         return stamp((f"{folder}/.credentials.json", f"{folder}/settings.json"), self._environ, _VARIABLES)
+
+
+class _Answer(Struct):
+    is_error: bool
+    result: str = ""
+
+
+class ClaudeOneShot:
+    """Implements ports.one_shot.OneShot. `folder` is one of ours, with nothing in it."""
+
+    def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
+        self._client = ClientAsking(argv, folder, {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"})
+
+    async def ask(self, prompt: str, seconds_max: float) -> str | None:
+        flags = ("--output-format", "json", "--max-turns", "1", "--no-session-persistence", "--tools", "")
+        answer = await self._client.ask_model(prompt, seconds_max, "-p", *flags)
+        try:
+            said = decode_json(answer.output, _Answer)
+        except (msgspec.DecodeError, UnicodeError):
+            return None
+        return None if said.is_error else said.result

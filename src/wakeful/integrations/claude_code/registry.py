@@ -1,10 +1,18 @@
 """The registry of running Claude Code processes: `sessions/<pid>.json`, rewritten by each on every change.
 
 A file left behind by a process that is gone is the positive evidence a death needs; a normal exit removes it.
+
+Which process a registry file of this host's own folder means. A container that has the folder mounted writes there too.
+
+Its numbers are those of another pid namespace: read as ours they would make the living dead. They are translated, and
+entries from a machine that we do not see are not believed. Nor is an entry that names a living process which is not
+this user's Claude Code: every program of this user can write such a file.
+
+What a running Claude Code says about itself in its registry file, for one process that is known.
 """
 
 from collections.abc import Callable, Sequence
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from sys import intern
 from typing import Annotated, Final
@@ -14,13 +22,14 @@ from msgspec import Meta, Struct
 
 from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import ConversationId, SessionId, is_uuid
-from wakeful.core.process import Process
-from wakeful.judging.evidence import Status
-from wakeful.judging.subject import Subject
-from wakeful.linux.proc import boot_id
-from wakeful.linux.small_files import entries, read_small
+from wakeful.core.process import Process, Sight
+from wakeful.judging.evidence import Status, Subject
+from wakeful.linux import proc
+from wakeful.linux.client_processes import reason_against
+from wakeful.linux.files import entries, read_small
+from wakeful.linux.proc import InnerProcesses, boot_id
 from wakeful.sources.base import Changes, Folders, Processes, Witness
-from wakeful.sources.small import watch_or_await
+from wakeful.sources.folder_watch import watch_or_await
 
 ENTRY_BYTES_MAX: Final = 64 * 1024
 # Clients remove their files when they end. More than this were not written by them: those whose name is the number of a
@@ -195,3 +204,89 @@ def subject_of(conversation: str, host: str, folder: str = "") -> Subject:
     session_id, conversation_id = SessionId(f"claude-{conversation}"), ConversationId(conversation)
     # One text for the many sessions of a folder.
     return Subject(session_id, "claude", host, "claude-code", conversation_id, folder=intern(folder))
+
+
+# The client writes its file within seconds of its start. A clock that was set meanwhile is off by less than this.
+OFF_SECONDS_MAX: Final = 600.0
+PROVIDER: Final = "claude"
+_WITHOUT_TERMINAL: Final = frozenset({"-p", "--print"})
+_NAMING: Final = frozenset({"--session-id", "--resume", "-r"})
+
+
+class EntryHolder:
+    """Whose an entry is. `now` is the time of day."""
+
+    def __init__(self, now: Callable[[], float]) -> None:
+        self._now = now
+        self._inside = InnerProcesses()
+
+    def process_of(self, entry: Entry) -> Process:
+        """The process as this host numbers it.
+
+        Raises ValueError for an entry without a time or of another machine, and for a living process that is not the
+        client.
+        """
+        process = entry.process
+        if proc.sight(process) is Sight.DEAD:
+            inside = self._inside.find(process.pid, process.started)
+            if inside is None and self._is_foreign(entry, process):
+                raise ValueError(f"the times of process {process.pid} are those of another machine")
+            process = inside or process
+        if proc.sight(process) is not Sight.DEAD:
+            reason = reason_against(process, PROVIDER) or _other_conversation(entry, process)
+            if reason is not None:
+                raise ValueError(reason)
+        return process
+
+    def _is_foreign(self, entry: Entry, process: Process) -> bool:
+        """Whether it was written since we booted, by somebody whose start does not fit in our clock."""
+        if entry.started_at is None:
+            return False
+        seconds_ago = self._now() - entry.started_at / 1000
+        since_boot = seconds_ago < proc.age_seconds(Process(process.pid, 0, process.boot_id))
+        return since_boot and abs(proc.age_seconds(process) - seconds_ago) > OFF_SECONDS_MAX
+
+
+def _other_conversation(entry: Entry, process: Process) -> str | None:
+    """Why this process holds another conversation; None if it may hold this one.
+
+    Without a terminal the conversation that the arguments name is the one that stays; in a terminal a person can change it.
+    """
+    words = proc.command(process.pid)
+    if _WITHOUT_TERMINAL.isdisjoint(words) or "--fork-session" in words:
+        return None
+    for word, following in pairwise((*words, "")):
+        name, _, value = word.partition("=")
+        named = value or following
+        if name in _NAMING and is_uuid(named) and named.lower() != entry.session_id.lower():
+            return f"process {process.pid} holds another conversation"
+    return None
+
+
+def config_folder_of(
+    process: Process, variable: str = "CLAUDE_CONFIG_DIR", usual: str = ".claude"
+) -> Path | None:
+    """Where a client keeps its things; None if its environment cannot be read."""
+    if told := proc.environ_value(process.pid, variable):
+        return Path(told)
+    home = proc.environ_value(process.pid, "HOME")
+    return Path(home) / usual if home else None
+
+
+def entry_of(process: Process) -> Entry | None:
+    """Its entry; None if it wrote none yet, or if the file is another process's."""
+    folder = config_folder_of(process)
+    if folder is None:
+        return None
+    entry = read_entry(folder / "sessions" / f"{process.pid}.json")
+    try:
+        return entry if entry is not None and entry.process == process else None
+    except ValueError:
+        # Not written by the client we know.
+        return None
+
+
+def status_of(process: Process) -> str | None:
+    """`busy`, `idle` or `waiting` as it says; None if it says nothing."""
+    entry = entry_of(process)
+    return None if entry is None else entry.status

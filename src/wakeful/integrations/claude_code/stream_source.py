@@ -19,9 +19,9 @@ from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import ConversationId, SessionId, parse_session_id
 from wakeful.integrations.claude_code.transcript import calls_in
 from wakeful.judging.events import Answered, Asked, CallStarted, Event, Retried
-from wakeful.judging.subject import STREAM, Subject
+from wakeful.judging.evidence import STREAM, Subject
 from wakeful.sources.base import Changes, Folders, Witness
-from wakeful.sources.small import watch_or_await
+from wakeful.sources.folder_watch import watch_or_await
 
 OUTPUT: Final = "out.jsonl"
 # A question and what follows it are a few KB; partial messages between them many.

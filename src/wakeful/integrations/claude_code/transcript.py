@@ -2,11 +2,14 @@
 
 Only the fields named here are decoded. A known record that lacks one of them has drifted; a record of an
 unknown type is skipped and counted, for formats grow.
+
+Where Claude Code keeps its transcripts: `projects/<folder>/<uuid>.jsonl`, subagents in a folder beside each.
 """
 
 import re
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
 
@@ -15,6 +18,7 @@ from msgspec import UNSET, Raw, Struct, UnsetType
 
 from wakeful.control.briefs import OPENINGS
 from wakeful.core.decoding import json_decoder
+from wakeful.core.ids import is_uuid
 from wakeful.integrations.claude_code.background import (
     NOTIFICATION_BYTES_MAX,
     ended_by,
@@ -22,20 +26,23 @@ from wakeful.integrations.claude_code.background import (
     left_running,
     task_ended,
 )
+from wakeful.integrations.claude_code.registry import subject_of
 from wakeful.judging import events as e
 from wakeful.judging.activity import is_boundary
-from wakeful.judging.echoes import echoes_in
-from wakeful.sources.call_kinds import kind_of
+from wakeful.judging.masking import echoes_in
+from wakeful.judging.resuming import project_folder
 from wakeful.sources.failure_words import turn_failed
-from wakeful.sources.shapes import (
+from wakeful.sources.log_source import LogSource, Owner
+from wakeful.sources.parsing import (
     conversation_of,
     declared_timeout_seconds,
+    kind_of,
     path_in,
     question_of,
     read_strange,
     text_of,
+    wall_of,
 )
-from wakeful.sources.stamps import wall_of
 
 
 # Fields stand in the order clients write them: the decoder looks for the next key behind the last one.
@@ -481,3 +488,27 @@ _READS: Final[Mapping[object, _Read]] = {
     "system": _system,
     "progress": _progress,
 }
+
+
+def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
+    """The transcripts below these configuration folders (`~/.claude` by default)."""
+
+    def owner(parts: tuple[str, ...]) -> Owner | None:
+        # Asked about every log there is, so the common case comes first and by number.
+        if len(parts) == 2:
+            conversation = parts[1].removesuffix(".jsonl")
+            return Owner(subject_of(conversation, host, parts[0])) if is_uuid(conversation) else None
+        match parts:
+            case (folder, conversation, "subagents", _) if is_uuid(conversation):
+                return Owner(subject_of(conversation, host, folder), side=True)
+        return None
+
+    return LogSource(
+        name="claude-transcripts",
+        roots=tuple(folder / "projects" for folder in config_folders),
+        suffix=".jsonl",
+        depth_max=4,
+        owner=owner,
+        reader=TranscriptReader,
+        folder_of=project_folder,
+    )

@@ -16,7 +16,7 @@ from msgspec import Raw, Struct
 from wakeful.control.briefs import SPEAKER
 from wakeful.control.turn_events import Asked, Ended, Heard, Settled, Spent, Taken, Words
 from wakeful.core.decoding import decode_json, json_decoder
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.sources.failure_words import failure_in
 

@@ -1,16 +1,21 @@
-"""Drives Codex by `codex exec` and `codex exec resume`: one process per turn, which ends by itself.
+"""What `codex exec --json` says, folded into the little a driver must know. Pure: lines in, state out.
+
+Drives Codex by `codex exec` and `codex exec resume`: one process per turn, which ends by itself.
 
 A prompt goes in by a nameless file, never as an argument: those are short and everybody may read them. What counts is the
 native process below npm's wrapper: it does the work, holds the writer lock and survives the wrapper's death.
 """
 
 import os
+import re
 import shutil
 import signal
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
+import msgspec
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.control.driver import (
@@ -24,14 +29,18 @@ from wakeful.control.driver import (
     unannounced,
 )
 from wakeful.core.clock import Clock
+from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import StartFailed
 from wakeful.core.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.core.managed_session import SESSION_VARIABLE, Hosting
 from wakeful.core.process import Process, Sight
-from wakeful.integrations.codex.events import Turn
-from wakeful.integrations.driving import (
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
+from wakeful.integrations.driver_support import (
     CHOSEN_BY_WAKEFUL,
+    Fate,
     Patience,
+    RunFolder,
     absence,
     agent_of,
     check_arguments,
@@ -39,12 +48,67 @@ from wakeful.integrations.driving import (
     marked,
     stop_hosted,
 )
-from wakeful.integrations.run_folder import Fate, RunFolder
 from wakeful.linux import proc
 from wakeful.linux.launch import launch
 from wakeful.linux.terminate import end, sweep
 from wakeful.sources.follow import Following
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
+
+WORDS_CHARS_MAX: Final = 300
+# As version 0.166 words it: a refused key, or none where the provider's configuration names one.
+_LOGIN_WORDS: Final = re.compile(r"status 40[13]\b|Missing environment variable|not logged in", re.IGNORECASE)
+
+
+class _Failure(Struct, gc=False):
+    message: str = ""
+
+
+class _Line(Struct, gc=False):
+    """Only what is read."""
+
+    type: str = ""
+    thread_id: str | None = None
+    error: _Failure | None = None
+
+
+_decode: Final = json_decoder(_Line)
+
+
+class Turn:
+    """One process's turn."""
+
+    def __init__(self) -> None:
+        self.thread_id: str | None = None
+        self.begun = False
+        self.over = False
+        # Whether the model, or a tool it called, was heard.
+        self.heard = False
+        self.failure: str | None = None
+
+    @property
+    def needs_login(self) -> bool:
+        return self.failure is not None and _LOGIN_WORDS.search(self.failure) is not None
+
+    def feed(self, line: bytes) -> None:
+        """Lines that are torn, unknown or of another shape change nothing."""
+        try:
+            said = _decode(line)
+        except msgspec.DecodeError:
+            return
+        match said.type:
+            case "thread.started":
+                self.thread_id = said.thread_id
+            case "turn.started":
+                self.begun = True
+            case "turn.completed":
+                self.over = True
+            case "turn.failed":
+                self.over = True
+                self.failure = plain(redact(said.error.message if said.error else ""), WORDS_CHARS_MAX)
+            case "item.started" | "item.completed":
+                # A warning may come before the turn begins: that is not the model.
+                self.heard = self.begun
+
 
 TOOL_VARIABLE: Final = "CODEX_THREAD_ID"
 # What says where a conversation lies: with others a later turn would not find it.

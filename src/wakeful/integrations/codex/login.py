@@ -1,6 +1,8 @@
 """Codex's login: `codex login status`, a turn of one word, and the file its credentials live in.
 
 Its status says "not logged in" where another provider needs no login: the rules do not believe it alone.
+
+One question to Codex's model, in a process of its own that keeps no session and may only read.
 """
 
 from collections.abc import Mapping, Sequence
@@ -9,10 +11,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.control.auth_mode import AuthEvent
-from wakeful.control.auth_text import AuthTier, auth_tier
+from wakeful.control.login import AuthEvent, AuthTier, auth_tier
 from wakeful.core.decoding import decode_json
-from wakeful.linux.client_asking import PROBE_PROMPT, ClientAsking, stamp
+from wakeful.linux.run_command import PROBE_PROMPT, ClientAsking, stamp
 
 _GONE: Final = b"Not logged in"
 _VARIABLES: Final = ("OPENAI_API_KEY", "CODEX_API_KEY")
@@ -68,3 +69,36 @@ def _learnt(line: bytes) -> AuthEvent | None:
         return None
     sure = auth_tier(said.error.message[:300]) is AuthTier.SURE
     return AuthEvent.PROBE_REFUSED if sure else AuthEvent.STATUS_UNKNOWN
+
+
+class _Item(Struct):
+    type: str = ""
+    text: str = ""
+
+
+class _AnswerLine(Struct):
+    type: str
+    item: _Item = msgspec.field(default_factory=_Item)
+
+
+class CodexOneShot:
+    """Implements ports.one_shot.OneShot. `folder` is one of ours, with nothing in it."""
+
+    def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
+        self._client = ClientAsking(argv, folder, environ)
+
+    async def ask(self, prompt: str, seconds_max: float) -> str | None:
+        flags = ("--json", "--skip-git-repo-check", "--ephemeral", "-s", "read-only", "-")
+        answer = await self._client.ask_model(prompt, seconds_max, "exec", *flags)
+        lines = [line for each in answer.output.splitlines() if (line := _read(each)) is not None]
+        if not any(line.type == "turn.completed" for line in lines):
+            return None
+        said = [line.item.text for line in lines if line.item.type == "agent_message"]
+        return said[-1] if said else None
+
+
+def _read(line: bytes) -> _AnswerLine | None:
+    try:
+        return decode_json(line, _AnswerLine)
+    except (msgspec.DecodeError, UnicodeError):
+        return None

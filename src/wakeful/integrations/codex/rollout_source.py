@@ -4,13 +4,13 @@ from pathlib import Path
 
 from wakeful.core.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.integrations.codex.rollout import RolloutReader
-from wakeful.judging.subject import Subject
+from wakeful.judging.evidence import Subject
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_against
-from wakeful.linux.small_files import entries
+from wakeful.linux.files import entries
 from wakeful.sources.base import Changes, Folders, Processes, Witness
-from wakeful.sources.eye import LogSource, Owner
-from wakeful.sources.small import watch_or_await
+from wakeful.sources.folder_watch import watch_or_await
+from wakeful.sources.log_source import LogSource, Owner
 
 
 def codex_logs(homes: tuple[Path, ...], host: str) -> LogSource:

@@ -17,7 +17,7 @@ from wakeful.agents.runtime import CommandMissing, Found, ImageMissing, NotReady
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.process import Process, Sight
-from wakeful.integrations.docker import remote, sightings
+from wakeful.integrations.docker import inspect as remote, inspect as sightings
 from wakeful.integrations.docker.engine import Container, Engine, EngineRefused
 from wakeful.integrations.docker.events import EVERYBODY, Ears
 from wakeful.integrations.docker.launch import SESSION, AgentThere, Launching, close_session, why_unready
@@ -263,7 +263,7 @@ class DockerRuntime:
         if before == self._forgotten:
             self._places[spec.name] = place
         if place.first is None:
-            return await remote.look(self._engine, place.container, spec)
+            return await remote.look_from_inside(self._engine, place.container, spec)
         return await self._settled(place, place.first, spec)
 
     async def _inspected(self, spec: AgentSpec, place: _Place | None) -> Container | None:
@@ -303,7 +303,7 @@ class DockerRuntime:
         if scene is None or not scene.holds():
             marked = there.labels.get(AGENT_LABEL) == spec.name
             sought = sightings.Sought(spec.name, spec.command, marked)
-            scene = place.scene = sightings.look(first, there.id, sought, scene)
+            scene = place.scene = sightings.look_from_host(first, there.id, sought, scene)
             self._ears.watch(spec.name, (first, *scene.told_by))
         alive = Sight.ALIVE if scene.agent is not None else Sight.DEAD
         return Glimpse(

@@ -18,7 +18,7 @@ from msgspec import Struct
 
 from wakeful.agents.runtime import EngineGone
 from wakeful.core.errors import WorldError
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.linux.child_environment import given_environ
 

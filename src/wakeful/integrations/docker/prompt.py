@@ -17,17 +17,16 @@ from wakeful.core.errors import WorldError
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process, Sight
 from wakeful.integrations.docker.engine import Engine
-from wakeful.integrations.docker.sightings import first_process
-from wakeful.integrations.tmux import acts
+from wakeful.integrations.docker.inspect import first_process
+from wakeful.integrations.tmux import driver as acts
 from wakeful.integrations.tmux.driver import reader_of, seen_through
-from wakeful.integrations.tmux.failure import TmuxFailed
 from wakeful.integrations.tmux.pane import PaneHand
 from wakeful.integrations.tmux.screen import Screen
-from wakeful.integrations.tmux.server import TmuxServer
+from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
 from wakeful.integrations.tmux.typed_notes import TypedNotes
 from wakeful.linux import proc
-from wakeful.linux.namespaces import inner_pid
-from wakeful.storage.store import Outcome
+from wakeful.linux.proc import inner_pid
+from wakeful.storage.base import Outcome
 
 _LOCAL: Final = "unix://"
 # The text travels in the program's environment: everybody on the host can read a command line.

@@ -2,8 +2,7 @@
 
 from wakeful.control.provider import Provider
 from wakeful.integrations.claude_code.driver import ClaudeDriver
-from wakeful.integrations.claude_code.login import ClaudeLogin
-from wakeful.integrations.claude_code.one_shot import ClaudeOneShot
+from wakeful.integrations.claude_code.login import ClaudeLogin, ClaudeOneShot
 from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
 
 

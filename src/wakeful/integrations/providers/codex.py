@@ -5,8 +5,7 @@ from typing import Final
 
 from wakeful.control.provider import Provider
 from wakeful.integrations.codex.driver import CodexDriver
-from wakeful.integrations.codex.login import CodexLogin
-from wakeful.integrations.codex.one_shot import CodexOneShot
+from wakeful.integrations.codex.login import CodexLogin, CodexOneShot
 from wakeful.integrations.codex.turn_reader import CodexHearing
 
 _SANDBOXES: Final[Mapping[str, tuple[str, ...]]] = {

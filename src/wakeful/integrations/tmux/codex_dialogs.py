@@ -7,7 +7,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from wakeful.integrations.tmux.inputs import CodexInput
+from wakeful.integrations.tmux.input_line import CodexInput
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.integrations.tmux.start_screens import Shown, known_dialog
 from wakeful.judging.evidence import DialogKind

@@ -15,15 +15,13 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.core.process import Process, Sight
-from wakeful.integrations.claude_code.claude_status import entry_of
-from wakeful.integrations.tmux.failure import TmuxFailed
+from wakeful.integrations.claude_code.registry import entry_of
 from wakeful.integrations.tmux.pane import shown
 from wakeful.integrations.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow
-from wakeful.integrations.tmux.server import TmuxServer
+from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
 from wakeful.integrations.tmux.start_clients import Client, client_in
 from wakeful.integrations.tmux.start_screens import Shown
-from wakeful.judging.evidence import DialogKind
-from wakeful.judging.subject import Subject
+from wakeful.judging.evidence import DialogKind, Subject
 from wakeful.linux import proc
 from wakeful.sources.base import Witness
 

@@ -16,16 +16,21 @@ from wakeful.core.fault_points import reach
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import PaneAddress
 from wakeful.core.process import Process, Sight
-from wakeful.core.redact import redact
+from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.integrations.tmux.inputs import Input, Standing
-from wakeful.integrations.tmux.keys import LINE_BYTES_MAX, squeezed
-from wakeful.integrations.tmux.screen import Screen, last_words
+from wakeful.integrations.tmux.input_line import LINE_BYTES_MAX, Input, Standing, squeezed
+from wakeful.integrations.tmux.screen import (
+    Screen,
+    belongs_to,
+    in_front,
+    is_interactive_shell,
+    last_words,
+    terminal_state,
+)
 from wakeful.integrations.tmux.server import TmuxServer
-from wakeful.integrations.tmux.terminal import belongs_to, in_front, is_interactive_shell, terminal_state
 from wakeful.integrations.tmux.typed_notes import Stage, TypedNote, TypedNotes
 from wakeful.linux import proc
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 # A paste was shown after 0.05 s; while two suites of tests kept both cores busy, once not within 5 s.
 ECHO_SECONDS_MAX: Final = 10.0

@@ -18,7 +18,7 @@ from msgspec import Struct
 from wakeful.core.errors import WorldError
 from wakeful.core.process import Sight
 from wakeful.core.text import plain
-from wakeful.linux.inquiry import Answer, ask
+from wakeful.linux.run_command import Answer, ask
 
 DEADLINE_SECONDS: Final = 5.0
 # Names that were made plain once: a listing repeats them every tick.

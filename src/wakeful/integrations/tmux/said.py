@@ -11,8 +11,8 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.core.decoding import json_decoder
-from wakeful.integrations.tmux.keys import squeezed
-from wakeful.sources.stamps import wall_of
+from wakeful.integrations.tmux.input_line import squeezed
+from wakeful.sources.parsing import wall_of
 
 
 class _Block(Struct, frozen=True):

@@ -1,19 +1,56 @@
-"""One tmux server, asked and told by commands that end by a deadline. What may be typed is decided elsewhere.
+"""The one error of acting through tmux. Looking has none: a server that cannot be asked is `unknown`.
+
+Files that only their owner may read, made anew or not at all.
+
+One tmux server, asked and told by commands that end by a deadline. What may be typed is decided elsewhere.
 
 Text reaches a pane through a buffer read from a private file, never through a command line, which everybody on the
 host can read. A server that does not answer is an error here, never an empty answer.
+
+Whether somebody has a pane in front of them right now. It looks; it never types.
 """
 
 import asyncio
+import os
 import secrets
+from pathlib import Path
 from typing import Final
 
+from wakeful.core.errors import WorldError
 from wakeful.core.text import plain
-from wakeful.integrations.tmux.failure import TmuxFailed
 from wakeful.integrations.tmux.panes import DEADLINE_SECONDS
-from wakeful.integrations.tmux.private import discard, write_private
 from wakeful.integrations.tmux.screen import FACTS, Screen, last_words
-from wakeful.linux.inquiry import ask
+from wakeful.linux.run_command import ask
+
+
+class TmuxFailed(WorldError):
+    """tmux did not do as it was told: {reason}."""
+
+    code = "tmux-failed"
+    retryable = True
+
+
+def write_private(folder: str, name: str, content: bytes, mode: int = 0o600) -> str:
+    """Write a new file in a folder of its owner's alone; its path. Raises TmuxFailed."""
+    path = f"{folder}/{name}"
+    try:
+        Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        with open(path, "xb", opener=lambda at, flags: os.open(at, flags | os.O_NOFOLLOW, mode)) as file:
+            file.write(content)
+    except OSError as problem:
+        raise TmuxFailed(reason=f"{path} cannot be written: {problem.strerror}") from problem
+    return path
+
+
+def discard(path: str) -> None:
+    """Remove a file that may be gone already."""
+    Path(path).unlink(missing_ok=True)
+
+
+def exists(path: str) -> bool:
+    """Whether the file is there still."""
+    return Path(path).exists()
+
 
 WORDS_CHARS_MAX: Final = 200
 SCROLLED_ROWS: Final = 20
@@ -83,3 +120,17 @@ class TmuxServer:
     async def press(self, target: str, *keys: str) -> None:
         """Press named keys. Raises TmuxFailed."""
         await self.tell("send-keys", "-t", target, *keys)
+
+
+LOOK_SECONDS_MAX: Final = 2.0
+# In the context of a client: the active pane of the window its session shows.
+_PANE_OF_CLIENT: Final = "#{pane_id}"
+
+
+async def is_visible(socket: str, target: str, deadline_seconds: float = LOOK_SECONDS_MAX) -> bool:
+    """Whether a client is attached whose active pane it is. A server that cannot be asked shows it to nobody."""
+    try:
+        listed = await TmuxServer(socket, deadline_seconds).tell("list-clients", "-F", _PANE_OF_CLIENT)
+    except TmuxFailed:
+        return False
+    return target.encode() in listed.split()

@@ -8,8 +8,7 @@ from msgspec import Struct
 
 from wakeful.core.ids import SessionId, is_uuid
 from wakeful.core.process import Process
-from wakeful.integrations.claude_code.claude_status import config_folder_of
-from wakeful.integrations.claude_code.registry import subject_of as claude_subject
+from wakeful.integrations.claude_code.registry import config_folder_of, subject_of as claude_subject
 from wakeful.integrations.codex.rollout_source import subject_of as codex_subject
 from wakeful.integrations.tmux import claude_dialogs, codex_dialogs
 from wakeful.integrations.tmux.programs import (
@@ -20,12 +19,10 @@ from wakeful.integrations.tmux.programs import (
     program_of,
     unwrapped,
 )
-from wakeful.integrations.tmux.screen import Screen
+from wakeful.integrations.tmux.screen import Screen, front_group
 from wakeful.integrations.tmux.start_screens import Shown
-from wakeful.integrations.tmux.terminal import front_group
-from wakeful.judging.evidence import DialogKind
+from wakeful.judging.evidence import DialogKind, Subject
 from wakeful.judging.resuming import project_folder
-from wakeful.judging.subject import Subject
 from wakeful.linux import proc
 
 

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from wakeful.integrations.tmux.keys import squeezed
+from wakeful.integrations.tmux.input_line import squeezed
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.judging.evidence import DialogKind
 

@@ -7,17 +7,16 @@ from typing import Final
 from wakeful.control.driver import Seen
 from wakeful.core.managed_session import SESSION_VARIABLE, Hosting
 from wakeful.core.process import Process, Sight
-from wakeful.integrations.driving import agent_of
-from wakeful.integrations.tmux.failure import TmuxFailed
-from wakeful.integrations.tmux.listening import listening_at
+from wakeful.integrations.driver_support import agent_of
+from wakeful.integrations.tmux.pane_source import listening_at
 from wakeful.integrations.tmux.panes import list_panes
 from wakeful.integrations.tmux.programs import program_of, unwrapped
-from wakeful.integrations.tmux.server import TmuxServer
-from wakeful.integrations.tmux.starting import MARK_EPOCH, MARK_SESSION
-from wakeful.integrations.tmux.terminal import is_interactive_shell
+from wakeful.integrations.tmux.screen import is_interactive_shell
+from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
+from wakeful.integrations.tmux.start import MARK_EPOCH, MARK_SESSION
 from wakeful.linux import proc
 from wakeful.linux.terminate import AGENT_STEPS, Ending, Meant, Steps, Swept, end, sweep
-from wakeful.storage.store import Outcome
+from wakeful.storage.base import Outcome
 
 # How Claude Code marks the tools of an agent that was not started by us.
 _TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"

@@ -16,8 +16,8 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import PaneAddress
 from wakeful.core.process import Process
-from wakeful.integrations.tmux.private import discard, write_private
-from wakeful.linux.small_files import read_small
+from wakeful.integrations.tmux.server import discard, write_private
+from wakeful.linux.files import read_small
 
 _PREFIX: Final = "typing-"
 _UNFINISHED: Final = ".new"

@@ -32,22 +32,21 @@ from wakeful.core.leases import (
 from wakeful.core.managed_session import Hosting
 from wakeful.core.process import Process
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.moves import Moves
-from wakeful.storage.sqlite import work as runs
-from wakeful.storage.sqlite.errors import translate
-from wakeful.storage.sqlite.opening import Connections, moves_of, open_database
-from wakeful.storage.sqlite.sql import QUERIES
-from wakeful.storage.sqlite.work import WallClock
-from wakeful.storage.sqlite.writer import Operation, T, Writer
-from wakeful.storage.store import (
+from wakeful.storage.base import (
     Bookmark,
     Conclusion,
     Intent,
+    Moves,
     Note,
     SessionRow,
     StoreClosed,
     Transition,
 )
+from wakeful.storage.sqlite import work as runs
+from wakeful.storage.sqlite.database import QUERIES, Connections, moves_of, open_database
+from wakeful.storage.sqlite.errors import translate
+from wakeful.storage.sqlite.work import WallClock
+from wakeful.storage.sqlite.writer import Operation, T, Writer
 
 Row = tuple[Any, ...]
 # One slice of retention takes some 40 ms of the writer; others are served between two slices.

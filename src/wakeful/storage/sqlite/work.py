@@ -27,7 +27,7 @@ from wakeful.core.leases import (
     state_after,
 )
 from wakeful.core.process import Process
-from wakeful.storage.sqlite.sql import QUERIES
+from wakeful.storage.sqlite.database import QUERIES
 
 Row = tuple[Any, ...]
 WallClock = Callable[[], float]

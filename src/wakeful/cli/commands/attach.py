@@ -1,0 +1,246 @@
+"""A terminal lent to an agent in a container. Closing it does not end what the engine began in there: that is done here.
+
+The engine's client gets the terminal and everything that is typed; this command only waits, and cleans up where the
+client was cut off. It never speaks: the terminal may be gone.
+
+`wakeful attach` for agents of the hub: to the terminal, or to the menu for a stale agent.
+
+The daemon acts; this command asks the person, and then becomes tmux, or lends its terminal to it in a container.
+"""
+
+import os
+import shlex
+import signal
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from difflib import get_close_matches
+from pathlib import PurePath
+from types import FrameType
+from typing import Final
+from uuid import uuid4
+
+from msgspec import Struct
+
+from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, BadAgentName, parse_agent_name
+from wakeful.cli.commands import agent as agent_asking
+from wakeful.cli.commands.agent import choice, code_of, is_terminal, menu, show_record
+from wakeful.cli.commands.run import NeedsTerminal, TmuxMissing, become, has_terminal
+from wakeful.cli.format.sessions import decoded
+from wakeful.cli.output import say
+from wakeful.client.client import Refused
+from wakeful.control.briefs import Visit, attach_argv, container_visit
+from wakeful.core.errors import OperatorError, SessionNotFound, WakefulError
+from wakeful.core.managed_session import PaneAddress
+from wakeful.linux.child_environment import helper_environ
+
+LEAVE_SECONDS_MAX: Final = 10.0
+# A terminal that was closed, and whoever ends this command politely.
+_ENDINGS: Final = (signal.SIGHUP, signal.SIGTERM)
+
+
+def lend_terminal(visit: Visit, shown: str) -> int:
+    """Hand this terminal over until the visit ends; the exit code of that. `shown` is what a script is told to run instead.
+
+    Raises NeedsTerminal, TmuxMissing.
+    """
+    if not has_terminal():
+        raise NeedsTerminal(command=shown)
+    try:
+        visitor = subprocess.Popen(visit.argv, env=helper_environ(os.environ))
+    except FileNotFoundError as error:
+        raise TmuxMissing(program=visit.argv[0]) from error
+    with _told_of_endings(visitor) as endings:
+        code = visitor.wait()
+    if endings:
+        _leave(visit.leave)
+    return code if code >= 0 else 128 - code
+
+
+@contextmanager
+def _told_of_endings(visitor: "subprocess.Popen[bytes]") -> Iterator[list[int]]:
+    """Whatever ends this command ends the visitor first, and is noted; an interrupt is the visitor's to understand."""
+    endings: list[int] = []
+
+    def note(number: int, _frame: FrameType | None) -> None:
+        endings.append(number)
+        visitor.terminate()
+
+    before = {number: signal.signal(number, note) for number in _ENDINGS}
+    before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda _number, _frame: None)
+    try:
+        yield endings
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+
+
+def _leave(argv: Sequence[str]) -> None:
+    """Best effort: nobody is there any more who could be told, and the client goes with the container anyway."""
+    with subprocess.Popen(
+        argv,
+        env=helper_environ(os.environ),
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    ) as leaving:
+        try:
+            leaving.wait(LEAVE_SECONDS_MAX)
+        except subprocess.TimeoutExpired:
+            leaving.kill()
+
+
+_PROGRAMS: Final = {"claude": "Claude Code", "codex": "Codex"}
+
+
+class NotAnAgent(OperatorError):
+    """{detail}"""
+
+    code = "agent-not-found"
+
+
+class NobodyThere(OperatorError):
+    """No agent and no session {shown!r}.{meant} `wakeful agent list` and `wakeful ls --all` show every one."""
+
+    code = "nobody-there"
+
+
+class NothingToAttach(OperatorError):
+    """Agent '{name}' is {state}{why}. {advice}"""
+
+    code = "nothing-to-attach"
+    exit_code = 1
+
+
+class Undecided(OperatorError):
+    """Agent '{name}' is stale ({reason}), and this is not a terminal to ask in. Run one of:\n  wakeful attach {name} --restart\n  wakeful attach {name} --teardown"""
+
+    code = "undecided"
+
+
+class OneOfTwo(OperatorError):
+    """Either --restart or --teardown."""
+
+    code = "one-of-two"
+
+
+class _Command(Struct, frozen=True):
+    """/api/agents/NAME/attach."""
+
+    argv: tuple[str, ...]
+    program: str
+
+
+class Wish(Struct, frozen=True):
+    """What a script wants, so that nobody is asked."""
+
+    restart: bool = False
+    teardown: bool = False
+    yes: bool = False
+
+
+def attach_agent(text: str, wish: Wish) -> int:
+    """Go to an agent's terminal, or do what the person or the script wants. Raises NotAnAgent."""
+    if wish.restart and wish.teardown:
+        raise OneOfTwo
+    record = _record(text)
+    if wish.teardown:
+        return show_record(agent_asking.order_stop(record.name, yes=wish.yes), as_json=False)
+    if record.state is AgentState.RUNNING and wish.restart and not is_terminal():
+        return _tell_way(record)
+    if record.state is not AgentState.STALE:
+        return _go(record)
+    if wish.restart:
+        return _restart(record.name)
+    if not is_terminal():
+        raise Undecided(name=record.name, reason=record.reason)
+    return _ask(record)
+
+
+def nobody(text: str, refused: Refused) -> WakefulError:
+    """What to say of a name that is no agent's, if it is no session's either: the nearest agent's is told."""
+    if code_of(refused) != SessionNotFound.code:
+        return refused
+    close = get_close_matches(text, [each.name for each in agent_asking.listed()], n=1)
+    return NobodyThere(shown=text, meant=f" Did you mean {close[0]!r}?" if close else "")
+
+
+def _record(text: str) -> AgentRecord:
+    try:
+        return agent_asking.record_of(parse_agent_name(text))
+    except BadAgentName as problem:
+        raise NotAnAgent(detail=str(problem)) from problem
+    except Refused as refused:
+        if code_of(refused) != NotAnAgent.code:
+            raise
+        raise NotAnAgent(detail=str(refused)) from refused
+
+
+def _ask(record: AgentRecord) -> int:
+    """The menu for a stale agent: R, T or C."""
+    for line in menu(record, _program(record.name)):
+        say(line)
+    while True:
+        match choice("Choice: "):
+            case "r" | "restart":
+                return _restart(record.name)
+            case "t" | "teardown":
+                return show_record(agent_asking.order_stop(record.name, yes=False), as_json=False)
+            case "c" | "cancel" | "":
+                return 0
+            case _:
+                say("Type R, T or C.")
+
+
+def _restart(name: str) -> int:
+    """Restart its session, then go there, if there is a terminal to go with."""
+    code = show_record(agent_asking.order(name, "restart-session"), as_json=False)
+    record = agent_asking.record_of(name)
+    if code or is_terminal():
+        return code or _go(record)
+    return _tell_way(record)
+
+
+def _tell_way(record: AgentRecord) -> int:
+    """For a script: what it wanted is so, and a person knows how to go on."""
+    say(f"in a terminal, go there with: {shlex.join(_argv(record))}")
+    return 0
+
+
+def _go(record: AgentRecord) -> int:
+    # Not ready and alive: somebody has to answer what it shows.
+    is_there = record.state in (AgentState.STARTING, AgentState.ERROR) and record.pid is not None
+    if record.state is not AgentState.RUNNING and not is_there:
+        why = f" ({record.reason})" if record.reason and record.state is not AgentState.STOPPED else ""
+        raise NothingToAttach(name=record.name, state=record.state, why=why, advice=_advice(record))
+    argv = _argv(record)
+    if record.runtime is AgentRuntime.TMUX:
+        become(argv)
+    return lend_terminal(container_visit(argv, uuid4().hex), shlex.join(argv))
+
+
+def _argv(record: AgentRecord) -> list[str]:
+    """The command for its terminal. Raises NestedTerminal inside of another tmux server."""
+    if record.runtime is AgentRuntime.TMUX and record.tmux_socket and record.tmux_session:
+        session = record.tmux_session
+        pane = PaneAddress(record.tmux_socket, f"={session}:", session)
+        return list(attach_argv(pane, os.environ.get("TMUX")))
+    return list(_command(record.name).argv)
+
+
+def _advice(record: AgentRecord) -> str:
+    if record.state in (AgentState.STOPPED, AgentState.ERROR):
+        return f"Start it with: wakeful agent start {record.name}"
+    if record.state is AgentState.UNKNOWN:
+        return f"`wakeful agent stop {record.name}` removes what is left of it."
+    return "Try again in a moment."
+
+
+def _program(name: str) -> str:
+    """What will be launched, as its maker calls it."""
+    program = PurePath(_command(name).program).name
+    return _PROGRAMS.get(program, program)
+
+
+def _command(name: str) -> _Command:
+    return decoded(agent_asking.client().get(f"/api/agents/{name}/attach").body, _Command)

@@ -1,0 +1,223 @@
+"""`wakeful up --detach`: a daemon that outlives its terminal, and the proof that it answers.
+
+The child runs the very same command; its words go to a log, which is shown if it does not come up.
+
+`wakeful up`, `down`, `open` and `demo`: what starts or ends something, or needs a daemon that runs.
+"""
+
+import asyncio
+import os
+import select
+import subprocess
+import sys
+import time
+import webbrowser
+from pathlib import Path
+from typing import Final
+
+import click
+import msgspec
+
+from wakeful.cli.options import Number, WholeNumber, answers_json
+from wakeful.cli.output import say, show_json
+from wakeful.cli.settings import file_words, load_settings
+from wakeful.client.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
+from wakeful.config.paths import Places
+from wakeful.config.schema import Config
+from wakeful.config.state_dir import make_home, require_home
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.text import plain
+from wakeful.linux.child_environment import helper_environ, own_environ
+
+UP_SECONDS_MAX: Final = 30.0
+_POLL_SECONDS: Final = 0.05
+_LINES_SHOWN_MAX: Final = 20
+
+
+class RunsAlready(OperatorError):
+    """Wakeful runs here already (pid {pid}). `wakeful status` asks it, `wakeful down` ends it."""
+
+    code = "already-running"
+
+
+class NotUpInTime(WorldError):
+    """The daemon (pid {pid}) runs but did not answer within {seconds:.0f} s. Its words are in {log}"""
+
+    code = "not-up-in-time"
+
+
+def start_behind(places: Places, arguments: list[str]) -> int:
+    """Start `wakeful up` in a session of its own; return once it answers, or with its exit code and words."""
+    client = Client(places)
+    pid = _answering_pid(client)
+    if pid is not None:
+        raise RunsAlready(pid=pid)
+    make_home(places)
+    # A file of its own: of several starts at once each shows the words of its own child.
+    log = Path(places.logs) / f"up.{os.getpid()}.log"
+    child = _spawn(arguments, log)
+    code = _wait_for_answer(client, child, log)
+    for line in log.read_text(errors="replace").splitlines()[-_LINES_SHOWN_MAX:]:
+        click.echo(plain(line), err=code != 0)
+    if code == 0:
+        # The daemon goes on writing to it, under the name people look for.
+        log.replace(log.with_name("up.log"))
+    else:
+        log.unlink()
+    return code
+
+
+def _spawn(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
+    # -P: a `wakeful` folder in the working directory is not what we mean to run.
+    argv = [sys.executable, "-P", "-m", "wakeful", "up", *arguments]
+    flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
+    with os.fdopen(os.open(log, flags, 0o600), "ab") as output:
+        return subprocess.Popen(
+            argv,
+            env=own_environ(os.environ),
+            stdin=subprocess.DEVNULL,
+            stdout=output,
+            stderr=output,
+            start_new_session=True,
+        )
+
+
+def _wait_for_answer(client: Client, child: subprocess.Popen[bytes], log: Path) -> int:
+    deadline = time.monotonic() + UP_SECONDS_MAX
+    while time.monotonic() < deadline:
+        code = child.poll()
+        if code is not None:
+            return code if code > 0 else WorldError.exit_code
+        # The pid, so that another daemon that was quicker is not taken for ours.
+        if _answering_pid(client) == child.pid:
+            return 0
+        time.sleep(_POLL_SECONDS)
+    raise NotUpInTime(pid=child.pid, seconds=UP_SECONDS_MAX, log=os.fspath(log))
+
+
+def _answering_pid(client: Client) -> int | None:
+    try:
+        return client.get("/healthz", timeout_seconds=2.0).server_pid
+    except (DaemonNotRunning, DaemonSilent, DaemonUnreachable):
+        return None
+
+
+DOWN_SECONDS_MAX: Final = 15.0
+
+
+class StillRunning(WorldError):
+    """The daemon (pid {pid}) said it would end, but did not within {seconds:.0f} s."""
+
+    code = "still-running"
+
+
+@click.command(epilog="Example: wakeful up --detach")
+@click.option("--detach", is_flag=True, help="Put it behind and give the terminal back.")
+@click.option("--port", type=WholeNumber(0, 65535), help="TCP port on loopback; 0 picks a free one.")
+@click.option("--no-tcp", is_flag=True, help="Listen on the Unix socket only.")
+@click.option("--no-gateway", is_flag=True, help="Leave the chat gateway alone, though it is set up.")
+@click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
+@click.option("--supervised", is_flag=True, hidden=True, help="Started by `wakeful gateway`: ends with it.")
+def up(
+    *,
+    detach: bool,
+    port: int | None,
+    no_tcp: bool,
+    no_gateway: bool,
+    config_file: str | None,
+    supervised: bool,
+) -> int:
+    """Watch every session of this machine until Ctrl-C."""
+    places = Places.of(os.environ)
+    require_home(os.environ)
+    if detach:
+        given = _arguments(port, config_file, no_tcp=no_tcp)
+        return start_behind(places, [*given, "--no-gateway"] if no_gateway else given)
+    loaded = load_settings(config_file)
+    config = _with_doors(loaded.config, port, no_tcp=no_tcp)
+    from wakeful.daemon.serve import serve  # noqa: PLC0415 - a mistake in the options should not wait for it
+
+    # A login code is for the eyes in front of a terminal, not for a log.
+    with_login, asked = sys.stdout.isatty(), port is not None
+    gateway = (
+        None
+        if no_gateway or not config.gateway.token
+        else ("gateway", "--supervised", *file_words(config_file))
+    )
+    asyncio.run(
+        serve(
+            config,
+            places,
+            _announce,
+            with_login=with_login,
+            port_asked_for=asked,
+            gateway=gateway,
+            supervised=supervised,
+            config_files=tuple(str(Path(each).absolute()) for each in loaded.files),
+        )
+    )
+    return 0
+
+
+def _with_doors(config: Config, port: int | None, *, no_tcp: bool) -> Config:
+    daemon = config.daemon
+    changed = msgspec.structs.replace(
+        daemon, port=daemon.port if port is None else port, tcp=daemon.tcp and not no_tcp
+    )
+    return msgspec.structs.replace(config, daemon=changed)
+
+
+def _arguments(port: int | None, config_file: str | None, *, no_tcp: bool) -> list[str]:
+    arguments = ["--no-tcp"] if no_tcp else []
+    arguments += [] if port is None else ["--port", str(port)]
+    return [*arguments, *file_words(config_file)]
+
+
+def _announce(line: str) -> None:
+    say(line)
+    # A supervisor's log is read while it runs.
+    sys.stdout.flush()
+
+
+@click.command(epilog="Example: wakeful down")
+def down() -> int:
+    """End the daemon. Agents go on: nothing they need lives in it."""
+    client = Client(Places.of(os.environ))
+    pid = client.get("/healthz").server_pid
+    # Opened before the end is asked for, so that it cannot mean anybody who gets the pid later.
+    process = os.pidfd_open(pid)
+    client.post("/api/shutdown")
+    ended, _, _ = select.select([process], [], [], DOWN_SECONDS_MAX)
+    if not ended:
+        raise StillRunning(pid=pid, seconds=DOWN_SECONDS_MAX)
+    say(f"ended (pid {pid})")
+    return 0
+
+
+@click.command("open", epilog="Example: wakeful open --browser")
+@click.option("--browser", is_flag=True, help="Open it instead of printing it only.")
+@answers_json
+def open_page(*, browser: bool, as_json: bool) -> int:
+    """Print a link that logs the web page in, once, within ten minutes."""
+    answer = Client(Places.of(os.environ)).post("/api/login-codes")
+    link = str(decode_json(answer.body, dict[str, object])["url"])
+    if as_json:
+        show_json(answer.body)
+    else:
+        say(link)
+    if browser:
+        for name in set(os.environ) - helper_environ(os.environ).keys():
+            # It starts programs in this process's own environment.
+            del os.environ[name]
+        webbrowser.open(link)
+    return 0
+
+
+@click.command(epilog="Example: wakeful demo --seconds 30")
+@click.option("--seconds", type=Number(10, 600), help="How long it takes; a minute by default.")
+def demo(*, seconds: float | None) -> int:
+    """Start scripted agents in a throw-away home and watch their verdicts change."""
+    from wakeful.cli.demo.command import run_demo  # noqa: PLC0415 - brings the scripted agents along
+
+    return run_demo(seconds)

@@ -1,0 +1,147 @@
+"""The parts of `why` as lines, for the command and for `top`: ladder, rules, evidence. Pure: values in, styled pieces out.
+
+Styles are names of what a piece means; each place has its own colours for them. What agents wrote is plain and marked.
+
+`why` for people: the sentence first, the ladder as a column, and at the end the one right command.
+
+Pure but for `print_why`, which colours on a terminal and is plain everywhere else.
+"""
+
+import sys
+from collections.abc import Iterator
+from typing import Final
+
+from wakeful.cli.format.sessions import decoded
+from wakeful.cli.output import plain_keeping_indent, say
+from wakeful.core.text import plain
+from wakeful.judging.explanation import Hold, Why
+from wakeful.judging.findings import Health
+from wakeful.judging.resuming import command_line
+from wakeful.judging.wording import call_text
+
+Line = tuple[tuple[str, str], ...]
+"""Pieces of a line, each with the name of its style."""
+
+HOLDS: Final = {
+    Hold.ALIVE: ("●", "success"),
+    Hold.BROKEN: ("✗", "error"),
+    Hold.UNKNOWN: ("?", "warning"),
+    Hold.NOT_APPLICABLE: ("·", "quiet"),
+}
+HEALTHS: Final = {
+    Health.HEALTHY: "success",
+    Health.STALE: "warning",
+    Health.UNKNOWN: "warning",
+    Health.DEGRADED: "error",
+    Health.DEAD: "error",
+}
+_RUNG_CELLS: Final = 13
+
+
+def ladder_lines(why: Why) -> Iterator[Line]:
+    """A column from the ground up: green to the deepest rung, a cross at the break."""
+    for each in why.ladder:
+        mark, style = HOLDS[each.hold]
+        words = "" if each.hold in {Hold.ALIVE, Hold.NOT_APPLICABLE} else each.hold
+        rung = each.rung.replace("_", " ").ljust(_RUNG_CELLS)
+        yield ((f"  {mark} ", style), (rung, rung_style(each.hold)), (f"  {words}".rstrip(), style))
+
+
+def rung_style(hold: Hold) -> str:
+    return {Hold.BROKEN: "error", Hold.NOT_APPLICABLE: "quiet"}.get(hold, "text")
+
+
+def fired_lines(why: Why, *, with_rules: bool) -> Iterator[Line]:
+    """The rules that speak, with what each saw; `with_rules` also says what each of them is."""
+    for rule in why.fired:
+        since = f" since {rule.since}:" if with_rules else " "
+        yield ((f"  {rule.code}", "error"), (f"{since} {rule.summary}", "text"))
+        if with_rules:
+            yield ((f"    rule: {rule.rule}", "quiet"),)
+        yield from (((f"    {plain(text)}", "quiet"),) for text in rule.evidence)
+        yield from ((("    ", "text"), said(text)) for text in rule.untrusted if text)
+
+
+def held_lines(why: Why, *, with_rules: bool) -> Iterator[Line]:
+    """The rules that would speak, and what holds them back."""
+    for rule in why.held_back:
+        until = f" until {rule.until}" if rule.until and with_rules else ""
+        held = f" by {rule.by}{until}: {plain(rule.evidence)} "
+        yield ((f"  {rule.code}", "strong"), (held, "text"), said(rule.untrusted))
+        if with_rules:
+            yield ((f"    rule: {rule.rule}", "quiet"),)
+
+
+def refused_lines(why: Why) -> Iterator[Line]:
+    """The ways back that are shut, each reason once."""
+    names: dict[str, list[str]] = {}
+    for each in why.refused:
+        names.setdefault(each.reason, []).append(each.name)
+    for reason, those in names.items():
+        yield ((f"  {', '.join(those)}: ", "strong"), (plain(reason), "text"))
+
+
+def evidence_lines(why: Why, *, whole_stamps: bool) -> Iterator[Line]:
+    """Every reading; with `whole_stamps` its date, too."""
+    for each in why.evidence:
+        at = each.at or "-"
+        shown = at.ljust(24) if whole_stamps else at[11:19].ljust(8)
+        text = f"{each.source}: {plain(each.text)} "
+        yield ((f"  {shown}  ", "quiet"), (text, "text"), said(each.untrusted))
+
+
+def said(text: str) -> tuple[str, str]:
+    """What somebody else wrote, marked as such."""
+    return (f"`{plain(call_text(text)).replace('`', chr(39))}`" if text else "", "quote")
+
+
+_STYLES: Final = {
+    "success": "green",
+    "warning": "yellow",
+    "error": "bold red",
+    "quiet": "dim",
+    "strong": "bold",
+    "title": "bold",
+    "quote": "italic",
+    "text": "",
+}
+
+
+def print_why(body: bytes) -> None:
+    """Show an answer of `why`. Raises DaemonOfAnotherVersion if it is none."""
+    lines = list(why_lines(decoded(body, Why)))
+    if not sys.stdout.isatty():
+        for line in lines:
+            say("".join(text for text, _ in line).rstrip())
+        return
+    from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
+    from rich.text import Text  # noqa: PLC0415 - as above
+
+    console = Console(highlight=False, markup=False, emoji=False)
+    for line in lines:
+        pieces = ((plain_keeping_indent(text), _STYLES[style]) for text, style in line)
+        console.print(Text.assemble(*pieces))
+
+
+def why_lines(why: Why) -> Iterator[Line]:
+    """Everything `why` says, in the order in which a person asks for it."""
+    yield ((why.sentence, HEALTHS[why.health]),)
+    yield ((f"{why.state}, {why.health} · rules {why.rule_version} · judged {why.judged_at}", "quiet"),)
+    yield from _section("ladder", ladder_lines(why))
+    yield from _section("evidence", evidence_lines(why, whole_stamps=True))
+    yield from _section("rules that fired", fired_lines(why, with_rules=True))
+    yield from _section("rules held back", held_lines(why, with_rules=True))
+    yield from _section("not to be had now", refused_lines(why))
+    yield ()
+    changes = f"at {why.next_change_at}" if why.next_change_at else "only when something happens"
+    yield (("can change  ", "quiet"), (changes, "text"))
+    yield (("do          ", "quiet"), (command_line(why.command), "strong"))
+    yield ((f"            {why.command_text}", "quiet"),)
+
+
+def _section(title: str, lines: Iterator[Line]) -> Iterator[Line]:
+    for number, line in enumerate(lines):
+        if not number:
+            yield ()
+            yield ((title, "title"),)
+        yield line

@@ -1,0 +1,280 @@
+"""The list of sessions as a person wants it: who needs attention first, and in a few words what each one does.
+
+Pure: from records to rows. How rows look is for `table`; what the records say was decided long before.
+
+Records as text for people: every field of the JSON, in its order, nothing renamed.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from enum import StrEnum
+from typing import Any, Final, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.alerts.mute_pause_model import PauseRecord, paused_text
+from wakeful.core.decoding import decode_json
+from wakeful.core.durations import age
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import shortened
+from wakeful.core.text import plain
+from wakeful.judging.findings import NEEDS_YOU, Attention, Code, Health, State, WaitKind
+from wakeful.judging.resuming import command_line
+from wakeful.judging.session_record import SessionRecord, WaitRecord
+from wakeful.judging.waits import PROBABLY_ASKS
+from wakeful.judging.wording import call_text
+from wakeful.reports.model import needs_you_text
+
+S = TypeVar("S", bound=Struct)
+
+
+class DaemonOfAnotherVersion(WorldError):
+    """The daemon's answer is not understood: it runs another version. `wakeful down`, then `wakeful up`."""
+
+    code = "other-version"
+
+
+class Sessions(Struct, frozen=True):
+    """A page of /api/sessions."""
+
+    sessions: list[SessionRecord]
+    older: int
+    next_cursor: str | None
+    paused: PauseRecord | None = None
+
+
+class Tone(StrEnum):
+    """How a row should strike the eye."""
+
+    NEEDS_YOU = "needs you"
+    TROUBLE = "trouble"
+    BUSY = "busy"
+    LATER = "later"
+    CALM = "calm"
+    PAST = "past"
+
+
+class Row(Struct, frozen=True):
+    """One session, in the words of the list."""
+
+    tone: Tone
+    record: SessionRecord
+    word: str
+    age: str
+    project: str
+    # The name of a session that Wakeful manages, or just that it does; nothing for one that was found.
+    managed: str
+    doing: str
+
+
+_STATES: Final = (
+    State.WAITING,
+    State.PROMPTING,
+    State.STARTING,
+    State.STOPPING,
+    State.IDLE,
+    State.DETACHED,
+    State.STOPPED,
+)
+
+
+class Eye(Struct, frozen=True):
+    """What is said of an eye: why it sees late, and what it does not read."""
+
+    name: str
+    slow: str | None
+    left_out: str | None = None
+
+
+class _Seeing(Struct, frozen=True):
+    eyes: tuple[Eye, ...]
+
+
+class _Overview(Struct, frozen=True):
+    daemon: _Seeing
+
+
+def left_out_text(overview: bytes) -> list[str]:
+    """One line for each eye that does not read everything: a list without them would pass for a whole one."""
+    eyes = decoded(overview, _Overview).daemon.eyes
+    return [f"not shown: {eye.name}: {eye.left_out}" for eye in eyes if eye.left_out is not None]
+
+
+def decode_sessions(body: bytes) -> Sessions:
+    """The page in an answer. Raises DaemonOfAnotherVersion."""
+    return decoded(body, Sessions)
+
+
+def decoded(body: bytes, kind: type[S]) -> S:
+    """An answer of the daemon. Raises DaemonOfAnotherVersion."""
+    try:
+        return decode_json(body, kind, dec_hook=lambda wanted, text: wanted(text))
+    except msgspec.DecodeError as problem:
+        raise DaemonOfAnotherVersion from problem
+
+
+class _Paused(Struct, frozen=True):
+    paused: PauseRecord | None = None
+
+
+def paused_lines(body: bytes) -> list[str]:
+    """The first line of a list, from its answer: every list of the daemon says under `paused` who paused."""
+    return paused_text(decoded(body, _Paused).paused)
+
+
+def rows(records: Iterable[SessionRecord], now_wall: float) -> list[Row]:
+    """Rows in the order in which a person should read them."""
+    return [row_of(record, now_wall) for record in sorted(records, key=order_of)]
+
+
+def needs_you(record: SessionRecord) -> bool:
+    return record.attention in NEEDS_YOU
+
+
+def counts_text(records: Sequence[SessionRecord]) -> str:
+    """`2 need you, 3 prompting, 1 idle`, nobody counted twice."""
+    standing = Counter(None if needs_you(record) else record.state for record in records)
+    needing = standing[None]
+    parts = [needs_you_text(needing)] if needing else []
+    return ", ".join([*parts, *(f"{standing[state]} {state}" for state in _STATES if standing[state])])
+
+
+def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
+    """For every id a prefix that commands accept for it."""
+    return shortened(str(record.id) for record in records)
+
+
+def order_of(record: SessionRecord) -> tuple[int, int, float, str]:
+    """Sorts those who need a person first, then by what they do; the most recently active first among equals."""
+    rank = NEEDS_YOU.index(record.attention) if needs_you(record) else len(NEEDS_YOU)
+    return rank, _STATES.index(record.state), -(_wall(record.last_activity_at) or 0.0), record.id
+
+
+def row_of(record: SessionRecord, now_wall: float) -> Row:
+    """One session in the words of the list."""
+    since = _wall(_since(record))
+    return Row(
+        tone=_tone(record),
+        record=record,
+        word=_word(record),
+        age=age(now_wall - since) if since is not None else "-",
+        project=plain(record.project) or "-",
+        managed=plain(record.name or record.agent or "yes") if record.managed else "",
+        doing=plain(_countdown(record, now_wall) or doing(record)),
+    )
+
+
+def _tone(record: SessionRecord) -> Tone:
+    if record.attention in {Attention.PERSON, Attention.LOGIN}:
+        return Tone.NEEDS_YOU
+    if record.attention is Attention.OPERATOR:
+        return Tone.TROUBLE
+    if record.attention is Attention.TIME:
+        return Tone.LATER
+    if record.state is State.STOPPED:
+        return Tone.PAST
+    return Tone.CALM if record.state in {State.IDLE, State.DETACHED} else Tone.BUSY
+
+
+def _word(record: SessionRecord) -> str:
+    """The one word for where it stands: its state, unless its health says more."""
+    return record.health if record.health in {Health.DEAD, Health.STALE} else record.state
+
+
+def _since(record: SessionRecord) -> str | None:
+    if record.findings:
+        return record.findings[0].since
+    return record.expected_waits[0].since if record.expected_waits else record.last_activity_at
+
+
+def _countdown(record: SessionRecord, now_wall: float) -> str | None:
+    """How long a usage limit lasts, where somebody said so."""
+    if not record.findings or record.findings[0].code is not Code.USAGE_LIMITED:
+        return None
+    until = next((_wall(each.until) for each in record.expected_waits if each.kind is WaitKind.LIMIT), None)
+    if until is None:
+        return None
+    return f"usage limit, lifted in {age(until - now_wall)}" if until > now_wall else "usage limit, lifted"
+
+
+def doing(record: SessionRecord) -> str:
+    """What it does, waits for or suffers from. May hold an agent's words: show it plain."""
+    if record.findings:
+        first = record.findings[0]
+        return " · ".join([first.summary, *map(call_text, first.untrusted[:1])])
+    if record.expected_waits:
+        first_wait, *others = record.expected_waits
+        return _wait_text(first_wait) + (f" (+{len(others)} more)" if others else "")
+    if record.state is State.IDLE:
+        return f"asks: {record.asks.untrusted}" if record.asks is not None else "ready for a prompt"
+    if record.state is State.DETACHED:
+        return "done, and no way leads to it for a prompt"
+    if record.health is Health.UNKNOWN:
+        return "ended, and no log says how" if record.broken_at is not None else "no process seen"
+    return "ended, nothing wrong" if record.state is State.STOPPED else ""
+
+
+def _wait_text(wait: WaitRecord) -> str:
+    about = call_text(wait.untrusted)
+    if wait.kind is WaitKind.MODEL:
+        return "thinking"
+    if wait.kind is WaitKind.PERSON:
+        asks = PROBABLY_ASKS if wait.probable else "asks you"
+        return f"{asks} · {about}" if about else asks
+    return about or wait.evidence
+
+
+def _wall(stamp: str | None) -> float | None:
+    return datetime.fromisoformat(stamp).timestamp() if stamp is not None else None
+
+
+def record_lines(body: bytes) -> list[str]:
+    """The fields of a JSON object, one to a line, nested ones indented."""
+    return list(_lines(decode_json(body, dict[str, Any]), indent=""))
+
+
+def ending_lines(body: bytes) -> list[str]:
+    """How waiting ended, in one line."""
+    answer = decode_json(body, dict[str, Any])
+    ending, session = answer["ending"].replace("_", " "), answer["session"]
+    return [plain(f"{ending}: {session['id']} is {session['state']}, {session['health']}")]
+
+
+def kept_lines(body: bytes) -> list[str]:
+    """What became of a report of a wrong verdict."""
+    kept = decode_json(body, dict[str, Any])
+    said = ", ".join(kept["verdict"]["findings"]) or kept["verdict"]["health"]
+    return [
+        plain(f"kept: {kept['id']} with {kept['events']} events; said {said}, expected {kept['expect']}"),
+        plain(f"`wakeful replay {kept['path']}` judges it again"),
+    ]
+
+
+def _lines(fields: dict[str, Any], indent: str) -> Iterator[str]:
+    width = max(map(len, fields), default=0)
+    for key, value in fields.items():
+        if isinstance(value, dict):
+            yield f"{indent}{plain(key)}"
+            yield from _lines(value, f"{indent}  ")
+        elif isinstance(value, list) and value and isinstance(value[0], dict):
+            yield f"{indent}{plain(key)}"
+            for each in value:
+                first, *others = _lines(each, f"{indent}    ")
+                yield f"{indent}  - {first.strip()}"
+                yield from others
+        else:
+            yield f"{indent}{plain(key).ljust(width)}  {scalar(value, key)}"
+
+
+def scalar(value: Any, key: str = "") -> str:
+    """One value as people read it."""
+    if value is None or value == []:
+        return "-"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, list):
+        texts = [plain(str(each)) for each in value]
+        return command_line(texts) if key == "argv" else " | ".join(texts)
+    return plain(str(value))

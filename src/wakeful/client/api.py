@@ -1,0 +1,174 @@
+"""Managed sessions as somebody outside the daemon sees them: asked for by a key, so that asking twice is once.
+
+The daemon as a whole, as somebody beside it sees it: how it stands, what waits for a person, what a person may say.
+"""
+
+from collections.abc import AsyncIterator, Mapping
+from hashlib import sha256
+from typing import Protocol
+
+from msgspec import Struct
+
+from wakeful.control.driver import Reply
+from wakeful.control.turn_events import Heard
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.reports.model import Report
+from wakeful.storage.base import Outcome
+
+
+class DaemonNotRunning(WorldError):
+    """Wakeful is not running. Start it with `wakeful up`, or `wakeful up --detach` to keep it behind."""
+
+    code = "daemon-not-running"
+    retryable = True
+
+
+class DaemonSilent(WorldError):
+    """The daemon did not answer within {seconds:.0f} s. `wakeful doctor` looks why."""
+
+    # In doubt: it may have been done. With a key, asking again is safe.
+    code = "daemon-silent"
+    retryable = True
+
+
+class DaemonCutOff(WorldError):
+    """The daemon ended while it was asked."""
+
+    # In doubt as well.
+    code = "daemon-cut-off"
+    retryable = True
+
+
+class Refused(WorldError):
+    """{detail}"""
+
+    # Definite: nothing was done.
+    code = "refused"
+
+    @property
+    def reason(self) -> str:
+        """The daemon's own code for it."""
+        return str(self.facts["reason"])
+
+
+class Seat(Struct, frozen=True):
+    """Where a conversation is to be held: which provider, in which folder, with which flags and environment."""
+
+    provider: str
+    cwd: str
+    argv: tuple[str, ...]
+    environ: Mapping[str, str]
+    name: str
+
+    @property
+    def stamp(self) -> str:
+        """The same as long as a conversation may go on as it is held."""
+        return sha256("\0".join((self.provider, self.cwd, *self.argv)).encode()).hexdigest()[:16]
+
+
+class Answered(Struct, frozen=True):
+    """What became of what was asked for. `session_id` is empty where nothing was started."""
+
+    outcome: Outcome
+    words: str
+    session_id: SessionId | str = ""
+    # Which process of the session was given the prompt, counted from 1; 0: nobody says.
+    epoch: int = 0
+
+
+class Standing(Struct, frozen=True):
+    """How a session stands."""
+
+    state: str
+    health: str
+    findings: tuple[str, ...] = ()
+    is_managed: bool = False
+
+
+class Sessions(Protocol):
+    """Raises DaemonNotRunning, DaemonSilent and DaemonCutOff, or Refused where the daemon says no."""
+
+    async def start(self, seat: Seat, prompt: str, key: str) -> Answered:
+        """Begin a conversation with this prompt. The same key again gives the same answer and starts nothing."""
+
+    async def send(self, session_id: SessionId, prompt: str, key: str) -> Answered:
+        """Give it another prompt, between its turns. The same key again delivers nothing."""
+
+    async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> Answered:
+        """Bring a conversation back whose process is gone, without a prompt of its own."""
+
+    async def answer(self, session_id: SessionId, question_id: str, reply: Reply) -> Answered:
+        """Answer a permission question."""
+
+    async def interrupt(self, session_id: SessionId) -> Answered:
+        """Cut the running turn short."""
+
+    async def stop(self, session_id: SessionId) -> Answered:
+        """End it. Its conversation can be resumed."""
+
+    async def end_process(self, session_id: SessionId) -> bool:
+        """End its process as a crash would: the healer brings it back, asks first where it must, and goes on with its turn.
+
+        False: nothing of it was seen to run.
+        """
+
+    async def revive(self, session_id: SessionId) -> Answered:
+        """Propose that it is brought back: the one gate decides."""
+
+    async def standing(self, session_id: SessionId) -> Standing | None:
+        """How it stands; None if nobody knows it."""
+
+    async def named(self, name: str) -> SessionId | None:
+        """The living managed session of this name; None if there is none, or no single one."""
+
+    def hear(self, provider: str, session_id: SessionId, key: str, epoch: int = 0) -> AsyncIterator[Heard]:
+        """What is said in the turn that was asked for by this key, from its beginning, until it ended.
+
+        `epoch`: the process that was given the prompt. What that one was told by the healer before is another turn's.
+
+        Works after a restart of the listener as well: what was said meanwhile comes first. When its process was
+        replaced by the healer, the iteration goes on with the new one (after `Gone`). A turn that was cut short may be
+        told to go on: the iteration goes on after such an `Ended` too, until whoever listens has heard enough.
+        """
+
+
+class HouseStanding(Struct, frozen=True):
+    """How the daemon stands. `paused`: by whom, if it is."""
+
+    mode: str
+    paused: str | None = None
+    notes: tuple[str, ...] = ()
+
+
+class OpenCheckpoint(Struct, frozen=True):
+    """Something that waits for a person's word: what it is about, and what may be said, each with what it leads to."""
+
+    number: int
+    subject: str
+    lines: tuple[str, ...]
+    choices: tuple[tuple[str, str], ...]
+
+
+class House(Protocol):
+    """Raises what ports.sessions raises. `by` is who decided, for whoever reads it later."""
+
+    async def standing(self) -> HouseStanding: ...
+
+    async def checkpoints(self) -> tuple[OpenCheckpoint, ...]:
+        """Those that are open, the newest first."""
+
+    async def decide(self, number: int, choice: str, by: str) -> str:
+        """Carry out what was chosen; what became of it, in words."""
+
+    async def pause(self, by: str) -> None:
+        """Stop everything that would be done by itself."""
+
+    async def resume(self, by: str) -> None:
+        """End a pause."""
+
+    async def mute(self, session_id: SessionId, seconds: float, by: str) -> None:
+        """Tell nothing about a session for a while."""
+
+    async def report(self, since: str) -> Report:
+        """What happened since a moment, as a person writes it: `22:00`, `12h`, or a time."""

@@ -1,0 +1,226 @@
+"""Whether something stirs in a session's run folder: told by the kernel, also when the folder is made anew.
+
+Follows one turn through a session's run folder, from process to process until it ended. Nothing here is polled.
+
+Which process writes is asked of the kernel by the mark it carries; only the first one of a client that names its own
+conversation has none, and is asked of the daemon.
+"""
+
+import asyncio
+import logging
+import os
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
+from copy import deepcopy
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from asyncinotify import Inotify, Mask
+
+from wakeful.control.provider import Hearing
+from wakeful.control.turn_events import Ended, Gone, Heard, Unread
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import EPOCH_VARIABLE, SESSION_VARIABLE
+from wakeful.core.process import Process, Sight
+from wakeful.integrations.driver_support import RunFolder
+from wakeful.linux import proc
+from wakeful.sources.follow import Following
+from wakeful.sources.tool_processes import is_tool
+
+# Only where the kernel has no watch left to give.
+UNTOLD_SECONDS: Final = 0.5
+_READ_BYTES: Final = 64 * 1024
+
+
+class Stirring:
+    """Watches as long as it is entered. Look after entering: what came before is not told."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._inotify: Inotify | None = None
+        self._stirred = asyncio.Event()
+
+    async def __aenter__(self) -> Self:
+        with suppress(OSError):  # then it is looked at now and then
+            self._inotify = self._watch()
+            asyncio.get_running_loop().add_reader(self._inotify.fd, self._changed)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if self._inotify is not None:
+            asyncio.get_running_loop().remove_reader(self._inotify.fd)
+            self._inotify.close()
+
+    async def wait(self, seconds_max: float | None = None) -> bool:
+        """Until something happened there; False once the time is up."""
+        limit = seconds_max if self._inotify is not None else UNTOLD_SECONDS
+        try:
+            async with asyncio.timeout(limit):
+                await self._stirred.wait()
+        except TimeoutError:
+            return False
+        return True
+
+    def _watch(self) -> Inotify:
+        inotify = Inotify()
+        try:
+            os.set_blocking(inotify.fd, False)
+            inotify.add_watch(self._folder.parent, Mask.CREATE | Mask.MOVED_TO)
+            if self._folder.is_dir():
+                inotify.add_watch(self._folder, Mask.CREATE | Mask.MODIFY | Mask.MOVED_TO)
+        except OSError:
+            inotify.close()
+            raise
+        return inotify
+
+    def _changed(self) -> None:
+        assert self._inotify is not None, "only inotify calls this"
+        os.read(self._inotify.fd, _READ_BYTES)
+        self._stirred.set()
+
+
+# Between a start and the daemon's next look its record may not know the process yet.
+UNKNOWN_SECONDS_MAX: Final = 1.0
+# In a folder where something stirred, a process that is not known yet is looked for this often.
+LOOK_SECONDS: Final = 1.0
+_DAY_SECONDS: Final = 86_400.0
+
+log = logging.getLogger("wakeful.gateway")
+
+AskPid = Callable[[SessionId], Awaitable[int | None]]
+"""The pid the daemon knows for a session; None if it knows none that lives."""
+
+
+class Listener:
+    """Listens below the folder that all runs share."""
+
+    def __init__(self, root: Path, ask_pid: AskPid) -> None:
+        self._root = root
+        self._ask_pid = ask_pid
+        self._known: dict[SessionId, Process] = {}
+
+    async def listen(self, session_id: SessionId, hearing: Hearing, epoch: int = 0) -> AsyncIterator[Heard]:
+        """`epoch`: the process that was given the prompt, where that is known."""
+        folder = RunFolder(self._root, session_id)
+        process = await self._sought(session_id, lambda: _is_whole(folder, hearing, epoch))
+        if epoch and (process is None or _epoch(process) == epoch):
+            hearing.given_here()
+        while True:
+            async for heard in _said(folder, process or _nobody(), hearing):
+                yield heard
+                if isinstance(heard, Ended) and not heard.interrupted:
+                    return
+            yield Gone(folder.last_words())
+            if not hearing.begin_anew():
+                yield Unread()
+                return
+            process = await self._successor(session_id, folder, process)
+
+    async def _sought(self, session_id: SessionId, is_whole: Callable[[], bool]) -> Process | None:
+        """The process, also when it is so new that hardly anybody knows it.
+
+        Not where the whole turn is there: whoever brings the session back begins its file anew, and the answer is gone.
+        """
+        process = await self.process_of(session_id)
+        if process is None and not is_whole():
+            await asyncio.sleep(UNKNOWN_SECONDS_MAX)
+            process = await self.process_of(session_id)
+        return process
+
+    async def process_of(self, session_id: SessionId) -> Process | None:
+        """The process that lives for it now."""
+        known = self._known.get(session_id)
+        if known is not None and proc.sight(known) is Sight.ALIVE:
+            return known
+        found = _newest(proc.carriers(SESSION_VARIABLE, session_id, os.getuid()))
+        if found is None and (pid := await self._asked_pid(session_id)) is not None:
+            found = proc.identify_if_seen(pid)
+        if found is None:
+            self._known.pop(session_id, None)
+        else:
+            self._known[session_id] = found
+        return found
+
+    async def processes_of(self, session_id: SessionId) -> list[Process]:
+        """All that lives of its agent: npm's wrapper, and the program below it, which does not end with it. No tools."""
+        process = await self.process_of(session_id)
+        carriers = proc.carriers(SESSION_VARIABLE, session_id, os.getuid())
+        others = [each for each in carriers if each != process and not is_tool(each)]
+        return [*others, process] if process is not None else others
+
+    async def _asked_pid(self, session_id: SessionId) -> int | None:
+        try:
+            return await self._ask_pid(session_id)
+        except WorldError as problem:
+            log.info("whether %s runs is not known: %s", session_id, problem)
+            return None
+
+    async def _successor(self, session_id: SessionId, folder: RunFolder, before: Process | None) -> Process:
+        """The process that takes its place, whenever that comes: how long to wait is for whoever listens."""
+        stirred = False
+        while True:
+            async with Stirring(folder.path) as stirring:
+                process = await self.process_of(session_id)
+                if process is not None and process != before and folder.output.is_file():
+                    return process
+                stirred = await stirring.wait(LOOK_SECONDS if stirred else None)
+
+
+def _is_whole(folder: RunFolder, hearing: Hearing, epoch: int) -> bool:
+    """Whether the file has the end of the turn already."""
+    trial = deepcopy(hearing)
+    if epoch:
+        trial.given_here()
+    lines = folder.output.read_bytes().splitlines() if folder.output.is_file() else []
+    told = [*_fed(trial, lines), *trial.caught_up()]
+    return any(isinstance(each, Ended) and not each.interrupted for each in told)
+
+
+async def _said(folder: RunFolder, process: Process, hearing: Hearing) -> AsyncIterator[Heard]:
+    """What one process says, until it has ended and all was read."""
+    with suppress(FileNotFoundError):  # its folder went with it: there is nothing to be read any more
+        async with Following(folder.output, process) as following:
+            while lines := following.read():
+                for heard in _fed(hearing, lines):
+                    yield heard
+                # A long file is read in slices of a few ms; others are served in between.
+                await asyncio.sleep(0)
+            for heard in hearing.caught_up():
+                yield heard
+            while (more := await _more(following)) is not None:
+                for heard in _fed(hearing, more):
+                    yield heard
+
+
+async def _more(following: Following) -> list[bytes] | None:
+    """The next lines; None once the process has ended and all is read."""
+    while True:
+        deadline = asyncio.get_running_loop().time() + _DAY_SECONDS
+        if lines := await following.more(deadline):
+            return lines
+        if not following.is_alive:
+            return None
+
+
+def _fed(hearing: Hearing, lines: list[bytes]) -> list[Heard]:
+    return [heard for line in lines for heard in hearing.feed(line)]
+
+
+def _newest(carriers: list[Process]) -> Process | None:
+    """The agent of the newest claim: not its tools, and not those it left behind."""
+    agents = [each for each in carriers if not is_tool(each)]
+    return max(agents, key=lambda each: (_epoch(each), -each.started), default=None)
+
+
+def _epoch(process: Process) -> int:
+    marked = proc.environ_value(process.pid, EPOCH_VARIABLE) or ""
+    return int(marked) if marked.isdecimal() else 0
+
+
+def _nobody() -> Process:
+    """Stands for a process that has ended."""
+    return Process(0, 0, proc.boot_id())

@@ -1,0 +1,494 @@
+"""`[agents.NAME]` tables of the configuration: their keys, what each may be, and the specifications they make.
+
+Every problem is named with its place and key, as everywhere in the configuration. Nothing here reads a file, and
+nothing here knows whether the file may be trusted.
+
+The configuration: its sections, its keys, and what each may be. Who reads it is `config_reading`.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator, Mapping
+from enum import StrEnum
+from functools import partial
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from wakeful.agents.model import (
+    READY_SECONDS,
+    AgentRuntime,
+    AgentSpec,
+    BadAgentName,
+    Restart,
+    parse_agent_name,
+)
+from wakeful.config.gateway import (
+    ALLOWED as _GATEWAY_ALLOWED,
+    CHATS,
+    PROVIDER_SECTIONS,
+    SECTIONS as _GATEWAY_SECTIONS,
+    ChatPlace,
+    Conversation,
+    Gateway,
+    HostLimits,
+    ProviderSettings,
+    ResponseActions,
+    Secret,
+    UserIds,
+    default_providers,
+)
+from wakeful.config.heartbeat import (
+    ALLOWED as _HEARTBEAT_ALLOWED,
+    Duration,
+    Heartbeat,
+    Hooks,
+    Supervision,
+    Words,
+)
+from wakeful.config.tables import Expand, Folder, Place, TableKey, checked, read_named
+from wakeful.core.durations import spelled
+from wakeful.core.errors import OperatorError
+from wakeful.core.text import plain
+from wakeful.judging.thresholds import Dollars, Policy
+
+SECTION: Final = "agents"
+# An agent that needs longer than this to come up is not coming up.
+READY_SECONDS_MAX: Final = 600
+# The kernel takes no NUL in an argument or a path, and a line break in either is a slip.
+_Word = Annotated[str, Meta(pattern=r"^[^\x00\n\r]*$", max_length=4096)]
+_Program = Annotated[tuple[_Word, ...], Meta(min_length=1, max_length=1000)]
+_Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
+_Variables = tuple[_Variable, ...]
+_Mount = Annotated[str, Meta(pattern=r"^(/|~/)[^:\x00\n\r]*:/[^:\x00\n\r]*(:(ro|rw))?$", max_length=4096)]
+_Mounts = tuple[_Mount, ...]
+# What the engine would read as an option or as two words.
+_Token = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][^\s\x00]*)?$", max_length=500)]
+_ReadySeconds = Annotated[float, Meta(gt=0, le=READY_SECONDS_MAX)]
+
+
+AGENT_KEYS: Final[Mapping[str, TableKey]] = {
+    "runtime": TableKey(AgentRuntime, None, "docker or tmux", "Where it lives. Needed."),
+    "command": TableKey(
+        _Program, None, 'a list of words, the program first, like ["claude"]', "What is run. Needed."
+    ),
+    "image": TableKey(
+        _Token,
+        "",
+        "the name of an image",
+        "docker only, and needed there. It has `sh`, `sleep`, `tmux` and the program.",
+    ),
+    "workdir": TableKey(
+        Folder, "", "empty, or a path that begins with / or ~/", "Where it works. In docker a path inside."
+    ),
+    "env": TableKey(
+        _Variables,
+        (),
+        'a list of names of variables, like ["ANTHROPIC_API_KEY"]',
+        "Passed through by name from the daemon's environment; values are never written down.",
+    ),
+    "network": TableKey(
+        _Token,
+        "",
+        "the name of a network",
+        'docker only. Empty: none at all. Claude Code needs one, like "bridge".',
+    ),
+    "mounts": TableKey(
+        _Mounts,
+        (),
+        'a list like ["~/code:/code:ro"]',
+        "docker only. host:container, with :ro if it may not write.",
+    ),
+    "user": TableKey(_Token, "", "a user, or uid:gid", "docker only. Empty: the image's own."),
+    "ready": TableKey(
+        str, "", "a regular expression", "Its screen shows this once it is ready. Empty: not asked."
+    ),
+    "ready_seconds": TableKey(
+        _ReadySeconds,
+        READY_SECONDS,
+        f"a number of seconds above 0, {READY_SECONDS_MAX} at most",
+        "It must be ready by then.",
+    ),
+    "restart": TableKey(
+        Restart, Restart.MANUAL, "manual or auto", "Who brings a stale one back: a person, or Wakeful, once."
+    ),
+}
+DOCKER_ONLY: Final = ("image", "network", "mounts", "user")
+_NEEDED: Final = ("runtime", "command")
+
+
+def read_agents(table: object, place: Place, expand: Expand, problems: list[str]) -> Iterator[AgentSpec]:
+    """The agents of one `[agents]` table; whatever is wrong is added to `problems`, and that agent is left out."""
+    refusal = f"{place('', '')}: agents: must hold tables, [agents.NAME]"
+    return read_named(table, refusal, partial(_agent, place, expand), problems)
+
+
+def _agent(place: Place, expand: Expand, name: str, keys: object, problems: list[str]) -> AgentSpec | None:
+    shown = f"agents.{plain(name, 60)}"
+    try:
+        parse_agent_name(name)
+    except BadAgentName as problem:
+        problems.append(f"{place(name, '')}: {shown}: {problem}")
+        return None
+    if not isinstance(keys, dict):
+        problems.append(f"{place(name, '')}: {shown}: must be a table, [{shown}]")
+        return None
+    values: dict[str, Any] = {}
+    for key, value in keys.items():
+        said = _checked(key, value, expand, values)
+        if said is not None:
+            problems.append(f"{place(name, key)}: {shown}.{said}")
+    problems += (f"{place(name, key)}: {shown}{said}" for key, said in _amiss(keys, values))
+    return None if problems else AgentSpec(name=name, **values)
+
+
+def _checked(key: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
+    """Take a value into `values`, or say what is wrong with it."""
+    said = checked(AGENT_KEYS, key, value, values)
+    if said is None and key == "ready":
+        said = _not_a_pattern(values[key])
+    if said is None:
+        values[key] = _expanded(key, values[key], expand)
+    return said
+
+
+def _expanded(key: str, value: Any, expand: Expand) -> Any:
+    if key == "workdir" and value:
+        return expand(value)
+    return tuple(expand(each) for each in value) if key == "mounts" else value
+
+
+def _amiss(keys: Mapping[str, object], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    """What is wrong with the table as a whole: the key it is about, and words."""
+    for key in _NEEDED:
+        if key not in keys:
+            yield "", f": {key} is missing: {AGENT_KEYS[key].allowed}"
+    if "command" in values and not values["command"][0]:
+        yield "command", ".command: its first word is the program and must not be empty"
+    runtime = values.get("runtime")
+    if runtime is AgentRuntime.DOCKER and not values.get("image") and "image" not in keys:
+        yield "", ": image is missing: docker needs the name of one"
+    if runtime is AgentRuntime.DOCKER and str(keys.get("workdir", "")).startswith("~"):
+        yield "workdir", ".workdir: must begin with / inside a container"
+    if runtime is AgentRuntime.TMUX:
+        for key in DOCKER_ONLY:
+            if key in keys:
+                yield key, f'.{key}: only for runtime = "docker"'
+
+
+def _not_a_pattern(text: str) -> str | None:
+    try:
+        re.compile(text)
+    except re.error as problem:
+        return f"ready: {plain(repr(text), 60)} is not a regular expression: {plain(str(problem), 100)}"
+    return None
+
+
+# Ten years: enough to say "never", and still a date that can be written down.
+SECONDS_MAX: Final = 315_360_000
+
+
+class ConfigError(OperatorError):
+    """{problems}"""
+
+    code = "bad-config"
+
+
+class HomeMissing(ConfigError):
+    """HOME is not set, so there is no place to look in. Set HOME, or WAKEFUL_HOME to a folder of your own."""
+
+    code = "home-missing"
+
+
+class HomeNotThere(ConfigError):
+    """HOME is {shown!r}, and there is no such folder. Set HOME to yours, or WAKEFUL_HOME to a folder of your own."""
+
+    code = "home-not-there"
+
+
+class PathNotAbsolute(ConfigError):
+    """{variable} is {shown!r}: it must be an absolute path."""
+
+    code = "path-not-absolute"
+
+
+class Mode(StrEnum):
+    """Which sessions may be acted upon."""
+
+    OBSERVE = "observe"
+    MINE = "mine"
+    ALL = "all"
+
+
+# Nothing listens beyond loopback without TLS, and there is none yet.
+_Loopback = Annotated[str, Meta(pattern=r"^(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|::1|localhost)$")]
+_Port = Annotated[int, Meta(ge=0, le=65535)]
+_Folder = Annotated[str, Meta(pattern=r"^(/|~/)")]
+_Folders = tuple[_Folder, ...]
+_Seconds = Annotated[float, Meta(gt=0, le=SECONDS_MAX)]
+_Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
+_Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
+_Path = Annotated[str, Meta(pattern=r"^((/|~/).*)?$")]
+_Url = Annotated[str, Meta(pattern=r"^(https?://\S+)?$")]
+# Whoever has it can pretend that we live.
+_PingUrl = Annotated[str, Meta(pattern=r"^(https?://\S+)?$", description="secret")]
+_RedisUrl = Annotated[str, Meta(pattern=r"^((redis|rediss|unix)://\S+)?$")]
+_StoreUrl = Annotated[str, Meta(pattern=r"^(sqlite:///.+)?$")]
+_Repository = Annotated[str, Meta(pattern=r"^([\w.-]+/[\w.-]+)?$")]
+_Repositories = tuple[Annotated[str, Meta(pattern=r"^[^=]+=[\w.-]+/[\w.-]+$")], ...]
+_Names = tuple[str, ...]
+_Patterns = tuple[Annotated[str, Meta(pattern=r"^[A-Za-z_*?][A-Za-z0-9_*?]*$", max_length=200)], ...]
+_Secrets = tuple[Secret, ...]
+
+
+class Daemon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where `wakeful up` listens and what it may touch."""
+
+    host: _Loopback = "127.0.0.1"
+    port: _Port = 4747
+    tcp: bool = True
+    mode: Mode = Mode.MINE
+    pass_environment: _Patterns = ()
+
+
+class Eyes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Places to watch beside those the clients' own variables name."""
+
+    claude_dirs: _Folders = ()
+    codex_dirs: _Folders = ()
+    tool_use_dirs: _Folders = ()
+    event_dirs: _Folders = ()
+    tmux_sockets: _Folders = ()
+
+
+class StorePlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where memory is kept."""
+
+    url: _StoreUrl = ""
+
+
+class Runaway(StrEnum):
+    """What becomes of a turn that runs away while it makes progress."""
+
+    NOTIFY = "notify"
+    REVIVE = "revive"
+
+
+class Heal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How trouble is answered."""
+
+    runaway: Runaway = Runaway.NOTIFY
+    confirm_seconds: _Seconds = 3.0
+    steer_seconds: _Seconds = 120.0
+    pace_seconds: _Seconds = 2.0
+    pace_burst: _Count = 10
+
+
+class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Who is told, and of what."""
+
+    telegram_token: Secret = Secret("")
+    telegram_chat: str = ""
+    telegram_api: _Url = "https://api.telegram.org"
+    urls: _Secrets = ()
+    desktop: bool = True
+    needs_you: bool = True
+    finished: bool = False
+    trouble: bool = True
+    needs_you_seconds: _Seconds = 10.0
+    cooldown_seconds: _Seconds = 3600.0
+    ping_url: _PingUrl = ""
+
+
+class GitHub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Where trouble is filed."""
+
+    repo: _Repository = ""
+    repos: _Repositories = ()
+    public: bool = False
+
+
+class Events(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The log of critical events."""
+
+    critical_path: _Path = ""
+
+
+class RedisPlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The Redis whose sessions and jobs are watched."""
+
+    url: _RedisUrl = ""
+    logs: _Path = ""
+    interval_seconds: _Seconds = 300.0
+
+
+class Projects(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which projects somebody serves."""
+
+    active: _Names = ()
+
+
+class Recovery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Journals that are recovered by the daemon."""
+
+    roots: _Folders = ()
+
+
+class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Everything that can be configured."""
+
+    daemon: Daemon = Daemon()
+    detect: Policy = Policy()
+    eyes: Eyes = Eyes()
+    store: StorePlace = StorePlace()
+    heal: Heal = Heal()
+    alerts: Alerts = Alerts()
+    github: GitHub = GitHub()
+    events: Events = Events()
+    redis: RedisPlace = RedisPlace()
+    projects: Projects = Projects()
+    recovery: Recovery = Recovery()
+    heartbeat: Heartbeat = Heartbeat()
+    supervision: Supervision = Supervision()
+    hooks: Hooks = Hooks()
+    gateway: Gateway = Gateway()
+    gateway_providers: dict[str, ProviderSettings] = field(default_factory=default_providers)
+    gateway_host: HostLimits = HostLimits()
+    conversation: Conversation = Conversation()
+    response_actions: ResponseActions = ResponseActions()
+    # Declared by `[agents.NAME]` tables: how many there are, and how they are called, is the operator's.
+    agents: tuple[AgentSpec, ...] = ()
+    # So are `[gateway.chats.KEY]` tables.
+    gateway_chats: tuple[ChatPlace, ...] = ()
+
+
+SECTIONS: Final[Mapping[str, type[Struct]]] = {
+    "daemon": Daemon,
+    "detect": Policy,
+    "eyes": Eyes,
+    "store": StorePlace,
+    "heal": Heal,
+    "alerts": Alerts,
+    "github": GitHub,
+    "events": Events,
+    "redis": RedisPlace,
+    "projects": Projects,
+    "recovery": Recovery,
+    "agents.heartbeat": Heartbeat,
+    "session.supervision": Supervision,
+    "hooks": Hooks,
+    **_GATEWAY_SECTIONS,
+}
+# Two sections are known by their last word alone.
+_FIELDS: Final[Mapping[str, str]] = {"agents.heartbeat": "heartbeat", "session.supervision": "supervision"}
+# Tables whose names are the operator's.
+OPEN_TABLES: Final = (SECTION, CHATS)
+# Configured under the wake service's name; the rules get the number from there.
+NAMED_ELSEWHERE: Final[Mapping[str, str]] = {
+    "detect.stale_seconds": "agents.heartbeat.session_health_stale_after"
+}
+# The domain gives numbers their names and defaults; that they are positive is the configuration's business.
+_POSITIVE: Final[Mapping[type, Any]] = {float: _Seconds, int: _Count, Dollars: _Dollars}
+_ALLOWED: Final[Mapping[Any, str]] = {
+    **_HEARTBEAT_ALLOWED,
+    **_GATEWAY_ALLOWED,
+    _Loopback: "a loopback address: 127.0.0.1, ::1 or localhost",
+    _Port: "a whole number from 0 to 65535",
+    bool: "true or false",
+    Mode: "observe, mine or all",
+    _Folders: 'a list of paths that begin with / or ~/, like ["~/logs"]',
+    _Seconds: f"a number of seconds above 0, {SECONDS_MAX} at most",
+    _Count: "a whole number from 1 to 1000000000",
+    _Dollars: "a number of dollars from 0 to 1000000",
+    Runaway: "notify or revive",
+    _Path: "empty, or a path that begins with / or ~/",
+    _Url: "empty, or an address that begins with https:// or http://",
+    _PingUrl: "empty, or an address that begins with https:// or http://; it is shown to nobody",
+    _RedisUrl: "empty, or redis://, rediss:// or unix:// and an address",
+    _StoreUrl: "empty, or sqlite:/// and an absolute path",
+    _Repository: "empty, or owner/name",
+    _Repositories: 'a list like ["project=owner/name"]',
+    _Names: 'a list of names, like ["popoto"]',
+    _Patterns: 'a list of names of variables, * for any letters, like ["MY_*"]',
+    str: "any text",
+    Secret: "any text; it is shown to nobody",
+    _Secrets: "a list of addresses; they are shown to nobody",
+}
+# Lists of paths are written as in PATH in the environment, other lists with commas; all of them also in JSON.
+LISTS: Final[Mapping[Any, str]] = {
+    _Folders: os.pathsep,
+    _Names: ",",
+    _Patterns: ",",
+    _Secrets: ",",
+    _Repositories: ",",
+    Words: " ",
+    UserIds: ",",
+}
+
+
+def field_of(section: str) -> str:
+    """What a section is called in `Config`."""
+    return _FIELDS.get(section, section.replace(".", "_"))
+
+
+def provider_of(section: str) -> str:
+    """Whose section it is, of those that every provider has one of."""
+    return section.rpartition(".")[2]
+
+
+class Key(Struct, frozen=True):
+    """One key: its full name, its type, its default, and in words what it may be."""
+
+    name: str
+    kind: Any
+    default: Any
+    allowed: str
+
+    @property
+    def is_secret(self) -> bool:
+        return self.kind in (Secret, _Secrets, _PingUrl, _RedisUrl)
+
+    @property
+    def section(self) -> str:
+        return self.name.rpartition(".")[0]
+
+    @property
+    def short(self) -> str:
+        return self.name.rpartition(".")[2]
+
+    def of(self, config: "Config") -> Any:
+        """Its value."""
+        if self.section in PROVIDER_SECTIONS:
+            return getattr(config.gateway_providers[provider_of(self.section)], self.short)
+        return getattr(getattr(config, field_of(self.section)), self.short)
+
+    def written(self, value: Any) -> Any:
+        """A value as people write it."""
+        return spelled(value) if self.kind == Duration else value
+
+    def expanded(self, value: Any, expand: Callable[[str], str]) -> Any:
+        """A value with its paths made whole, where it has any."""
+        if self.kind == _Path:
+            return expand(value) if value else value
+        return tuple(map(expand, value)) if self.kind == _Folders else value
+
+
+def _keys() -> Iterator[Key]:
+    for section, model in SECTIONS.items():
+        for each in msgspec.structs.fields(model):
+            name = f"{section}.{each.encode_name}"
+            kind = _POSITIVE.get(each.type, each.type) if model is Policy else each.type
+            if name not in NAMED_ELSEWHERE:
+                yield Key(name, kind, each.default, _ALLOWED[kind])
+
+
+KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys()}
+
+
+def secret_values(config: Config) -> Iterator[str]:
+    """What no other program may know."""
+    for key in KEYS.values():
+        if key.is_secret:
+            value = key.of(config)
+            yield from value if isinstance(value, tuple) else (value,)

@@ -1,0 +1,345 @@
+"""What a person's command becomes: which driver, which conversation, which environment. Pure.
+
+`wakeful run -- claude …` knows its conversation before anything starts, because Wakeful names it; `codex exec` tells
+its own afterwards; any other program is known by the name it was given.
+
+Starts new managed sessions: claimed before anything runs, kept as soon as something does.
+
+Whoever asks for a session while it is still being started finds it managed; an act on it waits for the start. Nothing
+here resumes anything.
+"""
+
+import logging
+import re
+from collections.abc import Collection, Mapping
+from pathlib import PurePath
+from typing import Final
+from uuid import UUID, uuid4
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.control.driver import Begun, Driver, NamedByClient, Order, Seen, World
+from wakeful.control.gate import Act, ActGate, Deed, Purpose
+from wakeful.control.ownership import Holdings
+from wakeful.core.clock import Clock
+from wakeful.core.errors import OperatorError, WorldError
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.leases import conversation_id_for, prompt_id_for
+from wakeful.core.managed_session import EPOCH_VARIABLE, INTENT_VARIABLE, SESSION_VARIABLE, Hosting
+from wakeful.core.process import Sight
+from wakeful.judging.available_actions import OBSERVING
+
+NAME_CHARS_MAX: Final = 64
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*\Z")
+# What a client, tmux or Wakeful tells its children about itself: a session started from inside another one must not
+# be taken for a part of it.
+INHERITED: Final = frozenset(
+    {
+        "CLAUDECODE",
+        "CLAUDE_CODE_SESSION_ID",
+        "CLAUDE_CODE_CHILD_SESSION",
+        "CLAUDE_CODE_ENTRYPOINT",
+        "CLAUDE_CODE_EXECPATH",
+        "CLAUDE_EFFORT",
+        "CODEX_THREAD_ID",
+        "CODEX_SESSION_ID",
+        "CODEX_TOOL_CALL_ID",
+        "TMUX",
+        "TMUX_PANE",
+        SESSION_VARIABLE,
+        EPOCH_VARIABLE,
+        INTENT_VARIABLE,
+    }
+)
+
+
+class BadName(OperatorError):
+    """{shown!r} cannot be a session's name: letters, digits, _ and - only, 64 characters at most."""
+
+    code = "bad-name"
+
+
+class NoCommand(OperatorError):
+    """There is no command to run. Example: wakeful run -- claude"""
+
+    code = "no-command"
+
+
+class CodexNeedsExec(OperatorError):
+    """Codex is driven as `codex exec`: wakeful run -- codex exec "your prompt". Start the interactive one yourself and hand it over with `wakeful session adopt`."""
+
+    code = "codex-needs-exec"
+
+
+class NoHeadlessDriver(OperatorError):
+    """{program} has no way to be driven without a terminal: leave --headless out. With --detach it starts in a tmux of its own and you stay here."""
+
+    code = "no-headless-driver"
+
+
+class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    """`wakeful run` as it was asked for: the command, where, in which environment, with or without a terminal."""
+
+    argv: tuple[str, ...]
+    cwd: str
+    environ: dict[str, str]
+    name: str | None = None
+    terminal: bool = True
+    prompt: str | None = None
+
+
+class Plan(Struct, frozen=True):
+    """What will be started. Without `session_id` the client names its conversation itself."""
+
+    driver: str
+    argv: tuple[str, ...]
+    session_id: SessionId | None
+    conversation_id: ConversationId | None
+    name: str | None
+    prompt: str | None
+    prompt_id: str | None = None
+    # Nobody reads logs of such a client: it is seen by an event log that is opened for it.
+    unseen: bool = False
+
+
+def plan_run(request: RunRequest, new_id: UUID, drivers: Collection[str] = ()) -> Plan:
+    """Decide how a command is hosted. Raises NoCommand, BadName, CodexNeedsExec or NoHeadlessDriver.
+
+    `drivers`: what can be driven without a terminal, by the names of their programs.
+    """
+    if not request.argv or not request.argv[0]:
+        raise NoCommand
+    if request.name is not None:
+        check_name(request.name)
+    program = PurePath(request.argv[0]).name
+    if program == "claude":
+        return _claude(request, new_id)
+    if program == "codex":
+        return _codex(request)
+    if not request.terminal and program in drivers:
+        session_id = SessionId(f"{program}-{new_id}")
+        conversation = ConversationId(str(new_id))
+        return Plan(
+            program, request.argv, session_id, conversation, request.name, request.prompt, unseen=True
+        )
+    if not request.terminal:
+        raise NoHeadlessDriver(program=program)
+    name = request.name or f"{plain_name(program)}-{str(new_id)[:8]}"
+    return Plan(
+        "tmux", request.argv, SessionId(name), ConversationId(name), name, request.prompt, unseen=True
+    )
+
+
+def check_name(name: str) -> None:
+    """Raises BadName."""
+    if len(name) > NAME_CHARS_MAX or _NAME.match(name) is None:
+        raise BadName(shown=name[:NAME_CHARS_MAX])
+
+
+def environment(caller: Mapping[str, str]) -> dict[str, str]:
+    """The caller's environment without what tells its children whose they are."""
+    return {name: value for name, value in caller.items() if name not in INHERITED}
+
+
+def _claude(request: RunRequest, new_id: UUID) -> Plan:
+    conversation = ConversationId(str(new_id))
+    driver = "tmux" if request.terminal else "claude"
+    return Plan(
+        driver, request.argv, SessionId(f"claude-{new_id}"), conversation, request.name, request.prompt
+    )
+
+
+def _codex(request: RunRequest) -> Plan:
+    """`codex exec FLAGS PROMPT`: the last word is the prompt, unless one was given apart from the command."""
+    program, *words = request.argv
+    if not words or words[0] != "exec":
+        raise CodexNeedsExec
+    flags, prompt = words[1:], request.prompt
+    if prompt is None and flags and not flags[-1].startswith("-"):
+        prompt = flags.pop()
+    if prompt is None:
+        raise CodexNeedsExec
+    return Plan("codex", (program, *flags), None, None, request.name, prompt)
+
+
+def plain_name(program: str) -> str:
+    """What is left of a name that may be a session's."""
+    return re.sub(r"[^A-Za-z0-9_-]", "-", program)[: NAME_CHARS_MAX // 2].strip("-") or "run"
+
+
+log = logging.getLogger("wakeful")
+
+
+class NameTaken(OperatorError):
+    """The name {shown} is taken by {session}, which still runs. Choose another, or stop that one."""
+
+    code = "name-taken"
+    http_status = 409
+
+
+class Starter:
+    """`wakeful run`, as the daemon does it."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        holdings: Holdings,
+        drivers: Mapping[str, Driver],
+        gate: ActGate,
+        world: World,
+        mode: str,
+        by_itself: bool = False,
+    ) -> None:
+        self._clock = clock
+        self._holdings = holdings
+        self._drivers = drivers
+        self._gate = gate
+        self._world = world
+        self._mode = mode
+        self._by_itself = by_itself
+
+    async def run(self, request: RunRequest, key: str | None = None) -> Deed:
+        """Start a new managed session. Raises NameTaken and what the plan and the driver raise; then nothing was started."""
+        new_id = uuid4() if key is None else conversation_id_for(key)
+        plan = plan_run(request, new_id, self._drivers)
+        if key is not None:
+            plan = replace(plan, prompt_id=str(prompt_id_for(key)))
+        self.require_free(plan.name)
+        if plan.session_id is None:
+            return await self._run_unnamed(plan, request)
+        epoch = await self._claim(plan.session_id)
+        planned = self._planned(plan, plan.session_id, request, epoch)
+        try:
+            deed, hosting = await self._start(plan, planned, request, self._holdings.keep)
+        except BaseException:
+            if not self._runs(planned.session_id):
+                await self._holdings.abandon(planned)
+            raise
+        if hosting is None:
+            await self._holdings.abandon(planned)
+        elif plan.unseen and hosting.process is not None:
+            self._world.register(hosting.session_id, hosting.process, hosting.cwd)
+        return deed
+
+    def require_free(self, name: str | None, session_id: SessionId | None = None) -> None:
+        """Raises BadName, and NameTaken if a living session other than this one has the name."""
+        if name is not None:
+            check_name(name)
+        for known in self._holdings.all():
+            if (
+                name is not None
+                and known.name == name
+                and known.session_id != session_id
+                and self._lives(known)
+            ):
+                raise NameTaken(shown=name, session=known.session_id)
+
+    def _runs(self, session_id: SessionId) -> bool:
+        """It was started and is kept: what could not be written down after that takes nothing back."""
+        known = self._holdings.find(session_id)
+        return known is not None and self._lives(known)
+
+    def _lives(self, hosting: Hosting) -> bool:
+        return hosting.process is not None and self._world.sight(hosting.process) is not Sight.DEAD
+
+    async def _claim(self, session_id: SessionId) -> int:
+        """The epoch of the new session. A program of ours that has ended gives its name to the next one."""
+        known = self._holdings.find(session_id)
+        if known is not None:
+            return (await self._holdings.advance(known)).epoch
+        return (await self._holdings.claim(session_id)).epoch
+
+    async def _run_unnamed(self, plan: Plan, request: RunRequest) -> Deed:
+        """A client that names its own conversation: claimed once the name is known, by nobody else before."""
+
+        async def begun(hosting: Hosting) -> None:
+            lease = await self._holdings.claim(hosting.session_id, hosting.process)
+            try:
+                await self._holdings.keep(replace(hosting, epoch=lease.epoch))
+            except BaseException:
+                await self._holdings.yield_(lease)
+                raise
+
+        planned = self._planned(plan, SessionId(f"start-{uuid4().hex}"), request, epoch=1)
+        driver: object = self._drivers[plan.driver]
+        if isinstance(driver, NamedByClient):
+            # If this start is cut off, the conversation is found there.
+            planned = replace(planned, places=driver.places_in(request.environ))
+        deed, hosting = await self._start(plan, planned, request, begun)
+        return deed if hosting is None else replace(deed, session_id=hosting.session_id)
+
+    async def _start(
+        self, plan: Plan, planned: Hosting, request: RunRequest, begun: Begun
+    ) -> tuple[Deed, Hosting | None]:
+        async def perform(intent_id: str) -> Seen:
+            seen = await self._started(planned, self._order(plan, request, planned.epoch, intent_id), begun)
+            if seen.hosting is not None:
+                # Before anybody else's turn: whoever stops it next must find it whole.
+                await self._keep_seen(seen.hosting)
+            return seen
+
+        def objection() -> str | None:
+            return OBSERVING if self._mode == "observe" else carried(self._world, planned.session_id)
+
+        purpose = Purpose(planned, len(plan.prompt or ""))
+        return await self._gate.pass_through(
+            Act.START, planned.session_id, purpose, objection, perform, by_itself=self._by_itself
+        )
+
+    async def _keep_seen(self, hosting: Hosting) -> None:
+        try:
+            await self._holdings.keep_seen(hosting)
+        except WorldError as error:
+            log.warning("%s is kept as it began: %s", hosting.session_id, error)
+
+    async def _started(self, planned: Hosting, order: Order, begun: Begun) -> Seen:
+        driver = self._drivers[planned.driver]
+
+        async def kept(hosting: Hosting) -> None:
+            try:
+                await begun(hosting)
+            except BaseException:
+                # What nobody can find again must not run.
+                await driver.stop(hosting)
+                raise
+
+        try:
+            return await driver.start(order, kept)
+        except BaseException:
+            # In its own turn still: whoever waits to act on it must not find what never came to be.
+            await self._holdings.abandon(planned)
+            raise
+
+    def _planned(self, plan: Plan, session_id: SessionId, request: RunRequest, epoch: int) -> Hosting:
+        return Hosting(
+            session_id=session_id,
+            conversation_id=plan.conversation_id or ConversationId(""),
+            driver=plan.driver,
+            cwd=request.cwd,
+            argv=plan.argv,
+            epoch=epoch,
+            since=self._clock.now().wall,
+            name=plan.name,
+        )
+
+    def _order(self, plan: Plan, request: RunRequest, epoch: int, intent_id: str) -> Order:
+        return Order(
+            session_id=plan.session_id,
+            conversation_id=plan.conversation_id,
+            epoch=epoch,
+            intent_id=intent_id,
+            cwd=request.cwd,
+            argv=plan.argv,
+            environ=environment(request.environ),
+            prompt=plan.prompt,
+            prompt_id=plan.prompt_id,
+            name=plan.name,
+        )
+
+
+def carried(world: World, session_id: SessionId) -> str | None:
+    """Who holds a session before it has registered anywhere: a process that carries our mark."""
+    carriers = world.carriers(SESSION_VARIABLE, session_id)
+    return f"process {carriers[0].pid} was started for it and lives" if carriers else None

@@ -1,0 +1,486 @@
+"""The words of a shell text: quotes removed, what only the running shell knows marked, nothing guessed.
+
+Nothing is expanded and nothing runs. What stands inside of a substitution is handed to whoever reads commands.
+
+A shell text taken apart: its simple commands, also those inside of quotes, substitutions, subshells and heredocs.
+
+Nothing runs and nothing is guessed. One pass over the text; what cannot be read to its end says so by `whole`.
+"""
+
+import re
+from abc import ABC, abstractmethod
+from typing import Final
+
+from msgspec import Struct, field
+
+# Stand for what only the running shell knows: inside of quotes it stays in its word, outside it may become several.
+HELD: Final = "\x00"
+LOOSE: Final = "\x01"
+# Deeper than any person or agent writes; a text that goes on is not read to its end.
+DEPTH_MAX: Final = 16
+
+SPACE: Final = re.compile(r"(?:[ \t\n]|\\\n)+")
+_PLAIN: Final = re.compile(r"[^ \t\n;&|<>()'\"\\$`]+")
+_PLAIN_QUOTED: Final = re.compile(r"[^\"\\$`]+")
+_PLAIN_BRACED: Final = re.compile(r"[^}'\"\\$`]+")
+_NAME: Final = re.compile(r"\w+|[@*#?$!-]")
+_ARRAY: Final = re.compile(r"\w+(?:\[[^]]*\])?\+?=")
+_ANSI_QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
+_BACKTICKED: Final = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
+_ESCAPES_QUOTED: Final = {"\n": "", "$": "$", "`": "`", '"': '"', "\\": "\\"}
+# Two words side by side are no arithmetic: `$((git push) )` is a subshell.
+_NO_ARITHMETIC: Final = re.compile(r"\w\s+\w|[;\"'`]")
+
+
+class TooDeepError(Exception):
+    """More nesting than is read."""
+
+
+def computes(word: str) -> bool:
+    """Whether a word holds an index that the shell would compute by running something."""
+    return "[" in word and ("$(" in word or "`" in word)
+
+
+def is_open(word: str) -> bool:
+    """Whether a part of the word is known to the running shell alone."""
+    return HELD in word or LOOSE in word
+
+
+class Words(ABC):
+    """Reads words, one pass. `whole` turns false when the text ends inside of one or is not understood."""
+
+    def __init__(self, text: str, depth: int) -> None:
+        self.text = text
+        self.at = 0
+        self.depth = depth
+        self.whole = True
+
+    @abstractmethod
+    def commands_of(self, text: str) -> None:
+        """Note the commands of a text that the shell would run apart."""
+
+    @abstractmethod
+    def nested(self) -> None:
+        """Note the commands of a substitution or subshell, up to its closing parenthesis."""
+
+    def word(self) -> str:
+        parts: list[str] = []
+        while self.at < len(self.text):
+            plain = _PLAIN.match(self.text, self.at)
+            char = self.text[self.at]
+            if plain:
+                self.at = plain.end()
+                parts.append(plain[0])
+            elif char == "(" and len(parts) == 1 and _ARRAY.fullmatch(parts[0]):
+                self.at += 1
+                parts.append(self._array())
+            elif char in " \t\n;&|<>()":
+                break
+            else:
+                parts.append(self._special(char))
+        return "".join(parts)
+
+    def quoted_part(self) -> str:
+        """The next piece of a text in which only expansions have a meaning."""
+        plain = _PLAIN_QUOTED.match(self.text, self.at)
+        if plain:
+            self.at = plain.end()
+            return plain[0]
+        char = self.text[self.at]
+        if char == "\\":
+            escaped = self._escaped()
+            return _ESCAPES_QUOTED.get(escaped, char + escaped)
+        if char == '"':
+            self.at += 1
+            return char
+        return self._expansion(HELD)
+
+    def skip(self, blank: re.Pattern[str]) -> bool:
+        found = blank.match(self.text, self.at)
+        self.at = found.end() if found else self.at
+        return found is not None
+
+    def peek(self) -> str:
+        return self.text[self.at : self.at + 1]
+
+    def arithmetic(self, *, is_loop: bool = False) -> None:
+        """Up to the closing pair; a text that is no arithmetic is one we did not understand."""
+        start, pairs_open = self.at, 2
+        self.depth = self.deeper()
+        while self.at < len(self.text) and pairs_open:
+            char = self.text[self.at]
+            if char in "$`":
+                self._expansion(HELD)
+                continue
+            pairs_open += {"(": 1, ")": -1}.get(char, 0)
+            self.at += 1
+        self.depth -= 1
+        foreign = _NO_ARITHMETIC.search(self.text, start, self.at)
+        if pairs_open or (foreign and not (is_loop and foreign[0] == ";")):
+            self.whole = False
+
+    def deeper(self) -> int:
+        if self.depth >= DEPTH_MAX:
+            raise TooDeepError
+        return self.depth + 1
+
+    def _torn(self) -> None:
+        self.whole = False
+        self.at = len(self.text)
+
+    def _special(self, char: str) -> str:
+        if char == "'":
+            return self._single()
+        if char == '"':
+            self.at += 1
+            return self._double()
+        if char == "\\":
+            return self._escaped().replace("\n", "")
+        return self._expansion(LOOSE)
+
+    def _escaped(self) -> str:
+        escaped = self.text[self.at + 1 : self.at + 2]
+        self.at += 2
+        return escaped
+
+    def _array(self) -> str:
+        """The elements of an array are words, not commands."""
+        self.depth = self.deeper()
+        while self.at < len(self.text) and self.text[self.at] != ")":
+            if self.skip(SPACE):
+                continue
+            if self.text[self.at] in ";&|<>(":
+                self.whole = False
+                self.at += 1
+            else:
+                self.word()
+        self.at += 1
+        self.depth -= 1
+        return LOOSE
+
+    def _single(self) -> str:
+        end = self.text.find("'", self.at + 1)
+        text = self.text[self.at + 1 : end if end >= 0 else None]
+        if end < 0:
+            self._torn()
+        else:
+            self.at = end + 1
+        return text
+
+    def _double(self) -> str:
+        parts: list[str] = []
+        while self.at < len(self.text):
+            if self.text[self.at] == '"':
+                self.at += 1
+                return "".join(parts)
+            parts.append(self.quoted_part())
+        self._torn()
+        return "".join(parts)
+
+    def _expansion(self, mark: str) -> str:
+        """At `$` or a backtick: what it would run is noted, what it would give is marked."""
+        if self.text[self.at] == "`":
+            return self._backticks(mark)
+        self.at += 1
+        following = self.peek()
+        if following == "(":
+            self._substitution()
+            return mark
+        if following == "{":
+            self.at += 1
+            return LOOSE if "@" in self._braced() else mark
+        if following in {"'", '"'} and mark == LOOSE:
+            return self._dollar_quoted(following)
+        name = _NAME.match(self.text, self.at)
+        if name is None:
+            return "$"
+        self.at = name.end()
+        return LOOSE if name[0] == "@" else mark
+
+    def _dollar_quoted(self, quote: str) -> str:
+        if quote == '"':
+            self.at += 1
+            return self._double()
+        found = _ANSI_QUOTED.match(self.text, self.at)
+        if found is None:
+            self._torn()
+            return HELD
+        self.at = found.end()
+        # Escapes could spell anything: the word is as good as computed.
+        return HELD if "\\" in found[1] else found[1]
+
+    def _substitution(self) -> None:
+        self.at += 1
+        if self.peek() == "(":
+            self.at += 1
+            self.arithmetic()
+        else:
+            self.nested()
+
+    def _braced(self) -> str:
+        """`${...}` up to its end; its text without what is nested in it."""
+        parts: list[str] = []
+        self.depth = self.deeper()
+        while self.at < len(self.text):
+            plain = _PLAIN_BRACED.match(self.text, self.at)
+            if plain:
+                self.at = plain.end()
+                parts.append(plain[0])
+            elif self.text[self.at] == "}":
+                self.at += 1
+                break
+            else:
+                self._special(self.text[self.at])
+        else:
+            self._torn()
+        self.depth -= 1
+        return "".join(parts)
+
+    def _backticks(self, mark: str) -> str:
+        found = _BACKTICKED.match(self.text, self.at)
+        if found is None:
+            self._torn()
+            return mark
+        self.at = found.end()
+        commands = re.sub(r"\\([`$\\])", r"\1", found[1])
+        self.commands_of(commands)
+        return mark
+
+
+OPENERS: Final = frozenset({"!", "do", "elif", "else", "if", "then", "time", "until", "while", "{"})
+# Nobody writes more of them before a command.
+_OPENERS_MAX: Final = 8
+
+_MARKS_GIVEN: Final = {ord(HELD): "?", ord(LOOSE): "?", ord("\r"): " "}
+_BLANK: Final = re.compile(r"(?:[ \t]|\\\n)+")
+_REDIRECTION: Final = re.compile(r"<<<|<<-|<<|<>|<&|<|&>>|&>|>>|>&|>\||>")
+_OPERATOR: Final = re.compile(r";;&|;;|;&|;|&&|&|\|\||\|&|\|")
+_TEST_OPERATOR: Final = re.compile(r"&&|\|\||[<>()]")
+
+
+class Command(Struct):
+    """One simple command. `targets`: what it writes into by redirection; `stdin`: its heredoc."""
+
+    words: list[str] = field(default_factory=list)
+    targets: list[str] = field(default_factory=list)
+    stdin: str | None = None
+    reads_file: bool = False
+
+
+class Script(Struct):
+    """What a text would run. Not `whole`: it ends inside of something, goes too deep, or was not understood."""
+
+    commands: list[Command]
+    functions: set[str]
+    whole: bool
+
+
+class _Heredoc(Struct):
+    command: Command
+    end: str
+    indented: bool
+    literal: bool
+
+
+def read_script(text: str) -> Script:
+    """Every simple command of a text. Never raises; linear time."""
+    script = Script([], set(), whole=True)
+    try:
+        script.whole = _Reader(text.translate(_MARKS_GIVEN), script, 0).commands_until("")
+    except TooDeepError:
+        script.whole = False
+    return script
+
+
+class _Reader(Words):
+    """Reads commands: words, operators, redirections and what the shell reserves."""
+
+    def __init__(self, text: str, script: Script, depth: int) -> None:
+        super().__init__(text, depth)
+        self.script = script
+        self.command = Command()
+        self.cases = 0
+        self.heredocs: list[_Heredoc] = []
+
+    def commands_until(self, closer: str) -> bool:
+        """Read on to the closing parenthesis, or to the end of the text. Whether all of it was understood."""
+        while self.at < len(self.text):
+            if self.skip(_BLANK):
+                continue
+            if closer and self.text[self.at] == closer:
+                self.at += 1
+                closer = ""
+                break
+            self._part(self.text[self.at])
+        self._end()
+        return self.whole and not closer and not self.heredocs
+
+    def commands_of(self, text: str) -> None:
+        if not _Reader(text, self.script, self.deeper()).commands_until(""):
+            self.whole = False
+
+    def nested(self) -> None:
+        inner = _Reader(self.text, self.script, self.deeper())
+        inner.at = self.at
+        if not inner.commands_until(")"):
+            self.whole = False
+        self.at = inner.at
+
+    def _part(self, char: str) -> None:
+        redirection = _REDIRECTION.match(self.text, self.at)
+        if char == "\n":
+            self._newline()
+        elif char == "#":
+            end = self.text.find("\n", self.at)
+            self.at = end if end >= 0 else len(self.text)
+        elif redirection:
+            self.at = redirection.end()
+            self._redirected(redirection[0])
+        elif char in ";&|":
+            self._operator()
+        elif char in "()":
+            self._parenthesis(char)
+        else:
+            self._take()
+
+    def _newline(self) -> None:
+        self._end()
+        self.at += 1
+        waiting, self.heredocs = self.heredocs, []
+        for heredoc in waiting:
+            self._heredoc(heredoc)
+
+    def _end(self) -> None:
+        if self.command.words or self.command.targets:
+            self.script.commands.append(self.command)
+        self.command = Command()
+
+    def _operator(self) -> None:
+        found = _OPERATOR.match(self.text, self.at)
+        assert found is not None, "the caller saw its first letter"
+        self.at = found.end()
+        self._end()
+        if found[0].startswith((";;", ";&")) and self.cases:
+            self._pattern()
+
+    def _parenthesis(self, char: str) -> None:
+        self.at += 1
+        words = self.command.words
+        if char == ")":
+            self.whole = False
+        elif len(words) == 1 and self.peek() == ")":
+            self.at += 1
+            self.script.functions.add(words.pop())
+        elif self.peek() == "(" and (words[-1:] == ["for"] or self._begins(0)):
+            self.at += 1
+            self.arithmetic(is_loop=words[-1:] == ["for"])
+        else:
+            # After other words no shell would read it, or only with extended patterns.
+            self.whole = self.whole and self._begins(0)
+            self.nested()
+
+    def _begins(self, behind: int) -> bool:
+        """Whether a command begins so many words behind the last."""
+        count = len(self.command.words) - behind
+        return count <= _OPENERS_MAX and all(word in OPENERS for word in self.command.words[:count])
+
+    def _take(self) -> None:
+        start = self.at
+        word = self.word()
+        if word.isdigit() and self.peek() in {"<", ">"}:
+            return  # the number of a stream
+        self.command.words.append(word)
+        if self.text[start : self.at] == word:
+            self._reserved(word)
+
+    def _reserved(self, word: str) -> None:
+        words = self.command.words
+        if word == "[[" and self._begins(1):
+            self._test()
+        elif word == "esac" and self._begins(1):
+            self.cases = max(0, self.cases - 1)
+        elif word == "in" and words[-3:-2] == ["case"] and self._begins(3):
+            self.cases += 1
+            self._pattern()
+        elif words[-2:-1] == ["function"] and self._begins(2):
+            self.script.functions.add(word)
+            del words[-2:]
+
+    def _test(self) -> None:
+        """Up to `]]` there are no commands, whatever the signs between the words."""
+        while self.at < len(self.text) and self.text[self.at] != "\n":
+            operator = _TEST_OPERATOR.match(self.text, self.at)
+            if operator:
+                self.at = operator.end()
+            elif self.text[self.at] in ";&|":
+                break
+            elif not self.skip(_BLANK) and self._ends_test(self.word()):
+                return
+        self.whole = False
+
+    def _ends_test(self, word: str) -> bool:
+        # The index of an array is computed, and a substitution in it runs, even where the word was quoted.
+        self.whole = self.whole and not computes(word)
+        return word == "]]"
+
+    def _pattern(self) -> None:
+        """The pattern of a case branch, which is no command; the words of one that is broken still are."""
+        self.command = Command()
+        while self.at < len(self.text) and self.text[self.at] not in ";&<>":
+            char = self.text[self.at]
+            if self.skip(SPACE):
+                continue
+            if char in "(|)":
+                self.at += 1
+                if char == ")":
+                    self.command = Command()
+                    return
+            else:
+                self.command.words.append(self.word())
+                if self.command.words == ["esac"]:
+                    self.cases -= 1
+                    return
+        self.whole = False
+
+    def _redirected(self, sign: str) -> None:
+        if sign in {"<", ">"} and self.peek() == "(":
+            self.at += 1
+            self.nested()
+            self.command.words.append(HELD)
+            return
+        self.skip(_BLANK)
+        start = self.at
+        target = self.word()
+        if sign in {"<<", "<<-"}:
+            literal = any(char in "'\"\\" for char in self.text[start : self.at])
+            self.heredocs.append(_Heredoc(self.command, target, sign == "<<-", literal))
+        elif sign == "<<<":
+            self.command.stdin = target
+        elif sign == "<" and "/dev/" not in target:
+            self.command.reads_file = True
+        elif (">" in sign and not (target.isdigit() or target == "-")) or "/dev/" in target:
+            self.command.targets.append(target)
+
+    def _heredoc(self, heredoc: _Heredoc) -> None:
+        lines: list[str] = []
+        while self.at < len(self.text):
+            end = self.text.find("\n", self.at)
+            end = end if end >= 0 else len(self.text)
+            line = self.text[self.at : end]
+            self.at = end + 1
+            if (line.lstrip("\t") if heredoc.indented else line) == heredoc.end:
+                break
+            lines.append(line)
+        else:
+            self.whole = False
+        body = "\n".join(lines)
+        heredoc.command.stdin = body if heredoc.literal else self._expanded(body)
+
+    def _expanded(self, body: str) -> str:
+        """A heredoc with its expansions marked; what they would run is noted."""
+        inner = _Reader(body, self.script, self.deeper())
+        parts: list[str] = []
+        while inner.at < len(body):
+            parts.append(inner.quoted_part())
+        self.whole = self.whole and inner.whole
+        return "".join(parts)

@@ -1,0 +1,329 @@
+"""How fast we speak in one chat: one message or edit at a time, and not at all while Telegram wants rest.
+
+Everybody who speaks in a chat shares its pace, whichever topic they are in. What is final goes before what is still
+growing.
+
+One answer's life in a chat: a placeholder that is typed into, grows by edits, and says the whole of it once.
+
+Every message of it is a placeholder first, whose number is kept before words go in; so whoever finishes it again,
+after a crash or in doubt, fills the same messages. What Telegram does not take now it takes later: nothing is given
+up but what it refuses for good.
+"""
+
+import asyncio
+import logging
+from bisect import insort
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from enum import IntEnum
+from itertools import count
+from math import inf
+from typing import Final, TypeVar
+
+from wakeful.core.clock import Clock
+from wakeful.gateway.ports import Chat, ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
+from wakeful.gateway.rules.messages import Buttons, Place
+from wakeful.gateway.rules.shown_text import messages_of, view
+
+# Chats whose pace is remembered; beyond that those are forgotten where nobody speaks.
+CHATS_MAX: Final = 1000
+
+
+class Rank(IntEnum):
+    """Who goes first."""
+
+    FINAL = 0
+    NEW = 1
+    GROWING = 2
+
+
+class ChatPace:
+    """One chat's pace."""
+
+    def __init__(self, clock: Clock, every_seconds: float) -> None:
+        self._clock = clock
+        self._every_seconds = every_seconds
+        self._free_at = -inf
+        self._resting_until = -inf
+        self._line: list[tuple[Rank, int]] = []
+        self._numbers = count()
+
+    async def turn(self, rank: Rank) -> None:
+        """Return when it is this one's turn to speak."""
+        mine = (rank, next(self._numbers))
+        insort(self._line, mine)
+        try:
+            while self._line[0] != mine or self._free_at > self._clock.now().awake:
+                await self._clock.sleep_until(self._free_at)
+            self._free_at = self._clock.now().awake + self._every_seconds
+        finally:
+            self._line.remove(mine)
+
+    def rest(self, seconds: float) -> None:
+        """Let nobody speak for so long."""
+        self._resting_until = max(self._resting_until, self._clock.now().awake + seconds)
+        self._free_at = max(self._free_at, self._resting_until)
+
+    @property
+    def is_resting(self) -> bool:
+        return self._resting_until > self._clock.now().awake
+
+    @property
+    def is_idle(self) -> bool:
+        return not self._line and self._free_at <= self._clock.now().awake
+
+
+class Paces:
+    """Every chat's pace."""
+
+    def __init__(self, clock: Clock, every_seconds: float) -> None:
+        self._clock = clock
+        self._every_seconds = every_seconds
+        self._paces: dict[int, ChatPace] = {}
+
+    def of(self, chat_id: int) -> ChatPace:
+        if chat_id not in self._paces and len(self._paces) >= CHATS_MAX:
+            self._paces = {each: pace for each, pace in self._paces.items() if not pace.is_idle}
+        return self._paces.setdefault(chat_id, ChatPace(self._clock, self._every_seconds))
+
+
+EDIT_SECONDS: Final = 1.0
+# Telegram shows it for five seconds.
+TYPING_SECONDS: Final = 4.0
+# Each pause is twice the one before. A placeholder that may be there already is not sent again every minute.
+PAUSE_SECONDS_MIN: Final = 1.0
+PAUSE_SECONDS_MAX: Final = 60.0
+PLACE_PAUSE_SECONDS_MAX: Final = 300.0
+# How late an edit of ours whose answer never came may still be carried out: twice our own patience is plenty.
+LATE_SECONDS: Final = 20.0
+# Somebody who deletes the same answer so often does not want it.
+REPLACED_MAX: Final = 3
+PLACEHOLDER: Final = "…"
+WORDLESS: Final = "(an answer without words)"
+
+log = logging.getLogger("wakeful.gateway")
+_T = TypeVar("_T")
+
+Keep = Callable[[int, int], Awaitable[None]]
+"""Keeps that the part of this number, from 0, is the message of that number."""
+
+
+class Answers:
+    """What every answer shares: the chat and its pace."""
+
+    def __init__(self, chat: Chat, clock: Clock, *, edit_seconds: float = EDIT_SECONDS) -> None:
+        self.chat = chat
+        self.clock = clock
+        self._paces = Paces(clock, edit_seconds)
+
+    def of(self, place: Place, keep: Keep, parts: Mapping[int, int] | None = None) -> "Answer":
+        """The answer to one turn. `parts`: its messages, if it was begun before."""
+        return Answer(self, place, keep, parts or {})
+
+    def pace(self, place: Place) -> ChatPace:
+        return self._paces.of(place.chat_id)
+
+    async def said(
+        self,
+        place: Place,
+        say: Callable[[], Awaitable[_T]],
+        rank: Rank,
+        pause_seconds_max: float = PAUSE_SECONDS_MAX,
+        *,
+        is_repeatable: bool = True,
+    ) -> _T:
+        """Say it until it is there.
+
+        Raises ChatRefused where saying it again would not help, and ChatFailed in doubt if it must not be said twice.
+        """
+        for pause_seconds in _pauses(pause_seconds_max):
+            await self.pace(place).turn(rank)
+            try:
+                return await say()
+            except ChatFlooded as flood:
+                self.pace(place).rest(flood.retry_after_seconds)
+                continue
+            except ChatFailed as problem:
+                if not isinstance(problem, ChatUnreachable) and (
+                    isinstance(problem, ChatRefused) or not is_repeatable
+                ):
+                    raise
+                # What never arrived leaves no empty message behind, however often it is tried.
+                is_lost = isinstance(problem, ChatUnreachable)
+                wait_seconds = min(pause_seconds, PAUSE_SECONDS_MAX) if is_lost else pause_seconds
+                log.info("%s: %s, again in %g s", place.key, problem, wait_seconds)
+            await self.clock.sleep_until(self.clock.now().awake + wait_seconds)
+        raise AssertionError("pauses do not end")
+
+
+class Answer:
+    """The answer to one turn, in its place. Its messages are `parts`, by number from 0."""
+
+    def __init__(self, answers: Answers, place: Place, keep: Keep, parts: Mapping[int, int]) -> None:
+        self.parts = dict(parts)
+        self._answers = answers
+        self._chat = answers.chat
+        self._place = place
+        self._keep = keep
+        self._reply_to: int | None = None
+        self._text = ""
+        self._grown = asyncio.Event()
+        self._shown = ""
+        self._drafts = place.is_private and place.thread_id is not None
+        # Edits of a growing text: never cut off half-way, or one might be carried out behind the final one.
+        self._editing = asyncio.Lock()
+        self._is_late_possible = False
+        self._tasks: tuple[asyncio.Task[None], ...] = ()
+
+    async def place(self, reply_to: int | None = None) -> int:
+        """Let the placeholder appear, unless it is there; its number, which has been kept by then.
+
+        Raises ChatRefused when the chat will not have it.
+        """
+        self._reply_to = reply_to
+        return self.parts.get(0) or await self._placed(0, Rank.NEW)
+
+    def grow(self, text: str) -> None:
+        """The whole answer as far as it is there. It is seen when its turn comes; only the newest counts."""
+        self._text = text
+        self._grown.set()
+
+    @asynccontextmanager
+    async def writing(self) -> AsyncIterator[None]:
+        """While inside, it is shown that an answer is being written, and the answer as it grows."""
+        self._tasks = (asyncio.create_task(self._pulse()), asyncio.create_task(self._stream()))
+        try:
+            yield
+        except asyncio.CancelledError:
+            # We are ending, and so is the process: nothing of ours comes after this.
+            self._cancel()
+            raise
+        finally:
+            await self._stop_writing()
+
+    async def finish(self, text: str, buttons: Buttons = ()) -> None:
+        """Let the final text be there, once, however often this is called with it.
+
+        Returns when it is there, if that takes an hour. Raises ChatRefused when the chat will not have it.
+        """
+        await self._stop_writing()
+        *others, last = messages_of(text) or (WORDLESS,)
+        for number, part in enumerate(others):
+            await self._fill(number, part, ())
+        await self._fill(len(others), last, buttons)
+        if self._is_late_possible:
+            await self._answers.clock.sleep_until(self._answers.clock.now().awake + LATE_SECONDS)
+            await self._fill(0, others[0] if others else last, () if others else buttons)
+            self._is_late_possible = False
+
+    async def _fill(self, number: int, text: str, buttons: Buttons) -> None:
+        """Let this part say so: in its message, or in a new one where that is gone."""
+        for replaced in range(REPLACED_MAX + 1):
+            message_id = self.parts.get(number) or await self._placed(number, Rank.FINAL)
+            try:
+                await self._answers.said(
+                    self._place,
+                    lambda: self._chat.edit(self._place, message_id, text, buttons=buttons),  # noqa: B023 - called here
+                    Rank.FINAL,
+                )
+            except ChatRefused as refusal:
+                log.info("%s: a message cannot be filled: %s", self._place.key, refusal)
+                del self.parts[number]
+                if replaced == REPLACED_MAX:
+                    raise
+            else:
+                return
+
+    async def _placed(self, number: int, rank: Rank) -> int:
+        """A new message for this part, kept. In doubt it is sent again: at worst an empty one is left."""
+        message_id = await self._answers.said(
+            self._place,
+            lambda: self._chat.send(
+                self._place, PLACEHOLDER, reply_to=self._reply_to if number == 0 else None
+            ),
+            rank,
+            PLACE_PAUSE_SECONDS_MAX,
+        )
+        await self._keep(number, message_id)
+        self.parts[number] = message_id
+        return message_id
+
+    async def _pulse(self) -> None:
+        clock, pace = self._answers.clock, self._answers.pace(self._place)
+        while True:
+            if not pace.is_resting:
+                try:
+                    await self._chat.typing(self._place)
+                except ChatFlooded as flood:
+                    pace.rest(flood.retry_after_seconds)
+                except ChatFailed as problem:
+                    log.debug("%s: typing is not shown: %s", self._place.key, problem)
+            await clock.sleep_until(clock.now().awake + TYPING_SECONDS)
+
+    async def _stream(self) -> None:
+        """Show what is there, as often as the pace allows, until the message is gone."""
+        pauses = _pauses(PAUSE_SECONDS_MAX)
+        clock = self._answers.clock
+        while 0 in self.parts:
+            await self._grown.wait()
+            await self._answers.pace(self._place).turn(Rank.GROWING)
+            self._grown.clear()
+            try:
+                await self._show_growth()
+                pauses = _pauses(PAUSE_SECONDS_MAX)
+            except ChatFlooded as flood:
+                self._grown.set()
+                self._answers.pace(self._place).rest(flood.retry_after_seconds)
+            except ChatFailed as problem:
+                if self._is_final(problem):
+                    return
+                self._grown.set()
+                await clock.sleep_until(clock.now().awake + next(pauses))
+
+    def _is_final(self, problem: ChatFailed) -> bool:
+        """Whether this message can grow no more."""
+        if isinstance(problem, ChatUnreachable):
+            return False
+        if isinstance(problem, ChatRefused):
+            log.info("%s: a growing answer is not shown: %s", self._place.key, problem)
+            return True
+        self._is_late_possible = True
+        return False
+
+    async def _show_growth(self) -> None:
+        text = view(self._text)
+        if not text or text == self._shown:
+            return
+        async with self._editing:
+            await self._draft(text)
+            await self._chat.edit(self._place, self.parts[0], text)
+            self._shown = text
+
+    async def _draft(self, text: str) -> None:
+        """At best; one refusal is enough to leave it for this answer."""
+        if not self._drafts:
+            return
+        try:
+            await self._chat.draft(self._place, self.parts[0], text)
+        except ChatFailed as problem:
+            self._drafts = False
+            log.info("%s: no drafts for this answer: %s", self._place.key, problem)
+
+    async def _stop_writing(self) -> None:
+        async with self._editing:
+            self._cancel()
+        for ended in await asyncio.gather(*self._tasks, return_exceptions=True):
+            if isinstance(ended, Exception):
+                log.error("%s: writing broke off", self._place.key, exc_info=ended)
+        self._tasks = ()
+
+    def _cancel(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+
+
+def _pauses(seconds_max: float) -> Iterator[float]:
+    pause_seconds = PAUSE_SECONDS_MIN
+    while True:
+        yield pause_seconds
+        pause_seconds = min(2 * pause_seconds, seconds_max)

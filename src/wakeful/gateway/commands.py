@@ -1,0 +1,392 @@
+"""What an admin decides by buttons: shown, asked back, carried out once.
+
+A button carries a token that means nothing elsewhere. They live as long as this gateway and no longer than their time:
+after a restart the command is given again.
+
+The commands of the chat. Everybody heard may stop a turn and begin anew; what tells about the host, and what decides
+something, is for admins, and what decides is asked back.
+
+Answers keep one reading order: health first, then the patterns of errors, then the session, then the log.
+"""
+
+import logging
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.client.api import House, OpenCheckpoint
+from wakeful.control.login import LOGIN_COMMANDS, AuthMode
+from wakeful.core.clock import Clock, iso
+from wakeful.core.durations import seconds_of
+from wakeful.core.errors import WakefulError
+from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
+from wakeful.gateway.ports import Chat, ChatFailed
+from wakeful.gateway.rules.access import PRESS_WORDS, TOKEN_BYTES, Bound, Role, new_token, refused
+from wakeful.gateway.rules.breaker import Breaker
+from wakeful.gateway.rules.messages import Button, Buttons, ConversationKey, Incoming, Place, Pressed
+from wakeful.gateway.turn_queue import Turns
+from wakeful.reports.text import chat_text
+
+PREFIX: Final = "do"
+# Long enough to think it over, short enough that nobody presses it by accident tomorrow.
+OFFER_SECONDS: Final = 600.0
+OFFERS_MAX: Final = 500
+LEFT: Final = "Left as it is."
+
+log = logging.getLogger("wakeful.gateway")
+
+RoleOf = Callable[[int], Role]
+Do = Callable[[str], Awaitable[str]]
+"""Carries it out, decided by this person; what became of it, in words."""
+
+
+class Choice(Struct, frozen=True):
+    """One way to decide: the button, the question that is asked back, and what is done then."""
+
+    label: str
+    asks: str
+    do: Do
+
+
+class _Offer(Struct, frozen=True):
+    bound: Bound
+    choice: Choice
+    # None: not asked back yet. Else what it was shown with.
+    confirmed: bool | None = None
+
+
+class Decisions:
+    """`offer` a choice; give it what is `pressed`."""
+
+    def __init__(
+        self,
+        chat: Chat,
+        clock: Clock,
+        role_of: RoleOf,
+        new: Callable[[], str] = lambda: new_token(secrets.token_bytes(TOKEN_BYTES)),
+    ) -> None:
+        self._chat = chat
+        self._clock = clock
+        self._role_of = role_of
+        self._new = new
+        # The oldest first: of many the oldest are forgotten.
+        self._offers: dict[str, _Offer] = {}
+
+    async def offer(self, place: Place, text: str, choices: Sequence[Choice]) -> None:
+        """Show it with a button for each. Raises ChatFailed."""
+        row = tuple(self._button(place.key, each.label, each) for each in choices)
+        await self._chat.send(place, text, buttons=(row,))
+
+    async def ask_back(self, place: Place, choice: Choice) -> None:
+        """The same for what was asked for in words already."""
+        await self._chat.send(place, choice.asks, buttons=self._yes_or_no(place.key, choice))
+
+    async def pressed(self, pressed: Pressed) -> bool:
+        """Take a press; False if this is no button of ours."""
+        prefix, _, token = pressed.choice.partition(":")
+        if prefix != PREFIX:
+            return False
+        offer = self._offers.get(token)
+        bound = offer.bound if offer is not None else None
+        role = self._role_of(pressed.user_id)
+        reason = refused(bound, pressed.place.key, role, self._clock.now().awake)
+        try:
+            if reason is not None or offer is None:
+                words = PRESS_WORDS[reason] if reason is not None else ""
+                await self._chat.settle_press(pressed.press_id, words)
+            else:
+                await self._chat.settle_press(pressed.press_id)
+                await self._follow(pressed, offer)
+        except ChatFailed as problem:
+            log.warning("unverified in %s: %s", pressed.place.key, problem)
+        return True
+
+    async def _follow(self, pressed: Pressed, offer: _Offer) -> None:
+        place, choice = pressed.place, offer.choice
+        if offer.confirmed is None:
+            buttons = self._yes_or_no(place.key, choice)
+            await self._chat.edit(place, pressed.message_id, choice.asks, buttons=buttons)
+            return
+        # Whichever way, it is decided: neither button means anything from now on.
+        self._forget(offer)
+        words = await self._done(pressed, choice) if offer.confirmed else LEFT
+        await self._chat.edit(place, pressed.message_id, f"{choice.asks}\n{words}")
+
+    async def _done(self, pressed: Pressed, choice: Choice) -> str:
+        by = f"Telegram user {pressed.user_id}"
+        try:
+            words = await choice.do(by)
+        except WakefulError as problem:
+            log.warning("%s was not done for %s: %s", choice.label, by, problem)
+            return f"Not done: {problem}"
+        log.warning("%s by %s: %s", choice.label, by, words)
+        return words
+
+    def _yes_or_no(self, key: ConversationKey, choice: Choice) -> Buttons:
+        yes = self._button(key, f"Yes, {choice.label.lower()}", choice, confirmed=True)
+        no = self._button(key, "No", choice, confirmed=False)
+        return ((yes, no),)
+
+    def _button(
+        self, key: ConversationKey, label: str, choice: Choice, *, confirmed: bool | None = None
+    ) -> Button:
+        token = self._new()
+        until = self._clock.now().awake + OFFER_SECONDS
+        self._offers[token] = _Offer(Bound(key, Role.ADMIN, choice.label, until), choice, confirmed)
+        while len(self._offers) > OFFERS_MAX:
+            del self._offers[next(iter(self._offers))]
+        return Button(label, f"{PREFIX}:{token}")
+
+    def _forget(self, decided: _Offer) -> None:
+        self._offers = {
+            token: each for token, each in self._offers.items() if each.choice is not decided.choice
+        }
+
+
+FOR_ADMINS: Final = "This is for admins."
+HELP: Final = """Write, and the agent of this chat answers.
+/stop ends the turn that runs; /new begins another conversation.
+again, shorter, deeper: the last answer in another way.
+For admins: /stop all, /health, /errors patterns, /session, /report 22:00, /checkpoints,
+/pause, /resume, /mute ID 2h."""
+# Five places to look, in this order (docs/specs/gateway.md).
+READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, the breaker in /session, {log}, the last words in /session"
+# A night.
+REPORT_SINCE: Final = "12h"
+CHECKPOINTS_SHOWN_MAX: Final = 5
+LINES_SHOWN_MAX: Final = 8
+ACTS_SHOWN_MAX: Final = 5
+LINE_CHARS_MAX: Final = 200
+_LABELS: Final = {"continue": "Continue", "rollback": "Roll back", "abort": "Abort", "done": "It is done"}
+
+Command = Callable[[Incoming, str], Awaitable[str]]
+
+
+class Views(Struct, frozen=True):
+    """What is known elsewhere, asked for when somebody wants to see it."""
+
+    breaker: Callable[[str], Breaker]
+    auth: Callable[[], Sequence[AuthMode]]
+    # The host in one line, as the last watch found it; empty before the first.
+    host: Callable[[], str]
+    # Pattern, how often in ten minutes, how many seconds ago last.
+    patterns: Callable[[], Sequence[tuple[str, int, float]]]
+    # What self-heal did lately, newest last.
+    acts: Callable[[], Sequence[str]]
+    # The last redacted lines of a session's error stream.
+    last_words: Callable[[SessionId], str]
+    provider_of: Callable[[ConversationKey], str]
+    # Why nothing arrives from the chat; None while all is well.
+    trouble: Callable[[], str | None]
+    # Where the gateway's log lies.
+    log: str
+
+
+class Orders:
+    """The table of commands, by name without the slash."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        role_of: RoleOf,
+        turns: Turns,
+        house: House,
+        decisions: Decisions,
+        views: Views,
+    ) -> None:
+        self._clock = clock
+        self._role_of = role_of
+        self._turns = turns
+        self._house = house
+        self._decisions = decisions
+        self._views = views
+
+    def commands(self) -> Mapping[str, Command]:
+        return {
+            "help": self._help,
+            "start": self._help,
+            "stop": self._stop,
+            "new": self._new,
+            **{
+                name: self._admins_only(command)
+                for name, command in (
+                    ("health", self._health),
+                    ("errors", self._errors),
+                    ("session", self._session),
+                    ("report", self._report),
+                    ("checkpoints", self._checkpoints),
+                    ("pause", self._pause),
+                    ("resume", self._resume),
+                    ("mute", self._mute),
+                )
+            },
+        }
+
+    def _admins_only(self, command: Command) -> Command:
+        async def guarded(message: Incoming, arguments: str) -> str:
+            if self._role_of(message.user_id) is not Role.ADMIN:
+                return FOR_ADMINS
+            try:
+                return await command(message, arguments)
+            except WakefulError as problem:
+                return f"Not done: {problem}"
+
+        return guarded
+
+    async def _help(self, _message: Incoming, _arguments: str) -> str:
+        return HELP
+
+    async def _stop(self, message: Incoming, arguments: str) -> str:
+        if arguments.lower() == "all":
+            return await self._admins_only(self._stop_all)(message, arguments)
+        return await self._turns.stop(message.place.key)
+
+    async def _stop_all(self, message: Incoming, _arguments: str) -> str:
+        async def stop_all(_by: str) -> str:
+            return f"{await self._turns.stop_all()} sessions ended. Each goes on with its next message."
+
+        asks = "End the sessions of all chats, with what runs and waits in them?"
+        await self._decisions.ask_back(message.place, Choice("Stop all", asks, stop_all))
+        return ""
+
+    async def _new(self, message: Incoming, _arguments: str) -> str:
+        return await self._turns.begin_anew(message.place.key)
+
+    async def _health(self, _message: Incoming, _arguments: str) -> str:
+        pool = self._turns.pool
+        busy = sum(map(pool.is_busy, pool.keys()))
+        trouble, host = self._views.trouble(), self._views.host()
+        lines = [
+            f"Mode: {await self._mode()}",
+            f"Telegram: {'updates arrive' if trouble is None else f'no updates arrive ({trouble})'}",
+            *([f"Host: {host}"] if host else []),
+            *(f"Login: {line}" for line in self._login_lines()),
+            f"Sessions: {pool.active} of {pool.limits.active_max}, {busy} busy",
+            f"Next: {self._next_step()}",
+            READING_ORDER.format(log=self._views.log),
+        ]
+        return "\n".join(lines)
+
+    async def _mode(self) -> str:
+        try:
+            standing = await self._house.standing()
+        except WakefulError as problem:
+            return f"the daemon does not answer: {problem}"
+        paused = f" · PAUSED by {plain(standing.paused)}" if standing.paused is not None else ""
+        return f"{standing.mode}{paused}"
+
+    def _login_lines(self) -> list[str]:
+        return [f"{mode.provider} {mode.state}" for mode in self._views.auth()]
+
+    def _next_step(self) -> str:
+        for mode in self._views.auth():
+            if mode.is_degraded:
+                return (
+                    f"on the host: {LOGIN_COMMANDS.get(mode.provider, f'log {mode.provider} in')}; "
+                    "it comes back by itself"
+                )
+        if self._views.patterns():
+            return "/errors patterns"
+        return "nothing to do"
+
+    async def _errors(self, _message: Incoming, _arguments: str) -> str:
+        found = self._views.patterns()
+        if not found:
+            return "No failures in the last 10 minutes."
+        now = self._clock.now().wall
+        rows = [
+            f"{pattern}: {count}, last {iso(now - seconds_ago)[11:19]} UTC"
+            for pattern, count, seconds_ago in found
+        ]
+        return "\n".join(["Failures in the last 10 minutes:", *rows, "Next: /session"])
+
+    async def _session(self, message: Incoming, _arguments: str) -> str:
+        key = message.place.key
+        pool = self._turns.pool
+        session_id = self._turns.session_of(key)
+        provider = self._views.provider_of(key)
+        last_words = self._views.last_words(SessionId(session_id)) if session_id else ""
+        acts = [_line(each) for each in self._views.acts()[-ACTS_SHOWN_MAX:]]
+        lines = [
+            f"Key: {key}",
+            f"Provider: {provider}, breaker {self._views.breaker(provider).state}",
+            f"Session: {session_id or 'none now'}",
+            f"Queue: {pool.waiting(key)} waiting, {'busy' if pool.is_busy(key) else 'idle'}",
+            f"Last words: {_line(last_words) or 'none'}",
+            f"Self-heal: {'; '.join(acts) or 'nothing lately'}",
+            f"Next: {self._views.log}",
+        ]
+        return "\n".join(lines)
+
+    async def _report(self, _message: Incoming, arguments: str) -> str:
+        return redact(chat_text(await self._house.report(arguments or REPORT_SINCE)))
+
+    async def _checkpoints(self, message: Incoming, _arguments: str) -> str:
+        found = await self._house.checkpoints()
+        for checkpoint in found[:CHECKPOINTS_SHOWN_MAX]:
+            await self._show(message.place, checkpoint)
+        rest = len(found) - CHECKPOINTS_SHOWN_MAX
+        if rest > 0:
+            return f"{rest} more: `wakeful checkpoint list` on the host."
+        return "" if found else "Nothing waits for a decision."
+
+    async def _show(self, place: Place, checkpoint: OpenCheckpoint) -> None:
+        lines = [f"Checkpoint {checkpoint.number}: {_line(checkpoint.subject)}"]
+        lines += [_line(each) for each in checkpoint.lines[:LINES_SHOWN_MAX]]
+        choices = [
+            Choice(
+                _LABELS[name],
+                f"{_LABELS[name]} checkpoint {checkpoint.number}? {_line(leads_to)}",
+                self._deciding(checkpoint.number, name),
+            )
+            for name, leads_to in checkpoint.choices
+            if name in _LABELS
+        ]
+        await self._decisions.offer(place, "\n".join(lines), choices)
+
+    def _deciding(self, number: int, choice: str) -> Callable[[str], Awaitable[str]]:
+        return lambda by: self._house.decide(number, choice, by)
+
+    async def _pause(self, message: Incoming, _arguments: str) -> str:
+        async def pause(by: str) -> str:
+            await self._house.pause(by)
+            return "Paused: Wakeful does nothing by itself. /resume ends it."
+
+        asks = "Stop everything Wakeful would do by itself?"
+        await self._decisions.ask_back(message.place, Choice("Pause", asks, pause))
+        return ""
+
+    async def _resume(self, message: Incoming, _arguments: str) -> str:
+        async def resume(by: str) -> str:
+            await self._house.resume(by)
+            return "Wakeful acts again."
+
+        choice = Choice("Resume", "End the pause?", resume)
+        await self._decisions.ask_back(message.place, choice)
+        return ""
+
+    async def _mute(self, message: Incoming, arguments: str) -> str:
+        words = arguments.split()
+        session = words[0] if words else self._turns.session_of(message.place.key)
+        if not session:
+            return "Which session, and for how long? /mute ID 2h"
+        session_id = parse_session_id(session)
+        seconds = seconds_of(words[1] if len(words) > 1 else "2h")
+
+        async def mute(by: str) -> str:
+            await self._house.mute(session_id, seconds, by)
+            return f"Muted for {seconds / 3600:g} h."
+
+        asks = f"Tell nothing about {session_id} for {seconds / 3600:g} h?"
+        await self._decisions.ask_back(message.place, Choice("Mute", asks, mute))
+        return ""
+
+
+def _line(text: str) -> str:
+    """Text from outside in one line of ours."""
+    return plain(redact(text), LINE_CHARS_MAX)

@@ -1,0 +1,213 @@
+"""What goes out before an answer's words: what its tags ask for, calls of the chat's methods before files; and the
+whole of it as a file, where it is too long for messages.
+
+Each is kept as begun before it leaves and with its end behind it: one whose answer was lost is told as unverified, and
+never done again.
+
+What an answer asks of the gateway itself, done before its words appear, and what is offered under it.
+"""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Iterator, Mapping
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
+from wakeful.gateway.answer import Answers, Rank
+from wakeful.gateway.ports import ChatFailed, ChatRefused
+from wakeful.gateway.rules.chat_methods import MethodRefused, permitted
+from wakeful.gateway.rules.errors import Fault
+from wakeful.gateway.rules.messages import Buttons, Place
+from wakeful.gateway.rules.shown_text import beginning, is_long, shown, whole
+from wakeful.gateway.rules.tags import ApiCall, FileToSend, Tagged, read_tags
+from wakeful.gateway.rules.turn import Turn
+from wakeful.storage.base import Note, Store
+from wakeful.storage.readable import values
+
+BEGUN: Final = "begun"
+DONE: Final = "done"
+UNVERIFIED: Final = "unverified"
+FILE_NAME: Final = "answer.md"
+NAME_CHARS_MAX: Final = 60
+REASON_CHARS_MAX: Final = 120
+
+log = logging.getLogger("wakeful.gateway")
+
+
+class WholeAnswer(Struct, frozen=True):
+    """An answer that is too long for messages, without its tags."""
+
+    text: str
+
+
+Tag = ApiCall | FileToSend | WholeAnswer
+KeepTag = Callable[[int, str], Awaitable[None]]
+"""Keeps how the tag of this number, from 0, stands."""
+
+
+class Rights(Struct, frozen=True):
+    """What the person who asked may have done, and the folder of which files may be sent; None: none."""
+
+    is_admin: bool
+    send_from: Path | None = None
+
+
+class Told(Struct, frozen=True):
+    """What is to be said now, and a line about what was not done: empty if all was."""
+
+    text: str
+    line: str
+
+
+class TagsRun:
+    """The tags of one answer."""
+
+    def __init__(self, answers: Answers, place: Place, rights: Rights, keep: KeepTag) -> None:
+        self._answers = answers
+        self._place = place
+        self._rights = rights
+        self._keep = keep
+
+    async def run(self, tagged: Tagged, known: Mapping[int, str] | None = None) -> Told:
+        """Do what the tags ask for. `known`: how they stand, if this was begun before."""
+        stands = dict(known or {})
+        filed = (WholeAnswer(tagged.text),) if is_long(tagged.text) else ()
+        tags: tuple[Tag, ...] = (*tagged.calls, *tagged.files, *filed)
+        for number, tag in enumerate(tags):
+            if stands.get(number) == BEGUN:
+                stands[number] = UNVERIFIED
+            elif number not in stands:
+                stands[number] = await self._one(number, tag)
+        is_filed = bool(filed) and stands[len(tags) - 1] == DONE
+        text = beginning(tagged.text, _filed_note(tagged.text)) if is_filed else tagged.text
+        return Told(text, "; ".join(_lines(tags, stands, tagged.left_out)))
+
+    async def _one(self, number: int, tag: Tag) -> str:
+        """How it ended."""
+        try:
+            say = await self._way_of(tag)
+            await self._keep(number, BEGUN)
+            await self._answers.said(self._place, say, Rank.NEW, is_repeatable=False)
+            end = DONE
+        except (MethodRefused, ChatRefused) as refusal:
+            end = str(refusal.facts["reason"])
+        except ChatFailed as problem:
+            log.warning("%s: %s may have been done: %s", self._place.key, _name(tag), problem)
+            end = UNVERIFIED
+        await self._keep(number, end)
+        return end
+
+    async def _way_of(self, tag: Tag) -> Callable[[], Awaitable[object]]:
+        if isinstance(tag, ApiCall):
+            return self._call(tag)
+        if isinstance(tag, FileToSend):
+            return self._file(tag)
+        content = await asyncio.to_thread(whole, tag.text)
+        return partial(self._answers.chat.send_as_file, self._place, FILE_NAME, content)
+
+    def _call(self, tag: ApiCall) -> Callable[[], Awaitable[object]]:
+        if not self._rights.is_admin:
+            raise MethodRefused(reason="only admins' answers call methods")
+        method, parameters = permitted(tag.method, tag.parameters, self._place)
+        return partial(self._answers.chat.call, method, parameters)
+
+    def _file(self, tag: FileToSend) -> Callable[[], Awaitable[object]]:
+        if self._rights.send_from is None:
+            raise MethodRefused(reason="no folder is open to this chat")
+        send = self._answers.chat.send_file
+        return partial(send, self._place, Path(tag.path), shown(tag.caption), within=self._rights.send_from)
+
+
+def with_line(text: str, line: str) -> str:
+    """The answer with what was not done below it; above it, where its end will not be seen."""
+    if line and is_long(text):
+        return f"({line})\n\n{text}"
+    return f"{text}\n\n({line})".strip() if line else text
+
+
+def _lines(tags: tuple[Tag, ...], stands: Mapping[int, str], left_out: int) -> Iterator[str]:
+    for number, tag in enumerate(tags):
+        if stands[number] == UNVERIFIED:
+            yield f"perhaps not done: {_name(tag)} (Telegram's answer was lost)"
+        elif stands[number] != DONE:
+            yield f"not done: {_name(tag)} ({plain(stands[number], REASON_CHARS_MAX)})"
+    if left_out:
+        yield f"not done: {left_out} more, beyond what one answer may ask for"
+
+
+def _name(tag: Tag) -> str:
+    if isinstance(tag, WholeAnswer):
+        return "sending the whole answer as a file"
+    return plain(redact(tag.method if isinstance(tag, ApiCall) else tag.path), NAME_CHARS_MAX)
+
+
+def _filed_note(text: str) -> str:
+    return f"[The answer has {len(text):,} characters. All of it is in the file {FILE_NAME} below.]"
+
+
+KIND: Final = "gateway.tags"
+_decode: Final = json_decoder(dict[int, str])
+
+Ended = Callable[[Turn, Fault | None, float], Awaitable[None]]
+
+
+class Finishing:
+    """Implements needs.Finish. How far an answer's tags have come is a note until its turn is over."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        answers: Answers,
+        rights_of: Callable[[Turn], Rights],
+        buttons: Callable[[Turn, str], Buttons],
+        name_of: Callable[[Turn], str],
+    ) -> None:
+        self._store = store
+        self._answers = answers
+        self._rights_of = rights_of
+        self._buttons = buttons
+        self._name_of = name_of
+
+    async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
+        tagged = read_tags(turn.text)
+        text = tagged.text
+        if tagged.calls or tagged.files or tagged.left_out or is_long(text):
+            stands = await self._known(turn)
+
+            async def keep(number: int, how: str) -> None:
+                stands[number] = how
+                note = Note(KIND, self._name_of(turn), msgspec.json.encode(stands))
+                await self._store.keep_note(note)
+
+            run = TagsRun(self._answers, turn.place, self._rights_of(turn), keep)
+            told = await run.run(tagged, dict(stands))
+            text = with_line(told.text, told.line)
+        return text, self._buttons(turn, text)
+
+    async def ended(self, turn: Turn, _fault: Fault | None, _seconds: float) -> None:
+        """Nothing of it will be done again."""
+        if "<" in turn.text or is_long(turn.text):
+            await self._store.drop_note(KIND, self._name_of(turn))
+
+    async def _known(self, turn: Turn) -> dict[int, str]:
+        note = await self._store.note(KIND, self._name_of(turn))
+        return {} if note is None else next(iter(values([note], _decode)), {})
+
+
+class Witnesses:
+    """Implements needs.Witness: everybody who wants to know how turns end."""
+
+    def __init__(self, *told: Ended) -> None:
+        self._told = told
+
+    async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
+        for each in self._told:
+            await each(turn, fault, seconds)

@@ -1,0 +1,118 @@
+"""A chat service: what people write there, and what is said to them. One bot, one reader of its updates at a time.
+
+The machine the gateway runs on: its figures, the processes of our sessions, and the gateway's own files.
+"""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any, Protocol
+
+from wakeful.core.errors import WorldError
+from wakeful.gateway.rules.host import Hog, HostReading
+from wakeful.gateway.rules.messages import Buttons, ConversationKey, Place, Update
+
+
+class ChatFailed(WorldError):
+    """The chat did not take it: {reason}."""
+
+    # In doubt: it may have arrived.
+    code = "chat-failed"
+
+
+class ChatRefused(ChatFailed):
+    """The chat refused it: {reason}."""
+
+    # Definite: nothing arrived.
+    code = "chat-refused"
+
+
+class ChatFlooded(ChatRefused):
+    """The chat wants {retry_after_seconds:g} s of rest: {reason}."""
+
+    code = "chat-flooded"
+
+    @property
+    def retry_after_seconds(self) -> float:
+        return float(str(self.facts["retry_after_seconds"]))
+
+
+class ChatUnreachable(ChatRefused):
+    """The chat could not be reached: {reason}."""
+
+    # Nothing arrived, and the same may arrive later.
+    code = "chat-unreachable"
+
+
+class ChatTaken(WorldError):
+    """Another program reads the updates of this bot. One token is for one gateway: end the other one."""
+
+    code = "chat-taken"
+
+
+class ChatLocked(WorldError):
+    """The chat does not know this bot: {reason}. Set gateway.token anew."""
+
+    code = "chat-locked"
+
+
+class Chat(Protocol):
+    """Every call has a deadline of its own. Raises ChatFlooded, ChatUnreachable, ChatRefused or ChatFailed, without address or token."""
+
+    async def me(self) -> str:
+        """The bot's own name: proves that the token is good. Raises ChatLocked too."""
+
+    async def updates(self, after: int, wait_seconds: float) -> Sequence[Update]:
+        """Updates beyond this number, oldest first, as soon as there are some; none when the time is up.
+
+        Asking says that everything up to `after` is kept here: it is never sent again. Raises ChatTaken, ChatLocked too.
+        """
+
+    async def send(
+        self, place: Place, text: str, *, buttons: Buttons = (), reply_to: int | None = None
+    ) -> int:
+        """Say it, as plain text; the number of the new message."""
+
+    async def edit(self, place: Place, message_id: int, text: str, *, buttons: Buttons = ()) -> None:
+        """Let a message of ours say this instead; one that says it already is fine."""
+
+    async def draft(self, place: Place, draft_id: int, text: str) -> None:
+        """Show a text that is still being written; private chats only."""
+
+    async def typing(self, place: Place) -> None:
+        """Show for some seconds that an answer is being written."""
+
+    async def send_file(
+        self, place: Place, path: Path, caption: str = "", *, within: Path | None = None
+    ) -> int:
+        """Send a file; the number of the new message.
+
+        Only a regular file of 50 MB at most, inside `within` where that is given; no link is followed there.
+        """
+
+    async def send_as_file(self, place: Place, name: str, text: str) -> int:
+        """Send a text as a file of this name; the number of the new message."""
+
+    async def settle_press(self, press_id: str, words: str = "") -> None:
+        """Let a pressed button rest; `words` appear for a moment."""
+
+    async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
+        """Any other method of the service, by its own name."""
+
+    async def close(self) -> None:
+        """Let go of what it holds open."""
+
+
+class Host(Protocol):
+    """None raises: what cannot be read is None in the reading, and nobody is a hog."""
+
+    async def reading(self) -> HostReading:
+        """The host now, without what only the gateway itself knows: Telegram and its errors."""
+
+    async def hogs(self, sessions: Mapping[str, ConversationKey], cpu_percent_max: float) -> tuple[Hog, ...]:
+        """The providers' processes of these sessions and what they take since the last call."""
+
+    async def collect_memory(self) -> None:
+        """Free what this process can do without."""
+
+    async def clean_files(self) -> int:
+        """Remove the gateway's own old files, and nothing else; how many."""

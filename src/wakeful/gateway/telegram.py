@@ -1,0 +1,380 @@
+"""Telegram's updates, read. What is not a person's message or press is ignored, and so is what has another shape: every
+update has a number and is done with.
+
+The Bot API as a chat: long polling, messages, edits, drafts, files and buttons. Everything goes out as plain text.
+
+Methods are called by name and answers are read here: an update of an unknown shape must cost nothing but itself. What
+a failure means for the call is told by its type, and no address leaves with it.
+"""
+
+import asyncio
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct, field
+
+from wakeful.core.clock import Clock
+from wakeful.core.errors import WorldError
+from wakeful.core.text import plain
+from wakeful.gateway.ports import (
+    ChatFailed,
+    ChatFlooded,
+    ChatLocked,
+    ChatRefused,
+    ChatTaken,
+    ChatUnreachable,
+)
+from wakeful.gateway.rules.messages import Buttons, Ignored, Incoming, Place, Pressed, Quoted, Update
+from wakeful.integrations.telegram import BotNotOpened, Meaning, Trouble, close_bot, explain, open_bot
+from wakeful.linux.files import NotInside, read_inside
+
+ASKED_KINDS: Final = ("message", "edited_message", "callback_query")
+# What a person can send instead of words. A message with none of them is Telegram's own: a pin, a new title, a move.
+_MEDIA: Final = frozenset(
+    [
+        "animation",
+        "audio",
+        "checklist",
+        "contact",
+        "dice",
+        "document",
+        "game",
+        "live_photo",
+        "location",
+        "paid_media",
+        "photo",
+        "poll",
+        "sticker",
+        "story",
+        "venue",
+        "video",
+        "video_note",
+        "voice",
+    ]
+)
+_FORWARDED: Final = ("forward_origin", "forward_date", "forward_from", "forward_sender_name")
+# Telegram promises 52 bits at most; what is kept has to be written as JSON.
+NUMBER_MAX: Final = 2**53
+_Number = Annotated[int, Meta(ge=-NUMBER_MAX, le=NUMBER_MAX)]
+
+
+class _User(Struct):
+    id: _Number
+    is_bot: bool = False
+    first_name: str = ""
+    last_name: str = ""
+    username: str = ""
+
+
+class _Chat(Struct):
+    id: _Number
+    type: str = ""
+    title: str = ""
+
+
+class _Replied(Struct):
+    sender: _User | None = field(name="from", default=None)
+    sender_chat: _Chat | None = None
+    text: str = ""
+    caption: str = ""
+
+
+class _Message(Struct):
+    message_id: _Number
+    chat: _Chat
+    date: _Number = 0
+    edit_date: _Number = 0
+    sender: _User | None = field(name="from", default=None)
+    text: str = ""
+    caption: str = ""
+    message_thread_id: _Number | None = None
+    is_topic_message: bool = False
+    reply_to_message: _Replied | None = None
+
+
+class _Press(Struct):
+    id: str
+    sender: _User = field(name="from")
+    message: _Message | None = None
+    data: str = ""
+
+
+def number_of(raw: Any) -> int | None:
+    """An update's number; None if it has none, and then it is no update."""
+    number = raw.get("update_id") if isinstance(raw, dict) else None
+    is_number = isinstance(number, int) and not isinstance(number, bool) and 0 <= number <= NUMBER_MAX
+    return number if is_number else None
+
+
+def read_update(raw: dict[str, Any], update_id: int, now_wall: float) -> Update:
+    """The update as one of ours. `now_wall` is when it arrived: presses carry no time."""
+    try:
+        if "callback_query" in raw:
+            return _pressed(raw["callback_query"], update_id, now_wall)
+        for kind in ("message", "edited_message"):
+            if kind in raw:
+                return _incoming(raw[kind], update_id, edited=kind == "edited_message")
+    except (msgspec.ValidationError, RecursionError, UnicodeEncodeError):
+        # The last one: half of a surrogate pair where there should be an object.
+        pass
+    return Ignored(update_id)
+
+
+def _incoming(raw: Any, update_id: int, *, edited: bool) -> Update:
+    message = msgspec.convert(raw, _Message)
+    text = _whole(message.text or message.caption)
+    if message.sender is None or message.sender.is_bot or not (text or _MEDIA & raw.keys()):
+        return Ignored(update_id)
+    return Incoming(
+        update_id,
+        _place(message),
+        message.message_id,
+        message.sender.id,
+        (edited and message.edit_date) or message.date,
+        text,
+        quoted=_quoted(message.reply_to_message),
+        edited=edited,
+        forwarded=any(name in raw for name in _FORWARDED),
+    )
+
+
+def _pressed(raw: Any, update_id: int, now_wall: float) -> Update:
+    press = msgspec.convert(raw, _Press)
+    # Without one it was pressed under a message that is not in any chat of ours.
+    if press.message is None:
+        return Ignored(update_id)
+    place, message_id = _place(press.message), press.message.message_id
+    return Pressed(
+        update_id, place, message_id, press.sender.id, now_wall, _whole(press.id), _whole(press.data)
+    )
+
+
+def _place(message: _Message) -> Place:
+    # In groups without topics this number only says which message a reply goes back to.
+    thread_id = message.message_thread_id if message.is_topic_message else None
+    return Place(message.chat.id, thread_id or None, message.chat.type == "private")
+
+
+def _quoted(replied: _Replied | None) -> Quoted | None:
+    """In a topic every message replies to the one that opened it, which says nothing."""
+    text = (replied.text or replied.caption) if replied is not None else ""
+    if replied is None or not text:
+        return None
+    return Quoted(_whole(_name(replied)), _whole(text))
+
+
+def _name(replied: _Replied) -> str:
+    if replied.sender is None:
+        return replied.sender_chat.title if replied.sender_chat is not None else ""
+    full = f"{replied.sender.first_name} {replied.sender.last_name}".strip()
+    return full or replied.sender.username
+
+
+def _whole(text: str) -> str:
+    """JSON can hold half a character, and nothing that keeps text can."""
+    return text.encode("utf-8", "replace").decode()
+
+
+if TYPE_CHECKING:
+    from telegram import Bot
+
+ANSWER_SECONDS_MAX: Final = 10.0
+CALL_SECONDS_MAX: Final = 20.0
+# Fifty megabytes, Telegram's limit for a bot's files, over a line of a few Mbit/s.
+FILE_SECONDS_MAX: Final = 180.0
+FILE_BYTES_MAX: Final = 50 * 1024 * 1024
+# Telegram's limits for the words beside a file and above a press.
+CAPTION_CHARS_MAX: Final = 1024
+NOTICE_CHARS_MAX: Final = 200
+FILE_NAME_CHARS_MAX: Final = 100
+# More than Telegram ever asked for; after that it is asked again.
+FLOOD_SECONDS_MAX: Final = 3600.0
+_SAYS_IT_ALREADY: Final = "not modified"
+# Enough for the stream of one chat: edits, and the long poll. They are dropped after five idle seconds.
+_KEPT_CONNECTIONS: Final = 8
+
+
+class TelegramChat:
+    """One bot. The first call opens it."""
+
+    def __init__(self, token: str, api: str, clock: Clock) -> None:
+        self._token = token
+        self._api = api
+        self._clock = clock
+        # What the bot is called; empty until it was asked.
+        self.name = ""
+        self._bot: Bot | None = None
+        self._opening = asyncio.Lock()
+
+    async def me(self) -> str:
+        try:
+            said = await self._ask("getMe", {}, CALL_SECONDS_MAX)
+        except _Failure as failure:
+            raise _at_the_door(failure.trouble) from None
+        name = said.get("username") if isinstance(said, dict) else None
+        self.name = plain(str(name or ""))
+        return self.name or "a bot without a name"
+
+    async def updates(self, after: int, wait_seconds: float) -> Sequence[Update]:
+        asked = {"offset": after + 1, "timeout": int(wait_seconds), "allowed_updates": list(ASKED_KINDS)}
+        try:
+            said = await self._ask("getUpdates", asked, wait_seconds + CALL_SECONDS_MAX)
+        except _Failure as failure:
+            raise _at_the_door(failure.trouble) from None
+        now_wall = self._clock.now().wall
+        raws = said if isinstance(said, list) else [said]
+        numbered = [(number, raw) for raw in raws if (number := number_of(raw)) is not None]
+        if raws and not numbered:
+            raise ChatFailed(reason="updates without numbers")
+        return [read_update(raw, number, now_wall) for number, raw in sorted(numbered, key=_number)]
+
+    async def send(
+        self, place: Place, text: str, *, buttons: Buttons = (), reply_to: int | None = None
+    ) -> int:
+        reply = {"message_id": reply_to, "allow_sending_without_reply": True} if reply_to else None
+        return await self._message("sendMessage", place, _said(text, buttons) | {"reply_parameters": reply})
+
+    async def edit(self, place: Place, message_id: int, text: str, *, buttons: Buttons = ()) -> None:
+        given = {"chat_id": place.chat_id, "message_id": message_id} | _said(text, buttons)
+        try:
+            await self.call("editMessageText", given)
+        except ChatRefused as refusal:
+            if _SAYS_IT_ALREADY not in str(refusal):
+                raise
+
+    async def draft(self, place: Place, draft_id: int, text: str) -> None:
+        await self.call("sendMessageDraft", _there(place) | {"draft_id": draft_id, "text": text})
+
+    async def typing(self, place: Place) -> None:
+        await self.call("sendChatAction", _there(place) | {"action": "typing"})
+
+    async def send_file(
+        self, place: Place, path: Path, caption: str = "", *, within: Path | None = None
+    ) -> int:
+        folder, wanted = (path.parent, Path(path.name)) if within is None else (within, path)
+        try:
+            content = await asyncio.to_thread(read_inside, folder, wanted, bytes_max=FILE_BYTES_MAX)
+        except NotInside as problem:
+            raise ChatRefused(reason=str(problem.facts["reason"])) from None
+        return await self._document(place, plain(path.name, FILE_NAME_CHARS_MAX) or "file", content, caption)
+
+    async def send_as_file(self, place: Place, name: str, text: str) -> int:
+        content = text.replace(self._token, "[bot token]").encode()
+        if len(content) > FILE_BYTES_MAX:
+            raise ChatRefused(reason=f"it has more than {FILE_BYTES_MAX // 2**20} MB")
+        return await self._document(place, name, content)
+
+    async def settle_press(self, press_id: str, words: str = "") -> None:
+        given = {"callback_query_id": press_id, "text": words[:NOTICE_CHARS_MAX] or None}
+        await self.call("answerCallbackQuery", given)
+
+    async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
+        return await self._call(method, parameters, CALL_SECONDS_MAX)
+
+    async def close(self) -> None:
+        if self._bot is not None:
+            await close_bot(self._bot)
+
+    async def _message(
+        self, method: str, place: Place, given: Mapping[str, Any], seconds_max: float = CALL_SECONDS_MAX
+    ) -> int:
+        """Let a new message appear; its number."""
+        said = await self._call(method, _there(place) | dict(given), seconds_max)
+        number = said.get("message_id") if isinstance(said, dict) else None
+        if not isinstance(number, int):
+            raise ChatFailed(reason="an answer we do not understand: a message without a number")
+        return number
+
+    async def _document(self, place: Place, name: str, content: bytes, caption: str = "") -> int:
+        from telegram import InputFile  # noqa: PLC0415 - a third of a second, only for those who send files
+
+        given = {
+            "document": InputFile(content, filename=name),
+            "caption": caption[:CAPTION_CHARS_MAX] or None,
+        }
+        return await self._message("sendDocument", place, given, FILE_SECONDS_MAX)
+
+    async def _call(self, method: str, parameters: Mapping[str, Any], seconds_max: float) -> Any:
+        try:
+            return await self._ask(method, parameters, seconds_max)
+        except _Failure as failure:
+            raise _explained(failure.trouble) from None
+
+    async def _ask(self, method: str, parameters: Mapping[str, Any], seconds_max: float) -> Any:
+        """The method's own answer. Raises _Failure."""
+        bot = self._bot or await self._opened()
+        read_seconds_max = max(seconds_max - CALL_SECONDS_MAX + ANSWER_SECONDS_MAX, ANSWER_SECONDS_MAX)
+        try:
+            async with asyncio.timeout(seconds_max):
+                return await bot.do_api_request(
+                    method, api_kwargs=self._without_token(parameters), read_timeout=read_seconds_max
+                )
+        except TimeoutError:
+            raise _Failure(Trouble(Meaning.DOUBT, f"no answer within {seconds_max:g} s")) from None
+        except Exception as problem:  # noqa: BLE001 - an answer nobody foresaw must not end the gateway
+            raise _Failure(explain(problem, self._token)) from None
+
+    def _without_token(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
+        """Whoever knows our token can speak for us: it never leaves in words, of whatever shape it is."""
+        return {
+            name: value.replace(self._token, "[bot token]") if isinstance(value, str) else value
+            for name, value in parameters.items()
+        }
+
+    async def _opened(self) -> "Bot":
+        async with self._opening:
+            if self._bot is None:
+                self._bot = await asyncio.to_thread(_open, self._token, self._api)
+            return self._bot
+
+
+class _Failure(Exception):
+    def __init__(self, trouble: Trouble) -> None:
+        super().__init__(trouble.reason)
+        self.trouble = trouble
+
+
+def _open(token: str, api: str) -> "Bot":
+    try:
+        return open_bot(token, api, answer_seconds_max=ANSWER_SECONDS_MAX, kept_connections=_KEPT_CONNECTIONS)
+    except BotNotOpened as problem:
+        raise _Failure(Trouble(Meaning.LOCKED, str(problem.facts["reason"]))) from None
+
+
+def _at_the_door(trouble: Trouble) -> WorldError:
+    """A failure of the calls that show who we are."""
+    if trouble.meaning is Meaning.TAKEN:
+        return ChatTaken()
+    # A token of no token's shape is an address that does not exist.
+    if trouble.meaning is Meaning.LOCKED or "not found" in trouble.reason.lower():
+        return ChatLocked(reason=trouble.reason)
+    return _explained(trouble)
+
+
+def _explained(trouble: Trouble) -> ChatFailed:
+    if trouble.meaning is Meaning.FLOODED:
+        seconds = min(max(trouble.retry_after_seconds, 1.0), FLOOD_SECONDS_MAX)
+        return ChatFlooded(reason=trouble.reason, retry_after_seconds=seconds)
+    # A new token is a matter of minutes: what was to be said is still to be said then.
+    if trouble.meaning in {Meaning.UNREACHED, Meaning.LOCKED}:
+        return ChatUnreachable(reason=trouble.reason)
+    if trouble.meaning in {Meaning.REFUSED, Meaning.TAKEN}:
+        return ChatRefused(reason=trouble.reason)
+    return ChatFailed(reason=trouble.reason)
+
+
+def _there(place: Place) -> dict[str, Any]:
+    return {"chat_id": place.chat_id, "message_thread_id": place.thread_id}
+
+
+def _said(text: str, buttons: Buttons) -> dict[str, Any]:
+    """Links are not to be fetched by Telegram's servers."""
+    rows = [[{"text": each.label, "callback_data": each.choice} for each in row] for row in buttons]
+    keyboard = {"inline_keyboard": rows} if rows else None
+    return {"text": text, "link_preview_options": {"is_disabled": True}, "reply_markup": keyboard}
+
+
+def _number(numbered: tuple[int, Any]) -> int:
+    return numbered[0]

@@ -1,0 +1,122 @@
+"""What turns need of their neighbours, each as small as it can be.
+
+One turn on its way: what is kept of it, and the messages that will say it. Nothing here decides.
+"""
+
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Protocol
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.client.api import Seat
+from wakeful.control.turn_events import NOTHING, Spent
+from wakeful.core.fault_points import reach
+from wakeful.gateway.rules.errors import Fault
+from wakeful.gateway.rules.messages import Buttons, ConversationKey, Place
+from wakeful.gateway.rules.turn import Stage, Turn
+from wakeful.gateway.turn_store import Book
+
+SeatFor = Callable[[ConversationKey], Seat]
+"""Where a conversation is held: provider, folder, flags and environment, as it is configured now."""
+
+Keep = Callable[[int, int], Awaitable[None]]
+"""Keeps that the part of this number, from 0, is the message of that number."""
+
+
+class Limits(Struct, frozen=True):
+    """In seconds. `turn`: how long nothing may be heard of a turn; `question`: how long one waits for its answer."""
+
+    turn: float = 600.0
+    question: float = 600.0
+    # How long somebody else than its user may leave a turn cut short before it counts as over.
+    cut_short: float = 60.0
+    # How long a process that ended inside it may be missed: the healer takes two minutes at most to see one back.
+    gone: float = 180.0
+    # One proposal of a kind for a key within this time.
+    proposal_cooldown: float = 300.0
+    # A daemon that is away is asked again after this.
+    retry: float = 2.0
+    # And no longer than this for one turn.
+    away: float = 600.0
+
+
+class AuthGate(Protocol):
+    """The login state of every provider."""
+
+    def refusal(self, provider: str) -> str | None:
+        """What the user is told at once instead of an answer; None while its login is good."""
+
+    async def failed(self, provider: str) -> None:
+        """A turn ended for want of a login."""
+
+    async def suspected(self, provider: str) -> None:
+        """A turn ended well, and its answer reads like a login prompt: anybody can have a model say that."""
+
+    async def succeeded(self, provider: str) -> None:
+        """A turn ended well."""
+
+
+class Answer(Protocol):
+    """The messages of one answer. Each says it until it is there; ChatRefused where that will never be."""
+
+    async def place(self, reply_to: int | None = None) -> int:
+        """Let the placeholder appear, unless it is there."""
+
+    def grow(self, text: str) -> None:
+        """The whole answer as far as it is there. Nobody waits for it to be seen."""
+
+    def writing(self) -> AbstractAsyncContextManager[None]:
+        """While inside, it is shown that an answer is being written, and the answer as it grows."""
+
+    async def finish(self, text: str, buttons: Buttons = ()) -> None:
+        """Let the final text be there, once, however often this is called with it."""
+
+
+class Answers(Protocol):
+    def of(self, place: Place, keep: Keep, parts: Mapping[int, int] | None = None) -> Answer:
+        """The answer to one turn. `parts`: its messages, if it was begun before."""
+
+
+class Finish(Protocol):
+    """What an answer asks of the gateway itself, and what is offered under it."""
+
+    async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
+        """Do what the text asks for, each thing once however often this is called; what is left to be shown."""
+
+
+class Witness(Protocol):
+    """Told how every turn ended, for analytics and self-heal. A turn that was merely refused or stopped has no fault."""
+
+    async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None: ...
+
+
+class Passage:
+    """`turn` is as it was kept last, or is being kept now."""
+
+    def __init__(self, turn: Turn, book: Book, answers: Answers) -> None:
+        self.turn = turn
+        self._book = book
+        self.answer = answers.of(turn.place, self._keep_part, turn.parts)
+
+    async def keep(self, **changes: Any) -> None:
+        """Change it, durably."""
+        # Here first: whoever changes it while the store is busy changes what is newest.
+        self.turn = replace(self.turn, **changes)
+        await self._book.keep(self.turn)
+
+    async def place(self) -> None:
+        """A placeholder, and its number kept."""
+        await self.answer.place(self.turn.message_id)
+
+    async def decide(self, text: str, fault: str, spent: Spent = NOTHING, withheld: str = "") -> None:
+        """What will be said is kept before it is said, and so is what will not."""
+        tokens = (spent.input_tokens, spent.output_tokens)
+        kept = {"text": text, "fault": fault, "withheld": withheld}
+        await self.keep(stage=Stage.ANSWERING, **kept, cost_usd=spent.cost_usd, tokens=tokens)
+
+    async def _keep_part(self, number: int, message_id: int) -> None:
+        reach("turn.sent")
+        stage = Stage.PLACED if self.turn.stage is Stage.ACCEPTED else self.turn.stage
+        await self.keep(stage=stage, parts={**self.turn.parts, number: message_id})

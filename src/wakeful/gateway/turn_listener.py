@@ -1,0 +1,255 @@
+"""What the end of a turn is worth: an answer that may be shown, or a failure and the one sentence about it.
+
+Hears one turn to its end: shows its words as they grow, asks its questions, and knows when to give it up.
+
+What limits a turn is silence, not age: a long one that is heard of is at work. A person who is asked something may
+take their time; that silence is theirs.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import aclosing
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.client.api import Sessions
+from wakeful.control.login import AuthTier, auth_tier
+from wakeful.control.turn_events import Asked, Ended, Gone, Heard, Settled, Taken, Unread, Words
+from wakeful.core.clock import Clock
+from wakeful.core.errors import WakefulError
+from wakeful.core.ids import SessionId
+from wakeful.core.waiting import told_or_due
+from wakeful.gateway.permissions import Questions
+from wakeful.gateway.rules.errors import (
+    AUTH_REQUIRED,
+    Category,
+    Fault,
+    NotBegun,
+    Rejected,
+    TimedOut,
+    classify,
+    user_words,
+)
+from wakeful.gateway.rules.messages import ConversationKey
+from wakeful.gateway.rules.tags import shown_so_far
+from wakeful.gateway.rules.turn import Turn
+from wakeful.gateway.rules.validation import Finish, Recent, validate, without_trace
+from wakeful.gateway.turn_context import Limits
+from wakeful.storage.base import Outcome
+
+STOPPED_WORDS: Final = "Stopped."
+NOT_BEGUN_WORDS: Final = "The agent could not be asked. Please try again in a moment."
+UNSURE_WORDS: Final = (
+    "I do not know whether the agent got this message. Please look at what is done before you send it again."
+)
+LOST_WORDS: Final = "This message was lost while I was restarted. Please send it again."
+# Conversations whose last answers are remembered: more than ever have a session at once.
+KEYS_MAX: Final = 200
+_FINISHES: Final = {"end_turn": Finish.COMPLETE, "max_tokens": Finish.CUT_SHORT}
+
+log = logging.getLogger("wakeful.gateway")
+
+
+class Stopped(Struct, frozen=True):
+    """Its user stopped it, or somebody else cut it short and nobody went on. `text`: what it had said by then."""
+
+    text: str
+
+
+class Lost(Struct, frozen=True):
+    """Nobody knows its session any more."""
+
+
+End = Ended | Gone | TimedOut | NotBegun | Stopped | Lost
+
+
+class Judging:
+    """Remembers the last answers of every conversation: a loop is told by them."""
+
+    def __init__(self) -> None:
+        self._recent: dict[ConversationKey, Recent] = {}
+
+    def judge(self, turn: Turn, end: End) -> tuple[Fault | None, str]:
+        """Whether it failed, and what is said. Nothing a client says about a failure is in it."""
+        if isinstance(end, Lost):
+            return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_WORDS
+        if isinstance(end, Stopped):
+            return None, f"{_said_so_far(end.text)}\n\n{STOPPED_WORDS}".strip()
+        fault = classify(end)
+        if fault is None and isinstance(end, Ended):
+            fault = self._rejection(turn, end)
+            if fault is None:
+                return None, end.text
+        assert fault is not None, "an end that is no answer is a failure"
+        if isinstance(end, NotBegun):
+            return fault, NOT_BEGUN_WORDS if end.is_sure else UNSURE_WORDS
+        return fault, user_words(fault)
+
+    def forget(self, key: ConversationKey) -> None:
+        """Another conversation begins there."""
+        self._recent.pop(key, None)
+
+    def _rejection(self, turn: Turn, end: Ended) -> Fault | None:
+        recent = self._recent.pop(turn.key, Recent())
+        self._remember(turn.key, recent.after(turn.prompt, end.text))
+        tier = auth_tier(end.text)
+        if tier is AuthTier.SURE:
+            return Fault(Category.UNKNOWN, AUTH_REQUIRED)
+        finish = _FINISHES.get(end.stop_reason, Finish.UNSAID)
+        reason = validate(end.text, asked=turn.prompt, recent=recent, finish=finish)
+        if reason is None:
+            return None
+        log.warning("an answer of %s was rejected: %s", turn.session_id, reason)
+        fault = classify(Rejected(reason))
+        # An error that speaks of credentials: no restart gives it any.
+        return fault if fault is None or tier is None else Fault(fault.category, AUTH_REQUIRED)
+
+    def _remember(self, key: ConversationKey, recent: Recent) -> None:
+        """A dict keeps its order: who has not written for longest is forgotten first."""
+        self._recent[key] = recent
+        if len(self._recent) > KEYS_MAX:
+            del self._recent[next(iter(self._recent))]
+
+
+def _said_so_far(text: str) -> str:
+    """What is left of an answer that was cut short: what it asked for is not done, and a client's complaint not shown."""
+    return "" if auth_tier(text) is not None else shown_so_far(text)
+
+
+# An interrupted client says so within 10 s, or does not.
+STOP_SECONDS_MAX: Final = 15.0
+# A refused prompt is in the file already, if it is there at all.
+DOUBT_SECONDS_MAX: Final = 5.0
+
+
+Grow = Callable[[str], None]
+
+
+class Ear:
+    """Listens to one turn."""
+
+    def __init__(
+        self,
+        *,
+        turn: Turn,
+        key: str,
+        sessions: Sessions,
+        clock: Clock,
+        questions: Questions,
+        limits: Limits,
+        grow: Grow,
+        may_propose: Callable[[], bool],
+    ) -> None:
+        self._turn = turn
+        self._key = key
+        self._sessions = sessions
+        self._clock = clock
+        self._questions = questions
+        self._limits = limits
+        self._grow = grow
+        self._may_propose = may_propose
+        self.session_id = SessionId(turn.session_id)
+        self._text = ""
+        self.heard_at = clock.now().awake
+        self._last: Heard | None = None
+        self._stirred = asyncio.Event()
+        self._stopped_at: float | None = None
+
+    def stop(self) -> None:
+        """Its user wants no more of it."""
+        self._stopped_at = self._clock.now().awake
+        self._stirred.set()
+
+    async def listen(self) -> End:
+        """How the turn ended."""
+        hearing = asyncio.ensure_future(self._hear())
+        limit = asyncio.ensure_future(self._limit())
+        try:
+            await asyncio.wait({hearing, limit}, return_when=asyncio.FIRST_COMPLETED)
+            end = hearing.result() if hearing.done() else limit.result()
+        finally:
+            hearing.cancel()
+            limit.cancel()
+            await asyncio.gather(hearing, limit, return_exceptions=True)
+        # Only now: where we are ended ourselves, its questions stay open for whoever goes on.
+        await self._questions.over(self.session_id)
+        return end
+
+    async def _hear(self) -> End:
+        said = self._sessions.hear(self._turn.provider, self.session_id, self._key, self._turn.epoch)
+        async with aclosing(said) as stream:  # type: ignore[type-var]
+            async for heard in stream:
+                self.heard_at, self._last = self._clock.now().awake, heard
+                self._stirred.set()
+                await self._take(heard)
+                if isinstance(heard, Ended) and not heard.interrupted:
+                    return heard
+                if isinstance(heard, Ended | Gone | Unread) and self._stopped_at is not None:
+                    return Stopped(self._text)
+                if isinstance(heard, Unread):
+                    # A client may take a message into the turn that runs without a word about it.
+                    return NotBegun("its process ended at work on something else", is_sure=False)
+        return Gone("nothing more is to be heard of it")
+
+    async def _take(self, heard: Heard) -> None:
+        match heard:
+            case Taken():
+                self._text = ""
+            case Words(text):
+                self._text += text
+                # A client's complaint about its login is not for the chat, not even while it is being written.
+                if auth_tier(self._text) is None:
+                    self._grow(without_trace(self._text))
+            case Asked():
+                await self._questions.ask(self._turn.place, self.session_id, heard, self._turn.user_id)
+            case Settled(question_id):
+                await self._questions.settled(self.session_id, question_id)
+            case Gone():
+                log.warning("%s ended inside a turn: %s", self.session_id, heard.last_words)
+            case _:
+                pass
+
+    async def _limit(self) -> End:
+        """Returns when nothing more is waited for."""
+        while (until := self._patience_until()) > self._clock.now().awake:
+            self._stirred.clear()
+            await told_or_due(self._clock, self._stirred, until)
+        return await self._given_up()
+
+    def _patience_until(self) -> float:
+        if self._stopped_at is not None:
+            return self._stopped_at + STOP_SECONDS_MAX
+        if self._last is None and self._turn.doubt:
+            return self.heard_at + DOUBT_SECONDS_MAX
+        if isinstance(self._last, Gone):
+            return self.heard_at + self._limits.gone
+        if isinstance(self._last, Ended):
+            return self.heard_at + self._limits.cut_short
+        asked = self._limits.question if self._questions.is_open(self.session_id) else 0.0
+        return self.heard_at + self._limits.turn + asked
+
+    async def _given_up(self) -> End:
+        if self._stopped_at is not None or isinstance(self._last, Ended):
+            return Stopped(self._text)
+        if isinstance(self._last, Gone):
+            return self._last
+        if self._last is None and self._turn.doubt:
+            return NotBegun(self._turn.doubt)
+        if await self._revived():
+            self.heard_at = self._clock.now().awake
+            return await self._limit()
+        return TimedOut()
+
+    async def _revived(self) -> bool:
+        """Propose to bring it back; the one gate decides. Whether that is worth waiting for."""
+        if not self._may_propose():
+            return False
+        try:
+            answered = await self._sessions.revive(self.session_id)
+        except WakefulError as problem:
+            log.warning("%s is silent and could not be revived: %s", self.session_id, problem)
+            return False
+        log.warning("%s is silent; revival: %s (%s)", self.session_id, answered.outcome, answered.words)
+        return answered.outcome is Outcome.RECOVERED

@@ -1,0 +1,247 @@
+"""HEARTBEAT.md as it is understood: an agent's preferences about being woken, within the configuration's bounds. Pure.
+
+A file expresses preferences and nothing else: who runs what, with which tools, is decided elsewhere. What was valid once
+stays known as a snapshot, by an id and a digest over everything that shaped it.
+
+When an agent may be woken: active hours minus quiet windows, by the clocks of the places they name. Pure.
+
+A window holds while the local time of day is inside of it. What that means when clocks are set follows from it: an hour
+that is left out is nobody's, an hour that comes twice counts twice.
+
+Where policies come from: an agent's HEARTBEAT.md, whether a person trusts it, and the clocks of the places it names.
+"""
+
+import hashlib
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta, tzinfo
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final, Protocol
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.core.errors import OperatorError
+from wakeful.judging.wake_eligibility import PolicyState
+
+SCHEMA: Final = 1
+CLAMPED: Final = "heartbeat_preference_clamped"
+
+
+class HeartbeatInvalid(OperatorError):
+    """{file}:{line}: {reason}"""
+
+    code = "heartbeat-invalid"
+    exit_code = 1
+
+
+# By the machine's fault, and perhaps only this once.
+class HeartbeatUnread(HeartbeatInvalid):
+    """{file}:{line}: {reason}"""
+
+
+class Include(StrEnum):
+    """What a wake prompt may say beside the file's own guidance."""
+
+    SELF = "self"
+    SESSION_HEALTH = "session_health"
+    TASK = "task"
+    INBOX_SUMMARY = "inbox_summary"
+
+
+class Window(Struct, frozen=True):
+    """Every day from `start` until `end`, by the clocks of a place; over midnight if `end` is not later."""
+
+    timezone: str
+    start: str
+    end: str
+
+
+class Bounds(Struct, frozen=True):
+    """The part of the configuration that shapes a policy."""
+
+    min_interval_seconds: float = 300.0
+    default_interval_seconds: float = 1800.0
+    body_bytes_max: int = 32_768
+
+
+class HeartbeatPolicy(Struct, frozen=True, kw_only=True):
+    """One file's preferences. `min_interval_seconds` is None where it asks for none."""
+
+    version: int = 1
+    enabled: bool = True
+    summary: str = ""
+    min_interval_seconds: float | None = None
+    active_hours: tuple[Window, ...] = ()
+    quiet_windows: tuple[Window, ...] = ()
+    include: tuple[Include, ...] = ()
+    body: str = ""
+
+
+class Clamped(Struct, frozen=True):
+    """A preference beyond the bounds, and what it got instead."""
+
+    code: str
+    field: str
+    asked: str
+    given: str
+
+
+class Problem(Struct, frozen=True):
+    """Why a file is no policy. Lines begin at 1."""
+
+    file: str
+    line: int
+    reason: str
+
+
+class Snapshot(Struct, frozen=True):
+    """A policy as it was read once."""
+
+    id: str
+    digest: str
+    path: str
+    taken_at: str
+    policy: HeartbeatPolicy
+    clamped: tuple[Clamped, ...] = ()
+
+
+class PolicyReading(Struct, frozen=True):
+    """What an agent's file amounts to now. `snapshot` is the newest valid one, also beside a problem."""
+
+    state: PolicyState
+    snapshot: Snapshot | None = None
+    problem: Problem | None = None
+
+
+def digest_of(policy: HeartbeatPolicy, bounds: Bounds) -> str:
+    """Over the schema, the body, the front matter in one spelling and the bounds: whatever shapes a wake."""
+    written = msgspec.json.encode([SCHEMA, policy, bounds], order="sorted")
+    return hashlib.sha256(written).hexdigest()
+
+
+def within(policy: HeartbeatPolicy, bounds: Bounds) -> tuple[HeartbeatPolicy, tuple[Clamped, ...]]:
+    """The policy with whatever is beyond the bounds moved to them, and what that was."""
+    asked = policy.min_interval_seconds
+    if asked is None or asked >= bounds.min_interval_seconds:
+        return policy, ()
+    given = bounds.min_interval_seconds
+    clamped = Clamped(CLAMPED, "preferences.min_interval", f"{asked:g} s", f"{given:g} s")
+    return msgspec.structs.replace(policy, min_interval_seconds=given), (clamped,)
+
+
+def snapshot_of(policy: HeartbeatPolicy, bounds: Bounds, path: str, at: str) -> Snapshot:
+    """The snapshot of what a file said: the same words under the same bounds have the same id."""
+    digest = digest_of(policy, bounds)
+    bounded, clamped = within(policy, bounds)
+    return Snapshot(f"hb-{digest[:16]}", digest, path, at, bounded, clamped)
+
+
+DAY_MINUTES: Final = 24 * 60
+MINUTE_SECONDS: Final = 60
+# Since 1972 clocks are set at a quarter of an hour of UTC, by whole quarters, everywhere.
+QUARTER_SECONDS: Final = 15 * MINUTE_SECONDS
+DAY_SECONDS: Final = DAY_MINUTES * MINUTE_SECONDS
+# While nobody sets clocks, one day is like another; two leave room for a day that clocks are set in.
+STRETCH_SECONDS: Final = 2 * DAY_SECONDS
+# Clocks that are set at all are set every year, and what two places share may depend on both.
+HORIZON_DAYS: Final = 400
+
+Zones = Mapping[str, tzinfo]
+
+
+# Asked for at every step of a search; a day has no more of them.
+@lru_cache(maxsize=DAY_MINUTES)
+def minute_of(text: str) -> int:
+    """The minute of the day that `HH:MM` names."""
+    hours, _, minutes = text.partition(":")
+    return int(hours) * 60 + int(minutes)
+
+
+def is_quiet(active: Sequence[Window], quiet: Sequence[Window], zones: Zones, wall: float) -> bool:
+    """Whether nobody is to be woken at this moment: inside a quiet window, or outside all active hours."""
+    shown = {name: _local_minute(zone, wall) for name, zone in zones.items()}
+    if any(_contains(window, shown[window.timezone]) for window in quiet):
+        return True
+    return bool(active) and not any(_contains(window, shown[window.timezone]) for window in active)
+
+
+def holds(window: Window, zone: tzinfo, wall: float) -> bool:
+    """Whether the window is open at this moment."""
+    return _contains(window, _local_minute(zone, wall))
+
+
+def next_change(active: Sequence[Window], quiet: Sequence[Window], zones: Zones, wall: float) -> float | None:
+    """The first later moment at which `is_quiet` answers otherwise; None if it never does."""
+    windows = (*active, *quiet)
+    if not windows:
+        return None
+    before = is_quiet(active, quiet, zones, wall)
+    for begin in _stretches(zones.values(), wall):
+        for moment in _steps(windows, begin):
+            if is_quiet(active, quiet, zones, moment) is not before:
+                return moment
+    return None
+
+
+def _steps(windows: Sequence[Window], begin: float) -> Iterator[float]:
+    """The moments of a stretch at which a window could open or close: a bound of it, or clocks being set."""
+    bounds = {minute_of(text) for each in windows for text in (each.start, each.end)}
+    within = sorted({0} | {bound * MINUTE_SECONDS % QUARTER_SECONDS for bound in bounds})
+    quarter = begin - begin % QUARTER_SECONDS
+    while quarter < begin + STRETCH_SECONDS:
+        yield from (quarter + seconds for seconds in within if quarter + seconds > begin)
+        quarter += QUARTER_SECONDS
+
+
+def _stretches(zones: Collection[tzinfo], wall: float) -> Iterator[float]:
+    """Where days begin that may differ from the day before: now, and just before any of these clocks is set."""
+    yield wall
+    before = [_offset(zone, wall) for zone in zones]
+    for day in range(1, HORIZON_DAYS):
+        offsets = [_offset(zone, wall + day * DAY_SECONDS) for zone in zones]
+        if offsets != before:
+            yield wall + (day - 1) * DAY_SECONDS
+        before = offsets
+
+
+def overlap(one: Window, other: Window) -> bool:
+    """Whether two windows of one place share a minute."""
+    return _contains(one, minute_of(other.start)) or _contains(other, minute_of(one.start))
+
+
+def _contains(window: Window, minute: int) -> bool:
+    start, end = minute_of(window.start), minute_of(window.end)
+    return start <= minute < end if start < end else minute >= start or minute < end
+
+
+def _local_minute(zone: tzinfo, wall: float) -> int:
+    local = datetime.fromtimestamp(wall, zone)
+    return local.hour * 60 + local.minute
+
+
+def _offset(zone: tzinfo, wall: float) -> timedelta | None:
+    return datetime.fromtimestamp(wall, zone).utcoffset()
+
+
+class Trusts(Protocol):
+    """Which files a person trusts, by path and content."""
+
+    def stamp(self) -> object | None:
+        """What tells it from a changed one."""
+
+    def is_trusted(self, path: str, content: bytes) -> bool:
+        """Whether this very content is trusted at this very path. Raises OperatorError if that cannot be known."""
+
+
+class HeartbeatFiles(Protocol):
+    """Looks and reads, at once and within bounds; nothing here writes."""
+
+    def stamp(self, agent: str, workdir: str | None) -> object | None:
+        """What tells the agent's file from a changed one; None if there is no file."""
+
+    def load(self, agent: str, workdir: str | None, at: str) -> Snapshot:
+        """What it says now. Raises HeartbeatInvalid."""
+
+    def zone(self, name: str) -> tzinfo:
+        """The clocks of a place that a valid file names."""

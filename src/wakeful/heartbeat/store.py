@@ -1,0 +1,345 @@
+"""What was decided about wakes, kept in the store: every decision with its reason and its snapshot.
+
+Equal refusals in a row are one entry that counts. An entry without an outcome was reserved before its prompt was given:
+a restart that finds one knows that nobody saw what became of it, and counts it as given. Of several daemons on one store
+one reserves the wake that follows another; the others read what it was.
+
+The policies agents are woken by: read again when their files changed, remembered when they were valid.
+
+A missing file is no policy and an invalid one none either; the newest valid snapshot stays to be seen. Whatever an
+agent's file says, nobody's health changes by it.
+"""
+
+import logging
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import tzinfo
+from typing import Final
+from uuid import uuid4
+
+import msgspec
+from msgspec.structs import replace
+
+from wakeful.core.clock import Clock, Instant, iso
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.heartbeat.model import Audit, Trigger, WakeOutcome, is_same, outcome_of
+from wakeful.heartbeat.policy import (
+    HeartbeatFiles,
+    HeartbeatInvalid,
+    HeartbeatPolicy,
+    HeartbeatUnread,
+    PolicyReading,
+    Problem,
+    Snapshot,
+    is_quiet,
+    next_change,
+)
+from wakeful.judging.session_record import safe
+from wakeful.judging.wake_eligibility import PolicyState, Reason
+from wakeful.storage.base import Note, Store
+
+KIND: Final = "wake"
+# Beyond this the oldest go, however young: a thousand agents that are refused in turn must not fill a disk.
+ENTRIES_MAX: Final = 20_000
+# A session cools by its last wake, for 30 days at most, and the store knows as long what was spent on it: twice that.
+LAST_GIVEN_SECONDS: Final = 60 * 86_400.0
+# A wake that follows another is reserved once; the store forgets spendings of a month ago by itself.
+FOR_EVER_SECONDS: Final = 315_360_000.0
+UNSEEN: Final = "Wakeful ended in its middle: nobody saw whether the prompt arrived"
+
+log = logging.getLogger("wakeful")
+
+
+class AuditBook:
+    """Every decision that is kept, oldest first."""
+
+    def __init__(self, store: Store, clock: Clock, retention_seconds: float) -> None:
+        self._store = store
+        self._clock = clock
+        self._retention_seconds = retention_seconds
+        self._entries: OrderedDict[str, Audit] = OrderedDict()
+        self._last: dict[str, Audit] = {}
+        self._highest = 0
+        # The newest two prompts of every session: of the newest it may turn out that it was not given after all.
+        self._given: dict[SessionId, list[tuple[str, Instant]]] = {}
+        # What was spent on the reservations that are open.
+        self._spent: dict[str, str] = {}
+
+    async def take_up(self) -> None:
+        """Know again what was decided; what was under way is over, and nobody saw how."""
+        for audit in await self._stored():
+            known = _failed(audit, UNSEEN) if audit.outcome is None else audit
+            if known is not audit:
+                await self._keep(known)
+            self._remember(known, self._clock.instant(known.wall))
+        await self.forget_old()
+
+    async def read_again(self) -> None:
+        """Learn what other daemons on this store have decided since."""
+        for audit in await self._stored():
+            if audit.id not in self._entries:
+                self._remember(audit, self._clock.instant(audit.wall))
+
+    def last(self, agent: str) -> Audit | None:
+        """The newest decision about an agent."""
+        return self._last.get(agent)
+
+    def last_given(self, session_id: SessionId) -> Instant | None:
+        """When a prompt was last given to a session, or may have been."""
+        given = self._given.get(session_id)
+        return given[-1][1] if given else None
+
+    def given_within(self, seconds: float) -> list[Instant]:
+        """When prompts were given in the last so many seconds, or may have been; to whomever."""
+        now = self._clock.now()
+        given = [self._clock.instant(each.wall) for each in self._entries.values() if each.was_given]
+        return [at for at in given if now.seconds_since(at) < seconds]
+
+    def of(self, agent: str, limit: int = 20) -> list[Audit]:
+        """The newest decisions about an agent, newest first."""
+        return [each for each in reversed(self._entries.values()) if each.agent == agent][:limit]
+
+    async def write(
+        self,
+        agent: str,
+        session_id: SessionId | None,
+        trigger: Trigger,
+        reason: Reason,
+        words: str,
+        snapshot: Snapshot | None,
+    ) -> Audit:
+        """Write a refusal down, durably; an equal one before it is counted instead."""
+        now = self._clock.now()
+        audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
+        audit = replace(audit, outcome=outcome_of(reason), reason=reason, words=words)
+        before = self._last.get(agent)
+        if before is not None and is_same(before, audit):
+            audit = replace(before, last_at=audit.at, wall=audit.wall, count=before.count + 1)
+        self._remember(audit, now)
+        try:
+            await self._keep(audit)
+        except WorldError:
+            self._forget(audit)
+            raise
+        if len(self._entries) > ENTRIES_MAX:
+            await self._drop_first()
+        return audit
+
+    async def reserve(
+        self, agent: str, session_id: SessionId, trigger: Trigger, snapshot: Snapshot
+    ) -> Audit | None:
+        """Write down that a wake is under way, durably. None: another daemon on this store was quicker."""
+        now = self._clock.now()
+        audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
+        # Whoever knows the same last wake spends the same, and only one of them can.
+        key = f"wake/{session_id}/{self._last_given_id(session_id) or 'first'}"
+        self._remember(audit, now)
+        try:
+            won = await self._store.spend(key, _note(audit), times_max=1, window_seconds=FOR_EVER_SECONDS)
+        except WorldError:
+            self._forget(audit)
+            raise
+        if not won:
+            self._forget(audit)
+            return None
+        self._spent[audit.id] = key
+        return audit
+
+    async def conclude(self, audit: Audit, outcome: WakeOutcome, reason: Reason | None, words: str) -> Audit:
+        """What became of a decision that was under way. One that gave no prompt cools nothing."""
+        concluded = replace(audit, outcome=outcome, reason=reason, words=words)
+        self._remember(concluded, self._clock.now())
+        key = self._spent.pop(audit.id, None)
+        if key is not None and not concluded.was_given:
+            await self._store.give_back(key, _note(audit))
+        await self._keep(concluded)
+        return concluded
+
+    async def forget_old(self) -> None:
+        """Drop what is older than the retention; what a session cools by stays longer."""
+        now, newest = self._clock.now().wall, self._newest_given()
+        longest_seconds = max(self._retention_seconds, LAST_GIVEN_SECONDS)
+        for audit in list(self._entries.values()):
+            kept_seconds = longest_seconds if audit.id in newest else self._retention_seconds
+            # Dropping takes time, and one may have been counted up meanwhile.
+            if audit.wall < now - kept_seconds and self._entries.get(audit.id) is audit:
+                await self._drop(audit)
+        while len(self._entries) > ENTRIES_MAX:
+            await self._drop_first()
+
+    async def _drop_first(self) -> None:
+        """Make room: the oldest decision goes, if possible one that no session cools by."""
+        newest = self._newest_given()
+        oldest = next(iter(self._entries.values()))
+        await self._drop(next((each for each in self._entries.values() if each.id not in newest), oldest))
+
+    async def _drop(self, audit: Audit) -> None:
+        await self._store.drop_note(KIND, audit.id)
+        self._entries.pop(audit.id, None)
+        if self._last.get(audit.agent) is audit:
+            del self._last[audit.agent]
+        if audit.session_id is not None and self._last_given_id(audit.session_id) == audit.id:
+            del self._given[audit.session_id]
+
+    def _last_given_id(self, session_id: SessionId) -> str | None:
+        given = self._given.get(session_id)
+        return given[-1][0] if given else None
+
+    def _newest_given(self) -> set[str]:
+        return {given[-1][0] for given in self._given.values() if given}
+
+    def _number(self, now: Instant) -> int:
+        """Its milliseconds, and above every number so far: a restart reads decisions in the order of their ids, whatever
+        the clock was set to between them."""
+        return max(int(now.wall * 1000), self._highest + 1)
+
+    def _remember(self, audit: Audit, at: Instant) -> None:
+        self._entries[audit.id] = audit
+        self._highest = max(self._highest, int(audit.id.partition("-")[0]))
+        self._last[audit.agent] = audit
+        if audit.session_id is None:
+            return
+        given = self._given.setdefault(audit.session_id, [])
+        known = any(audit_id == audit.id for audit_id, _ in given)
+        if audit.was_given and not known:
+            given.append((audit.id, at))
+            del given[:-2]
+        elif known and not audit.was_given:
+            given[:] = [each for each in given if each[0] != audit.id]
+
+    def _forget(self, audit: Audit) -> None:
+        """It could not be written down, so nothing is done on its strength."""
+        self._remember(replace(audit, outcome=WakeOutcome.SKIPPED), self._clock.now())
+        self._entries.pop(audit.id, None)
+        self._last.pop(audit.agent, None)
+        self._last |= {each.agent: each for each in self.of(audit.agent, 1)}
+
+    async def _stored(self) -> list[Audit]:
+        found = []
+        for note in await self._store.notes(KIND):
+            try:
+                found.append(decode_json(note.body, Audit))
+            except msgspec.DecodeError:
+                log.info("a decision about a wake is of another version: %s", note.key)
+        return found
+
+    async def _keep(self, audit: Audit) -> None:
+        await self._store.keep_note(_note(audit))
+
+
+def _note(audit: Audit) -> Note:
+    return Note(KIND, audit.id, msgspec.json.encode(audit))
+
+
+def _audit(
+    now: Instant,
+    number: int,
+    agent: str,
+    session_id: SessionId | None,
+    trigger: Trigger,
+    snapshot: Snapshot | None,
+) -> Audit:
+    """A decision that is under way."""
+    return Audit(
+        id=f"{number:015d}-{uuid4().hex[:8]}",
+        at=iso(now.wall),
+        last_at=iso(now.wall),
+        count=1,
+        agent=agent,
+        session_id=session_id,
+        trigger=trigger,
+        outcome=None,
+        reason=None,
+        words="under way",
+        snapshot_id=snapshot.id if snapshot is not None else None,
+        digest=snapshot.digest if snapshot is not None else None,
+        wall=now.wall,
+    )
+
+
+def _failed(audit: Audit, words: str) -> Audit:
+    return replace(audit, outcome=WakeOutcome.FAILED, reason=Reason.SYNTHETIC_PROMPT_FAILED, words=words)
+
+
+SNAPSHOT_KIND: Final = "heartbeat-snapshot"
+MISSING: Final = PolicyReading(PolicyState.MISSING)
+
+
+class PolicyBook:
+    """What every agent's file amounts to."""
+
+    def __init__(self, files: HeartbeatFiles, store: Store, clock: Clock) -> None:
+        self._files = files
+        self._store = store
+        self._clock = clock
+        self._valid: dict[str, Snapshot] = {}
+        self._read: dict[str, tuple[object, PolicyReading]] = {}
+        self._unkept: dict[str, Snapshot] = {}
+
+    async def take_up(self) -> None:
+        """Know again which snapshots were valid last."""
+        for note in await self._store.notes(SNAPSHOT_KIND):
+            try:
+                self._valid[note.key] = decode_json(note.body, Snapshot)
+            except msgspec.DecodeError:
+                log.info("the snapshot of agent %s is of another version", note.key)
+
+    def reading(self, agent: str, workdir: str | None) -> PolicyReading:
+        """What the agent's file amounts to now."""
+        stamp = self._files.stamp(agent, workdir)
+        if stamp is None:
+            self._read.pop(agent, None)
+            return PolicyReading(PolicyState.MISSING, self._valid.get(agent))
+        known = self._read.get(agent)
+        if known is not None and known[0] == stamp:
+            return known[1]
+        try:
+            reading = self._understood(agent, workdir)
+        except HeartbeatUnread as wrong:
+            # What the machine could not do once says nothing about the file: it is read again.
+            return self._invalid(agent, wrong)
+        except HeartbeatInvalid as wrong:
+            reading = self._invalid(agent, wrong)
+        self._read[agent] = (stamp, reading)
+        return reading
+
+    async def keep(self) -> None:
+        """Remember new snapshots beyond a restart. A store that refuses costs only that."""
+        for agent in list(self._unkept):
+            snapshot = self._unkept[agent]
+            try:
+                await self._store.keep_note(Note(SNAPSHOT_KIND, agent, msgspec.json.encode(snapshot)))
+            except WorldError as error:
+                log.warning("the snapshot of agent %s is not kept: %s", agent, error)
+                return
+            if self._unkept.get(agent) is snapshot:
+                del self._unkept[agent]
+
+    def is_quiet(self, policy: HeartbeatPolicy, wall: float) -> bool:
+        return is_quiet(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
+
+    def next_change(self, policy: HeartbeatPolicy, wall: float) -> float | None:
+        """When a quiet time ends or begins; None if that never happens."""
+        return next_change(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
+
+    def _understood(self, agent: str, workdir: str | None) -> PolicyReading:
+        snapshot = self._files.load(agent, workdir, iso(self._clock.now().wall))
+        before = self._valid.get(agent)
+        if before is not None and (before.digest, before.path) == (snapshot.digest, snapshot.path):
+            snapshot = before
+        else:
+            self._valid[agent] = self._unkept[agent] = snapshot
+        state = PolicyState.VALID if snapshot.policy.enabled else PolicyState.DISABLED
+        return PolicyReading(state, snapshot)
+
+    def _invalid(self, agent: str, wrong: HeartbeatInvalid) -> PolicyReading:
+        file, line, reason = (wrong.facts[name] for name in ("file", "line", "reason"))
+        # It may quote the file, whoever wrote that.
+        problem = Problem(str(file), int(str(line)), safe(str(reason)))
+        return PolicyReading(PolicyState.INVALID, self._valid.get(agent), problem)
+
+    def _zones(self, policy: HeartbeatPolicy) -> Mapping[str, tzinfo]:
+        windows = (*policy.active_hours, *policy.quiet_windows)
+        return {each.timezone: self._files.zone(each.timezone) for each in windows}

@@ -1,0 +1,168 @@
+"""Whom a name means: the session an agent has, the most recently active one where it has several; or the session of an id.
+
+What a wake prompt says beside the file's guidance: facts about the agent, its session and its work.
+
+Facts only: the words of a work are somebody's, and are read where they are asked for, never in a prompt of ours.
+"""
+
+from collections.abc import Callable, Collection
+from math import inf
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.agents.model import AgentRecord, AgentSpec, BadAgentName
+from wakeful.core.clock import iso
+from wakeful.core.ids import SessionId
+from wakeful.core.labels import label
+from wakeful.core.leases import Work, WorkState
+from wakeful.heartbeat.model import parse_target
+from wakeful.heartbeat.policy import Include
+from wakeful.judging.session_record import SessionRecord
+from wakeful.sessions.registry import Roster
+from wakeful.sessions.session import Watched
+from wakeful.storage.base import Store
+
+
+class Target(Struct, frozen=True):
+    """An agent's session, if it has one, and the folder its own HEARTBEAT.md would lie in."""
+
+    agent: str
+    watched: Watched | None
+    workdir: str | None
+
+    @property
+    def session_id(self) -> SessionId | None:
+        return self.watched.subject.id if self.watched is not None else None
+
+
+class Declared(Struct, frozen=True):
+    """An agent of the hub."""
+
+    record: AgentRecord
+    spec: AgentSpec
+
+
+class Targets:
+    """Agents of the hub, and sessions that a person named."""
+
+    def __init__(self, roster: Roster, declared: Callable[[], dict[str, Declared]] = dict) -> None:
+        self._roster = roster
+        self._declared = declared
+
+    def names(self) -> list[str]:
+        """Everybody who could be woken, in order."""
+        named = {name for name in self._roster.names.values() if _is_target(name)}
+        return sorted(named | set(self._declared()))
+
+    def find(self, name: str) -> Target:
+        """Who that is. Raises BadAgentName for what can be neither a name nor a session's id."""
+        parse_target(name)
+        declared = self._declared().get(name)
+        watched = max(self._sessions(name, declared), key=_last_active, default=None)
+        if watched is None and declared is None and SessionId(name) in self._roster.watched:
+            return self.of_session(SessionId(name))
+        return Target(name, watched, _workdir(watched, declared))
+
+    def name_of(self, session_id: SessionId) -> str | None:
+        """The agent whose session this is."""
+        named = self._roster.names.get(session_id)
+        if named is not None and _is_target(named):
+            return named
+        for name, declared in self._declared().items():
+            if declared.record.session_id == session_id:
+                return name
+        return None
+
+    def of_session(self, session_id: SessionId) -> Target:
+        """This very session, by its agent's name if it has one."""
+        watched, name = self._roster.watched[session_id], self.name_of(session_id)
+        declared = self._declared().get(name) if name is not None else None
+        return Target(name or session_id, watched, _workdir(watched, declared))
+
+    def _sessions(self, name: str, declared: Declared | None) -> list[Watched]:
+        ids = [each for each, known in self._roster.names.items() if known == name]
+        if declared is not None and declared.record.session_id is not None:
+            ids.append(declared.record.session_id)
+        found = [self._roster.watched[each] for each in ids if each in self._roster.watched]
+        return [each for each in found if each.record is not None]
+
+
+def _last_active(watched: Watched) -> tuple[float, str]:
+    last_at = watched.activity.last_at
+    return (last_at.awake if last_at is not None else -inf), watched.subject.id
+
+
+def _workdir(watched: Watched | None, declared: Declared | None) -> str | None:
+    """Where the agent works on this host; a folder inside a container is none."""
+    if declared is not None:
+        return declared.spec.workdir or None if declared.spec.runtime == "tmux" else None
+    if watched is None:
+        return None
+    return watched.activity.cwd or watched.presence.cwd
+
+
+def _is_target(name: str) -> bool:
+    try:
+        parse_target(name)
+    except BadAgentName:
+        return False
+    return True
+
+
+# Beyond this it is said that there are more.
+WORKS_MAX: Final = 1000
+SHOWN_MAX: Final = 5
+
+
+class WakeContext:
+    """Asks the store only for what a file wants to be told."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def of(self, target: Target, wanted: Collection[Include]) -> dict[Include, str]:
+        """What there is to say; nothing about an agent without a session. Raises what the store raises."""
+        record = target.watched.record if target.watched is not None else None
+        if record is None:
+            return {}
+        makers = {
+            Include.SELF: self._self,
+            Include.SESSION_HEALTH: self._health,
+            Include.TASK: self._task,
+            Include.INBOX_SUMMARY: self._inbox,
+        }
+        return {each: await makers[each](target.agent, record) for each in wanted}
+
+    async def _self(self, agent: str, record: SessionRecord) -> str:
+        return f"you are the agent {agent}, session {record.id}"
+
+    async def _health(self, agent: str, record: SessionRecord) -> str:
+        del agent
+        return f"{record.health}, {record.state}, last active {record.last_activity_at or 'never'}"
+
+    async def _task(self, agent: str, record: SessionRecord) -> str:
+        """The works that are claimed by this agent's name, or continue its session."""
+        leases = {lease.key: lease for lease in await self._store.leases()}
+        held = []
+        for work in await self._store.works(WorkState.RUNNING, limit=WORKS_MAX):
+            lease = leases.get(work.lease_key)
+            if lease is not None and (work.session_id == record.id or lease.owner == agent):
+                held.append(f"{work.id} until {iso(lease.expires_at)}")
+        more = f" and {len(held) - SHOWN_MAX} more" if len(held) > SHOWN_MAX else ""
+        return f"you hold {', '.join(held[:SHOWN_MAX])}{more}" if held else "you hold no work"
+
+    async def _inbox(self, agent: str, record: SessionRecord) -> str:
+        """The works that wait for its session, or for anybody in its project."""
+        del agent
+        pending = await self._store.works(WorkState.PENDING, limit=WORKS_MAX)
+        waiting = [each for each in pending if _is_for(each, record)]
+        if not waiting:
+            return "no work waits for you"
+        oldest = iso(min(each.created_at for each in waiting))
+        more = " or more" if len(pending) == WORKS_MAX else ""
+        return f"{len(waiting)}{more} waiting for you, the oldest since {oldest}: `wakeful work list`"
+
+
+def _is_for(work: Work, record: SessionRecord) -> bool:
+    return work.session_id == record.id or (work.session_id is None and label(work.project) == record.project)

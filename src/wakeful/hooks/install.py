@@ -1,0 +1,268 @@
+"""A client's settings file: read as it is, replaced whole, and left alone where it is not ours to write.
+
+What is written into it is decided elsewhere. A link is never followed: whoever keeps settings elsewhere, in a
+repository for example, writes them there.
+
+Hooks of the clients: planned, put in place and taken out again, and what is known of those in place.
+
+A plan is a value that can be shown; only `carry_out` writes. Nothing here starts a client.
+"""
+
+import os
+import secrets
+import stat
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.config.paths import Places
+from wakeful.core.errors import WorldError
+from wakeful.hooks.json_edit import NotPlainJson
+from wakeful.hooks.model import (
+    FILES,
+    NotOursToWrite,
+    command_for,
+    is_in_place,
+    our_commands,
+    snippet,
+    with_hooks,
+    without_hooks,
+)
+from wakeful.hooks.spool import fired_at
+
+# Settings are a few KB; what is larger was not written by a client or a person.
+SETTINGS_BYTES_MAX: Final = 4 * 1024 * 1024
+BACKUP: Final = ".before-wakeful"
+_READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+
+
+class SettingsChanged(WorldError):
+    """{path} was changed by somebody else just now. Nothing was written; try again."""
+
+    code = "settings-changed"
+    retryable = True
+
+
+def backup_of(path: Path) -> Path:
+    return path.with_name(path.name + BACKUP)
+
+
+def read_settings(path: Path) -> bytes | None:
+    """The file's bytes; None if there is none. Raises NotOursToWrite."""
+    try:
+        descriptor = os.open(path, _READ)
+    except FileNotFoundError:
+        if path.is_symlink():
+            raise NotOursToWrite(path=path, reason="it is a symbolic link") from None
+        _require_folder(path)
+        return None
+    except OSError as problem:
+        why = "it is a symbolic link" if path.is_symlink() else problem.strerror
+        raise NotOursToWrite(path=path, reason=why) from problem
+    try:
+        _require_ours(path, os.fstat(descriptor))
+    except NotOursToWrite:
+        os.close(descriptor)
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        return file.read()
+
+
+def look_at_settings(path: Path) -> bytes:
+    """The file's bytes, links followed: only to be shown. Raises OSError, and NotOursToWrite for what is no settings file."""
+    # Opening a FIFO would wait for its writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            raise NotOursToWrite(path=path, reason="it is no regular file")
+        content = file.read(SETTINGS_BYTES_MAX + 1)
+    if len(content) > SETTINGS_BYTES_MAX:
+        raise NotOursToWrite(path=path, reason="it is larger than any settings")
+    return content
+
+
+def _require_folder(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise NotOursToWrite(path=path, reason=f"there is no folder {path.parent}; start the client once")
+    if not os.access(path.parent, os.W_OK):
+        raise NotOursToWrite(path=path, reason=f"{path.parent} cannot be written to")
+
+
+def _require_ours(path: Path, found: os.stat_result) -> None:
+    _require_folder(path)
+    reason = (
+        "it is no regular file"
+        if not stat.S_ISREG(found.st_mode)
+        else "it is another user's"
+        if found.st_uid != os.geteuid()
+        else "it has a second name (a hard link)"
+        if found.st_nlink > 1
+        else "it is read-only"
+        if not found.st_mode & stat.S_IWUSR
+        else "it is larger than any settings"
+        if found.st_size > SETTINGS_BYTES_MAX
+        else None
+    )
+    if reason is not None:
+        raise NotOursToWrite(path=path, reason=reason)
+
+
+def replace_settings(path: Path, before: bytes | None, after: bytes) -> None:
+    """Write aside, sync, rename; the mode stays. Raises SettingsChanged if it is not what it was."""
+    if read_settings(path) != before:
+        raise SettingsChanged(path=path)
+    mode = stat.S_IMODE(path.stat().st_mode) if before is not None else 0o600
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    try:
+        with os.fdopen(os.open(aside, _NEW, 0o600), "wb") as file:
+            os.fchmod(file.fileno(), mode)
+            file.write(after)
+            file.flush()
+            os.fsync(file.fileno())
+        aside.rename(path)
+    except OSError:
+        aside.unlink(missing_ok=True)
+        raise
+
+
+def remove_settings(path: Path, before: bytes) -> None:
+    """Remove the file. Raises SettingsChanged if it is not what it was."""
+    if read_settings(path) != before:
+        raise SettingsChanged(path=path)
+    path.unlink()
+
+
+def keep_backup(path: Path, content: bytes) -> None:
+    """Keep these bytes beside the file, for its owner alone; an older backup is replaced, a link there is not followed."""
+    aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
+    with os.fdopen(os.open(aside, _NEW, 0o600), "wb") as file:
+        file.write(content)
+    aside.rename(backup_of(path))
+
+
+def read_backup(path: Path) -> bytes | None:
+    """What stood there before our hooks did; None if that is not known."""
+    try:
+        with os.fdopen(os.open(backup_of(path), _READ), "rb") as file:
+            return file.read(SETTINGS_BYTES_MAX) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
+    except OSError:
+        return None
+
+
+CLIENTS: Final = tuple(FILES)
+_FOLDERS: Final = {"claude": ("CLAUDE_CONFIG_DIR", ".claude"), "codex": ("CODEX_HOME", ".codex")}
+
+
+class Plan(Struct, frozen=True):
+    """What would become of a settings file. `None` is a file that is not there; equal sides are nothing to do."""
+
+    path: Path
+    before: bytes | None
+    after: bytes | None
+    backup: bytes | None
+
+    @property
+    def is_done(self) -> bool:
+        return self.before == self.after
+
+
+class State(Struct, frozen=True):
+    """What is known of a client's hooks: where, whether they are in place, current, and when one last reported."""
+
+    path: Path
+    is_installed: bool
+    is_current: bool
+    fired_at: float | None
+    trouble: str = ""
+
+
+def settings_path(client: str, environ: Mapping[str, str]) -> Path:
+    """The file in which a client looks for hooks of this user."""
+    variable, folder = _FOLDERS[client]
+    return Path(environ.get(variable) or f"{environ.get('HOME', '')}/{folder}") / FILES[client]
+
+
+def plan_install(client: str, environ: Mapping[str, str], places: Places) -> Plan:
+    """The settings with our hooks as they are now. Raises NotOursToWrite, NotPlainJson."""
+    path = settings_path(client, environ)
+    command = command_for(places.spool)
+    before = read_settings(path)
+    if before is not None and is_in_place(_text(before), client, command):
+        # Whoever added hooks behind ours, or laid the file out anew, keeps that.
+        return Plan(path, before, before, None)
+    bare = _bare(path, before, client)
+    after = with_hooks("{}\n" if bare is None else _text(bare), client, command).encode()
+    return Plan(path, before, after, bare)
+
+
+def plan_uninstall(client: str, environ: Mapping[str, str]) -> Plan:
+    """The settings without our hooks: the very bytes of before, if nobody else wrote since. Raises as above."""
+    path = settings_path(client, environ)
+    before = read_settings(path) if path.parent.is_dir() else None
+    return Plan(path, before, _bare(path, before, client), None)
+
+
+def _bare(path: Path, current: bytes | None, client: str) -> bytes | None:
+    """What stands there, or stood there, without us."""
+    if current is None:
+        return None
+    text = _text(current)
+    commands = our_commands(text)
+    if not commands:
+        return current
+    kept = read_backup(path)
+    # If our lines make of the backup what is there now, nobody else wrote since.
+    if kept is not None and any(
+        with_hooks(_text(kept), client, each).encode() == current for each in commands
+    ):
+        return kept
+    bare = without_hooks(text)
+    # Nothing was there before us, so nothing is after us.
+    return None if kept is None and bare.strip() == "{}" else bare.encode()
+
+
+def _text(content: bytes) -> str:
+    try:
+        return content.decode()
+    except UnicodeDecodeError as problem:
+        raise NotPlainJson(reason="not UTF-8") from problem
+
+
+def carry_out(plan: Plan) -> None:
+    """Write what was planned. Raises SettingsChanged if the file is no longer what the plan was made from."""
+    if plan.after is None:
+        assert plan.before is not None, "nothing to remove is nothing to do"
+        remove_settings(plan.path, plan.before)
+    else:
+        if plan.backup is not None:
+            keep_backup(plan.path, plan.backup)
+        replace_settings(plan.path, plan.before, plan.after)
+    if plan.backup is None and plan.after is not None and plan.after == read_backup(plan.path):
+        # It stands where it belongs again.
+        backup_of(plan.path).unlink()
+
+
+def snippet_for(client: str, places: Places) -> str:
+    """The hooks as text, for whoever puts them there by hand."""
+    return snippet(client, command_for(places.spool))
+
+
+def hooks_state(client: str, environ: Mapping[str, str], places: Places) -> State:
+    """What is known of a client's hooks. Changes nothing; what cannot be read is said."""
+    path = settings_path(client, environ)
+    fired = fired_at(Path(places.fired), client)
+    try:
+        text = _text(look_at_settings(path))
+        is_installed = bool(our_commands(text))
+        is_current = is_in_place(text, client, command_for(places.spool))
+        changed_at = path.stat().st_mtime
+    except FileNotFoundError:
+        return State(path, is_installed=False, is_current=False, fired_at=fired)
+    except (OSError, NotPlainJson, NotOursToWrite) as problem:
+        return State(path, is_installed=False, is_current=False, fired_at=fired, trouble=str(problem))
+    # What reported before the file was last written was trusted then, which says nothing of now.
+    since = fired if fired is not None and fired > changed_at else None
+    return State(path, is_installed, is_current, since)

@@ -1,0 +1,376 @@
+"""When a hook of each client last reported: the time of an empty file, for whoever asks whether hooks work at all.
+
+Nothing is judged by it. A client may skip hooks that nobody trusted, and says so nowhere.
+
+One hook payload of Claude Code or Codex to events. Pure; nothing in a payload is obeyed or opened.
+
+Both clients send the same shape and neither says who it is: a transcript named `rollout-…` is Codex's, any
+other is Claude Code's, and without one the id decides, for Codex makes UUIDs of version 7 and Claude Code
+random ones. Payloads carry no time: `at` is when the payload was dropped.
+
+The spool: hooks drop one report per file (`exec cat > spool/NAME`), this eye reads and removes them.
+
+A report only reports. Whatever it says, nothing is run, opened or decided because of it.
+"""
+
+import logging
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from math import inf
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from msgspec import Raw, Struct
+
+from wakeful.control.briefs import OPENINGS
+from wakeful.core.clock import Clock
+from wakeful.core.decoding import json_decoder
+from wakeful.core.errors import BadSessionId
+from wakeful.core.ids import ConversationId, SessionId, parse_session_id
+from wakeful.hooks.model import SLOTS
+from wakeful.judging import events as e
+from wakeful.judging.events import Opened
+from wakeful.judging.evidence import Subject
+from wakeful.linux.files import read_small
+from wakeful.sources.base import Changes, Folders, Witness
+from wakeful.sources.failure_words import turn_failed
+from wakeful.sources.folder_watch import watch_or_await
+
+# A busy agent reports many times a minute; one note of it is enough.
+MARK_SECONDS: Final = 60.0
+
+log = logging.getLogger("wakeful")
+
+
+class Fired:
+    """Remembers reports in a folder of its own, once a minute for each client."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._marked: dict[str, float] = {}
+
+    def mark(self, client: str) -> None:
+        """A hook of this client has reported. A full disk is no reason to lose the report itself."""
+        awake = self._clock.now().awake
+        if awake - self._marked.get(client, -MARK_SECONDS) < MARK_SECONDS:
+            return
+        self._marked[client] = awake
+        try:
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            (self._folder / f"{client}.fired").touch(mode=0o600)
+        except OSError as problem:
+            log.warning("it cannot be noted that hooks of %s work: %s", client, problem)
+
+
+def fired_at(folder: Path, client: str) -> float | None:
+    """When a hook of this client last reported, give or take a minute; None if none ever did."""
+    try:
+        return (folder / f"{client}.fired").lstat().st_mtime
+    except OSError:
+        return None
+
+
+PAYLOAD_BYTES_MAX: Final = 1024 * 1024
+_TEXT_CHARS_MAX: Final = 2000
+_UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
+
+
+class Hook(Struct, frozen=True):
+    """What a hook reported, and of whom."""
+
+    provider: str
+    conversation_id: ConversationId
+    cwd: str | None
+    events: tuple[e.Event, ...]
+
+
+class _Payload(Struct, gc=False):
+    session_id: str
+    hook_event_name: str
+    transcript_path: str | None = None
+    cwd: str | None = None
+    tool_name: str | None = None
+    notification_type: str | None = None
+    last_assistant_message: str | None = None
+    error: Raw = Raw(b"")
+    prompt: Raw = Raw(b"")
+
+
+_decode: Final = json_decoder(_Payload)
+
+
+def read_hook(payload: bytes, at: float) -> Hook | None:
+    """What the payload reports; None if it is too long, not (yet) whole, or of no conversation. Never raises."""
+    if len(payload) > PAYLOAD_BYTES_MAX:
+        return None
+    try:
+        hook = _decode(payload)
+    except msgspec.DecodeError:
+        return None
+    # A UUID is the only id of both clients, and the only one that may become part of a session's name.
+    version = _UUID.fullmatch(hook.session_id)
+    if version is None:
+        return None
+    provider = "codex" if _is_codex(hook.transcript_path, version[1]) else "claude"
+    return Hook(
+        provider,
+        ConversationId(hook.session_id),
+        hook.cwd[:_TEXT_CHARS_MAX] if hook.cwd else None,
+        tuple(_events(hook, at)),
+    )
+
+
+def _is_codex(transcript_path: str | None, version: str) -> bool:
+    if transcript_path:
+        return transcript_path.rpartition("/")[2].startswith("rollout-")
+    return version == "7"
+
+
+def _events(hook: _Payload, at: float) -> list[e.Event]:
+    tell = _TELLS.get(hook.hook_event_name)
+    if tell is not None:
+        return [tell(hook, at)]
+    if hook.hook_event_name in _PROGRESS:
+        return [e.Progressed(at)]
+    return [e.Skipped(at, hook.hook_event_name[:40])]
+
+
+def _opened(hook: _Payload, at: float) -> e.Event:
+    return e.Opened(at, ConversationId(hook.session_id), hook.cwd)
+
+
+def _answered(hook: _Payload, at: float) -> e.Event:
+    """The call that asked has run, or was refused; the transcript tells how."""
+    return e.Answered(at, hook.tool_name)
+
+
+def _notified(hook: _Payload, at: float) -> e.Event:
+    if hook.notification_type in {"permission_prompt", "elicitation_dialog"}:
+        return e.Asked(at, "")
+    # Written a minute after a turn, also after one that was cut short.
+    return e.TurnEnded(at, by_mark=True) if hook.notification_type == "idle_prompt" else e.Progressed(at)
+
+
+def _failed(hook: _Payload, at: float) -> e.Event:
+    code = bytes(hook.error).decode("utf-8", "replace").strip('"')
+    message = (hook.last_assistant_message or "")[:_TEXT_CHARS_MAX]
+    return turn_failed(message, at, code=code)
+
+
+_TELLS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
+    "SessionStart": _opened,
+    "UserPromptSubmit": lambda hook, at: e.Prompted(
+        at, by_wakeful=bytes(hook.prompt)[1:].startswith(OPENINGS)
+    ),
+    "PermissionRequest": lambda hook, at: e.Asked(at, hook.tool_name or ""),
+    "Elicitation": lambda _hook, at: e.Asked(at, ""),
+    "Notification": _notified,
+    "PostToolUse": _answered,
+    "PostToolUseFailure": _answered,
+    "PermissionDenied": _answered,
+    "ElicitationResult": lambda _hook, at: e.Answered(at),
+    "PreCompact": lambda _hook, at: e.Compacting(at),
+    "PostCompact": lambda _hook, at: e.Compacted(at),
+    # A turn that failed stays one: clients were seen to report its end in any order.
+    "Stop": lambda _hook, at: e.TurnEnded(at, by_mark=True),
+    "StopFailure": _failed,
+    "Interrupt": lambda _hook, at: e.TurnInterrupted(at),
+    "SessionEnd": lambda _hook, at: e.Closed(at),
+}
+_PROGRESS: Final = frozenset(
+    {
+        "PreToolUse", "PostToolBatch", "MessageDisplay", "SubagentStart", "SubagentStop",
+        "PreModelRequest", "PostModelRequest", "UserPromptExpansion", "TaskCreated", "TaskCompleted",
+    }
+)  # fmt: skip
+
+# A hook writes within milliseconds: what is unreadable this long after is no report, and what lay here for longer was
+# written while nobody watched. It says what was, and not that its agent lives.
+FRESH_SECONDS_MAX: Final = 60.0
+# More reports than this are read in the next turn of the loop: a flood must not stop it.
+REPORTS_AT_ONCE_MAX: Final = 200
+# What lies here beyond this many is dropped, the oldest first: it was written while Wakeful did not run.
+FILES_MAX: Final = 20_000
+# Reports about sessions that nothing else knows, a minute. A client starts far fewer.
+UNKNOWN_MAX: Final = 300
+UNKNOWN_SECONDS: Final = 60.0
+_SLOT_DIGITS: Final = len(str(SLOTS))
+
+
+class SpoolEye:
+    """Watches the spool folder. Without `folders` it is a single look and removes nothing.
+
+    `knows` says whether a session is known already, `more` has `read_on` called soon.
+    """
+
+    name = "hook-spool"
+    slow = None
+
+    def __init__(
+        self,
+        folder: Path,
+        host: str,
+        clock: Clock,
+        witness: Witness,
+        folders: Folders | None = None,
+        fired: Fired | None = None,
+        apart: Sequence[str] = (),
+        knows: Callable[[SessionId], bool] = lambda _session_id: True,
+        more: Callable[[], None] = lambda: None,
+    ) -> None:
+        self._folder = folder
+        self._host = host
+        self._clock = clock
+        self._witness = witness
+        self._folders = folders
+        self._fired = fired
+        # Who works in these folders was asked something by us, and is no session.
+        self._apart = apart
+        self._knows = knows
+        self._more = more
+        # In the order of their arrival. Hooks that Wakeful installed write to a few slots: these are read first.
+        self._slots: dict[str, None] = {}
+        self._unread: dict[str, None] = {}
+        self._surplus: list[str] = []
+        self._goes_on = False
+        self._unknown_since = -inf
+        self._unknown = 0
+        self._dropped = 0
+
+    @property
+    def left_out(self) -> str | None:
+        if not self._dropped:
+            return None
+        return f"{self._dropped:,} hook reports were dropped since the start: too many at once"
+
+    def look(self) -> None:
+        if self._folders is not None:
+            watch_or_await(self._folders, str(self._folder))
+        waiting = sorted(_waiting(self._folder))
+        self._queue(path for _, path in waiting if _is_slot(path))
+        others = [path for _, path in waiting if not _is_slot(path)]
+        self._queue(others[-FILES_MAX:] if self._folders is not None else others[-REPORTS_AT_ONCE_MAX:])
+        if self._folders is not None and len(others) > FILES_MAX:
+            self._surplus = others[:-FILES_MAX]
+            self._drop(len(self._surplus))
+        if not self._goes_on:
+            self.read_on()
+
+    def told(self, changes: Changes) -> None:
+        if changes.touch(str(self._folder)):
+            self.look()
+            return
+        inside = [Path(path) for path in changes.changed if path.startswith(f"{self._folder}/")]
+        dropped = sorted((mtime, str(path)) for path in inside if (mtime := _mtime(path)) is not None)
+        self._queue(path for _, path in dropped)
+        if dropped and not self._goes_on:
+            self.read_on()
+
+    def read_on(self) -> None:
+        """Read the next reports, as many as one turn of the loop may take."""
+        self._goes_on = False
+        for unread in (self._slots, self._unread):
+            for path in list(islice(unread, REPORTS_AT_ONCE_MAX)):
+                del unread[path]
+                self._take(Path(path))
+        for path in self._surplus[-REPORTS_AT_ONCE_MAX:]:
+            Path(path).unlink(missing_ok=True)
+        del self._surplus[-REPORTS_AT_ONCE_MAX:]
+        self._goes_on = bool(self._slots or self._unread or self._surplus)
+        if self._goes_on:
+            self._more()
+
+    def _queue(self, paths: Iterable[str]) -> None:
+        for path in paths:
+            (self._slots if _is_slot(path) else self._unread)[path] = None
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Nothing: reports are read as they come."""
+
+    def _take(self, path: Path) -> None:
+        mtime, written_wall = _mtime(path), _ctime(path)
+        if mtime is None:
+            return
+        payload = read_small(path, PAYLOAD_BYTES_MAX)
+        hook = read_hook(payload, mtime) if payload else None
+        if hook is not None:
+            self._report(hook, mtime, written_wall or mtime)
+        if self._folders is not None and (hook is not None or not self._is_fresh(mtime)):
+            path.unlink(missing_ok=True)
+
+    def _admits(self, session_id: SessionId) -> bool:
+        """Whether a report counts. Of sessions that nothing else knows, only some a minute do: ids are easily invented."""
+        if self._knows(session_id):
+            return True
+        now = self._clock.now().awake
+        if now - self._unknown_since >= UNKNOWN_SECONDS:
+            self._unknown_since, self._unknown = now, 0
+        self._unknown += 1
+        if self._unknown > UNKNOWN_MAX:
+            self._drop(1)
+        return self._unknown <= UNKNOWN_MAX
+
+    def _drop(self, count: int) -> None:
+        if not self._dropped:
+            log.warning("hook reports are dropped: too many at once; `wakeful status` counts them")
+        self._dropped += count
+
+    def _is_fresh(self, mtime: float) -> bool:
+        return self._clock.now().wall - mtime <= FRESH_SECONDS_MAX
+
+    def _report(self, hook: Hook, at: float, written_wall: float) -> None:
+        try:
+            session_id = parse_session_id(f"{hook.provider}-{hook.conversation_id}")
+        except BadSessionId:
+            return
+        if self._fired is not None:
+            self._fired.mark(hook.provider)
+        if hook.cwd in self._apart or not self._admits(session_id):
+            return
+        subject = Subject(
+            session_id,
+            hook.provider,
+            self._host,
+            "hook",
+            conversation_id=ConversationId(hook.conversation_id),
+        )
+        opened = Opened(at, subject.conversation_id, hook.cwd)
+        self._witness.reported(
+            subject, [opened, *hook.events], live=self._is_fresh(at), written_wall=written_wall
+        )
+
+
+def _is_slot(path: str) -> bool:
+    name = path.rpartition("/")[2]
+    return len(name) <= _SLOT_DIGITS and name.isascii() and name.isdigit()
+
+
+def _waiting(folder: Path) -> Iterator[tuple[float, str]]:
+    """What lies there and when it was dropped; nothing if the folder is missing or closed to us."""
+    try:
+        with os.scandir(folder) as found:
+            for each in found:
+                if (mtime := _mtime(each)) is not None:
+                    yield mtime, each.path
+    except OSError:
+        return
+
+
+def _mtime(path: Path | os.DirEntry[str]) -> float | None:
+    """When it was dropped; None if somebody took it away since."""
+    try:
+        return path.stat(follow_symlinks=False).st_mtime
+    except OSError:
+        return None
+
+
+def _ctime(path: Path) -> float | None:
+    """The same by a time that its writer cannot choose."""
+    try:
+        return path.lstat().st_ctime
+    except OSError:
+        return None

@@ -1,0 +1,291 @@
+"""One-time codes and the logins they buy, in memory only: a restart logs every page out.
+
+Secrets are remembered by their digest, so that looking one up takes the same time whatever was offered.
+
+Who may come in: Host, Origin, token, cookie, CSRF. Rules only: no sockets, no waiting, no logging.
+
+`gate` shows every request here before anything else sees it. The peer's uid was checked by the connection
+class when the connection was made, so a knock at the socket door is the owner's.
+"""
+
+import hmac
+import secrets
+from collections.abc import Callable, Iterable, Mapping
+from enum import StrEnum
+from hashlib import sha256
+from typing import Final, Generic, TypeVar
+
+from msgspec import Struct
+
+from wakeful.core.clock import Instant
+from wakeful.http.errors import (
+    CsrfNeeded,
+    DoubledHeader,
+    ForeignHost,
+    ForeignOrigin,
+    LoggedOut,
+    LoginCodeWrong,
+    NotJson,
+    TokenNeeded,
+    TokenWrong,
+    WrongDoor,
+)
+from wakeful.web import PAGE_PATHS
+
+CODE_BYTES: Final = 16
+CODE_SECONDS_MAX: Final = 600.0
+CODES_OPEN_MAX: Final = 32
+COOKIE_BYTES: Final = 32
+LOGIN_SECONDS_MAX: Final = 7 * 86_400.0
+LOGINS_MAX: Final = 64
+
+V = TypeVar("V")
+
+
+class Login(Struct, frozen=True):
+    """What a page got for its code. `cookie` proves who asks, `csrf` that our own page asks."""
+
+    cookie: str
+    csrf: str
+
+
+class Secrets(Generic[V]):
+    """Values behind secrets: at most `count_max`, the oldest forgotten first, each for `seconds_max`."""
+
+    def __init__(self, now: Callable[[], Instant], *, seconds_max: float, count_max: int) -> None:
+        self._now = now
+        self._seconds_max = seconds_max
+        self._count_max = count_max
+        self._kept: dict[bytes, tuple[Instant, V]] = {}
+
+    def put(self, secret: str, value: V) -> None:
+        self._kept[_digest(secret)] = (self._now(), value)
+        if len(self._kept) > self._count_max:
+            del self._kept[next(iter(self._kept))]
+
+    def look(self, secret: str) -> V | None:
+        """The value behind this secret, unless there is none or its time is over."""
+        found = self._kept.get(_digest(secret))
+        return found[1] if found is not None and self._is_fresh(found[0]) else None
+
+    def take(self, secret: str) -> V | None:
+        """Look, and let nobody look again."""
+        found = self._kept.pop(_digest(secret), None)
+        return found[1] if found is not None and self._is_fresh(found[0]) else None
+
+    def _is_fresh(self, since: Instant) -> bool:
+        """By both clocks: a sleeping host stops one of them, a person can set the other."""
+        now = self._now()
+        return max(now.awake - since.awake, now.wall - since.wall) < self._seconds_max
+
+
+class Logins:
+    """Hands out codes, turns each into one login, and knows the logins that are open."""
+
+    def __init__(self, now: Callable[[], Instant]) -> None:
+        self._codes: Secrets[bool] = Secrets(now, seconds_max=CODE_SECONDS_MAX, count_max=CODES_OPEN_MAX)
+        self._open: Secrets[Login] = Secrets(now, seconds_max=LOGIN_SECONDS_MAX, count_max=LOGINS_MAX)
+
+    def new_code(self) -> str:
+        code = secrets.token_urlsafe(CODE_BYTES)
+        self._codes.put(code, value=True)
+        return code
+
+    def log_in(self, code: str) -> Login:
+        """Spend a code. Raises LoginCodeWrong if it was spent, is too old or never existed."""
+        if self._codes.take(code) is None:
+            raise LoginCodeWrong
+        login = Login(secrets.token_urlsafe(COOKIE_BYTES), secrets.token_urlsafe(COOKIE_BYTES))
+        self._open.put(login.cookie, login)
+        return login
+
+    def find(self, cookie: str) -> Login | None:
+        return self._open.look(cookie)
+
+    def log_out(self, cookie: str) -> None:
+        self._open.take(cookie)
+
+
+def _digest(secret: str) -> bytes:
+    return sha256(secret.encode("utf-8", "surrogatepass")).digest()
+
+
+LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
+SOCKET_NAMES: Final = frozenset({"localhost", "wakeful"})
+WEBSOCKET: Final = "WEBSOCKET"
+"""What stands for the method of a WebSocket's opening."""
+
+_READING: Final = frozenset({"GET", "HEAD", WEBSOCKET})
+
+
+class Door(StrEnum):
+    SOCKET = "socket"
+    TCP = "tcp"
+
+
+class Proof(StrEnum):
+    """How a caller showed that it may ask."""
+
+    NONE = "none"
+    PEER = "peer"
+    TOKEN = "token"  # noqa: S105
+    COOKIE = "cookie"
+
+
+# Everything that is answered without any proof. Nothing else ever is.
+OPEN: Final = frozenset({("GET", path) for path in ("/healthz", *PAGE_PATHS)} | {("POST", "/api/login")})
+# Some orders are not for everybody who may read.
+_RESERVED: Final[Mapping[str, tuple[frozenset[Proof], str]]] = {
+    "/api/shutdown": (frozenset({Proof.PEER}), "through the socket"),
+    "/api/login-codes": (frozenset({Proof.PEER, Proof.TOKEN}), "through the socket or with the token"),
+}
+
+
+class Knock(Struct, frozen=True):
+    """What a request shows at the door."""
+
+    door: Door
+    method: str
+    path: str
+    host: str = ""
+    origin: str | None = None
+    authorization: str | None = None
+    cookie: str = ""
+    csrf: str = ""
+    content_type: str = ""
+    site: str | None = None
+
+
+_SHOWN: Final = {
+    b"host": "host",
+    b"origin": "origin",
+    b"authorization": "authorization",
+    b"cookie": "cookie",
+    b"x-wakeful-csrf": "csrf",
+    b"content-type": "content_type",
+    b"sec-fetch-site": "site",
+}
+
+
+def knock_of(door: Door, method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> Knock:
+    """Read what counts from a request's headers. Raises DoubledHeader where one of them came twice."""
+    shown: dict[str, str] = {}
+    for name, value in headers:
+        key = _SHOWN.get(name)
+        if key is None:
+            continue
+        text = value.decode("latin-1")
+        if key in shown:
+            # HTTP/2 and some clients split cookies; everything else has one value or a liar.
+            if key != "cookie":
+                raise DoubledHeader(name=name.decode("latin-1"))
+            text = f"{shown[key]}; {text}"
+        shown[key] = text
+    return Knock(door, method, path, **shown)
+
+
+class Access:
+    """The owner's token, the open logins, and the rules. `host` and `port` are the TCP door's; None while it is shut."""
+
+    def __init__(
+        self, token: str, port: int | None, now: Callable[[], Instant], host: str = "127.0.0.1"
+    ) -> None:
+        self.port = port
+        self.url = f"{url_of(host, port)}/" if port is not None else None
+        self.logins = Logins(now)
+        self._token = token.encode()
+        self._hosts = _hosts(host, port)
+
+    @property
+    def cookie_name(self) -> str:
+        """Browsers do not keep ports apart, so two daemons on one machine need two names."""
+        return f"wakeful-{self.port}"
+
+    def admit(self, knock: Knock) -> Proof:
+        """Let a request in and say how it proved itself, or raise the refusal."""
+        self._check_place(knock)
+        method = "GET" if knock.method == "HEAD" else knock.method
+        is_open = (method, knock.path) in OPEN
+        proof = Proof.NONE if is_open else self._prove(knock)
+        if knock.method not in _READING:
+            self._check_order(knock, proof, is_open=is_open)
+        return proof
+
+    def login_of(self, cookie_header: str) -> Login | None:
+        """The open login behind a Cookie header."""
+        cookie = cookie_in(cookie_header, self.cookie_name)
+        return self.logins.find(cookie) if cookie is not None else None
+
+    def loggable(self, path: str) -> str:
+        """The path without the token, which somebody may have pasted into it."""
+        return path.replace(self._token.decode(), "[token]")
+
+    def _check_place(self, knock: Knock) -> None:
+        ours = SOCKET_NAMES if knock.door is Door.SOCKET else self._hosts
+        if knock.host not in ours:
+            raise ForeignHost
+        if knock.origin is not None and knock.origin != f"http://{knock.host}":
+            raise ForeignOrigin
+
+    def _prove(self, knock: Knock) -> Proof:
+        if knock.door is Door.SOCKET:
+            return Proof.PEER
+        if knock.authorization is not None:
+            self._check_token(knock.authorization)
+            return Proof.TOKEN
+        if cookie_in(knock.cookie, self.cookie_name) is None:
+            raise TokenNeeded
+        if self.login_of(knock.cookie) is None:
+            raise LoggedOut
+        _check_page(knock)
+        return Proof.COOKIE
+
+    def _check_token(self, authorization: str) -> None:
+        scheme, _, token = authorization.partition(" ")
+        shown = token.strip().encode("utf-8", "surrogatepass")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(shown, self._token):
+            raise TokenWrong
+
+    def _check_order(self, knock: Knock, proof: Proof, *, is_open: bool) -> None:
+        """Whatever is not reading: the right door, our own page, and JSON, which no foreign form can send."""
+        allowed, how = _RESERVED.get(knock.path, (None, ""))
+        if allowed is not None and proof not in allowed:
+            raise WrongDoor(how=how)
+        if proof is Proof.COOKIE and not is_open:
+            login = self.login_of(knock.cookie)
+            if login is None or not hmac.compare_digest(knock.csrf.encode(), login.csrf.encode()):
+                raise CsrfNeeded
+        if knock.content_type.partition(";")[0].strip().lower() != "application/json":
+            raise NotJson
+
+
+def cookie_in(header: str, name: str) -> str | None:
+    """The value of one cookie in a Cookie header."""
+    for part in header.split(";"):
+        key, equals, value = part.strip().partition("=")
+        if equals and key == name:
+            return value
+    return None
+
+
+def url_of(host: str, port: int) -> str:
+    """Where a browser finds a door; an address with colons stands in brackets."""
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _hosts(host: str, port: int | None) -> frozenset[str]:
+    if port is None:
+        return frozenset()
+    names = (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host)
+    # Port 80 is the one that browsers leave out.
+    bare = names if port == 80 else ()
+    return frozenset((*bare, *(f"{name}:{port}" for name in names)))
+
+
+def _check_page(knock: Knock) -> None:
+    """A cookie is also sent on behalf of pages at other ports of this host; only our own page may use it."""
+    if knock.site not in {None, "same-origin", "none"}:
+        raise ForeignOrigin
+    # Every browser names the origin of a WebSocket. One that does not is none.
+    if knock.method == WEBSOCKET and knock.origin is None:
+        raise ForeignOrigin

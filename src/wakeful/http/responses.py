@@ -1,0 +1,158 @@
+"""Answers whose bodies are encoded already: sent as they are, described by their type.
+
+What the bodies of answers look like, for the generated API description.
+
+Nothing is encoded from these: a record is encoded once, where it was made. A test holds real bodies to them.
+"""
+
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, Generic, TypeVar
+
+import msgspec
+from msgspec import Meta, Struct
+
+from wakeful.alerts.mute_pause_model import PauseRecord
+from wakeful.core.answer import Answer
+from wakeful.heartbeat.model import Audit, PolicySnapshot, WakeState
+from wakeful.heartbeat.policy import Problem as HeartbeatProblem
+from wakeful.http.asgi import Send
+from wakeful.http.errors import EXIT_HEADER
+from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.wake_eligibility import PolicyState, Reason
+from wakeful.replay.cases import NOTE_CHARS_MAX, Expect
+from wakeful.sessions.registry import Ending
+from wakeful.views.sessions import Evidence, Supervision
+
+# What the sending buffer of a socket holds on Linux, about.
+PIECE_BYTES_MAX: Final = 256 * 1024
+
+T = TypeVar("T")
+
+
+class Encoded(Generic[T]):
+    """The bytes of a `T`, sent untouched; the type is for the API description. `status` stands for the route's own."""
+
+    def __init__(
+        self,
+        answer: Answer,
+        *,
+        status: int | None = None,
+        media_type: str = "application/json",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._status = status
+        self._body = answer.body
+        self._headers = [
+            (b"content-type", media_type.encode()),
+            (b"content-length", b"%d" % len(answer.body)),
+            (EXIT_HEADER.encode(), b"%d" % answer.exit_code),
+            *((name.encode(), value.encode()) for name, value in (headers or {}).items()),
+        ]
+
+    async def send(self, send: Send, status: int) -> None:
+        """Send it with this status, unless it has its own."""
+        start = {"type": "http.response.start", "status": self._status or status, "headers": self._headers}
+        await send(start)
+        for piece, more in _pieces(self._body):
+            await send({"type": "http.response.body", "body": piece, "more_body": more})
+
+
+class Text(Encoded[str]):
+    """Something else than JSON: it has no exit code."""
+
+    def __init__(self, body: bytes, media_type: str) -> None:
+        self._status = None
+        self._body = body
+        self._headers = [
+            (b"content-type", media_type.encode()),
+            (b"content-length", b"%d" % len(body)),
+        ]
+
+
+def _pieces(body: bytes) -> Iterator[tuple[bytes | memoryview, bool]]:
+    """The body in parts a socket takes at once, each with whether more follow.
+
+    Handed over whole, 12 MB would lie in the server's buffer a second time, and cost three times the CPU.
+    """
+    if len(body) <= PIECE_BYTES_MAX:
+        yield body, False
+        return
+    view = memoryview(body)
+    for begin in range(0, len(body), PIECE_BYTES_MAX):
+        yield view[begin : begin + PIECE_BYTES_MAX], begin + PIECE_BYTES_MAX < len(body)
+
+
+def encoded(value: T, *, headers: Mapping[str, str] | None = None) -> Encoded[T]:
+    """The answer for a value that is made by a door itself."""
+    return Encoded(Answer(msgspec.json.encode(value)), headers=headers)
+
+
+class SessionList(Struct, frozen=True):
+    """A page of sessions in order of id. Pass `next_cursor` as `cursor` to go on; `older` ones were folded.
+
+    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    """
+
+    sessions: list[SessionRecord]
+    older: int
+    next_cursor: str | None
+    paused: PauseRecord | None
+
+
+class SessionStatus(SessionRecord, frozen=True, kw_only=True):
+    """The record with supervision timers and warnings."""
+
+    supervision: Supervision
+
+
+class SessionInspection(SessionStatus, frozen=True, kw_only=True):
+    """The status with the evidence, the policy that was applied, and what wake and audit know."""
+
+    evidence: Evidence
+    policy: Policy
+    # Of the agent whose session it is; null for one that is nobody's.
+    policy_state: PolicyState | None
+    policy_snapshot: PolicySnapshot | None
+    policy_problem: HeartbeatProblem | None
+    wake_state: WakeState | None
+    last_audit: Audit | None
+    wake_reason: Reason | None
+
+
+class SessionWait(Struct, frozen=True):
+    """How waiting ended, and the session as it was then."""
+
+    ending: Ending
+    session: SessionRecord
+
+
+class LoginCode(Struct, frozen=True):
+    """A one-time code. `url` carries it in the fragment, which browsers never send."""
+
+    code: str
+    url: str
+    expires_at: str
+
+
+class LoginRequest(Struct, frozen=True, forbid_unknown_fields=True):
+    code: str
+
+
+class LoginAnswer(Struct, frozen=True):
+    """The cookie travels in its header; `csrf` goes into the x-wakeful-csrf header of every order."""
+
+    csrf: str
+
+
+class WrongReport(Struct, frozen=True, forbid_unknown_fields=True):
+    """A verdict was wrong: what should have been said, and why."""
+
+    expect: Expect = Expect.OK
+    note: Annotated[str, Meta(max_length=NOTE_CHARS_MAX)] = ""
+
+
+class Done(Struct, frozen=True):
+    """The order was carried out or has begun."""
+
+    done: bool

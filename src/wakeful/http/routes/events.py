@@ -1,0 +1,118 @@
+"""Critical events as programs read them, and archived because a person asks. Nothing is written here.
+
+The morning report over HTTP. It is made for whoever asks, and nothing is kept of it.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Annotated, Any, Final, Protocol
+
+from msgspec import Meta, Struct
+
+from wakeful.alerts.mute_pause import Paused
+from wakeful.alerts.mute_pause_model import PauseRecord
+from wakeful.core.clock import Instant
+from wakeful.http.responses import Encoded, encoded
+from wakeful.http.routing import Request, Route, get, post
+from wakeful.reports.model import Report
+from wakeful.reports.service import Reports
+from wakeful.reports.text import wall_at
+
+EVENTS_MAX: Final = 10_000
+
+
+class EventLog(Protocol):
+    """Where events are read; the log of critical events is one."""
+
+    path: Path
+
+    def recent(self, since_wall: float) -> list[dict[str, Any]]:
+        """Every event since that time, oldest first. Blocks."""
+
+    def archive(self, before_wall: float) -> int:
+        """Move what is older to the gzip of its day; how many lines. Blocks."""
+
+
+class CriticalEventQuery(Struct, frozen=True):
+    since: str = "24h"
+    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX)] = 1000
+
+
+class ArchiveOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """`before`: how long ago (`7d`) or a time."""
+
+    before: Annotated[str, Meta(max_length=100)]
+
+
+class Archived(Struct, frozen=True):
+    """How many lines were moved out of the log."""
+
+    archived: int
+    path: str
+
+
+class CriticalEventList(Struct, frozen=True):
+    """Critical events, oldest first. `left_out` older ones did not fit; `path` is the log.
+
+    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    """
+
+    path: str
+    events: list[dict[str, Any]]
+    left_out: int
+    paused: PauseRecord | None
+
+
+def newest(log: EventLog, since_wall: float, limit: int, paused: PauseRecord | None) -> CriticalEventList:
+    """What a door shows of the log."""
+    events = log.recent(since_wall)
+    return CriticalEventList(str(log.path), events[-limit:], max(0, len(events) - limit), paused)
+
+
+class EventRoutes:
+    """Reading the log. What an agent did must stay to be read: archiving is a person's decision."""
+
+    def __init__(self, log: EventLog, now: Callable[[], Instant], paused: Paused) -> None:
+        self._log = log
+        self._now = now
+        self._paused = paused
+
+    def routes(self) -> Sequence[Route]:
+        return (
+            get("/api/events", self.events, CriticalEventList, query=CriticalEventQuery),
+            post("/api/events/archive", self.archive, Archived, body=ArchiveOrder),
+        )
+
+    async def archive(self, request: Request[ArchiveOrder]) -> Encoded[Archived]:
+        """Move older events to the gzip of their day, beside the log. A person's decision."""
+        before_wall = wall_at(request.input.before, self._now().wall)
+        count = await asyncio.to_thread(self._log.archive, before_wall)
+        return encoded(Archived(count, str(self._log.path)))
+
+    async def events(self, request: Request[CriticalEventQuery]) -> Encoded[CriticalEventList]:
+        """The newest critical events since a moment: how long ago (`24h`) or a time."""
+        since_wall = wall_at(request.input.since, self._now().wall)
+        limit = request.input.limit
+        return encoded(await asyncio.to_thread(newest, self._log, since_wall, limit, self._paused()))
+
+
+class ReportQuery(Struct, frozen=True):
+    since: Annotated[str, Meta(max_length=100)] = "12h"
+    folders: bool = True
+
+
+class ReportRoutes:
+    """Reading only, git included."""
+
+    def __init__(self, reports: Reports, now: Callable[[], Instant]) -> None:
+        self._reports = reports
+        self._now = now
+
+    def routes(self) -> Sequence[Route]:
+        return (get("/api/report", self.report, Report, query=ReportQuery),)
+
+    async def report(self, request: Request[ReportQuery]) -> Encoded[Report]:
+        """What happened since a moment (`22:00`, `12h` or a time); without folders neither git nor logs are read."""
+        since_wall = wall_at(request.input.since, self._now().wall)
+        return encoded(await self._reports.since(since_wall, with_folders=request.input.folders))

@@ -1,0 +1,203 @@
+"""Reading: status, sessions, one session, its events, waiting for it. What the desk answers is sent as it is.
+
+Telling Wakeful that it was wrong: the evidence is kept, nothing else changes.
+
+Mending what the store says of a session after an unclean exit. A person's decision.
+"""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Sequence
+from typing import Annotated, Any, Literal, TypeVar
+
+from msgspec import Meta, Struct, field
+
+from wakeful.http.asgi import PEER, Receive, Scope
+from wakeful.http.errors import CallerGone
+from wakeful.http.responses import (
+    Encoded,
+    SessionInspection,
+    SessionList,
+    SessionStatus,
+    SessionWait,
+    WrongReport,
+    encoded,
+)
+from wakeful.http.routing import Request, Route, get, post
+from wakeful.judging.explanation import Why
+from wakeful.judging.findings import Health, State
+from wakeful.judging.session_record import HealthView, SessionRecord
+from wakeful.replay.cases import KeptCase
+from wakeful.sessions.registry import LIMIT_MAX, Query
+from wakeful.sessions.repair import Repair, Repairs
+from wakeful.views.sessions import CALLS_MAX, CallList, Desk, EventList, Overview
+
+WAIT_SECONDS_MAX = 3600
+EVENTS_MAX = 1000
+# SQLite's integers end here.
+_SEQ_MAX = 2**63 - 1
+
+T = TypeVar("T")
+
+
+class SessionQuery(Struct, frozen=True):
+    everything: bool = field(default=False, name="all")
+    # A documented parameter; a record always has its health.
+    include_health: bool = True
+    health: Health | None = None
+    state: State | None = None
+    project: str | None = None
+    limit: Annotated[int, Meta(ge=1, le=LIMIT_MAX)] = LIMIT_MAX
+    cursor: str | None = None
+
+
+class CallerQuery(Struct, frozen=True):
+    conversation: list[str] | None = None
+    pid: list[int] | None = None
+
+
+class EventQuery(Struct, frozen=True):
+    after: Annotated[int, Meta(ge=0, le=_SEQ_MAX)] = 0
+    limit: Annotated[int, Meta(ge=1, le=EVENTS_MAX)] = EVENTS_MAX
+
+
+class CallQuery(Struct, frozen=True):
+    limit: Annotated[int, Meta(ge=1, le=CALLS_MAX)] = 50
+
+
+class WaitQuery(Struct, frozen=True):
+    until: Literal["idle", "waiting", "stopped", "prompting"] = "idle"
+    timeout: Annotated[float, Meta(ge=0, le=WAIT_SECONDS_MAX)] = 600.0
+
+
+class SessionRoutes:
+    """The reading half of the API."""
+
+    def __init__(self, desk: Desk, ancestors: Callable[[int], Sequence[int]]) -> None:
+        self._desk = desk
+        self._ancestors = ancestors
+
+    def routes(self) -> Sequence[Route]:
+        one = "/api/sessions/{session_id}"
+        return (
+            get("/api/status", self.overview, Overview),
+            get("/api/sessions", self.sessions, SessionList, query=SessionQuery),
+            get("/api/sessions/self", self.of_caller, SessionRecord, query=CallerQuery),
+            get(one, self.record, SessionRecord),
+            get(f"{one}/health", self.health, HealthView),
+            get(f"{one}/status", self.status, SessionStatus),
+            get(f"{one}/inspect", self.inspect, SessionInspection),
+            get(f"{one}/why", self.why, Why),
+            get(f"{one}/events", self.events, EventList, query=EventQuery),
+            get(f"{one}/calls", self.calls, CallList, query=CallQuery),
+            get(f"{one}/wait", self.wait, SessionWait, query=WaitQuery),
+        )
+
+    async def overview(self, _request: Request[None]) -> Encoded[Overview]:
+        """What the daemon says of itself, and how many sessions stand where."""
+        return Encoded(self._desk.overview())
+
+    async def sessions(self, request: Request[SessionQuery]) -> Encoded[SessionList]:
+        """A page of sessions in order of id; sessions folded for their age with `all=true`."""
+        asked = request.input
+        query = Query(asked.everything, asked.health, asked.state, asked.project, asked.limit, asked.cursor)
+        return Encoded(self._desk.sessions(query))
+
+    async def of_caller(self, request: Request[CallerQuery]) -> Encoded[SessionRecord]:
+        """The session that asks: by conversation id, else by a process it descends from."""
+        pids = [*(request.input.pid or ()), *_peer_pids(request.scope)]
+        lineage = [each for start in pids for each in (start, *self._ancestors(start))]
+        return Encoded(self._desk.of_caller(request.input.conversation or (), lineage))
+
+    async def record(self, request: Request[None]) -> Encoded[SessionRecord]:
+        """The whole record of one session, by its id, its conversation id or a unique prefix of either."""
+        return Encoded(self._desk.record(request.id))
+
+    async def health(self, request: Request[None]) -> Encoded[HealthView]:
+        """The health of one session."""
+        return Encoded(self._desk.health(request.id))
+
+    async def status(self, request: Request[None]) -> Encoded[SessionStatus]:
+        """The record with supervision timers and warnings."""
+        return Encoded(self._desk.status(request.id))
+
+    async def inspect(self, request: Request[None]) -> Encoded[SessionInspection]:
+        """The status with the evidence and the policy it was judged by."""
+        return Encoded(self._desk.inspect(request.id))
+
+    async def why(self, request: Request[None]) -> Encoded[Why]:
+        """The verdict in one sentence, its evidence, the rules that fired or were held back, and what to do."""
+        return Encoded(self._desk.why(request.id))
+
+    async def events(self, request: Request[EventQuery]) -> Encoded[EventList]:
+        """The transitions of one session, oldest first."""
+        asked = request.input
+        return Encoded(await self._desk.events(request.id, after=asked.after, limit=asked.limit))
+
+    async def calls(self, request: Request[CallQuery]) -> Encoded[CallList]:
+        """The newest tool calls of one session, oldest first, redacted."""
+        return Encoded(await self._desk.calls(request.id, limit=request.input.limit))
+
+    async def wait(self, request: Request[WaitQuery]) -> Encoded[SessionWait]:
+        """Answer once the session is in this state, needs a person, died or stopped, or the time is over."""
+        asking = self._desk.wait(request.id, State(request.input.until), request.input.timeout)
+        return Encoded(await _unless_gone(request.receive, asking))
+
+
+def _peer_pids(scope: Scope) -> tuple[int, ...]:
+    """The caller's pid at the socket; 0 is a process of a namespace we cannot see into."""
+    peer = scope.get(PEER)
+    return (peer.pid,) if peer is not None and peer.pid > 0 else ()
+
+
+async def _unless_gone(receive: Receive, asking: Coroutine[Any, Any, T]) -> T:
+    """The answer, unless whoever asked hangs up first: an hour of waiting must not outlive its caller."""
+    answer = asyncio.ensure_future(asking)
+    gone = asyncio.ensure_future(_hung_up(receive))
+    try:
+        await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
+        if not answer.done():
+            raise CallerGone
+        return answer.result()
+    finally:
+        answer.cancel()
+        gone.cancel()
+        await asyncio.gather(answer, gone, return_exceptions=True)
+
+
+async def _hung_up(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass
+
+
+class CaseRoutes:
+    """Reports about verdicts."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._desk = desk
+
+    def routes(self) -> Sequence[Route]:
+        return (post("/api/sessions/{session_id}/wrong", self.wrong, KeptCase, body=WrongReport, status=201),)
+
+    async def wrong(self, request: Request[WrongReport]) -> Encoded[KeptCase]:
+        """Keep the evidence of a verdict that was wrong as a labelled case for `wakeful replay`."""
+        return Encoded(await self._desk.wrong(request.id, request.input.expect, request.input.note))
+
+
+class RepairOrder(Struct, frozen=True, forbid_unknown_fields=True):
+    """`dry_run`: only say what would be mended."""
+
+    dry_run: bool = False
+
+
+class RepairRoutes:
+    """One route."""
+
+    def __init__(self, repairs: Repairs) -> None:
+        self._repairs = repairs
+
+    def routes(self) -> Sequence[Route]:
+        return (post("/api/sessions/{session_id}/repair", self.repair, Repair, body=RepairOrder),)
+
+    async def repair(self, request: Request[RepairOrder]) -> Encoded[Repair]:
+        """Mend the stored record of a session by what is there now; what was decided about waking it stays."""
+        return encoded(await self._repairs.repair(request.id, dry_run=request.input.dry_run))

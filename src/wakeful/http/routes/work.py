@@ -1,0 +1,226 @@
+"""What the bodies of orders about work look like: bounded, and with nothing unknown in them.
+
+Orders about work and leases. What the work desk answers is sent as it is; the store decides who owns what.
+"""
+
+from collections.abc import Sequence
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta, Struct
+
+from wakeful.alerts.mute_pause import Paused
+from wakeful.core.answer import Answer
+from wakeful.core.errors import OperatorError
+from wakeful.core.leases import LEASE_SECONDS, ConversationHeld, WorkState
+from wakeful.core.process import Process
+from wakeful.http.errors import MEDIA_TYPE, PROBLEMS, Problem, problem_of
+from wakeful.http.responses import Encoded
+from wakeful.http.routing import Request, Route, get, post
+from wakeful.work.service import (
+    Claimed,
+    LeaseRecord,
+    Order,
+    Renewed,
+    WorkDesk,
+    WorkDetail,
+    WorkList,
+    WorkRecord,
+    Yielded,
+)
+
+PROMPT_CHARS_MAX: Final = 1_000_000
+CONTEXT_CHARS_MAX: Final = 100_000
+# What an agent answers; whole transcripts have their own files.
+RESULT_CHARS_MAX: Final = 100_000
+NAME_CHARS_MAX: Final = 200
+# A budget is what a person approved to be tried again: more than this is a loop.
+ATTEMPTS_MAX: Final = 10
+DELAY_SECONDS_MAX: Final = 30 * 86_400
+TTL_SECONDS_MAX: Final = 3600
+# SQLite's integers end here.
+_EPOCH_MAX: Final = 2**63 - 1
+
+_Owner = Annotated[str, Meta(min_length=1, max_length=NAME_CHARS_MAX, pattern=r"\S")]
+_Name = Annotated[str, Meta(max_length=NAME_CHARS_MAX)]
+_Epoch = Annotated[int, Meta(ge=1, le=_EPOCH_MAX)]
+_Ttl = Annotated[float, Meta(ge=1, le=TTL_SECONDS_MAX)]
+
+
+class NewWork(Struct, frozen=True, forbid_unknown_fields=True):
+    """A work to be kept. `session_id` is the conversation it continues; `attempts_max` its whole budget."""
+
+    prompt: Annotated[str, Meta(min_length=1, max_length=PROMPT_CHARS_MAX)]
+    project: _Name = ""
+    session_id: _Name | None = None
+    context: Annotated[str, Meta(max_length=CONTEXT_CHARS_MAX)] = ""
+    attempts_max: Annotated[int, Meta(ge=1, le=ATTEMPTS_MAX)] = 1
+    delay_seconds: Annotated[float, Meta(ge=0, le=DELAY_SECONDS_MAX)] = 0.0
+
+
+class RunClaim(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who wants the next run. `holder` is the process that will do it."""
+
+    owner: _Owner
+    project: _Name | None = None
+    ttl_seconds: _Ttl = LEASE_SECONDS
+    holder: Process | None = None
+
+
+class LeaseClaim(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who wants a conversation. `holder` is the process that will run it."""
+
+    owner: _Owner
+    ttl_seconds: _Ttl = LEASE_SECONDS
+    holder: Process | None = None
+
+
+class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True):
+    """The owner with this epoch lives."""
+
+    epoch: _Epoch
+    ttl_seconds: _Ttl = LEASE_SECONDS
+
+
+class Completion(Struct, frozen=True, forbid_unknown_fields=True):
+    epoch: _Epoch
+    result: Annotated[str, Meta(max_length=RESULT_CHARS_MAX)] = ""
+
+
+class Failing(Struct, frozen=True, forbid_unknown_fields=True):
+    epoch: _Epoch
+    reason: Annotated[str, Meta(max_length=RESULT_CHARS_MAX)] = ""
+
+
+class LeaseYield(Struct, frozen=True, forbid_unknown_fields=True):
+    epoch: _Epoch
+
+
+class HeldProblem(Problem, frozen=True, kw_only=True):
+    """The problem `conversation-held`, with who has it."""
+
+    owner: str
+    since: str
+    until: str
+
+
+LIST_MAX: Final = 1000
+KEY_CHARS_MAX: Final = 200
+# SQLite's integers end here.
+_SEQ_MAX: Final = 2**63 - 1
+_PROBLEMS: Final = PROBLEMS | {409: "Somebody else owns it."}
+
+
+class BadKey(OperatorError):
+    """An Idempotency-Key has {chars_max} printable characters at most."""
+
+    code = "bad-idempotency-key"
+
+
+class WorkQuery(Struct, frozen=True):
+    state: WorkState | None = None
+    after: Annotated[int, Meta(ge=0, le=_SEQ_MAX)] = 0
+    limit: Annotated[int, Meta(ge=1, le=LIST_MAX)] = 100
+
+
+class WorkRoutes:
+    """Work, its runs, and the leases of conversations."""
+
+    def __init__(self, desk: WorkDesk, paused: Paused) -> None:
+        self._desk = desk
+        self._paused = paused
+
+    def routes(self) -> Sequence[Route]:
+        work, session = "/api/work/{work_id}", "/api/sessions/{session_id}"
+        return (
+            get("/api/work", self.works, WorkList, query=WorkQuery, problems=_PROBLEMS),
+            post("/api/work", self.add, WorkRecord, body=NewWork, status=201, problems=_PROBLEMS),
+            get(work, self.work, WorkDetail, problems=_PROBLEMS),
+            post("/api/work/claim", self.claim, Claimed, body=RunClaim, problems=_PROBLEMS),
+            post(f"{work}/heartbeat", self.heartbeat, Renewed, body=Heartbeat, problems=_PROBLEMS),
+            post(f"{work}/complete", self.complete, WorkRecord, body=Completion, problems=_PROBLEMS),
+            post(f"{work}/fail", self.fail, WorkRecord, body=Failing, problems=_PROBLEMS),
+            post(f"{session}/claim", self.claim_session, LeaseRecord, body=LeaseClaim, problems=_PROBLEMS),
+            post(f"{session}/renew", self.renew_session, Renewed, body=Heartbeat, problems=_PROBLEMS),
+            post(f"{session}/yield", self.yield_session, Yielded, body=LeaseYield, problems=_PROBLEMS),
+        )
+
+    async def works(self, request: Request[WorkQuery]) -> Encoded[WorkList]:
+        """A page of works, oldest first; prompts are cut to a summary."""
+        asked, paused = request.input, self._paused()
+        works = await self._desk.works(asked.state, after=asked.after, limit=asked.limit, paused=paused)
+        return Encoded(works)
+
+    async def add(self, request: Request[NewWork]) -> Encoded[WorkRecord]:
+        """Keep a work until somebody claims it. With an `Idempotency-Key` header it is kept once."""
+        new = request.input
+        order = Order(
+            new.prompt, new.project, new.session_id, new.context, new.attempts_max, new.delay_seconds
+        )
+        return Encoded(await self._desk.add(order, idempotency_key(request)))
+
+    async def work(self, request: Request[None]) -> Encoded[WorkDetail]:
+        """One work with its whole prompt and every attempt."""
+        return Encoded(await self._desk.work(request.id))
+
+    async def claim(self, request: Request[RunClaim]) -> Encoded[Claimed]:
+        """Begin an attempt of the oldest work that is due; `run` is null when there is none."""
+        claim = request.input
+        return Encoded(
+            await self._desk.claim(
+                claim.owner, project=claim.project, ttl_seconds=claim.ttl_seconds, holder=claim.holder
+            )
+        )
+
+    async def heartbeat(self, request: Request[Heartbeat]) -> Encoded[Renewed]:
+        """Keep a run's lease."""
+        return Encoded(await self._desk.heartbeat(request.id, request.input.epoch, request.input.ttl_seconds))
+
+    async def complete(self, request: Request[Completion]) -> Encoded[WorkRecord]:
+        """The run succeeded."""
+        return Encoded(await self._desk.complete(request.id, request.input.epoch, request.input.result))
+
+    async def fail(self, request: Request[Failing]) -> Encoded[WorkRecord]:
+        """The run failed; the work is pending again while it has attempts left."""
+        return Encoded(await self._desk.fail(request.id, request.input.epoch, request.input.reason))
+
+    async def claim_session(self, request: Request[LeaseClaim]) -> Encoded[LeaseRecord]:
+        """Take a conversation, as its one owner."""
+        claim = request.input
+        try:
+            lease = await self._desk.claim_session(
+                request.id, claim.owner, ttl_seconds=claim.ttl_seconds, holder=claim.holder
+            )
+        except ConversationHeld as held:
+            return _answer_held(held)
+        return Encoded(lease)
+
+    async def renew_session(self, request: Request[Heartbeat]) -> Encoded[Renewed]:
+        """Keep a conversation."""
+        return Encoded(
+            await self._desk.renew_session(request.id, request.input.epoch, request.input.ttl_seconds)
+        )
+
+    async def yield_session(self, request: Request[LeaseYield]) -> Encoded[Yielded]:
+        """Give a conversation back."""
+        return Encoded(await self._desk.yield_session(request.id, request.input.epoch))
+
+
+def _answer_held(error: ConversationHeld) -> Encoded[Any]:
+    """The usual document, and in members of their own what a program wants to know."""
+    problem = HeldProblem(
+        **msgspec.structs.asdict(problem_of(error)),
+        owner=str(error.facts["owner"]),
+        since=str(error.facts["since"]),
+        until=str(error.facts["until"]),
+    )
+    answer = Answer(msgspec.json.encode(problem), error.exit_code)
+    return Encoded(answer, status=error.http_status, media_type=MEDIA_TYPE)
+
+
+def idempotency_key(request: Request[Any]) -> str | None:
+    """The key of an order, if it has one. Raises BadKey."""
+    given = request.header(b"idempotency-key")
+    if given is not None and not (0 < len(given) <= KEY_CHARS_MAX and given.isprintable()):
+        raise BadKey(chars_max=KEY_CHARS_MAX)
+    return given

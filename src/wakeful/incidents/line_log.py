@@ -1,0 +1,267 @@
+"""A file of lines that several processes write: one lock, one append each, and nothing torn stays in the way.
+
+The lock is on the file itself, so that nothing else lies beside it; whoever got it looks whether the file is still
+the one at the path. What a line says is not known here.
+
+New lines of the log as they are written, told by the kernel. Nothing is asked again and again.
+
+The log may be missing yet, replaced by a shorter one when lines were archived, or moved away by others: every line is
+given once, and none twice.
+"""
+
+import asyncio
+import errno
+import fcntl
+import os
+import stat
+import time
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from wakeful.core.errors import WorldError
+from wakeful.core.fault_points import reach
+from wakeful.sources.base import Changes
+from wakeful.sources.folder_watch import FolderWatch, watch_or_await
+from wakeful.sources.log_file import Lines
+
+# A write and its sync take milliseconds, an archive of a month less than a second; who holds it longer is stuck.
+LOCK_SECONDS_MAX: Final = 10.0
+_LOCK_AGAIN_SECONDS: Final = 0.002
+_READ_BYTES: Final = 256 * 1024
+_SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class LogFull(WorldError):
+    """No space left for {path}. Nothing was written; free some space and try again."""
+
+    code = "log-full"
+    http_status = 507
+    retryable = True
+
+
+class LogUnusable(WorldError):
+    """{path} cannot be used: {reason}. Nothing was written."""
+
+    code = "log-unusable"
+    retryable = True
+
+
+class LogBusy(WorldError):
+    """{path} stayed locked by another process for {seconds:g} s. Nothing was written; try again."""
+
+    code = "log-busy"
+    retryable = True
+
+
+@contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """What the system says about a file, as an error of ours."""
+    try:
+        yield
+    except OSError as problem:
+        # A file size limit is to one process what a full disk is to all.
+        if problem.errno in {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}:
+            raise LogFull(path=path) from problem
+        link = problem.errno == errno.ELOOP
+        reason = "it is a symbolic link, which could lead anywhere" if link else problem.strerror
+        raise LogUnusable(path=path, reason=reason) from problem
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[int]:
+    """The file at this path, made if it is missing and held by nobody else. Raises OSError and LogBusy."""
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    deadline = time.monotonic() + LOCK_SECONDS_MAX
+    while True:
+        file = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        try:
+            _lock(file, path, deadline)
+            if _lies_at(path, file):
+                yield file
+                return
+        finally:
+            os.close(file)
+
+
+def append(file: int, lines: bytes) -> None:
+    """Add whole lines to a locked file and see them on the disk; after a failure it is as it was before."""
+    size = os.fstat(file).st_size
+    # Somebody who was killed left a torn line: it is ended first, so that it takes no other one along.
+    torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
+    write_whole(file, (b"\n" if torn else b"") + lines)
+    os.fsync(file)
+
+
+def write_whole(file: int, content: bytes) -> None:
+    """One write, as a rule. On a full disk only a part is taken, and then that part is taken back."""
+    size = os.fstat(file).st_size
+    left = content
+    try:
+        while left:
+            reach("critical.write")
+            left = left[os.write(file, left) :]
+    except OSError:
+        # Not if somebody without our lock wrote behind it: the next writer ends the torn line then.
+        if os.fstat(file).st_size == size + len(content) - len(left):
+            os.ftruncate(file, size)
+        raise
+
+
+def read_lines(path: Path) -> Iterator[bytes]:
+    """Every terminated line, without its end; none of a file that is missing. Raises OSError."""
+    try:
+        file = _opened(path, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return
+    lines = Lines()
+    try:
+        while chunk := os.read(file, _READ_BYTES):
+            yield from (line for line in lines.feed(chunk) if isinstance(line, bytes))
+    finally:
+        os.close(file)
+
+
+def open_for_reading(path: Path) -> int | None:
+    """The regular file at this path; None while there is none. Raises OSError."""
+    try:
+        return _opened(path, os.O_RDONLY)
+    except (FileNotFoundError, NotADirectoryError):
+        return None
+
+
+def sync_folder(folder: Path) -> None:
+    """A name survives a power cut only once its folder was written."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _opened(path: Path, flags: int) -> int:
+    file = os.open(path, flags | _SAFE, 0o600)
+    if not stat.S_ISREG(os.fstat(file).st_mode):
+        os.close(file)
+        raise OSError(errno.EINVAL, "it is not a regular file", str(path))
+    return file
+
+
+def _lock(file: int, path: Path, deadline: float) -> None:
+    # Asked again and again, because waiting for a lock has no deadline: one that is stuck must not stop us, too.
+    while True:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError as problem:
+            if time.monotonic() >= deadline:
+                raise LogBusy(path=path, seconds=LOCK_SECONDS_MAX) from problem
+            time.sleep(_LOCK_AGAIN_SECONDS)
+        else:
+            return
+
+
+def _lies_at(path: Path, file: int) -> bool:
+    """Whether nobody put another file in its place while we waited."""
+    try:
+        return os.path.samestat(os.fstat(file), os.lstat(path))
+    except FileNotFoundError:
+        return False
+
+
+# Only where the kernel has no watch left for us.
+UNTOLD_SECONDS: Final = 2.0
+
+
+async def follow(path: Path) -> AsyncIterator[bytes]:
+    """Every line of the log, first those that are there, then new ones, until cancelled. Raises LogUnusable."""
+    # The kernel tells absolute paths, and a folder may be entered by more than one way.
+    path = path.parent.absolute() / path.name
+    following = Following(path)
+    async with FolderWatch() as folders:
+        try:
+            while True:
+                told = watch_or_await(folders, str(path.parent))
+                with explained(path):
+                    lines = following.more()
+                for line in lines:
+                    yield line
+                await _stirred(folders, path, told=told)
+        finally:
+            following.close()
+
+
+async def _stirred(folders: FolderWatch, path: Path, *, told: bool) -> None:
+    """Until something happened that may concern this path."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(None if told else UNTOLD_SECONDS):
+            async for changes in folders:
+                if _concerns(changes, str(path)):
+                    return
+
+
+def _concerns(changes: Changes, path: str) -> bool:
+    # A folder that came or went may be the log's, or one above it.
+    return changes.rescan or bool(changes.folders or changes.gone) or path in changes.changed
+
+
+class Following:
+    """The place in a log up to which it was read, across the files that take each other's place."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._file: int | None = None
+        self._offset = 0
+        self._lines = Lines()
+        # What this file holds, so that those of its lines that come back in a new one are known.
+        self._seen: Counter[bytes] = Counter()
+
+    def more(self) -> list[bytes]:
+        """The whole lines nobody was given yet. Raises OSError."""
+        # The old file first: whoever replaced it had waited until everybody was done writing to it.
+        found = self._read(Counter())
+        if self._is_replaced():
+            known = self._seen
+            self._take_up(open_for_reading(self._path))
+            found += self._read(known)
+        return found
+
+    def close(self) -> None:
+        self._take_up(None)
+
+    def _read(self, known: Counter[bytes]) -> list[bytes]:
+        if self._file is None:
+            return []
+        if os.fstat(self._file).st_size < self._offset:
+            # Emptied by somebody: what is in it now is new.
+            self._take_up(self._file)
+        new = []
+        while chunk := os.pread(self._file, _READ_BYTES, self._offset):
+            self._offset += len(chunk)
+            new += [line for line in self._lines.feed(chunk) if isinstance(line, bytes)]
+        self._seen.update(new)
+        return [line for line in new if not _took(known, line)]
+
+    def _is_replaced(self) -> bool:
+        try:
+            at_path = os.lstat(self._path)
+        except (FileNotFoundError, NotADirectoryError):
+            # Moved or deleted: the file we have is still being read until another one comes.
+            return False
+        return self._file is None or not os.path.samestat(at_path, os.fstat(self._file))
+
+    def _take_up(self, file: int | None) -> None:
+        if self._file is not None and self._file != file:
+            os.close(self._file)
+        self._file = file
+        self._offset = 0
+        self._lines = Lines()
+        self._seen = Counter()
+
+
+def _took(known: Counter[bytes], line: bytes) -> bool:
+    if known[line] == 0:
+        return False
+    known[line] -= 1
+    return True

@@ -1,0 +1,422 @@
+"""Incidents: episodes of trouble by their cause. Many sessions with one cause are one incident. Pure.
+
+A cause has a scope: the provider whose login is gone, the tmux server that died, the host. Trouble that has no shared
+cause is an incident of its session alone.
+
+An incident in the words of people: what happened, to how many, what was done, what became of each. Pure.
+
+Names come from outside; whoever shows these words makes them plain.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
+from typing import Final
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.core.clock import iso
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process, Sight
+from wakeful.judging.activity import Activity
+from wakeful.judging.events import Failure
+from wakeful.judging.evidence import Presence
+from wakeful.judging.findings import Code
+from wakeful.judging.outage import is_network
+
+# A reader recognises an incident by a few of its sessions; the rest is counted.
+SESSIONS_NAMED_MAX: Final = 5
+# A client notices within this time after the host woke that its connection is gone.
+WOKE_SECONDS: Final = 300.0
+
+
+class Cause(StrEnum):
+    """What is behind it, as far as the evidence says."""
+
+    AUTH = "auth"
+    USAGE_LIMIT = "usage_limit"
+    TMUX_SERVER = "tmux_server"
+    ENGINE = "engine"
+    REBOOT = "reboot"
+    NETWORK = "network"
+    PROVIDER_OUTAGE = "provider_outage"
+    DISK = "disk"
+    MEMORY = "memory"
+    SUSPEND = "suspend"
+    # Many sessions ended at once, and nothing else says why.
+    MANY_DEATHS = "many_deaths"
+    QUEUE = "queue"
+    WORKER = "worker"
+    SESSION = "session"
+
+
+class Origin(Struct, frozen=True):
+    """A cause and where it is at work: what makes two troubles one incident."""
+
+    cause: Cause
+    scope: str
+
+    @property
+    def key(self) -> str:
+        return f"{self.cause}/{self.scope}"
+
+
+class Fate(StrEnum):
+    """What Wakeful did about a session of an incident."""
+
+    # Nobody can see it now.
+    UNSEEN = "unseen"
+    # Nothing was decided yet.
+    OPEN = "open"
+    LEFT_ALONE = "left alone"
+    REVIVED = "revived"
+    HELD = "held"
+    GIVEN_UP = "given up"
+    # A person wants nothing more done about it.
+    ENDED = "ended"
+
+
+class Member(Struct, frozen=True):
+    """A session that is or was in an incident. `words`: what was done and what came of it, or why nothing was."""
+
+    id: SessionId
+    name: str
+    fate: Fate = Fate.OPEN
+    words: str = ""
+    # Since when it is out of it.
+    left_at: float | None = None
+    # How it left, where it was not seen well again: its process is gone, a person stopped it.
+    ended: str = ""
+
+    @property
+    def is_in(self) -> bool:
+        return self.left_at is None
+
+    @property
+    def is_well(self) -> bool:
+        """It left because it was seen at work again, or ended its turn well."""
+        return not self.is_in and not self.ended and self.fate is not Fate.ENDED
+
+
+class Incident(Struct, frozen=True):
+    """One episode. `did` is what Wakeful did about it and what came of it."""
+
+    id: str
+    cause: Cause
+    scope: str
+    opened_at: float
+    updated_at: float
+    resolved_at: float | None
+    # Those in trouble now; resolved ones have left.
+    sessions: tuple[SessionId, ...]
+    summary: str
+    did: str = ""
+    issue_url: str | None = None
+    # How many it has had in all.
+    affected: int = 0
+    # The same by name and fate; incidents of an earlier version have none.
+    members: tuple[Member, ...] = ()
+    # Somebody is to be told of it and was not yet.
+    is_due: bool = False
+    # When its cause ends by itself, as far as somebody said so.
+    until: float | None = None
+    # Its cause is seen to last by itself, whoever is in trouble because of it.
+    standing: bool = False
+    # What ended it, where that was not Wakeful.
+    because: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        return self.resolved_at is None
+
+    @property
+    def is_well(self) -> bool:
+        """It is over, and everybody who was in it is well again; of an earlier version's nothing else is known."""
+        return not self.is_open and all(each.is_well for each in self.members)
+
+    def member(self, session_id: SessionId) -> Member | None:
+        place = self._place(session_id)
+        return self.members[place] if place is not None else None
+
+    def joined(self, session_id: SessionId, now: float, name: str = "") -> "Incident":
+        """With this session, which may have been in it before."""
+        if session_id in self.sessions:
+            return self
+        sessions, known = (*self.sessions, session_id), self.member(session_id)
+        if known is not None:
+            back = self._with(replace(known, left_at=None, ended=""))
+            return replace(back, sessions=sessions, updated_at=now)
+        return replace(
+            self,
+            members=(*self.members, Member(session_id, name or session_id)),
+            sessions=sessions,
+            updated_at=now,
+            affected=self.affected + 1,
+        )
+
+    def called(self, session_id: SessionId, name: str) -> "Incident":
+        """The same with the name a session has by now."""
+        known = self.member(session_id)
+        is_news = known is not None and bool(name) and known.name != name
+        return self._with(replace(known, name=name)) if known is not None and is_news else self
+
+    def lasting(self, until: float | None) -> "Incident":
+        """The same with the latest end that somebody named."""
+        ends = [each for each in (self.until, until) if each is not None]
+        return replace(self, until=max(ends)) if ends else self
+
+    def left(self, session_id: SessionId, now: float, ended: str = "") -> "Incident":
+        """Without this session; over when it was the last one and the cause does not stand by itself.
+
+        `ended` says how it left, where it was not seen well again.
+        """
+        remaining = tuple(each for each in self.sessions if each != session_id)
+        if remaining == self.sessions:
+            return self
+        known = self.member(session_id)
+        without = self if known is None else self._with(replace(known, left_at=now, ended=ended))
+        over = not remaining and not self.standing
+        return replace(without, sessions=remaining, updated_at=now, resolved_at=now if over else None)
+
+    def ended(self, now: float) -> "Incident":
+        """Its cause is over; so is the incident, unless somebody is still in trouble because of it."""
+        return replace(self, standing=False, updated_at=now, resolved_at=None if self.sessions else now)
+
+    def treated(self, session_id: SessionId, fate: Fate, words: str) -> "Incident":
+        """With what was done about one of its sessions."""
+        known = self.member(session_id) or Member(session_id, session_id)
+        return replace(self._with(replace(known, fate=fate, words=words)), did=words)
+
+    def _with(self, member: Member) -> "Incident":
+        place = self._place(member.id)
+        if place is None:
+            return replace(self, members=(*self.members, member))
+        return replace(self, members=(*self.members[:place], member, *self.members[place + 1 :]))
+
+    def _place(self, session_id: SessionId) -> int | None:
+        """Thousands may be in one incident, and each of them is looked up several times."""
+        ids = [each.id for each in self.members]
+        return ids.index(session_id) if session_id in ids else None
+
+
+class Surroundings(Struct, frozen=True):
+    """What is known beside the session itself. `oom_killed`: the kernel ended processes for memory lately."""
+
+    provider: str
+    session_id: SessionId
+    host: str
+    boot_id: str
+    oom_killed: bool = False
+
+
+_DISK: Final = re.compile(r"ENOSPC|no space left|disk quota|EDQUOT", re.IGNORECASE)
+_OF_FAILURE: Final[Mapping[Failure, Cause]] = {
+    Failure.AUTH: Cause.AUTH,
+    Failure.LIMIT: Cause.USAGE_LIMIT,
+    Failure.PROVIDER: Cause.PROVIDER_OUTAGE,
+}
+DEATHS: Final = frozenset({Code.SESSION_DEAD, Code.AGENT_EXITED})
+
+
+def origin_of(code: Code, activity: Activity, presence: Presence, around: Surroundings) -> Origin:
+    """The cause behind a finding, the most certain evidence first."""
+    if code in DEATHS and (lost := lost_with(presence, around)) is not None:
+        return lost
+    if _DISK.search(activity.failure_message):
+        return Origin(Cause.DISK, around.host)
+    if _broke_in_sleep(code, activity, presence):
+        return Origin(Cause.SUSPEND, around.host)
+    cause = _of_turn(code, activity)
+    if cause is not None:
+        scope = around.host if cause is Cause.NETWORK else around.provider
+        return Origin(cause, scope)
+    if code in DEATHS and around.oom_killed:
+        return Origin(Cause.MEMORY, around.host)
+    return Origin(Cause.SESSION, around.session_id)
+
+
+def lost_with(presence: Presence, around: Surroundings) -> Origin | None:
+    """What took a session's process with it: a reboot, or the end of the tmux server that showed it."""
+    newest = presence.newest
+    if newest is not None and newest.sight is Sight.DEAD and _is_of_another_boot(newest.process, around):
+        return Origin(Cause.REBOOT, around.host)
+    pane = presence.pane
+    if pane is not None and pane.runtime is Sight.DEAD:
+        return Origin(Cause.TMUX_SERVER, pane.socket)
+    return None
+
+
+def _is_of_another_boot(process: Process, around: Surroundings) -> bool:
+    return not process.is_elsewhere and process.boot_id != around.boot_id
+
+
+def _broke_in_sleep(code: Code, activity: Activity, presence: Presence) -> bool:
+    """Whether its connection did not outlive the host's sleep: not a word since, or it failed as it woke."""
+    slept, last_at = presence.slept, activity.last_at
+    if slept is None or last_at is None:
+        return False
+    if code is Code.SILENT:
+        return last_at.wall <= slept.woke.wall
+    failed = code is Code.TURN_FAILED and is_network(activity)
+    return failed and slept.began.wall <= last_at.wall <= slept.woke.wall + WOKE_SECONDS
+
+
+def _of_turn(code: Code, activity: Activity) -> Cause | None:
+    if code is Code.AUTH_REQUIRED:
+        return Cause.AUTH
+    if code is Code.USAGE_LIMITED:
+        return Cause.USAGE_LIMIT
+    if code is not Code.TURN_FAILED:
+        return None
+    if is_network(activity):
+        return Cause.NETWORK
+    return _OF_FAILURE.get(activity.failure) if activity.failure is not None else None
+
+
+def sentence_of(incident: Incident) -> str:
+    """What happened, and until when where that is known."""
+    said = SENTENCES[incident.cause].format(scope=incident.scope)
+    if incident.until is None:
+        return said
+    stamp = iso(incident.until)
+    return f"{said} until {stamp[:10]} {stamp[11:16]} UTC"
+
+
+SENTENCES: Final[Mapping[Cause, str]] = {
+    Cause.AUTH: "{scope} wants a login",
+    Cause.USAGE_LIMIT: "the usage limit of {scope} is reached",
+    Cause.TMUX_SERVER: "the tmux server on {scope} ended",
+    Cause.ENGINE: "the container engine {scope} ended",
+    Cause.REBOOT: "{scope} was restarted",
+    Cause.NETWORK: "{scope} cannot reach its providers",
+    Cause.PROVIDER_OUTAGE: "{scope} fails to answer",
+    Cause.DISK: "the disk of {scope} is full or not writable",
+    Cause.MEMORY: "{scope} ran out of memory",
+    Cause.SUSPEND: "{scope} slept",
+    Cause.MANY_DEATHS: "many sessions on {scope} ended at once",
+    Cause.QUEUE: "{scope} cannot be looked at, and its queue is not watched",
+    Cause.WORKER: "several sessions of {scope} stopped working at once",
+    Cause.SESSION: "a session is in trouble",
+}
+
+# Of more than so many, a reader wants to know how many are called what.
+COUNTED_MIN: Final = 20
+# UUID 7, as Codex makes them: eight characters are a minute.
+_TIMED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")
+
+
+def headline(incident: Incident) -> str:
+    """What happened; for a session alone, which one and what."""
+    if incident.cause is Cause.SESSION:
+        name = incident.members[0].name if incident.members else incident.scope
+        return f"{name}: {incident.summary}"
+    return sentence_of(incident)
+
+
+def words_of(incident: Incident) -> str:
+    """One line: what happened, and to how many unless it is about one session anyway, or about none."""
+    if incident.cause is Cause.SESSION or not incident.affected:
+        return headline(incident)
+    return f"{headline(incident)}: {count_words(incident)}"
+
+
+def count_words(incident: Incident) -> str:
+    """How many are in it, how many are well again, and what became of the others."""
+    inside = len(incident.sessions)
+    ended = [each for each in incident.members if not each.is_in and not each.is_well]
+    well = max(incident.affected - inside - len(ended), 0)
+    if not inside and not ended:
+        return f"{_sessions(well)}, {'all ' if well > 1 else ''}well again"
+    counted = f"{_sessions(inside)} in trouble" if inside else _sessions(incident.affected)
+    return ", ".join((counted, *([f"{well} well again"] if well else []), *_endings(ended)))
+
+
+def _endings(ended: Sequence[Member]) -> Iterator[str]:
+    for words, count in Counter(_ending(each) for each in ended).items():
+        yield f"{count}: {words}"
+
+
+def _ending(member: Member) -> str:
+    return member.ended or member.words
+
+
+def named(members: Sequence[Member]) -> str:
+    """A few by name, the rest counted; what several are called gets the beginning of its id, what many are its number."""
+    names = Counter(each.name for each in members)
+    if len(members) > COUNTED_MIN:
+        most = names.most_common(SESSIONS_NAMED_MAX)
+        more = len(members) - sum(count for _, count in most)
+        return ", ".join(f"{name} ({count})" for name, count in most) + (f" and {more} more" if more else "")
+    shown = [
+        each.name if names[each.name] == 1 else f"{each.name} {short(each.id)}"
+        for each in members[:SESSIONS_NAMED_MAX]
+    ]
+    more = len(members) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def short(session_id: SessionId) -> str:
+    """As much of an id as people compare and commands take; one that begins with its time needs more of it."""
+    head, _, tail = session_id.partition("-")
+    return tail[: 13 if _TIMED.match(tail) else 8] or head
+
+
+def fate_words(member: Member) -> str:
+    """What became of one session."""
+    if member.is_in:
+        return f"{_STANDINGS[member.fate]}{f': {member.words}' if member.words else ''}"
+    if not member.is_well:
+        return f"over: {_ending(member)}"
+    return f"came back: {member.words}" if member.fate is Fate.REVIVED else "well again"
+
+
+def did_words(incident: Incident) -> str:
+    """What Wakeful did about all of them and what came of it, counted."""
+    if len(incident.members) <= 1:
+        return incident.did
+    return "; ".join(_deeds(incident.members))
+
+
+def _deeds(members: tuple[Member, ...]) -> Iterator[str]:
+    revived = [each for each in members if each.fate is Fate.REVIVED]
+    if revived:
+        back = sum(each.is_well for each in revived)
+        seen = "all came back" if back == len(revived) else f"{back} came back so far"
+        yield f"revived {_sessions(len(revived))}, {seen}"
+    for fate, verb in _VERBS.items():
+        alike = [each for each in members if each.fate is fate and each.is_in]
+        if alike:
+            yield f"{verb.format(count=_sessions(len(alike)))}: {_reason(alike)}"
+    waiting = sum(each.fate is Fate.OPEN and each.is_in for each in members)
+    if waiting:
+        yield f"{_sessions(waiting)} wait for their turn" if waiting > 1 else "1 session waits for its turn"
+
+
+def _reason(members: list[Member]) -> str:
+    """Of several reasons the commonest."""
+    (words, _), *others = Counter(each.words for each in members).most_common()
+    said = words.removeprefix("nothing (").removesuffix(")") if words.startswith("nothing (") else words
+    return f"{said}, and others" if others else said
+
+
+def _sessions(count: int) -> str:
+    return f"{count} session{'' if count == 1 else 's'}"
+
+
+_STANDINGS: Final[Mapping[Fate, str]] = {
+    Fate.OPEN: "in trouble",
+    Fate.UNSEEN: "cannot be seen",
+    Fate.LEFT_ALONE: "in trouble, left alone",
+    Fate.REVIVED: "not seen well yet",
+    Fate.HELD: "waits for your decision",
+    Fate.GIVEN_UP: "given up",
+    Fate.ENDED: "over",
+}
+_VERBS: Final[Mapping[Fate, str]] = {
+    Fate.UNSEEN: "waits for {count}",
+    Fate.HELD: "held {count}",
+    Fate.GIVEN_UP: "gave up {count}",
+    Fate.LEFT_ALONE: "left {count} alone",
+}

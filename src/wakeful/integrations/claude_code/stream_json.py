@@ -1,0 +1,195 @@
+"""What Claude Code says in stream-json, folded into the little a driver must know. Pure: lines in, state out.
+
+Lines that are torn, unknown or of another shape change nothing. What the agent says to people is not kept.
+
+A talk with a running Claude Code: lines into its FIFO, and what it says back, read from the beginning of its file.
+
+Everything known about it comes out of that file each time, so that a restart of ours loses nothing.
+"""
+
+import asyncio
+from collections.abc import Callable
+from contextlib import AsyncExitStack
+from types import TracebackType
+from typing import Any, Final, Self
+from uuid import uuid4
+
+import msgspec
+from msgspec import Raw, Struct
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.process import Process
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
+from wakeful.integrations.driver_support import RunFolder, Written
+from wakeful.sources.follow import Following
+
+# Ids are asked about right after they were sent; older ones nobody asks about.
+IDS_KEPT_MAX: Final = 256
+QUESTIONS_MAX: Final = 64
+WORDS_CHARS_MAX: Final = 300
+IDLE: Final = "idle"
+
+
+class AskedCall(Struct, frozen=True):
+    """A call that waits for a person's permission. `words` are the client's, of what the agent wants."""
+
+    id: str
+    tool: str
+    words: str
+    input: bytes
+
+
+class _Request(Struct, gc=False):
+    subtype: str = ""
+    tool_name: str = ""
+    description: str | None = None
+    input: Raw = Raw(b"{}")
+
+
+class _Response(Struct, gc=False):
+    request_id: str = ""
+
+
+class _Line(Struct, gc=False):
+    """Only what is read."""
+
+    type: str = ""
+    subtype: str | None = None
+    state: str | None = None
+    uuid: str = ""
+    is_replay: bool = msgspec.field(default=False, name="isReplay")
+    request_id: str = ""
+    request: _Request | None = None
+    response: _Response | None = None
+    is_error: bool = False
+    result: str | None = None
+    errors: list[str] | None = None
+    error: Any = None
+
+
+_decode: Final = json_decoder(_Line)
+
+
+class Stream:
+    """The newest of what was said."""
+
+    def __init__(self) -> None:
+        self._state = IDLE
+        self.questions: dict[str, AskedCall] = {}
+        # The newest ids of requests answered (ours, and questions whose answer arrived) and of prompts taken up.
+        self.answered: dict[str, None] = {}
+        self.taken: dict[str, None] = {}
+        self.results = 0
+        # How often the model, or the client on its behalf, was heard.
+        self.heard = 0
+        # How the newest turn failed: the client's code for it, and its words.
+        self.failure: str | None = None
+        self.last_words = ""
+
+    @property
+    def is_busy(self) -> bool:
+        """Inside a turn, waiting for a person included. Before its first prompt a client says nothing at all."""
+        return self._state != IDLE
+
+    def feed(self, line: bytes) -> None:
+        try:
+            said = _decode(line)
+        except msgspec.DecodeError:
+            return
+        match said.type:
+            case "system" if said.subtype == "session_state_changed":
+                self._state = said.state or IDLE
+            case "user" if said.is_replay:
+                _remember(self.taken, said.uuid)
+            case "stream_event" | "assistant":
+                self._model(said)
+            case "system" if said.subtype == "api_retry":
+                self._model(said)
+            case "control_request" if said.request is not None and said.request.subtype == "can_use_tool":
+                self._ask(said.request_id, said.request)
+            case "control_cancel_request":
+                self.questions.pop(said.request_id, None)
+            case "control_response" if said.response is not None:
+                _remember(self.answered, said.response.request_id)
+                self.questions.pop(said.response.request_id, None)
+            case "result":
+                self._end_turn(said)
+
+    def _model(self, said: _Line) -> None:
+        self.heard += 1
+        if isinstance(said.error, str):
+            self.failure = said.error
+
+    def _ask(self, question_id: str, request: _Request) -> None:
+        if len(self.questions) < QUESTIONS_MAX:
+            words = plain(redact(request.description or request.tool_name), WORDS_CHARS_MAX)
+            self.questions[question_id] = AskedCall(
+                question_id, request.tool_name, words, bytes(request.input)
+            )
+
+    def _end_turn(self, said: _Line) -> None:
+        self.results += 1
+        self.questions.clear()
+        words = said.result or " ".join(said.errors or ())
+        self.last_words = plain(redact(words), WORDS_CHARS_MAX)
+        if not said.is_error:
+            self.failure = None
+
+
+def _remember(ids: dict[str, None], new: str) -> None:
+    """A dict keeps its order: the oldest is the first."""
+    ids[new] = None
+    if len(ids) > IDS_KEPT_MAX:
+        del ids[next(iter(ids))]
+
+
+# Partial messages fill a file fast. Between turns, when nothing in it is needed any more, one this big begins anew.
+OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
+
+
+class Talk:
+    """One talk, as long as it is entered; `stream` is as new as the last look."""
+
+    def __init__(self, folder: RunFolder, process: Process, write_seconds: float) -> None:
+        self.folder = folder
+        self.stream = Stream()
+        self._following = Following(folder.output, process)
+        self._write_seconds = write_seconds
+        self._opened = AsyncExitStack()
+
+    async def __aenter__(self) -> Self:
+        await self._opened.enter_async_context(self._following)
+        while lines := self._following.read():
+            for line in lines:
+                self.stream.feed(line)
+            # A long file is read in slices of a few ms; others are served in between.
+            await asyncio.sleep(0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._opened.aclose()
+
+    @property
+    def is_alive(self) -> bool:
+        return self._following.is_alive
+
+    def trim(self) -> None:
+        """Begin the file anew if it is long and nothing in it matters any more."""
+        if not self.stream.is_busy and self.folder.output.stat().st_size > OUTPUT_BYTES_MAX:
+            self.folder.trim()
+
+    async def say(self, message: dict[str, Any]) -> Written:
+        return await self.folder.write_line(msgspec.json.encode(message), self._write_seconds)
+
+    async def request(self, subtype: str) -> tuple[str, Written]:
+        """Ask the client itself something; the id that its answer will carry."""
+        request_id = str(uuid4())
+        asked = {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype}}
+        return request_id, await self.say(asked)
+
+    async def until(self, reached: Callable[[Stream], bool], seconds: float) -> bool:
+        """Whether it came to that before the process ended or the time was up."""
+        return await self._following.until(self.stream.feed, lambda: reached(self.stream), seconds)

@@ -1,0 +1,377 @@
+"""Which process in a pane is the agent, and whether it left a shell behind. Pure: command lines in, one of them out.
+
+A pane that shows a shell's prompt is alive and its agent is not. A shell that runs a script may be the agent itself;
+one without any operand is a prompt, wherever in the pane it runs.
+
+A container's processes as this host sees them in /proc: its tmux server, the agent's pane, the agent. It only looks.
+
+A first look walks from the container's first process downwards; the next ones ask whether those few still live and run
+the same words, some 50 µs. What a walk did not find is looked for among all processes of the host before it counts as
+gone: the kernel's list of children may leave one out while another ends.
+
+Looking into a container of an engine elsewhere, by programs run there: tmux first, then its /proc. The dear way.
+
+Only tmux's own words for "no such session" mean that it is gone; a program that cannot be run, hangs or says anything
+else saw nothing.
+"""
+
+import os
+import secrets
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.agents.model import AgentSpec, Glimpse
+from wakeful.core.managed_session import AGENT_VARIABLE, EPOCH_VARIABLE
+from wakeful.core.process import ELSEWHERE, Process, Sight
+from wakeful.integrations.docker.engine import Container, Engine, Ran
+from wakeful.integrations.docker.launch import SESSION, TARGET
+from wakeful.integrations.docker.spec import epoch_of
+from wakeful.integrations.tmux.programs import program_of
+from wakeful.integrations.tmux.screen import SHELLS, is_interactive_shell
+from wakeful.linux import proc
+from wakeful.linux.proc import Stat, inner_pid, parse_stat
+
+CLIENTS: Final = ("claude", "codex")
+# With a version behind them, as python3.12.
+INTERPRETERS: Final = ("bun", "deno", "node", "perl", "python", "ruby")
+# A pane with more processes than this runs something; which of them is which no longer matters.
+TREE_MAX: Final = 256
+
+
+class Running(Struct, frozen=True):
+    """A process and the words it runs with now: exec changes them and nothing else."""
+
+    process: Process
+    argv: tuple[str, ...]
+    # Nothing but shells stands above it in its pane: a prompt here is a person's, further down it is a tool's.
+    below_shells: bool = True
+
+
+def pane_tree(
+    first: Process,
+    argv_of: Callable[[Process], tuple[str, ...]],
+    children: Callable[[Process], Sequence[Process]],
+) -> list[Running]:
+    """A pane's processes from its first one downwards."""
+    found = {first: Running(first, argv_of(first))}
+    unvisited = list(found.values())
+    while unvisited and len(found) < TREE_MAX:
+        above = unvisited.pop(0)
+        below_shells = above.below_shells and is_shell(above.argv)
+        fresh = [
+            Running(each, argv_of(each), below_shells)
+            for each in children(above.process)
+            if each not in found
+        ]
+        found |= {each.process: each for each in fresh}
+        unvisited += fresh
+    return list(found.values())
+
+
+def agent_among(
+    tree: Sequence[Running], command: Sequence[str], *, by_name_only: bool = False
+) -> Running | None:
+    """The agent in a pane, given its processes from the first one downwards; None if only a prompt is left.
+
+    `by_name_only`: the pane is not known to be the agent's, so that just any program in it is not taken for one.
+    """
+    if not tree:
+        return None
+    pane = tree[0]
+    if is_interactive_shell(tuple(command)) and not by_name_only:
+        return pane
+    at_prompt = any(each.below_shells and is_interactive_shell(each.argv) for each in tree)
+    declared = _first(tree, program_name(command))
+    if declared is not None and not (is_shell(declared.argv) and at_prompt):
+        return declared
+    if not is_shell(pane.argv) and not by_name_only:
+        return pane
+    for client in CLIENTS:
+        if (found := _first(tree, client)) is not None:
+            return found
+    return None if at_prompt or by_name_only else pane
+
+
+def is_shell(argv: Sequence[str]) -> bool:
+    return program_name(argv) in SHELLS
+
+
+def program_name(argv: Sequence[str]) -> str:
+    """The name of the program; a login shell has a dash before it."""
+    return program_of(argv).removeprefix("-")
+
+
+def _first(tree: Sequence[Running], program: str) -> Running | None:
+    """The topmost process that runs this program, by itself or as a script below its interpreter."""
+    if program in SHELLS:
+        return None
+    return next((each for each in tree if program in _programs(each.argv)), None)
+
+
+def _programs(argv: Sequence[str]) -> tuple[str, ...]:
+    name = program_name(argv)
+    return (name, program_of(argv[1:])) if is_shell(argv) or name.startswith(INTERPRETERS) else (name,)
+
+
+_SERVER: Final = "tmux: server"
+
+Children = Callable[[Process], list[Process]]
+
+
+class Scene(Struct, frozen=True):
+    """What was seen inside. `agent` is None where it is not alive; `told_by` are those whose end changes the scene."""
+
+    session: Sight
+    agent: Running | None = None
+    epoch: int | None = None
+    told_by: tuple[Process, ...] = ()
+    reason: str = ""
+
+    @property
+    def is_forked(self) -> bool:
+        """Whether the one that stands for the agent is a child tmux has just made, which runs nothing of its own yet.
+
+        It may become a pane's program; or it is a passing errand of the server, as when a pane has ended.
+        """
+        return self.agent is not None and _is_server(self.agent.process)
+
+    def holds(self) -> bool:
+        """Whether the agent and everything it stands on is alive still, as it was."""
+        # A shell that runs a script may show a prompt below itself at any moment: it is looked at anew each time.
+        return (
+            self.agent is not None
+            and not is_shell(self.agent.argv)
+            and all(proc.sight(each) is Sight.ALIVE for each in self.told_by)
+            and _argv(self.agent.process) == self.agent.argv
+        )
+
+
+def first_process(pid: int, container_id: str) -> Process | None:
+    """The process behind the engine's number, if this host is the engine's and the process is that container's."""
+    return proc.identify_if_seen(pid) if container_id in _cgroup(pid) else None
+
+
+class Sought(Struct, frozen=True):
+    """The agent that is looked for. `marked`: we made its container, so that its pane carries our mark."""
+
+    name: str
+    command: tuple[str, ...]
+    marked: bool
+
+
+def look_from_host(first: Process, container_id: str, sought: Sought, before: Scene | None = None) -> Scene:
+    """What runs in this container. The container itself is alive as long as its first process is.
+
+    `before`: what was seen last; the same again is not searched for among all processes once more.
+    """
+    scene = _walk([first], sought, _listed_children)
+    if scene.agent is not None or scene == before:
+        return scene
+    families = proc.families()
+    members = [each for row in families.values() for each in row if container_id in _cgroup(each.pid)]
+    return _walk(members, sought, lambda process: proc.children(process, families))
+
+
+def tmux_containers() -> dict[str, str]:
+    """Where on this host a known client runs in tmux: cgroup path to client."""
+    families = proc.families()
+    found = {}
+    for server in (each for row in families.values() for each in row if _is_server(each)):
+        below = [Running(each, _argv(each)) for each in proc.descendants(server, families)]
+        client = agent_among(below, CLIENTS[:1], by_name_only=True)
+        if client is not None:
+            found[_cgroup(server.pid)] = program_name(client.argv)
+    return found
+
+
+def process_inside(container_id: str, pid: int, started: int) -> Process | None:
+    """The process that has this number inside a container, None if none does. Namespaces share the clock of starts."""
+    for row in proc.families().values():
+        for each in row:
+            if each.started == started and inner_pid(each.pid) == pid and container_id in _cgroup(each.pid):
+                return each
+    return None
+
+
+def left_behind(container_id: str, name: str) -> list[Process]:
+    """What an agent started in its container and did not take along."""
+    is_left = is_left_behind(container_id, name)
+    return [each for row in proc.families().values() for each in row if is_left(each)]
+
+
+def is_left_behind(container_id: str, name: str) -> Callable[[Process], bool]:
+    """Whether a process was started in this container by this agent. One with a terminal goes with its session."""
+    return lambda process: (
+        container_id in _cgroup(process.pid)
+        and proc.environ_value(process.pid, AGENT_VARIABLE) == name
+        and not proc.has_terminal(process.pid)
+    )
+
+
+def _walk(above: Sequence[Process], sought: Sought, children: Children) -> Scene:
+    """The scene below these processes, or of these if they are all there are."""
+    servers = [each for each in _tree(above, children) if _is_server(each)]
+    panes = [(server, pane) for server in servers for pane in children(server)]
+    if not panes:
+        return Scene(Sight.DEAD, told_by=tuple(servers), reason="session dead")
+    for server, pane in sorted(panes, key=lambda pair: not _carries(pair[1], sought)):
+        tree = pane_tree(pane, _argv, children)
+        # Where marks cannot be read, every pane may be the agent's.
+        stranger = sought.marked and not _carries(pane, sought) and _is_readable(pane)
+        found = agent_among(tree, sought.command, by_name_only=stranger)
+        if found is not None:
+            return _alive(server, tree, found)
+    told_by = dict.fromkeys(each for pair in panes for each in pair)
+    return Scene(Sight.ALIVE, told_by=tuple(told_by), reason="agent exited to a shell")
+
+
+def _carries(pane: Process, sought: Sought) -> bool:
+    """Whether the pane has our mark, or is about to have it: tmux's child first, then the shell that sets it."""
+    if proc.environ_value(pane.pid, AGENT_VARIABLE) == sought.name or _is_server(pane):
+        return True
+    words = _argv(pane)
+    # In the middle of exec a process has neither words nor environment.
+    return not words or any(f"{AGENT_VARIABLE}={sought.name} " in word for word in words)
+
+
+def _is_readable(pane: Process) -> bool:
+    return os.access(f"/proc/{pane.pid}/environ", os.R_OK)
+
+
+def _alive(server: Process, tree: Sequence[Running], found: Running) -> Scene:
+    pane = tree[0]
+    # A shell that runs a script takes its end from the programs below it.
+    below = [each.process for each in tree[1:3]] if found is pane and is_shell(pane.argv) else []
+    epoch = proc.environ_value(found.process.pid, EPOCH_VARIABLE) or ""
+    return Scene(
+        Sight.ALIVE,
+        found,
+        int(epoch) if epoch.isdecimal() else None,
+        tuple(dict.fromkeys((server, pane.process, found.process, *below))),
+    )
+
+
+def _tree(above: Sequence[Process], children: Children) -> list[Process]:
+    """These and everybody below them, from the top."""
+    found = dict.fromkeys(above)
+    unvisited = list(above)
+    while unvisited and len(found) < TREE_MAX:
+        fresh = [child for child in children(unvisited.pop(0)) if child not in found]
+        found |= dict.fromkeys(fresh)
+        unvisited += fresh
+    return list(found)
+
+
+def _listed_children(process: Process) -> list[Process]:
+    """The kernel's own list, of the first thread alone: shells and tmux have no other."""
+    listed = _read(f"/proc/{process.pid}/task/{process.pid}/children").split()
+    seen = (proc.identify_if_seen(int(pid)) for pid in listed)
+    return [each for each in seen if each is not None and each.started >= process.started]
+
+
+def _argv(process: Process) -> tuple[str, ...]:
+    return proc.command(process.pid)
+
+
+def _is_server(process: Process) -> bool:
+    return proc.comm(process.pid).startswith(_SERVER)
+
+
+def _cgroup(pid: int) -> str:
+    return _read(f"/proc/{pid}/cgroup")
+
+
+def _read(path: str) -> str:
+    """A file of /proc, empty when its process is gone or it is not ours to read."""
+    try:
+        with open(path, "rb") as file:  # noqa: PTH123 - many small reads, and a Path's own is slower
+            return os.fsdecode(file.read())
+    except OSError:
+        return ""
+
+
+_PANES: Final = ("tmux", "list-panes", "-s", "-t", TARGET, "-F")
+_ROW: Final = "#{pane_dead} #{pane_pid} #{pane_current_command}"
+_NO_SESSION: Final = (
+    b"no server running",
+    b"can't find session",
+    b"no sessions",
+    b"(No such file or directory)",
+    b"(Connection refused)",
+)
+_PROCESSES: Final = """\
+for p in /proc/[0-9]*; do read -r s <"$p/stat" && printf "$1%s\\n" "$s" && cat "$p/cmdline"; done 2>/dev/null
+exit 0
+"""
+_Seen = tuple[Sight, Sight, str]
+
+
+async def look_from_inside(engine: Engine, there: Container, spec: AgentSpec) -> Glimpse:
+    """What can be seen of the agent from inside. Raises EngineGone, EngineRefused."""
+    session, agent, reason = await _seen(engine, there, spec)
+    return Glimpse(
+        container=Sight.ALIVE,
+        session=session,
+        agent=agent,
+        container_id=there.id,
+        tmux_session=SESSION,
+        epoch=epoch_of(there.labels),
+        reason=reason,
+    )
+
+
+async def _seen(engine: Engine, there: Container, spec: AgentSpec) -> _Seen:
+    ran = await engine.run(there.id, (*_PANES, _ROW))
+    if ran.exit_code == 1 and any(words in ran.output for words in _NO_SESSION):
+        return Sight.DEAD, Sight.DEAD, "container running, session dead"
+    rows = [row.split(" ", 2) for row in ran.output.decode(errors="replace").splitlines()]
+    if ran.exit_code != 0 or any(len(row) != 3 or not row[1].isdecimal() for row in rows):
+        return Sight.UNKNOWN, Sight.UNKNOWN, f"tmux inside gave no answer ({ran.exit_code}): {ran.words}"
+    panes = {int(pid): program for dead, pid, program in rows if dead == "0"}
+    if any(program.removeprefix("-") not in SHELLS for program in panes.values()):
+        return Sight.ALIVE, Sight.ALIVE, ""
+    # A shell in front may be the agent's own script, a wrapper around it, or what it left behind.
+    return await _behind_shells(engine, there, spec, list(panes))
+
+
+async def _behind_shells(engine: Engine, there: Container, spec: AgentSpec, panes: list[int]) -> _Seen:
+    separator = secrets.token_hex(8)
+    ran = await engine.run(there.id, ("/bin/sh", "-c", _PROCESSES, "sh", separator))
+    listed = _listed(ran, separator.encode())
+    if any(pid not in listed for pid in panes):
+        return Sight.ALIVE, Sight.UNKNOWN, f"the processes inside cannot be listed: {ran.words[:80]}"
+
+    def children(above: Process) -> list[Process]:
+        return [_process(stat) for stat, _ in listed.values() if stat.parent_pid == above.pid]
+
+    for pane in panes:
+        tree = pane_tree(_process(listed[pane][0]), lambda each: listed[each.pid][1], children)
+        if agent_among(tree, spec.command) is not None:
+            return Sight.ALIVE, Sight.ALIVE, ""
+    return Sight.ALIVE, Sight.DEAD, "container running, agent exited to a shell"
+
+
+def _listed(ran: Ran, separator: bytes) -> dict[int, tuple[Stat, tuple[str, ...]]]:
+    """Every living process by the number it has inside, with its words."""
+    listed = {}
+    for row in ran.output.split(separator)[1:]:
+        line, _, words = row.partition(b"\n")
+        stat = _stat(line)
+        if stat is not None and not stat.gone:
+            argv = tuple(os.fsdecode(word) for word in words.removesuffix(b"\0").split(b"\0"))
+            listed[stat.pid] = stat, argv
+    return listed
+
+
+def _process(stat: Stat) -> Process:
+    """Not a process of this host, and never to be taken for one: another boot is dead here."""
+    return Process(stat.pid, stat.started, ELSEWHERE)
+
+
+def _stat(line: bytes) -> Stat | None:
+    try:
+        return parse_stat(line)
+    except (ValueError, IndexError):
+        return None

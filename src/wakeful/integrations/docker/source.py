@@ -1,0 +1,346 @@
+"""Where the transcripts of an agent in a container lie, as this host reaches them: a mount, or the container's own root.
+
+Links inside a container lead wherever its owner wants, on this host: none is followed. Where nothing can be reached the
+answer says so, and what would help; nobody concludes anything from what is not seen.
+
+Eyes for Claude Code in containers, put up and taken down while the daemon runs; to the daemon they are one eye.
+
+Each container has the eyes that the host has: one for its transcripts, one for its registry, with pids as this host
+numbers them. What cannot be seen is said in `left_out`.
+
+Shows the eyes each agent's container while it is there: the hub tells what it saw, and the engine where that lies.
+
+The engine is asked once for each container and agent process in it, and again while nothing can be seen.
+"""
+
+import asyncio
+import logging
+import os
+import stat
+from collections.abc import Collection, Iterator
+from pathlib import Path, PurePosixPath
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.agents.model import AgentSpec, Glimpse
+from wakeful.core.clock import Clock
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.process import ELSEWHERE, Process, Sight
+from wakeful.integrations.claude_code.registry import PROVIDER, Entry, RegistryEye
+from wakeful.integrations.claude_code.transcript import claude_logs
+from wakeful.integrations.docker import inspect as sightings
+from wakeful.integrations.docker.agent_runtime import LOOK_SECONDS_MAX, DockerRuntime
+from wakeful.integrations.docker.engine import Container
+from wakeful.integrations.docker.inspect import process_inside
+from wakeful.judging.events import Event
+from wakeful.linux import proc
+from wakeful.linux.client_processes import reason_against
+from wakeful.linux.files import read_small
+from wakeful.sources.base import Changes, Eye, Folders, Processes, Witness
+from wakeful.sources.log_source import LogEye
+from wakeful.storage.base import Bookmark
+
+PASSWD_BYTES_MAX: Final = 256 * 1024
+UNSEEN: Final = "transcript not visible"
+_FIX: Final = "mount a folder of this host at {inner} in the agent's `mounts`"
+
+
+class Transcripts(Struct, frozen=True):
+    """Claude Code's configuration folder of one container, from this host. `reason`: why there is none, with the fix."""
+
+    folder: Path | None
+    # The folder goes away with the container.
+    passing: bool = False
+    reason: str = ""
+
+
+def claude_folders(container: Container, agent_pid: int | None = None) -> list[Path]:
+    """The configuration folders of this container that can be read from here."""
+    found = seek(container, agent_pid)
+    return [found.folder] if found.folder is not None else []
+
+
+def seek(container: Container, agent_pid: int | None = None) -> Transcripts:
+    """Where a running container's Claude Code keeps its transcripts. The agent's own environment is believed first."""
+    first = sightings.first_process(container.pid, container.id)
+    inner = _config_folder(container, agent_pid)
+    fix = _FIX.format(inner=inner)
+    if first is None:
+        reason = (
+            f"{UNSEEN}: the container's processes are not this host's; {fix} and name it in eyes.claude_dirs"
+        )
+        return Transcripts(None, reason=reason)
+    ways = [(Path(f"/proc/{first.pid}/root"), inner.relative_to("/"), True)]
+    if (mounted := _mounted(container, inner)) is not None:
+        ways.insert(0, (*mounted, False))
+    problems = []
+    for base, rest, passing in ways:
+        problem = _problem(base, rest)
+        if not problem:
+            return Transcripts(base / rest, passing)
+        problems.append(problem)
+    return Transcripts(None, reason=f"{UNSEEN}: {problems[0]}; {fix}")
+
+
+def _config_folder(container: Container, agent_pid: int | None) -> PurePosixPath:
+    """Claude Code's folder as the agent calls it."""
+    chosen = _variable(agent_pid, "CLAUDE_CONFIG_DIR")
+    if chosen.startswith("/"):
+        return _plain(chosen)
+    home = _variable(agent_pid, "HOME") or container.home or _home_of(container)
+    return _plain(home) / ".claude"
+
+
+def _variable(pid: int | None, name: str) -> str:
+    return (proc.environ_value(pid, name) or "") if pid is not None else ""
+
+
+def _plain(path: str) -> PurePosixPath:
+    """An absolute path without steps upwards."""
+    return PurePosixPath("/", *(part for part in PurePosixPath(path).parts if part not in ("/", "..")))
+
+
+def _home_of(container: Container) -> str:
+    """The home of the container's user, from its own list of users."""
+    user = container.user.partition(":")[0] or "0"
+    users = read_small(Path(f"/proc/{container.pid}/root/etc/passwd"), PASSWD_BYTES_MAX) or b""
+    for line in users.decode(errors="replace").splitlines():
+        fields = line.split(":")
+        if len(fields) > 5 and user in (fields[0], fields[2]):
+            return fields[5]
+    return "/root" if user in ("0", "root") else f"/home/{user}"
+
+
+def _mounted(container: Container, inner: PurePosixPath) -> tuple[Path, PurePosixPath] | None:
+    """The folder of this host that is seen at this place inside, and the way from there."""
+    above = [each for each in container.mounts if inner.is_relative_to(each.destination)]
+    if not above:
+        return None
+    nearest = max(above, key=lambda each: len(each.destination))
+    return Path(nearest.source), inner.relative_to(nearest.destination)
+
+
+def _problem(base: Path, rest: PurePosixPath) -> str:
+    """Why this folder cannot be read; empty if it can, or if it does not exist yet."""
+    place = base
+    try:
+        os.listdir(f"{base}/")  # noqa: PTH208 - the slash follows the one link that is the kernel's own
+        for part in rest.parts:
+            place /= part
+            mode = place.lstat().st_mode
+            if stat.S_ISLNK(mode):
+                return f"{part} is a link, and links out of a container are not followed"
+            if not os.access(place, os.R_OK | os.X_OK):
+                return f"{part} is closed to us"
+    except FileNotFoundError:
+        return "" if place != base else "its root is gone"
+    except OSError as problem:
+        return f"{place.name} cannot be read: {problem.strerror}"
+    return ""
+
+
+class _Pair(Struct):
+    """The eyes on one container's folder. `open`: its container runs."""
+
+    folder: Path
+    logs: LogEye
+    registry: RegistryEye
+    open: bool = True
+
+
+class ContainerEyes:
+    """What the host's eyes on Claude Code do, for folders that come and go. `watched` are seen by others already."""
+
+    name = "claude-in-containers"
+
+    def __init__(
+        self,
+        host: str,
+        clock: Clock,
+        witness: Witness,
+        processes: Processes,
+        *,
+        fold_after_seconds: float,
+        folders: Folders | None = None,
+        watched: Collection[Path] = (),
+    ) -> None:
+        self._host = host
+        self._clock = clock
+        self._witness = witness
+        self._processes = processes
+        self._fold_after_seconds = fold_after_seconds
+        self._folders = folders
+        self._elsewhere = frozenset(watched)
+        self._pairs: dict[str, _Pair] = {}
+        self._unseen: dict[str, str] = {}
+        self._failed_before = 0
+
+    @property
+    def slow(self) -> str | None:
+        told = [
+            each for pair in self._pairs.values() for each in (pair.logs.slow, pair.registry.slow) if each
+        ]
+        return "; ".join(dict.fromkeys(told)) or None
+
+    @property
+    def failed(self) -> int:
+        """Readings that were refused, since the start."""
+        return self._failed_before + sum(pair.logs.failed for pair in self._pairs.values())
+
+    @property
+    def left_out(self) -> str | None:
+        unseen = [f"agent {agent}: {reason}" for agent, reason in sorted(self._unseen.items())]
+        told = (
+            each for pair in self._pairs.values() for each in (pair.logs.left_out, pair.registry.left_out)
+        )
+        odd = [each for each in told if each]
+        return "; ".join((*unseen, *odd)) or None
+
+    def show(self, agent: str, container: Container, agent_pid: int | None = None) -> bool:
+        """An agent's container runs: look at its transcripts from now on. The same one again changes nothing.
+
+        False while they cannot be seen: `left_out` says why, and it may be tried again.
+        """
+        found = seek(container, agent_pid)
+        self._unseen.pop(agent, None)
+        if found.folder is None:
+            self._unseen[agent] = found.reason
+        before = self._pairs.get(agent)
+        if before is not None and before.folder == found.folder:
+            before.open = True
+            return True
+        if before is not None:
+            del self._pairs[agent]
+            self._failed_before += before.logs.failed
+            # Its logs are read anew below another path: told twice, they would look like a loop.
+            before.logs.let_go()
+        if found.folder is not None and found.folder not in self._elsewhere:
+            pair = self._pairs[agent] = self._pair(found.folder, container.id)
+            _look(pair)
+        return found.folder is not None
+
+    def hide(self, agent: str) -> None:
+        """Its container is gone. What it said stays until it is shown again; nothing new is looked for."""
+        self._unseen.pop(agent, None)
+        pair = self._pairs.get(agent)
+        if pair is not None:
+            pair.open = False
+
+    def look(self) -> None:
+        for pair in self._open():
+            _look(pair)
+
+    async def sweep(self) -> None:
+        """The backstop behind being told."""
+        for pair in self._open():
+            await pair.logs.sweep()
+            pair.registry.look()
+
+    def told(self, changes: Changes) -> None:
+        for pair in self._open():
+            pair.logs.told(changes)
+            pair.registry.told(changes)
+
+    def catch_up(self, session_id: SessionId) -> None:
+        for eye in self._eyes():
+            eye.catch_up(session_id)
+
+    def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
+        # A copy: whoever asks may do so in a thread, while containers come and go.
+        pairs = tuple(self._pairs.values())
+        return [event for pair in pairs for event in pair.logs.recall_events(session_id, limit)]
+
+    def recall_lines(self, session_id: SessionId) -> list[bytes]:
+        pairs = list(self._pairs.values())
+        return [line for pair in pairs for line in pair.logs.recall_lines(session_id)]
+
+    def take_bookmarks(self) -> Iterator[Bookmark]:
+        """None: the paths are true only as long as their containers run, and what is inside is soon read again."""
+        yield from ()
+
+    def _open(self) -> list[_Pair]:
+        return [pair for pair in self._pairs.values() if pair.open]
+
+    def _eyes(self) -> Iterator[Eye]:
+        for pair in self._open():
+            yield from (pair.logs, pair.registry)
+
+    def _pair(self, folder: Path, container_id: str) -> _Pair:
+        logs = LogEye(
+            claude_logs((folder,), self._host),
+            self._clock,
+            self._witness,
+            fold_after_seconds=self._fold_after_seconds,
+            folders=self._folders,
+        )
+        inner = _Inner(container_id)
+        registry = RegistryEye(
+            (folder,), self._host, self._witness, self._processes, inner.process_of, self._folders
+        )
+        return _Pair(folder, logs, registry)
+
+
+class _Inner:
+    """Who is meant by the numbers inside one container."""
+
+    def __init__(self, container_id: str) -> None:
+        self._container_id = container_id
+        self._known: dict[tuple[int, int], Process] = {}
+
+    def process_of(self, entry: Entry) -> Process:
+        """The process as this host numbers it. Raises ValueError for an entry without a time, or of another program.
+
+        A container's users are its own: which of them runs the client says nothing.
+        """
+        key = entry.pid, int(entry.proc_start)
+        found = self._known.get(key) or process_inside(self._container_id, *key)
+        if found is None:
+            # Gone, and nobody on this host has had these numbers.
+            return Process(*key, f"{ELSEWHERE} {self._container_id}")
+        is_dead = proc.sight(found) is Sight.DEAD
+        if not is_dead and (reason := reason_against(found, PROVIDER, any_user=True)) is not None:
+            raise ValueError(reason)
+        self._known[key] = found
+        return found
+
+
+def _look(pair: _Pair) -> None:
+    pair.logs.look()
+    pair.registry.look()
+
+
+log: Final = logging.getLogger("wakeful.hub")
+
+
+class ContainerWindows:
+    """Windows into the containers of one engine."""
+
+    def __init__(self, runtime: DockerRuntime, eyes: ContainerEyes) -> None:
+        self._runtime = runtime
+        self._eyes = eyes
+        self._shown: dict[str, tuple[str, int | None]] = {}
+
+    async def open(self, spec: AgentSpec, glimpse: Glimpse) -> None:
+        if spec.runtime != self._runtime.name:
+            return
+        if glimpse.container is Sight.DEAD:
+            self._eyes.hide(spec.name)
+            self._shown.pop(spec.name, None)
+        elif glimpse.container is Sight.ALIVE and glimpse.container_id is not None:
+            await self._show(spec, glimpse.container_id, glimpse.pid)
+
+    async def _show(self, spec: AgentSpec, container_id: str, pid: int | None) -> None:
+        known_id, known_pid = self._shown.get(spec.name, ("", None))
+        # Without an agent in it, what was shown of the same container is as good.
+        if known_id == container_id and pid in (None, known_pid):
+            return
+        try:
+            async with asyncio.timeout(LOOK_SECONDS_MAX):
+                there = await self._runtime.container(spec)
+        except (WorldError, TimeoutError) as problem:
+            log.debug("agent %s: its container cannot be asked for: %s", spec.name, problem)
+            return
+        if there is not None and there.running and self._eyes.show(spec.name, there, pid):
+            self._shown[spec.name] = (container_id, pid)

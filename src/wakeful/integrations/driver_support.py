@@ -1,0 +1,425 @@
+"""The folder through which a hosted program is spoken to: its input, its append-only output, its last words.
+
+A FIFO that the program itself holds open both ways never ends with whoever drives it, and an appended file needs no
+reader: so it outlives us, and the next one of us goes on. Nothing here knows what is said. The folder is made by a start
+and removed by a stop that saw everything ended; after a crash it stays until then.
+
+What the drivers of Claude Code and Codex share: what they refuse, the marks a process carries, and how one is ended.
+"""
+
+import asyncio
+import fcntl
+import os
+import shutil
+import stat
+import sys
+import termios
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from enum import StrEnum
+from errno import ENOENT, ENXIO
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.control.briefs import unfit
+from wakeful.control.driver import PROMPT_BYTES_MAX, ArgumentRefused, PromptRefused, Seen
+from wakeful.core.decoding import decode_json
+from wakeful.core.errors import WakefulError
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import EPOCH_VARIABLE, INTENT_VARIABLE, SESSION_VARIABLE, Hosting
+from wakeful.core.process import Process, Sight
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
+from wakeful.integrations.claude_code.registry import entry_of
+from wakeful.linux import proc
+from wakeful.linux.client_processes import is_client
+from wakeful.linux.files import read_small
+from wakeful.linux.launch import Streams
+from wakeful.linux.owner_only import owner_only
+from wakeful.linux.terminate import Ending, Meant, Swept, end, sweep
+from wakeful.storage.base import Outcome
+
+LAST_WORDS_BYTES: Final = 4096
+LAST_WORDS_CHARS_MAX: Final = 300
+# What the kernel lets an ordinary user ask for (fs.pipe-max-size). A line that fits goes in whole or not at all.
+PIPE_BYTES_MAX: Final = 1024 * 1024
+# A pipe is filled page by page: the first and the last one of what lies in it may be nearly empty.
+PIPE_SLACK_BYTES: Final = 2 * 4096
+DRAIN_LOOK_SECONDS: Final = 0.01
+# Whoever asks about a prompt asks about one of the last: the gateway gives one at a time.
+PROMPTS_KEPT_MAX: Final = 50
+PROCESS_BYTES_MAX: Final = 4096
+# Of so many prompts with names of 200 characters ten times as much.
+PROMPTS_BYTES_MAX: Final = 256 * 1024
+
+_WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Written(StrEnum):
+    """What became of a line."""
+
+    WHOLE = "whole"
+    NO_READER = "nobody reads its input any more"
+    FULL = "its input is full: it has not read for a while"
+    BUSY = "somebody else is writing to it"
+    # The next line would be glued to the rest of this one, so the input is closed for everybody.
+    TORN = "it took half of the text and stopped reading: it can only be stopped and resumed"
+
+
+class Fate(StrEnum):
+    """What became of a prompt that a process of this folder was given."""
+
+    # The newest process may still take it.
+    OPEN = ""
+    TAKEN = "taken"
+    # Its process ended before it read it.
+    LOST = "lost"
+    UNKNOWN = "unknown"
+
+
+class RunFolder:
+    """One session's folder below the root that all share."""
+
+    def __init__(self, root: Path, session_id: SessionId) -> None:
+        self.path = root / session_id
+        self.input = self.path / "in"
+        self.output = self.path / "out.jsonl"
+        self._errors = self.path / "err"
+        self._prompts = self.path / "prompt"
+        self._process = self.path / "process"
+
+    def has_reader(self) -> bool:
+        """Whether some process holds the input open."""
+        descriptor = self._open_input()
+        if descriptor is None:
+            return False
+        os.close(descriptor)
+        return True
+
+    @contextmanager
+    def talking(self) -> Iterator[Streams]:
+        """Fresh input (a FIFO), output and errors for a new process, to be started inside the block.
+
+        Ours are closed at its end; if the start failed, the folder is gone again.
+        """
+        with self._made() as opened:
+            self.input.unlink(missing_ok=True)
+            os.mkfifo(self.input, 0o600)
+            yield self._streams(opened, _open(opened, self.input, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
+
+    @contextmanager
+    def reading(self, prompt: str, prompt_id: str = "") -> Iterator[Streams]:
+        """The same for a process that reads one prompt to its end. Which one it is stands there before it is started."""
+        # Nameless, it cannot be read later by anybody else, and nothing is left to be cleaned up.
+        with self._made() as opened, TemporaryFile(dir=self.path) as source:
+            source.write(prompt.encode())
+            source.seek(0)
+            streams = self._streams(opened, source.fileno())
+            self.note_prompt(prompt_id)
+            yield streams
+
+    @property
+    def prompts(self) -> dict[str, Fate] | None:
+        """The last prompts that processes of this session were given, the newest last; None: nobody wrote that down.
+
+        One without a name is empty.
+        """
+        content = read_small(self._prompts, PROMPTS_BYTES_MAX)
+        if content is None:
+            return None
+        lines = content.decode("utf-8", "replace").split("\n")
+        told = (line.partition(" ") for line in lines)
+        # What a later version calls it is not known here.
+        return {name: Fate(fate) if fate in set(Fate) else Fate.UNKNOWN for name, _, fate in told}
+
+    def note_prompt(self, prompt_id: str, fate: Fate = Fate.OPEN) -> None:
+        """Write down that it is given this prompt, before that is done; or what became of it."""
+        known = self.prompts or {}
+        if fate is Fate.OPEN:
+            # Given once more, it is the newest.
+            known.pop(prompt_id, None)
+        known[prompt_id] = fate
+        lines = [f"{name} {each}".rstrip() for name, each in known.items()][-PROMPTS_KEPT_MAX:]
+        # Replaced as a whole: half of it would say that a prompt was never given.
+        written = self._prompts.with_suffix(".new")
+        with open(written, "w", encoding="utf-8", opener=owner_only) as file:
+            file.write("\n".join(lines))
+        written.replace(self._prompts)
+
+    @property
+    def process(self) -> Process | None:
+        """The newest process that was started for this session; None if that was not written."""
+        content = read_small(self._process, PROCESS_BYTES_MAX)
+        try:
+            return decode_json(content, Process) if content is not None else None
+        except msgspec.DecodeError:
+            return None
+
+    def note_process(self, process: Process) -> None:
+        """Write which process was started, before anything is known of its conversation."""
+        written = self._process.with_suffix(".new")
+        with open(written, "wb", opener=owner_only) as file:
+            file.write(msgspec.json.encode(process))
+        written.replace(self._process)
+
+    def trim(self) -> None:
+        """Forget what was said so far; the process goes on appending."""
+        os.truncate(self.output, 0)
+
+    def last_words(self) -> str:
+        """The end of what it wrote to its error stream, safe to show; empty if there is nothing."""
+        try:
+            with self._errors.open("rb") as file:
+                file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_WORDS_BYTES))
+                text = file.read().decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+        # Redacted before it is cut: half a secret is not recognised any more.
+        words = plain(redact(text), LAST_WORDS_BYTES)
+        return words if len(words) <= LAST_WORDS_CHARS_MAX else f"…{words[-LAST_WORDS_CHARS_MAX:]}"
+
+    def rename(self, root: Path, session_id: SessionId) -> "RunFolder":
+        """The same folder under another session's name; open descriptors stay good."""
+        renamed = RunFolder(root, session_id)
+        self.path.rename(renamed.path)
+        return renamed
+
+    def remove(self) -> None:
+        """Remove the folder and what is in it; one that is gone is fine."""
+        if self.path.exists():
+            shutil.rmtree(self.path)
+
+    async def write_line(self, line: bytes, deadline_seconds: float) -> Written:
+        """Write one line to the input. Never waits longer than that, and never writes between another's bytes."""
+        descriptor = self._open_input()
+        if descriptor is None:
+            return Written.NO_READER
+        try:
+            written = await _write_locked(descriptor, line + b"\n", deadline_seconds)
+        finally:
+            os.close(descriptor)
+        if written is Written.TORN:
+            self.input.unlink(missing_ok=True)
+        return written
+
+    def _open_input(self) -> int | None:
+        try:
+            descriptor = os.open(self.input, _WRITE | os.O_NONBLOCK)
+        except OSError as problem:
+            if problem.errno in (ENOENT, ENXIO):
+                return None
+            raise
+        if stat.S_ISFIFO(os.fstat(descriptor).st_mode):
+            return descriptor
+        os.close(descriptor)
+        return None
+
+    @contextmanager
+    def _made(self) -> Iterator[ExitStack]:
+        self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        self.path.mkdir(mode=0o700, exist_ok=True)
+        try:
+            with ExitStack() as opened:
+                yield opened
+        except WakefulError:
+            self.remove()
+            raise
+
+    def _streams(self, opened: ExitStack, source: int) -> Streams:
+        appending = _WRITE | os.O_CREAT | os.O_APPEND | os.O_TRUNC
+        return Streams(source, _open(opened, self.output, appending), _open(opened, self._errors, appending))
+
+
+def _open(opened: ExitStack, path: Path, flags: int) -> int:
+    descriptor = os.open(path, flags, 0o600)
+    opened.callback(os.close, descriptor)
+    return descriptor
+
+
+async def _write_locked(descriptor: int, line: bytes, deadline_seconds: float) -> Written:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return Written.BUSY
+    rest = memoryview(line)
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            while not _has_room(descriptor, len(line)):  # noqa: ASYNC110 - nobody is told when a pipe is drained
+                await asyncio.sleep(DRAIN_LOOK_SECONDS)
+            while rest:
+                rest = rest[_write_some(descriptor, rest) :]
+                if rest:
+                    await _writable(descriptor)
+    except BrokenPipeError:
+        return Written.NO_READER
+    except TimeoutError:
+        return Written.FULL if len(rest) == len(line) else Written.TORN
+    return Written.WHOLE
+
+
+def _has_room(descriptor: int, wanted_bytes: int) -> bool:
+    """Whether the line goes in at once. One longer than any pipe needs an empty one, and a reader that goes on."""
+    room_bytes = _widen(descriptor, wanted_bytes + PIPE_SLACK_BYTES)
+    used_bytes = int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
+    return used_bytes == 0 or used_bytes + wanted_bytes + PIPE_SLACK_BYTES <= room_bytes
+
+
+def _widen(descriptor: int, wanted_bytes: int) -> int:
+    """Make room for the whole line if the kernel allows that; it may not, when a user has many wide pipes."""
+    room_bytes = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
+    if room_bytes >= wanted_bytes:
+        return room_bytes
+    try:
+        return fcntl.fcntl(descriptor, fcntl.F_SETPIPE_SZ, min(wanted_bytes, PIPE_BYTES_MAX))
+    except OSError:
+        return room_bytes
+
+
+def _write_some(descriptor: int, rest: memoryview) -> int:
+    try:
+        return os.write(descriptor, rest)
+    except BlockingIOError:
+        return 0
+
+
+async def _writable(descriptor: int) -> None:
+    loop = asyncio.get_running_loop()
+    ready = asyncio.Event()
+    loop.add_writer(descriptor, ready.set)
+    try:
+        await ready.wait()
+    finally:
+        loop.remove_writer(descriptor)
+
+
+CHOSEN_BY_WAKEFUL: Final = "Wakeful chooses this one itself."
+NOT_A_COMMAND: Final = "Only options can be given; a prompt is given apart from them."
+NOT_AN_ARGUMENT: Final = "No argument can hold a NUL."
+
+
+class Patience(Struct, frozen=True):
+    """How long each sight is waited for, in seconds."""
+
+    # Sixteen starts at once took 45 s on two cores.
+    start: float = 60.0
+    write: float = 5.0
+    take: float = 20.0
+    # A refused login came 0.2 s after the prompt; the model's first word comes about as fast.
+    first_word: float = 1.0
+    interrupt: float = 10.0
+
+
+def check_prompt(prompt: str) -> None:
+    """Raises PromptRefused."""
+    reason = unfit(prompt, PROMPT_BYTES_MAX)
+    if reason is not None:
+        raise PromptRefused(reason=reason)
+
+
+def check_arguments(argv: Sequence[str], refused: Mapping[str, str]) -> None:
+    """Raises ArgumentRefused for an option that contradicts the driver, and for what is no option.
+
+    Where a later word belongs to the option before it only the client can tell; a first one never does.
+    """
+    program, *words = argv
+    for place, word in enumerate(words):
+        option = word.partition("=")[0]
+        advice = refused.get(option)
+        if word == "--" or (place == 0 and not word.startswith("-")):
+            advice = NOT_A_COMMAND
+        if "\0" in word:
+            advice = NOT_AN_ARGUMENT
+        if advice is not None:
+            raise ArgumentRefused(program=program, argument=option, advice=advice)
+
+
+def marked(
+    environ: Mapping[str, str], session_id: SessionId | None, epoch: int, intent_id: str
+) -> dict[str, str]:
+    """The environment with whose process it will be; what it said before about another one is taken out."""
+    marks = {SESSION_VARIABLE: session_id, EPOCH_VARIABLE: str(epoch), INTENT_VARIABLE: intent_id}
+    unmarked = {name: value for name, value in environ.items() if name not in marks}
+    return unmarked | {name: value for name, value in marks.items() if value}
+
+
+def absence(hosting: Hosting) -> Seen | None:
+    """Why nothing can be said to this session's process; None if it was seen alive."""
+    process = hosting.process
+    match proc.sight(process) if process is not None else Sight.DEAD:
+        case Sight.ALIVE:
+            return None
+        case Sight.DEAD:
+            return Seen(Outcome.INEFFECTIVE, "its process is gone")
+        case Sight.UNKNOWN:
+            return Seen(Outcome.INEFFECTIVE, "whether its process lives cannot be seen")
+
+
+def agent_of(session_id: SessionId, conversation: str) -> Meant:
+    """Meant is the process that works for this session: it carries our mark, or it is the client that holds it.
+
+    A kept number alone proves nothing: records and files can name any process.
+    """
+    provider = session_id.partition("-")[0]
+
+    def is_meant(process: Process) -> bool:
+        if proc.environ_value(process.pid, SESSION_VARIABLE) == session_id:
+            return True
+        return is_client(process.pid, provider) and _holds(process, provider, conversation)
+
+    return is_meant
+
+
+def _holds(process: Process, provider: str, conversation: str) -> bool:
+    """Whether a client says of itself that it holds this conversation, or says nothing."""
+    entry = entry_of(process) if provider == "claude" else None
+    return entry is None or entry.session_id == conversation
+
+
+async def stop_hosted(hosting: Hosting, folder: RunFolder, tool_variable: str) -> Seen:
+    """End the agent, then what it left behind; the folder goes when nothing of it is left."""
+    meant = agent_of(hosting.session_id, hosting.conversation_id)
+    ending = await end(hosting.process, is_meant=meant) if hosting.process is not None else None
+    if ending is not None and ending.sight is not Sight.DEAD:
+        return Seen(_outcome_of(ending), f"process {ending.process.pid} was signalled and not seen dead")
+    swept = await _sweep_session(hosting, tool_variable)
+    if swept.left:
+        pids = ", ".join(str(each.pid) for each in swept.left)
+        return Seen(Outcome.INEFFECTIVE, f"{_ended_words(ending)}, but these still run: {pids}")
+    folder.remove()
+    return Seen(Outcome.RECOVERED, f"{_ended_words(ending)}{_swept_words(swept)}")
+
+
+async def _sweep_session(hosting: Hosting, tool_variable: str) -> Swept:
+    """Both marks: our own is missing from what we did not start, the client's from what is no tool."""
+    by_client = await sweep(tool_variable, hosting.conversation_id, epoch_max=hosting.epoch)
+    by_us = await sweep(SESSION_VARIABLE, hosting.session_id, epoch_max=hosting.epoch)
+    spared = {*by_client.spared, *by_us.spared}
+    return Swept((*by_client.endings, *by_us.endings), tuple(spared))
+
+
+def _outcome_of(ending: Ending) -> Outcome:
+    return Outcome.INEFFECTIVE if ending.sight is Sight.ALIVE else Outcome.UNVERIFIED
+
+
+def _ended_words(ending: Ending | None) -> str:
+    if ending is None or ending.signal is None:
+        return "its process had ended already"
+    return f"process {ending.process.pid} ended after {ending.signal.name} within {ending.seconds:.1f} s"
+
+
+def _swept_words(swept: Swept) -> str:
+    ended = f", {len(swept.endings)} processes it left behind were ended" if swept.endings else ""
+    spared = (
+        f", left alone because a terminal or a newer claim has them: {_pids(swept.spared)}"
+        if swept.spared
+        else ""
+    )
+    return ended + spared
+
+
+def _pids(processes: Sequence[Process]) -> str:
+    return ", ".join(str(each.pid) for each in processes)

@@ -1,0 +1,532 @@
+"""One question to `gh`: what it said, or an error of ours that says what its user can do. Nothing is left running.
+
+Which questions there are is for `forge`; how long they may take together as well.
+
+What an issue says. Pure: a report in, title and Markdown out.
+
+Every word of an agent, a log or a person's project stands in code: there nobody is mentioned, no issue is referred to
+or closed, and no fence, table or comment can be left.
+
+When the last issue of a project was created, kept across restarts: one an hour, however many processes ask.
+
+A claim comes before the creation, so that a crash in between costs an hour of quiet and never a second issue.
+
+Files problems as issues: one open issue a project, one new one an hour, and never longer than a deadline.
+
+The name of a project is its agents' choice, so all projects together have a budget too: beyond it one summary is filed.
+
+Implements ports.forge.Forge. What goes wrong becomes words for a person; nothing else waits for GitHub.
+"""
+
+import asyncio
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import ExitStack
+from hashlib import sha256
+from math import inf
+from pathlib import Path
+from tempfile import NamedTemporaryFile
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
+from weakref import WeakValueDictionary
+
+import msgspec
+from msgspec import Struct, structs
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.errors import ClientMissing, OperatorError, WorldError
+from wakeful.core.labels import label
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
+from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.line_log import append, explained, locked, read_lines
+from wakeful.judging.wording import length
+from wakeful.linux.child_environment import gh_environ
+from wakeful.linux.clock import SystemClock
+from wakeful.linux.launch import find_program
+from wakeful.linux.run_command import OUTPUT_BYTES_MAX, Answer, ask
+from wakeful.storage.base import Note, Store
+
+# From `gh help exit-codes`.
+LOGGED_OUT: Final = 4
+_REASON_CHARS_MAX: Final = 200
+# Whatever makes it talk more, ask back, or look elsewhere than we say. Verbose output holds headers with tokens.
+_UNSET: Final = frozenset({"GH_DEBUG", "DEBUG", "GH_FORCE_TTY", "GH_REPO", "CLICOLOR_FORCE"})
+_SET: Final = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
+
+
+class GhMissing(WorldError):
+    """`gh` cannot be run: {reason}. Install GitHub's command line and log in with `gh auth login`."""
+
+    code = "gh-missing"
+
+
+class GhLoggedOut(WorldError):
+    """`gh` is not logged in. Run `gh auth login` as the user Wakeful runs as."""
+
+    code = "gh-logged-out"
+
+
+class GhRefused(WorldError):
+    """`gh {what}` failed: {reason}"""
+
+    code = "gh-refused"
+    retryable = True
+
+
+class GhGarbled(WorldError):
+    """`gh {what}` answered something that is not understood: {reason}"""
+
+    code = "gh-garbled"
+
+
+async def ask_gh(words: Sequence[str], deadline_seconds: float) -> bytes:
+    """What `gh` printed. Raises one of the errors above, or TimeoutError: then it was ended with all it started."""
+    what = " ".join(words[:2])
+    answer = await _answer(words, deadline_seconds)
+    if answer.exit_code is None:
+        if len(answer.output) > OUTPUT_BYTES_MAX or len(answer.errors) > OUTPUT_BYTES_MAX:
+            raise GhGarbled(what=what, reason=f"more than {OUTPUT_BYTES_MAX:,} bytes")
+        raise TimeoutError
+    if answer.exit_code == LOGGED_OUT:
+        raise GhLoggedOut
+    if answer.exit_code != 0:
+        raise GhRefused(what=what, reason=_reason(answer))
+    return answer.output
+
+
+async def _answer(words: Sequence[str], deadline_seconds: float) -> Answer:
+    environ = {name: value for name, value in gh_environ(os.environ).items() if name not in _UNSET} | _SET
+    try:
+        program = find_program("gh", cwd="/", path=environ.get("PATH", os.defpath))
+        return await ask((program, *words), deadline_seconds, environ=environ, with_children=True)
+    except ClientMissing as problem:
+        raise GhMissing(reason="it is not on the PATH") from problem
+    except OSError as problem:
+        raise GhMissing(reason=problem.strerror) from problem
+
+
+def _reason(answer: Answer) -> str:
+    """What it complained about, in its own words as far as they are fit to be shown."""
+    said = answer.errors[: 4 * _REASON_CHARS_MAX].decode(errors="replace")
+    return plain(redact(said), _REASON_CHARS_MAX) or f"it ended with {answer.exit_code} and said nothing"
+
+
+PREFIX: Final = "[Watchdog]"
+CALLS_MAX: Final = 20
+# A body may have 65,536 characters: 20 calls of four cells and the lines of a summary stay far below.
+_CELL_CHARS_MAX: Final = 160
+_LINES_MAX: Final = 40
+_LINE_CHARS_MAX: Final = 500
+_NAME_CHARS_MAX: Final = 60
+_OTHERS_MAX: Final = 20
+# Wider twins of the two characters that mean something to GitHub even in a title.
+_TITLE: Final = str.maketrans({"@": "\uff20", "#": "\uff03"})
+_CELL: Final = str.maketrans({"`": "'", "|": "¦"})
+_FENCE: Final = re.compile(r"`+")
+
+
+def marker_of(project: str) -> str:
+    """What is found again, and only in issues about this project; a digest, so that no name can end the comment."""
+    return f"<!-- wakeful:watchdog:{sha256(_bytes(project)).hexdigest()[:32]} -->"
+
+
+def title_of(report: Report) -> str:
+    about = (_named(each) for each in (report.project, report.reason, report.session_id))
+    return "{} {}: {} ({})".format(PREFIX, *about)
+
+
+def body_of(report: Report) -> bytes:
+    return _bytes("\n".join([*_head(report), *_summary(report), *_calls(report), ""]))
+
+
+def cell(text: str) -> str:
+    """Text from outside as code in a table: one line, no bar, no backquote, nothing that looks like a secret."""
+    return f"`{plain(redact(text), _CELL_CHARS_MAX).translate(_CELL) or '-'}`"
+
+
+def fenced(text: str) -> list[str]:
+    """Text from outside as a block of code, behind a fence longer than any within it."""
+    lines = [plain(line, _LINE_CHARS_MAX) for line in redact(text).splitlines()[:_LINES_MAX]]
+    longest = max((len(run) for line in lines for run in _FENCE.findall(line)), default=0)
+    fence = "`" * max(4, longest + 1)
+    return [f"{fence}text", *lines, fence]
+
+
+def _head(report: Report) -> Iterator[str]:
+    yield marker_of(report.project)
+    yield "Wakeful found a session in trouble. Everything in code below comes from logs: it is not an order to anybody."
+    yield ""
+    yield "| | |"
+    yield "|---|---|"
+    yield f"| session | {cell(report.session_id)} |"
+    yield f"| project | {cell(report.project)} |"
+    yield f"| reason | {cell(report.reason)} |"
+    yield f"| running for | {length(report.duration_seconds)} |"
+    if report.others:
+        more = len(report.others) - _OTHERS_MAX
+        shown = ", ".join(map(cell, report.others[:_OTHERS_MAX]))
+        yield f"| also affected | {shown}{f' and {more} more' if more > 0 else ''} |"
+
+
+def _summary(report: Report) -> list[str]:
+    return ["", "What was seen:", "", *fenced(report.summary)] if report.summary.strip() else []
+
+
+def _calls(report: Report) -> Iterator[str]:
+    calls = report.calls[-CALLS_MAX:]
+    if not calls:
+        return
+    yield from ("", f"Last {len(calls)} tool calls, the newest last:", "")
+    yield from ("| when | tool | about | ended |", "|---|---|---|---|")
+    for call in calls:
+        yield f"| {' | '.join(map(cell, call))} |"
+
+
+def _named(text: str) -> str:
+    return plain(redact(text), _NAME_CHARS_MAX).translate(_TITLE) or "-"
+
+
+def _bytes(text: str) -> bytes:
+    return text.encode("utf-8", "replace")
+
+
+WINDOW_SECONDS: Final = 3600.0
+KIND: Final = "issue"
+
+
+class Ledger(Protocol):
+    """Who may create an issue, and which one was created last. Raises WorldError where nothing can be kept."""
+
+    async def claim(self, project: str) -> bool:
+        """Whether an issue may be created now; the next one in an hour."""
+
+    async def give_back(self, project: str) -> None:
+        """Nothing was created: the claim is undone."""
+
+    async def filed(self, project: str, url: str) -> None:
+        """It was created, and is there."""
+
+    async def newest(self, project: str) -> str | None:
+        """The issue that was created last, if it is known where it is."""
+
+
+class StoreLedger:
+    """A ledger in the store: notes of one kind, by project."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    async def claim(self, project: str) -> bool:
+        claim = Note(KIND, project, b"")
+        return await self._store.spend(_budget(project), claim, times_max=1, window_seconds=WINDOW_SECONDS)
+
+    async def give_back(self, project: str) -> None:
+        await self._store.give_back(_budget(project), Note(KIND, project, b""))
+
+    async def filed(self, project: str, url: str) -> None:
+        await self._store.keep_note(Note(KIND, project, url.encode()))
+
+    async def newest(self, project: str) -> str | None:
+        note = await self._store.note(KIND, project)
+        return note.body.decode("utf-8", "replace") if note is not None and note.body else None
+
+
+class _Entry(Struct, frozen=True):
+    """The newest word about a project. `at_wall` is None when its claim was given back."""
+
+    project: str
+    at_wall: float | None
+    url: str | None = None
+
+
+_decode: Final = json_decoder(_Entry)
+
+
+class FileLedger:
+    """A ledger in a file of its own, for programs without a store."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._clock = SystemClock()
+
+    async def claim(self, project: str) -> bool:
+        return await asyncio.to_thread(self._claim, project)
+
+    async def give_back(self, project: str) -> None:
+        await asyncio.to_thread(self._add, _Entry(project, None))
+
+    async def filed(self, project: str, url: str) -> None:
+        await asyncio.to_thread(self._add, _Entry(project, self._clock.now().wall, url))
+
+    async def newest(self, project: str) -> str | None:
+        entry = await asyncio.to_thread(self._newest, project)
+        return entry.url if entry is not None else None
+
+    def _claim(self, project: str) -> bool:
+        now_wall = self._clock.now().wall
+        with explained(self._path), locked(self._path) as file:
+            last = self._newest(project)
+            # A time ahead of now was written before the clock was set back.
+            if (
+                last is not None
+                and last.at_wall is not None
+                and abs(now_wall - last.at_wall) < WINDOW_SECONDS
+            ):
+                return False
+            append(file, msgspec.json.encode(_Entry(project, now_wall)) + b"\n")
+        return True
+
+    def _add(self, entry: _Entry) -> None:
+        with explained(self._path), locked(self._path) as file:
+            append(file, msgspec.json.encode(entry) + b"\n")
+
+    def _newest(self, project: str) -> _Entry | None:
+        newest = None
+        with explained(self._path):
+            for line in read_lines(self._path):
+                entry = _decoded(line)
+                newest = entry if entry is not None and entry.project == project else newest
+        return newest
+
+
+def _decoded(line: bytes) -> _Entry | None:
+    try:
+        return _decode(line)
+    except msgspec.DecodeError:
+        # Torn by a crash: its issue is found on GitHub, by its marker.
+        return None
+
+
+def _budget(project: str) -> str:
+    return f"{KIND}:{project}"
+
+
+if TYPE_CHECKING:
+    from tempfile import _TemporaryFileWrapper
+
+T = TypeVar("T")
+DEADLINE_SECONDS: Final = 20.0
+# Two pages of GitHub's, newest first. An issue of ours that lies deeper is doubled once an hour at worst.
+LISTED_MAX: Final = 200
+# Repositories seldom change hands; one that became public is noticed this late.
+VISIBILITY_SECONDS: Final = 3600.0
+# So many new issues an hour, whatever their projects are called.
+ISSUES_MAX: Final = 10
+# Once these are used up, Wakeful does not ask `gh` for so long.
+SPENT_SECONDS: Final = 300.0
+# So many at a time, whatever their projects are called.
+AT_ONCE_MAX: Final = 4
+# The budget's places in the ledger, and the project under which its summary is filed.
+_ALL: Final = "all projects"
+_SPENT: Final = "too many projects had problems within the last hour; one summary was filed for the rest"
+_NOT_PUBLIC: Final = frozenset({"PRIVATE", "INTERNAL"})
+_REPOSITORY: Final = re.compile(r"[\w.][\w.-]*/[\w.][\w.-]*\Z")
+_URL: Final = re.compile(r"https://[\w.-]+(?::\d+)?/[\w.-]+/[\w.-]+/issues/\d+\Z")
+
+
+class PublicRepository(OperatorError):
+    """{repo} is public, and what a session did is not for everybody. Set github.public, or choose another one."""
+
+    code = "public-repository"
+
+
+class TextNotKept(WorldError):
+    """The text of an issue could not be written down: {reason}."""
+
+    code = "text-not-kept"
+    retryable = True
+
+
+# After these nothing was created.
+NOT_FILED: Final = (GhMissing, GhLoggedOut, GhRefused, TextNotKept)
+
+
+class _Visibility(Struct):
+    visibility: str
+
+
+class _Issue(Struct):
+    number: int
+    title: str
+    url: str
+    body: str
+
+
+_decode_visibility: Final = json_decoder(_Visibility)
+_decode_issues: Final = json_decoder(list[_Issue])
+
+
+class GhForge:
+    """Issues through `gh`. `repos` are `project=owner/name`; other projects go to `repo`, if there is one."""
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        repo: str = "",
+        repos: Iterable[str] = (),
+        public: bool = False,
+        deadline_seconds: float = DEADLINE_SECONDS,
+    ) -> None:
+        self._ledger = ledger
+        self._repo = repo
+        self._repos = {label(project): name for project, _, name in (each.rpartition("=") for each in repos)}
+        self._public = public
+        self._deadline_seconds = deadline_seconds
+        # Until when, by the loop's clock, a repository counts as not public.
+        self._private_until: dict[str, float] = {}
+        self._one_at_a_time: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._few_at_a_time = asyncio.Semaphore(AT_ONCE_MAX)
+        self._summing = asyncio.Lock()
+        # Until when, by the loop's clock, the budget of all projects is known to be used up, and the summary's address.
+        self._spent: tuple[float, str | None] = (-inf, None)
+
+    def wants(self, project: str) -> bool:
+        """Whether anybody configured a place for issues of this project."""
+        return _REPOSITORY.match(self._repos.get(label(project), self._repo)) is not None
+
+    async def file(self, report: Report) -> Filing:
+        if not self.wants(report.project):
+            return Filing(
+                None, f"no repository is configured for {plain(report.project, 60)}: set github.repo"
+            )
+        # Half a character of a folder's name can be kept nowhere.
+        report = structs.replace(report, project=report.project.encode("utf-8", "replace").decode())
+        try:
+            mine = self._one_at_a_time.setdefault(report.project, asyncio.Lock())
+            async with asyncio.timeout(self._deadline_seconds), mine:
+                return await self._file(report, self._repos.get(label(report.project), self._repo))
+        except TimeoutError:
+            return Filing(None, f"`gh` did not answer within {self._deadline_seconds:g} s and was ended")
+        except (WorldError, OperatorError) as problem:
+            return Filing(None, str(problem))
+
+    async def _file(self, report: Report, repo: str) -> Filing:
+        place = await self._place()
+        if place is None:
+            known = await self._ledger.newest(report.project)
+            return Filing(known, _SPENT) if known is not None else await self._summarised(report, repo)
+        is_used = False
+        try:
+            async with self._few_at_a_time:
+                found = await self._known(report, repo)
+                if found is not None:
+                    return found
+                is_used = True
+                url = await self._create(report, repo)
+        except NOT_FILED:
+            is_used = False
+            raise
+        finally:
+            if not is_used:
+                await self._ledger.give_back(place)
+        await self._ledger.filed(report.project, url)
+        return Filing(url, "filed")
+
+    async def _known(self, report: Report, repo: str) -> Filing | None:
+        """The project's issue that is open or was filed within the last hour; None: a new one may be created now."""
+        await self._require_allowed(repo)
+        url = await self._open_issue(repo, report.project)
+        if url is not None:
+            return Filing(url, "an issue about this project is open")
+        if await self._ledger.claim(report.project):
+            return None
+        last = await self._ledger.newest(report.project)
+        return Filing(last, "an issue about this project was filed within the last hour")
+
+    async def _place(self) -> str | None:
+        """A place in the budget of all projects, taken for an hour; None if all of them are taken."""
+        for number in range(ISSUES_MAX):
+            if await self._ledger.claim(f"{_ALL}/{number}"):
+                return f"{_ALL}/{number}"
+        return None
+
+    async def _summarised(self, report: Report, repo: str) -> Filing:
+        """The one issue for all that the budget has no place for: one an hour, while none is open."""
+        async with self._summing:
+            if (filed := self._summary_for_now()) is not None:
+                return Filing(filed, _SPENT)
+            await self._require_allowed(repo)
+            url = await self._open_issue(repo, _ALL) or await self._summary(report, repo)
+            self._spent = asyncio.get_running_loop().time() + SPENT_SECONDS, url
+            return Filing(url, _SPENT)
+
+    def _summary_for_now(self) -> str | None:
+        """Where the summary is, while the budget is known to be used up."""
+        until, summary = self._spent
+        return summary if asyncio.get_running_loop().time() < until else None
+
+    async def _summary(self, report: Report, repo: str) -> str | None:
+        if not await self._ledger.claim(_ALL):
+            return await self._ledger.newest(_ALL)
+        text = f"More than {ISSUES_MAX} projects had problems within an hour. No further issue is filed for now: `wakeful incidents` lists every problem."
+        about = Report(_ALL, report.session_id, "issue limit reached", text, 0.0)
+        url = await self._create(about, repo)
+        await self._ledger.filed(_ALL, url)
+        return url
+
+    async def _require_allowed(self, repo: str) -> None:
+        """Raises PublicRepository; who can see a repository must be known before anything is written there."""
+        now = asyncio.get_running_loop().time()
+        if self._public or self._private_until.get(repo, 0.0) > now:
+            return
+        said = await self._ask("repo", "view", repo, "--json", "visibility")
+        if _understood("repo view", said, _decode_visibility).visibility not in _NOT_PUBLIC:
+            raise PublicRepository(repo=repo)
+        self._private_until[repo] = now + VISIBILITY_SECONDS
+
+    async def _open_issue(self, repo: str, project: str) -> str | None:
+        """The oldest open issue of ours about this project."""
+        fields = ("--json", "number,title,url,body", "--limit", str(LISTED_MAX))
+        said = await self._ask("issue", "list", "--repo", repo, "--state", "open", *fields)
+        issues = _understood("issue list", said, _decode_issues)
+        marker = marker_of(project)
+        ours = [each for each in issues if each.title.startswith(PREFIX) and marker in each.body]
+        urls = [each.url for each in sorted(ours, key=lambda each: each.number) if _URL.match(each.url)]
+        return urls[0] if urls else None
+
+    async def _create(self, report: Report, repo: str) -> str:
+        try:
+            said = await self._send(report, repo)
+        except NOT_FILED:
+            # Surely not there. After anything else it may be, and then the next one who looks finds it.
+            await self._ledger.give_back(report.project)
+            raise
+        words = said.decode(errors="replace").split()
+        url = next((word for word in reversed(words) if _URL.match(word)), None)
+        if url is None:
+            raise GhGarbled(what="issue create", reason=_shown(said))
+        return url
+
+    async def _send(self, report: Report, repo: str) -> bytes:
+        with _kept(body_of(report)) as text:
+            words = ("--repo", repo, "--title", title_of(report), "--body-file", text.name)
+            return await self._ask("issue", "create", *words)
+
+    async def _ask(self, *words: str) -> bytes:
+        return await ask_gh(words, self._deadline_seconds)
+
+
+def _understood(what: str, said: bytes, decode: Callable[[bytes], T]) -> T:
+    try:
+        return decode(said)
+    except msgspec.DecodeError as problem:
+        raise GhGarbled(what=what, reason=_shown(said)) from problem
+
+
+def _kept(text: bytes) -> "_TemporaryFileWrapper[bytes]":
+    """The text in a file for its owner alone, which is gone when closed. Raises TextNotKept."""
+    try:
+        with ExitStack() as undone:
+            file = undone.enter_context(NamedTemporaryFile(prefix="wakeful-issue-", suffix=".md"))
+            file.write(text)
+            file.flush()
+            undone.pop_all()
+            return file
+    except OSError as problem:
+        raise TextNotKept(reason=problem.strerror) from problem
+
+
+def _shown(said: bytes) -> str:
+    return repr(plain(said[:120].decode(errors="replace"), 60))

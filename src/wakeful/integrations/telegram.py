@@ -1,0 +1,295 @@
+"""Answers of the Bot API, decoded. One update that cannot be decoded must cost neither the others nor the next ones.
+
+The chat service gives an update again until it is confirmed by its number. So the number of a bad one is looked for in its
+bytes; what has none cannot be confirmed and is left out.
+
+The bot behind alerts and behind the chat: how it is opened, and what its failures mean.
+
+The token is part of every address there, so no address and no text of the library leaves this folder unwashed. The
+library is imported when a bot is opened, in a thread: it takes a third of a second.
+
+Alerts through a Telegram bot. The token is part of every address there: none of them leaves this folder.
+
+A refusal is an answer with a status, or a connection that was never made; whatever broke off after that is in doubt.
+"""
+
+import asyncio
+import re
+import warnings
+from collections.abc import Iterator
+from datetime import timedelta
+from enum import Enum
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+from msgspec import Struct
+
+from wakeful.alerts.delivery import NotDelivered, Refused
+from wakeful.core.decoding import decode_json_leniently
+from wakeful.core.errors import WorldError
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
+from wakeful.linux.logging import hush
+
+_RESULT: Final = re.compile(r'"result"\s*:\s*\[')
+_TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},]', re.DOTALL)
+# The first one: a message of a chat is deeper inside, and Telegram writes the number first.
+_NUMBER: Final = re.compile(r'"update_id"\s*:\s*(\d{1,18})\b')
+
+
+def read_answer(payload: bytes) -> Any:
+    """The whole answer. Where a list of updates cannot be decoded at once, each is decoded by itself.
+
+    Raises msgspec.DecodeError for anything else that cannot be decoded.
+    """
+    text = payload.decode("utf-8", "replace")
+    try:
+        return decode_json_leniently(text)
+    except msgspec.DecodeError:
+        begin = _RESULT.search(text)
+        if begin is None:
+            raise
+        return {"ok": True, "result": list(_each(text, begin.end()))}
+
+
+def _each(text: str, begin: int) -> Iterator[Any]:
+    for piece in _elements(text, begin):
+        try:
+            yield decode_json_leniently(piece)
+        except msgspec.DecodeError:
+            number = _NUMBER.search(piece)
+            if number is not None:
+                yield {"update_id": int(number[1])}
+
+
+def _elements(text: str, begin: int) -> Iterator[str]:
+    """The texts between the commas of a list, by its brackets and quotes alone: however deep it is, nothing is built."""
+    depth, start = 0, begin
+    for token in _TOKEN.finditer(text, begin):
+        sign = token[0]
+        if sign in {"[", "{"}:
+            depth += 1
+        elif depth == 0 and sign in {"]", ","}:
+            yield text[start : token.start()]
+            start = token.end()
+            if sign == "]":
+                return
+        elif sign in {"]", "}"}:
+            depth -= 1
+    # Cut off: the last one may still hold its number.
+    yield text[start:]
+
+
+if TYPE_CHECKING:
+    from telegram import Bot
+    from telegram.error import RetryAfter
+
+CONNECT_SECONDS_MAX: Final = 5.0
+CONNECTIONS_MAX: Final = 64
+REASON_CHARS_MAX: Final = 200
+# What the HTTP library calls a connection that was never made.
+_NEVER_SENT: Final = frozenset(
+    {"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL"}
+)
+# The library's own words.
+INVALID_ANSWER: Final = "Invalid server response"
+# The one answer of a server's front that is about the request itself.
+_TOO_LARGE: Final = "Too Large"
+
+
+class BotNotOpened(WorldError):
+    """No bot: {reason}."""
+
+    code = "bot-not-opened"
+
+
+class Meaning(Enum):
+    """What a failed call tells about the call."""
+
+    REFUSED = "refused"
+    """Telegram said no, and would again."""
+    FLOODED = "flooded"
+    """Telegram said: not now."""
+    LOCKED = "locked"
+    """Telegram does not know the token."""
+    TAKEN = "taken"
+    """Somebody else reads this bot's updates."""
+    UNREACHED = "unreached"
+    """No connection was made: nothing arrived."""
+    BROKEN = "broken"
+    """Telegram's servers failed and said so, by a status."""
+    DOUBT = "doubt"
+    """It broke off: nobody knows."""
+
+
+class Trouble(Struct, frozen=True):
+    """`reason` holds no address and no token."""
+
+    meaning: Meaning
+    reason: str
+    retry_after_seconds: float = 0.0
+
+
+def open_bot(token: str, api: str, *, answer_seconds_max: float, kept_connections: int) -> "Bot":
+    """A bot that has asked nothing yet. Raises BotNotOpened where none can be made of it."""
+    hush()
+    try:
+        import httpx  # noqa: PLC0415 - only where somebody is reached this way
+        from telegram import Bot  # noqa: PLC0415 - the same
+        from telegram._utils.types import JSONDict  # noqa: PLC0415 - the same
+        from telegram.error import InvalidToken, TelegramError  # noqa: PLC0415 - the same
+        from telegram.request import HTTPXRequest  # noqa: PLC0415 - the same
+    except ImportError:
+        raise BotNotOpened(
+            reason="python-telegram-bot is not installed: pip install 'wakeful[alerts]'"
+        ) from None
+    _ignore_advice()
+    limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=kept_connections)
+
+    class Request(HTTPXRequest):
+        @staticmethod
+        def parse_json_payload(payload: bytes) -> JSONDict:
+            try:
+                answer: JSONDict = read_answer(payload)
+            except msgspec.DecodeError as problem:
+                raise TelegramError(INVALID_ANSWER) from problem
+            return answer
+
+    request = Request(
+        connect_timeout=CONNECT_SECONDS_MAX,
+        read_timeout=answer_seconds_max,
+        write_timeout=answer_seconds_max,
+        pool_timeout=answer_seconds_max,
+        httpx_kwargs={"limits": limits},
+    )
+    try:
+        return Bot(token, base_url=f"{api.rstrip('/')}/bot", request=request, get_updates_request=request)
+    except InvalidToken:
+        raise BotNotOpened(reason="the token is not one") from None
+
+
+async def close_bot(bot: "Bot") -> None:
+    await bot.shutdown()
+    for request in bot._request:  # noqa: SLF001 - `shutdown` does nothing for a bot that never polled
+        await request.shutdown()
+
+
+def explain(problem: Exception, token: str) -> Trouble:
+    """What a call failed with. The library is loaded by now."""
+    from telegram.error import Conflict, InvalidToken, NetworkError, RetryAfter, TelegramError  # noqa: PLC0415
+
+    reason = safe(str(problem), token) or type(problem).__name__
+    if isinstance(problem, RetryAfter):
+        return Trouble(Meaning.FLOODED, reason, _asked_seconds(problem))
+    if not isinstance(problem, TelegramError):
+        return Trouble(Meaning.DOUBT, f"an answer we do not understand: {reason}")
+    if isinstance(problem, InvalidToken):
+        return _unknown(problem, reason, token)
+    if isinstance(problem, Conflict):
+        return Trouble(Meaning.TAKEN, reason)
+    if isinstance(problem, NetworkError) and type(problem.__cause__).__module__.startswith("httpx"):
+        kind = type(problem.__cause__).__name__
+        if kind in _NEVER_SENT:
+            return Trouble(Meaning.UNREACHED, f"Telegram cannot be reached ({kind})")
+        return Trouble(Meaning.DOUBT, f"no answer came back ({kind})")
+    if str(problem) == INVALID_ANSWER:
+        return Trouble(Meaning.DOUBT, reason)
+    # Its own type only: a bad request is a network error there, too.
+    is_status = type(problem) is NetworkError and _TOO_LARGE not in reason
+    return Trouble(Meaning.BROKEN if is_status else Meaning.REFUSED, reason)
+
+
+def safe(text: str, token: str) -> str:
+    """One line of it, without the token."""
+    return plain(redact(text.replace(token, "[bot token]")), REASON_CHARS_MAX)
+
+
+def _unknown(problem: Exception, reason: str, token: str) -> Trouble:
+    """A token Telegram does not know, or a method it does not know: the library takes both for the same."""
+    said = safe(str(problem.__cause__ or ""), token)
+    meaning = Meaning.REFUSED if "not found" in said.lower() else Meaning.LOCKED
+    return Trouble(meaning, said or reason)
+
+
+def _asked_seconds(problem: "RetryAfter") -> float:
+    asked = problem.retry_after
+    return asked.total_seconds() if isinstance(asked, timedelta) else float(asked)
+
+
+def _ignore_advice() -> None:
+    from telegram.warnings import PTBDeprecationWarning, PTBUserWarning  # noqa: PLC0415 - loaded by now
+
+    # It announces another type for a flood's length at every flood; both are understood here.
+    warnings.filterwarnings("ignore", category=PTBDeprecationWarning)
+    # It offers a method of its own for every call; those cannot read an update of a kind they do not know.
+    warnings.filterwarnings("ignore", message="Please use 'Bot", category=PTBUserWarning)
+
+
+if TYPE_CHECKING:
+    from telegram import Bot, LinkPreviewOptions
+
+NAME: Final = "telegram"
+# Telegram takes 4,096 characters.
+TEXT_CHARS_MAX: Final = 4000
+ANSWER_SECONDS_MAX: Final = 10.0
+SEND_SECONDS_MAX: Final = 20.0
+# Telegram's own gateway gave up on its answer.
+_GATEWAY_TIMEOUT: Final = "Gateway Timeout"
+
+
+class TelegramMessenger:
+    """One bot and the chat it writes to."""
+
+    name = NAME
+
+    def __init__(self, token: str, chat: str, api: str) -> None:
+        self._token = token
+        self._chat = chat
+        self._api = api
+        self._bot: Bot | None = None
+
+    async def send(self, text: str, *, chat: str | None = None) -> None:
+        target = chat or self._chat
+        if not target:
+            raise Refused(channel=NAME, reason="no chat is set: alerts.telegram_chat")
+        if self._bot is None:
+            self._bot = await asyncio.to_thread(_open_bot, self._token, self._api)
+        try:
+            async with asyncio.timeout(SEND_SECONDS_MAX):
+                await self._bot.send_message(
+                    target, text[:TEXT_CHARS_MAX], link_preview_options=_no_preview()
+                )
+        except TimeoutError:
+            raise NotDelivered(channel=NAME, reason=f"no answer within {SEND_SECONDS_MAX:g} s") from None
+        except Exception as problem:  # noqa: BLE001 - an answer nobody foresaw must not end the daemon
+            raise _explained(problem, self._token) from None
+
+    async def close(self) -> None:
+        if self._bot is not None:
+            await close_bot(self._bot)
+
+
+def _explained(problem: Exception, token: str) -> NotDelivered:
+    """The same as an error of ours, without any address."""
+    trouble = explain(problem, token)
+    if trouble.meaning is Meaning.DOUBT or _GATEWAY_TIMEOUT in trouble.reason:
+        return NotDelivered(channel=NAME, reason=trouble.reason)
+    if trouble.meaning is Meaning.FLOODED:
+        return Refused(channel=NAME, reason=trouble.reason, retry_after_seconds=trouble.retry_after_seconds)
+    return Refused(channel=NAME, reason=trouble.reason)
+
+
+def _open_bot(token: str, api: str) -> "Bot":
+    """Raises Refused where no bot can be made of it."""
+    try:
+        # A connection that is kept may be closed by the time it is needed, and then nobody knows what arrived.
+        return open_bot(token, api, answer_seconds_max=ANSWER_SECONDS_MAX, kept_connections=0)
+    except BotNotOpened as problem:
+        raise Refused(channel=NAME, reason=str(problem.facts["reason"])) from None
+
+
+def _no_preview() -> "LinkPreviewOptions":
+    """Links are not to be fetched by Telegram's servers."""
+    from telegram import LinkPreviewOptions  # noqa: PLC0415 - loaded by now
+
+    return LinkPreviewOptions(is_disabled=True)

@@ -1,0 +1,338 @@
+"""Which text may be typed into a terminal, and how it is recognised once it stands there. Pure.
+
+A terminal obeys control characters, and a program may take a newline for Enter: what could do more than stand in an
+input line is refused before anything is typed.
+
+Where a program takes its text, as its screen shows it: which input line, empty or not, and what is in the way. Pure.
+
+Three things are told apart: an empty input line, one with somebody's draft, and none at all. A screen that is not
+understood has none, and then nobody types.
+
+The screen of Claude Code: its input line between two rules, its questions, the sign that it works. Pure.
+
+Seen with 2.1.197. A pasted text never answers a dialog there, and one that begins with a blank is never a command.
+"""
+
+import hashlib
+import re
+import unicodedata
+from collections.abc import Callable
+from enum import Enum
+from typing import Final, Protocol
+
+from msgspec import Struct
+
+from wakeful.control.driver import LinesRefused, PromptRefused, Reply
+from wakeful.integrations.tmux.screen import Screen
+
+# A terminal is a slow and visible way. Longer prompts belong into a file that the agent is told to read.
+TYPED_BYTES_MAX: Final = 32 * 1024
+# Linux keeps 4,095 bytes of a line that its program reads line by line, and drops the rest without a word.
+LINE_BYTES_MAX: Final = 4000
+# Terminals may leave these out or join them with their neighbours: marks, joiners, spaces of any kind.
+_UNSHOWN: Final = frozenset({"Mn", "Me", "Cf", "Cc", "Zs", "Zl", "Zp"})
+
+
+def typable(prompt: str, *, several_lines: bool) -> str:
+    """The prompt as it will be typed. Raises PromptRefused."""
+    text = prompt.replace("\r\n", "\n").strip(" \t\n")
+    if not text:
+        raise PromptRefused(reason="it is empty")
+    for char in text:
+        if char not in "\n\t" and unicodedata.category(char) in ("Cc", "Cs"):
+            raise PromptRefused(reason=f"it holds the control character U+{ord(char):04X}")
+    bytes_count = len(text.encode())
+    if bytes_count > TYPED_BYTES_MAX:
+        advice = "write it to a file and name that"
+        raise PromptRefused(
+            reason=f"{bytes_count:,} bytes are more than a terminal takes ({TYPED_BYTES_MAX:,}): {advice}"
+        )
+    if "\n" in text and not several_lines:
+        raise LinesRefused
+    return text
+
+
+def squeezed(text: str) -> str:
+    """The text without what a terminal wraps, indents or joins: only this is compared."""
+    if text.isascii():
+        return "".join(text.split())
+    normal = unicodedata.normalize("NFC", text)
+    return "".join(char for char in normal if unicodedata.category(char) not in _UNSHOWN)
+
+
+def digest(text: str) -> str:
+    """By this a text is recognised where it stands again, without being kept."""
+    return hashlib.sha256(squeezed(text).encode(errors="surrogatepass")).hexdigest()[:32]
+
+
+# Rows above the end of a screen on which an open question stands.
+_QUESTION_ROWS: Final = 8
+_BOX: Final = " \t\xa0│┃|"
+# The angles that clients and shells draw before their input lines.
+_ANGLES: Final = "\u276f\u203a\xbb"
+# What stands before an empty input line of a program. Shells are none of ours: nothing is typed into one.
+_PROMPT: Final = re.compile(rf"[\w .:/~()\[\]@-]*(?:>{{1,3}}|[{_ANGLES}])")
+_WORKING: Final = "esc to interrupt"
+_CODEX_SIGN: Final = "\u203a"
+# An entry of a menu, which begins with the same sign while it is chosen.
+_CHOICE: Final = re.compile(rf"{_CODEX_SIGN}\s*\d+\.(?:\s|$)")
+_SHELL_SIGNS: Final = f"$#%>{_ANGLES}➜λ"
+_QUESTION: Final = re.compile(
+    r"\[y(?:es)?/n(?:o)?\]|\(y(?:es)?/n(?:o)?\)|\by/n\b|\byes/no\b|password|passphrase|are you sure"
+    r"|press (?:enter|return|any key)|(?:enter|return) to (?:select|confirm|continue)|esc to cancel"
+    rf"|^\s*[{_ANGLES}>] 1\. |\(END\)|--more--",
+    re.IGNORECASE,
+)
+
+
+class Standing(Enum):
+    """Whose what stands in an input line is, as far as one text is concerned."""
+
+    EMPTY = "nothing"
+    OURS = "the whole text"
+    PART = "the beginning of the text"
+    OTHER = "something else"
+    HIDDEN = "no input line is shown"
+
+
+class Input(Protocol):
+    """How one program shows where text goes."""
+
+    several_lines: bool
+    # Whether the program is meant to be a shell.
+    shell: bool
+    # The key that ends a turn and leaves the program alive.
+    interrupt_key: str
+
+    def draft(self, screen: Screen) -> str | None:
+        """What stands in the input line: empty if nothing, None if no input line is shown."""
+
+    def question(self, screen: Screen) -> str | None:
+        """The words by which an open question or menu was recognised."""
+
+    def prepared(self, text: str) -> str:
+        """The text as this program must be given it to take it literally."""
+
+    def shows(self, screen: Screen, before: Screen, text: str) -> bool:
+        """Whether exactly this text stands in the input line that was empty before."""
+
+    def standing(self, screen: Screen, prompt: str, text: str) -> Standing:
+        """What stands in the input line, compared with this text; `prompt` stood before its cursor when it was empty."""
+
+    def works(self, screen: Screen) -> bool:
+        """Whether the screen says that a turn runs."""
+
+
+class PlainInput:
+    """A program nobody knows: the row of the cursor is its input line."""
+
+    several_lines = False
+    shell = False
+    interrupt_key = "C-c"
+
+    def draft(self, screen: Screen) -> str | None:
+        # A terminal shows an interrupt before the prompt that follows it.
+        row = screen.cursor_text.strip(_BOX).removeprefix("^C")
+        return "" if not row or _PROMPT.fullmatch(row) else row
+
+    def question(self, screen: Screen) -> str | None:
+        said = [row for row in screen.rows if row.strip()][-_QUESTION_ROWS:]
+        if screen.cursor_text.rstrip(_BOX).endswith("?"):
+            return screen.cursor_text.strip()
+        return next((row.strip() for row in said if _QUESTION.search(row)), None)
+
+    def prepared(self, text: str) -> str:
+        return text
+
+    def shows(self, screen: Screen, before: Screen, text: str) -> bool:
+        # A long line goes on in the rows below, so that all up to the cursor is compared, from its end.
+        last = screen.before_cursor.strip(_BOX)
+        rows = [*(row.strip(_BOX) for row in screen.typed[: screen.cursor_row]), last]
+        expected = squeezed(before.before_cursor.strip(_BOX) + text)
+        return bool(last or screen.wrapped) and squeezed("".join(rows)).endswith(expected)
+
+    def standing(self, screen: Screen, prompt: str, text: str) -> Standing:
+        before, whole = squeezed(prompt.strip(_BOX)), squeezed(text)
+        if screen.behind_cursor.strip(_BOX):
+            # Somebody moved the cursor.
+            return Standing.OTHER
+        rows = [row.strip(_BOX) for row in screen.typed[: screen.cursor_row]]
+        shown = squeezed(screen.before_cursor.strip(_BOX))
+        if shown == before and not screen.wrapped:
+            return Standing.EMPTY
+        # A long line began in one of the rows above.
+        for row in (*reversed(rows), None):
+            part = shown.removeprefix(before)
+            if shown.startswith(before) and part and whole.startswith(part):
+                return Standing.OURS if part == whole else Standing.PART
+            if row is None or len(shown) > len(before) + len(whole):
+                break
+            shown = squeezed(row) + shown
+        return Standing.OTHER
+
+    def works(self, screen: Screen) -> bool:  # noqa: ARG002 - the protocol's
+        """Never: nobody knows how it would say so."""
+        return False
+
+
+class CodexInput(PlainInput):
+    """Codex in a terminal: it says itself how it is interrupted. Known from its documented screens only.
+
+    Its input line begins with an angle. A screen without one is coming up, or asks something.
+    """
+
+    interrupt_key = "Escape"
+
+    def draft(self, screen: Screen) -> str | None:
+        # A long draft goes on in the rows below its sign.
+        rows: list[str] = []
+        for row in reversed(screen.typed[: screen.cursor_row + 1]):
+            rows.insert(0, row.strip(_BOX))
+            if not rows[0] or rows[0].startswith(_CODEX_SIGN):
+                break
+        if not rows or not rows[0].startswith(_CODEX_SIGN) or _CHOICE.match(rows[0]) is not None:
+            return None
+        return "\n".join(rows).removeprefix(_CODEX_SIGN).strip()
+
+    def works(self, screen: Screen) -> bool:
+        return any(_WORKING in row for row in screen.rows)
+
+
+class ShellInput(PlainInput):
+    """A shell at its prompt, for the one thing that is typed there: the command that continues a conversation."""
+
+    shell = True
+
+    def draft(self, screen: Screen) -> str | None:
+        """What stands behind the cursor may be the end of a draft, or left over from a program that was killed."""
+        if self.prompts(screen) and not screen.behind_cursor.strip():
+            return ""
+        return screen.cursor_text.strip() or None
+
+    def prompts(self, screen: Screen) -> bool:
+        """Whether a prompt and nothing else stands before the cursor.
+
+        A prompt may look like anything, a draft may end like one: only a row with one sign, at its end, counts.
+        """
+        row = screen.before_cursor.rstrip()
+        signs = [
+            at for at, sign in enumerate(row) if sign in _SHELL_SIGNS and row[at + 1 : at + 2] in ("", " ")
+        ]
+        return bool(row) and signs == [len(row) - 1]
+
+    def question(self, screen: Screen) -> str | None:  # noqa: ARG002 - what stands above was printed by programs
+        return None
+
+
+_RULE: Final = "─" * 8
+_SIGN: Final = "\u276f"
+_ASKING: Final = re.compile(r"\s*Do you want to .*\?\s*")
+_OPTION: Final = re.compile(rf"\s*(?:{_SIGN}\s*)?([1-9])\.\s+(\S.*?)\s*")
+_MENU: Final = re.compile(
+    rf"esc to (?:cancel|exit|go back)|enter to (?:select|confirm|continue)|{_SIGN} [1-9]\. ", re.IGNORECASE
+)
+# A paste that is long or has many lines is shown by this alone; its number counts the pastes of the session.
+_PASTED: Final = re.compile(r"\[Pasted text #\d+(?: \+(\d+) lines?)?\]")
+# `/` begins a command of the client, `!` one of the shell; behind a blank they are text.
+_COMMAND_SIGNS: Final = ("/", "!", "#")
+
+
+class Permission(Struct, frozen=True):
+    """An open permission question. `id` is a digest of all it says, so that an answer fits no other one."""
+
+    id: str
+    text: str
+    options: dict[str, str]
+
+    @property
+    def tool(self) -> str:
+        """What the client calls the tool: the headline of the question."""
+        return self.text.partition("\n")[0]
+
+    def digit(self, reply: Reply) -> str | None:
+        """The digit that gives this answer once and promises nothing for later."""
+        for digit, label in self.options.items():
+            if label == "Yes" if reply is Reply.ALLOW else re.match(r"No\b", label):
+                return digit
+        return None
+
+
+class ClaudeInput:
+    """Claude Code: an input line is one only between its rules, with the cursor in it."""
+
+    several_lines = True
+    shell = False
+    interrupt_key = "Escape"
+
+    def draft(self, screen: Screen) -> str | None:
+        bounds = _bounds(screen)
+        if bounds is None:
+            return None
+        top, bottom = bounds
+        text = "\n".join(screen.typed[top + 1 : bottom]).strip()
+        return text.removeprefix(_SIGN).strip()
+
+    def question(self, screen: Screen) -> str | None:
+        if _bounds(screen) is not None:
+            return None
+        return next((row.strip() for row in reversed(screen.rows) if _MENU.search(row)), None)
+
+    def prepared(self, text: str) -> str:
+        before = " " if text.startswith(_COMMAND_SIGNS) else ""
+        # An `@name` at the end opens a list of files, and Enter would choose from it.
+        after = " " if text.rsplit(maxsplit=1)[-1].startswith("@") else ""
+        return f"{before}{text}{after}"
+
+    def shows(self, screen: Screen, before: Screen, text: str) -> bool:  # noqa: ARG002 - the rules bound it
+        draft = self.draft(screen)
+        if not draft:
+            return False
+        pasted = _PASTED.fullmatch(draft)
+        if pasted is not None:
+            return int(pasted[1] or 0) == text.count("\n")
+        return squeezed(draft) == squeezed(text)
+
+    def standing(self, screen: Screen, prompt: str, text: str) -> Standing:  # noqa: ARG002 - the rules bound it
+        draft = self.draft(screen)
+        if not draft:
+            return Standing.HIDDEN if draft is None else Standing.EMPTY
+        if self.shows(screen, screen, text):
+            return Standing.OURS
+        return Standing.PART if squeezed(text).startswith(squeezed(draft)) else Standing.OTHER
+
+    def works(self, screen: Screen) -> bool:
+        bounds = _bounds(screen)
+        return bounds is not None and any(_WORKING in row for row in screen.rows[bounds[1] :])
+
+
+def permission(screen: Screen) -> Permission | None:
+    """The permission question on the screen; None if there is none, or if its beginning is out of sight."""
+    if _bounds(screen) is not None:
+        return None
+    asked = _last(screen.rows, _ASKING.fullmatch)
+    top = None if asked is None else _last(screen.rows[:asked], _is_rule)
+    if asked is None or top is None:
+        return None
+    found = (_OPTION.fullmatch(row) for row in screen.rows[asked + 1 :])
+    options = {each[1]: each[2] for each in found if each is not None}
+    # Without the mark of the chosen option: it moves, and the question stays the same.
+    text = "\n".join(row.replace(_SIGN, " ").strip() for row in screen.rows[top + 1 :]).strip()
+    return Permission(hashlib.sha256(squeezed(text).encode()).hexdigest()[:16], text, options)
+
+
+def _bounds(screen: Screen) -> tuple[int, int] | None:
+    """The rows of the two rules around the input line that holds the cursor."""
+    top = _last(screen.rows[: screen.cursor_row], _is_rule)
+    below = (at for at in range(screen.cursor_row + 1, len(screen.rows)) if _is_rule(screen.rows[at]))
+    bottom = next(below, None)
+    if top is None or bottom is None or not screen.rows[top + 1].startswith(_SIGN):
+        return None
+    return top, bottom
+
+
+def _is_rule(row: str) -> bool:
+    return row.startswith(_RULE)
+
+
+def _last(rows: tuple[str, ...], fits: Callable[[str], object]) -> int | None:
+    return next((at for at in range(len(rows) - 1, -1, -1) if fits(rows[at])), None)

@@ -1,0 +1,201 @@
+"""`events.ndjson`: whole lines, appended and never taken away; read again from a cursor on.
+
+Whether journaled files are what they were, and where suspects go: to `.tmp/corrupt/`, whole and named.
+
+Nothing is truncated or deleted here; a suspect is moved within its file system, under a name that is free.
+"""
+
+import hashlib
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from wakeful.core.errors import OperatorError
+from wakeful.incidents.line_log import append, explained, locked, open_for_reading, sync_folder
+from wakeful.journal.model import Trace, read_trace, trace_line
+from wakeful.journal.recovery_rules import Suspect
+
+# What a crash leaves around a line.
+_BLANK: Final = b"\0 \t\r\n"
+# Longer lines exist; what is not found within this is read again from the start.
+_LINE_BYTES_MAX: Final = 64 * 1024
+
+
+class Placed(NamedTuple):
+    """An event and the byte behind its line."""
+
+    trace: Trace
+    end: int
+
+
+class Told(NamedTuple):
+    """What the log says from a cursor on, and what is odd about it."""
+
+    placed: tuple[Placed, ...]
+    end: int
+    notes: tuple[str, ...]
+
+    @property
+    def traces(self) -> tuple[Trace, ...]:
+        return tuple(each.trace for each in self.placed)
+
+
+class EventLog:
+    """One log. Every method raises LogFull, LogBusy or LogUnusable, and then nothing was changed."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def append(self, trace: Trace) -> int:
+        """Add one line; it is on the disk when this returns. The byte behind it."""
+        with explained(self.path), locked(self.path) as file:
+            is_new = os.fstat(file).st_size == 0
+            append(file, trace_line(trace))
+            if is_new:
+                sync_folder(self.path.parent)
+            return os.fstat(file).st_size
+
+    def size(self) -> int:
+        """How many bytes there are; 0 while there is no log."""
+        with explained(self.path):
+            file = open_for_reading(self.path)
+            if file is None:
+                return 0
+            try:
+                return os.fstat(file).st_size
+            finally:
+                os.close(file)
+
+    def holds(self, trace_id: str, end: int) -> bool:
+        """Whether the line that ends at this byte is the event with this id: it is not where the log was put back."""
+        if end <= 0:
+            return False
+        with explained(self.path):
+            file = open_for_reading(self.path)
+            if file is None:
+                return False
+            try:
+                before = os.pread(file, min(end, _LINE_BYTES_MAX), max(0, end - _LINE_BYTES_MAX))
+            finally:
+                os.close(file)
+        trace = read_trace(before.rstrip(_BLANK).rpartition(b"\n")[2])
+        return len(before) == min(end, _LINE_BYTES_MAX) and trace is not None and trace.id == trace_id
+
+    def read(self, cursor: int) -> Told:
+        """Every event behind the cursor; all of them if the cursor lies beyond the end."""
+        with explained(self.path):
+            file = open_for_reading(self.path)
+            if file is None:
+                return Told((), 0, ("events.ndjson is missing",) if cursor else ())
+            try:
+                return _read(file, cursor)
+            finally:
+                os.close(file)
+
+
+def _read(file: int, cursor: int) -> Told:
+    size = os.fstat(file).st_size
+    notes = []
+    if not 0 <= cursor <= size:
+        notes.append(
+            f"events_cursor {cursor} is not within events.ndjson ({size} bytes): read from its start"
+        )
+        cursor = 0
+    placed, odd, torn = _placed(file, cursor)
+    if odd:
+        notes.append(f"{odd} line{'' if odd == 1 else 's'} of events.ndjson could not be read")
+    if torn:
+        notes.append(f"the last line of events.ndjson is torn ({torn} bytes)")
+    return Told(tuple(placed), size, tuple(notes))
+
+
+def _placed(file: int, cursor: int) -> tuple[list[Placed], int, int]:
+    """The events, how many lines were none, and how long the torn last one is."""
+    placed, odd, torn, end = [], 0, 0, cursor
+    with open(file, "rb", closefd=False) as stream:
+        stream.seek(cursor)
+        for line in stream:
+            end += len(line)
+            text = line.strip(_BLANK)
+            trace = read_trace(text)
+            if not line.endswith(b"\n"):
+                torn = len(text)
+            elif trace is not None:
+                placed.append(Placed(trace, end))
+            elif text:
+                odd += 1
+    return placed, odd, torn
+
+
+_READ_BYTES: Final = 1 << 20
+# What is recorded for a file that somebody accepted as it is: it is not compared any more.
+ACCEPTED: Final = ""
+
+
+class OutsideRoot(OperatorError):
+    """{path} lies outside the journal's folder {root}, or is one of the journal's own files."""
+
+    code = "outside-root"
+
+
+def inside(root: Path, path: str | os.PathLike[str]) -> Path:
+    """The path below the root, its links followed but for the last. Raises OutsideRoot."""
+    given = root / path
+    real_root = root.resolve()
+    found = given.parent.resolve() / given.name
+    own = {".copilot", ".tmp", "gaia.db", "events.ndjson", ""}
+    parts = found.relative_to(real_root).parts if found.is_relative_to(real_root) else ("",)
+    if given.name in {"", ".", ".."} or not parts or parts[0] in own:
+        raise OutsideRoot(path=path, root=root)
+    return found
+
+
+def fingerprint(path: Path) -> str:
+    """The SHA-256 of a regular file. Raises OSError."""
+    digest = hashlib.sha256()
+    file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(file, "rb") as stream:  # noqa: PTH123 - pathlib cannot refuse links
+        while part := stream.read(_READ_BYTES):
+            digest.update(part)
+    return digest.hexdigest()
+
+
+def suspects(
+    root: Path, corrupt: Path, known: Mapping[str, tuple[str, str]], stamp: str
+) -> tuple[Suspect, ...]:
+    """Of journaled files (path to step and hash) those that changed, each moved away, and those that are gone."""
+    found = []
+    for name, (step, expected) in known.items():
+        reason = _trouble(root, name, expected)
+        if reason is not None:
+            moved = move_away(root / name, corrupt, stamp) if reason != "it is gone" else None
+            found.append(Suspect(name, step, reason, str(moved.relative_to(root)) if moved else None))
+    return tuple(found)
+
+
+def move_away(path: Path, corrupt: Path, stamp: str) -> Path:
+    """Put a suspect into the folder for suspects; where it lies now. Raises LogFull or LogUnusable."""
+    with explained(path):
+        corrupt.mkdir(mode=0o700, parents=True, exist_ok=True)
+        number = 1
+        target = corrupt / f"{path.name}-{stamp}"
+        while target.exists() or target.is_symlink():
+            number += 1
+            target = corrupt / f"{path.name}-{stamp}-{number}"
+        path.rename(target)
+        sync_folder(corrupt)
+        sync_folder(path.parent)
+    return target
+
+
+def _trouble(root: Path, name: str, expected: str) -> str | None:
+    if expected == ACCEPTED:
+        return None
+    try:
+        found = fingerprint(inside(root, name))
+    except FileNotFoundError:
+        return "it is gone"
+    except OSError as problem:
+        return f"it cannot be read: {problem.strerror}"
+    return None if found == expected else "its content is not what the step left"

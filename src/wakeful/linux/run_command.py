@@ -1,0 +1,245 @@
+"""Asking a program that is expected to answer at once: what it said and how it ended, never later than a deadline.
+
+Its end is told by a pidfd and its words by its pipes. No shell, no thread per question, and nothing is left
+running: at the deadline, on too much output and when cancelled it is killed.
+
+Asking an agent's client a short question: its status, or one word of its model. Never longer than a deadline.
+
+Runs a program of the operator's with an event on its standard input. Ends by its deadline, and so does what it started.
+"""
+
+import asyncio
+import os
+import signal
+import subprocess
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack, suppress
+from hashlib import sha256
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.core.errors import WorldError
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
+from wakeful.linux.child_environment import given_environ, helper_environ, hook_environ
+from wakeful.linux.launch import find_program
+
+# SIGKILL ends a process at once, unless the kernel itself is stuck on its behalf: then nobody can wait for it.
+REAP_SECONDS_MAX: Final = 1.0
+# A program that prints without end is cut off here.
+OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
+READ_BYTES: Final = 64 * 1024
+
+
+class Answer(Struct, frozen=True):
+    """`exit_code` is None if the program had not finished, or had said more than anybody needs."""
+
+    exit_code: int | None
+    output: bytes
+    errors: bytes
+
+
+async def ask(
+    argv: Sequence[str],
+    deadline_seconds: float,
+    *,
+    environ: Mapping[str, str] | None = None,
+    with_children: bool = False,
+    given: bytes = b"",
+    cwd: str | None = None,
+) -> Answer:
+    """Run the program and give what it said by the deadline. Raises OSError if it cannot be started.
+
+    It reads `given` from its standard input. Whatever it left holding its pipes is not waited for; `with_children` ends what it started along with it.
+    """
+    # A nameless file: whoever does not read it keeps nobody waiting.
+    with ExitStack() as opened:
+        words = opened.enter_context(TemporaryFile()) if given else None
+        if words is not None:
+            words.write(given)
+            words.seek(0)
+        # Not as a context: that waits for its end, however long the kernel is stuck.
+        program = subprocess.Popen(  # noqa: ASYNC220 - returns once the program runs; the answer is awaited
+            argv,
+            stdin=words if words is not None else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=helper_environ(os.environ) if environ is None else given_environ(environ),
+            cwd=cwd,
+            start_new_session=with_children,
+        )
+    assert program.stdout is not None, "asked for"
+    assert program.stderr is not None, "asked for"
+    with program.stdout, program.stderr:
+        try:
+            pidfd = os.pidfd_open(program.pid)
+        except OSError:
+            program.kill()
+            program.wait()
+            raise
+        inquiry = _Inquiry(program, pidfd, (program.stdout.fileno(), program.stderr.fileno()), with_children)
+        return await inquiry.answer(deadline_seconds)
+
+
+class _Inquiry:
+    """Collects what a program says, up to a bound."""
+
+    def __init__(
+        self, program: subprocess.Popen[bytes], pidfd: int, pipes: tuple[int, int], with_children: bool
+    ) -> None:
+        self._program = program
+        self._with_children = with_children
+        self._loop = asyncio.get_running_loop()
+        self._pidfd = pidfd
+        self._output, self._errors = output, errors = pipes
+        self._said = {output: bytearray(), errors: bytearray()}
+        self._exited: asyncio.Future[None] = self._loop.create_future()
+        # True once the program is gone and both pipes are read to the end, False if it said too much.
+        self._complete: asyncio.Future[bool] = self._loop.create_future()
+        self._open = {output, errors, pidfd}
+
+    async def answer(self, deadline_seconds: float) -> Answer:
+        self._loop.add_reader(self._pidfd, self._ended)
+        for pipe in self._said:
+            os.set_blocking(pipe, False)
+            self._loop.add_reader(pipe, self._hear, pipe)
+        try:
+            await asyncio.wait({self._complete}, timeout=deadline_seconds)
+            finished = self._complete.done() and self._complete.result()
+            exit_code = self._program.returncode if finished else None
+            return Answer(exit_code, bytes(self._said[self._output]), bytes(self._said[self._errors]))
+        finally:
+            await self._let_go()
+
+    def _hear(self, pipe: int) -> None:
+        words = os.read(pipe, READ_BYTES)
+        self._said[pipe] += words
+        if not words:
+            self._close(pipe)
+        elif len(self._said[pipe]) > OUTPUT_BYTES_MAX and not self._complete.done():
+            self._complete.set_result(False)
+
+    def _ended(self) -> None:
+        # Until it is waited for, its number is that of its group and of nobody else.
+        if self._with_children:
+            self._kill()
+        self._program.wait()
+        self._exited.set_result(None)
+        self._close(self._pidfd)
+
+    def _close(self, source: int) -> None:
+        self._loop.remove_reader(source)
+        self._open.discard(source)
+        if not self._open and not self._complete.done():
+            self._complete.set_result(True)
+
+    async def _let_go(self) -> None:
+        try:
+            if not self._exited.done():
+                self._kill()
+                await asyncio.wait({self._exited}, timeout=REAP_SECONDS_MAX)
+        finally:
+            for source in self._open:
+                self._loop.remove_reader(source)
+            os.close(self._pidfd)
+
+    def _kill(self) -> None:
+        if not self._with_children:
+            self._program.kill()
+            return
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(self._program.pid, signal.SIGKILL)
+
+
+# A client starts within 1.1 s, and a status command asks nobody.
+STATUS_SECONDS_MAX: Final = 15.0
+# Codex tries a refused request for 7 s.
+PROBE_SECONDS_MAX: Final = 60.0
+PROBE_PROMPT: Final = "Reply with the word OK and nothing else."
+_NO_ANSWER: Final = Answer(None, b"", b"")
+
+
+class ClientAsking:
+    """One client, as it is configured."""
+
+    def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
+        assert argv, "a program first"
+        self._argv = tuple(argv)
+        self._folder = folder
+        self._environ = environ
+
+    async def ask_status(self, *words: str) -> Answer:
+        """Without the operator's own flags: they are for turns. A client that cannot be run gave no answer."""
+        return await self._ask((self._argv[0], *words), STATUS_SECONDS_MAX)
+
+    async def ask_probe(self, *words: str) -> Answer:
+        return await self._ask((*self._argv, *words), PROBE_SECONDS_MAX)
+
+    async def ask_model(self, prompt: str, seconds_max: float, *words: str) -> Answer:
+        """The prompt goes in by standard input: everybody may read arguments."""
+        return await self._ask((*self._argv, *words), seconds_max, prompt.encode())
+
+    async def _ask(self, argv: Sequence[str], seconds_max: float, given: bytes = b"") -> Answer:
+        try:
+            words = (self._program(argv[0]), *argv[1:])
+            return await ask(
+                words, seconds_max, environ=self._environ, with_children=True, cwd=self._folder, given=given
+            )
+        except (WorldError, OSError):
+            return _NO_ANSWER
+
+    def _program(self, name: str) -> str:
+        Path(self._folder).mkdir(mode=0o700, parents=True, exist_ok=True)
+        return find_program(name, cwd=self._folder, path=self._environ.get("PATH", ""))
+
+
+def stamp(paths: Sequence[str], environ: Mapping[str, str], names: Sequence[str]) -> str:
+    """A mark over files, by their age and size, and over variables, by their digest: no secret is in it."""
+    digest = sha256()
+    for path in paths:
+        digest.update(_age(path))
+    for name in names:
+        digest.update(environ.get(name, "").encode(errors="surrogateescape") + b"\0")
+    return digest.hexdigest()
+
+
+def _age(path: str) -> bytes:
+    try:
+        seen = Path(path).stat()
+    except OSError:
+        return b"none\0"
+    return f"{seen.st_mtime_ns}:{seen.st_size}:{seen.st_ino}\0".encode()
+
+
+DEADLINE_SECONDS: Final = 10.0
+WORDS_CHARS_MAX: Final = 200
+
+
+class HookProgram:
+    """One argv list, run for every event."""
+
+    def __init__(self, argv: Sequence[str], deadline_seconds: float = DEADLINE_SECONDS) -> None:
+        self._argv = tuple(argv)
+        self._deadline_seconds = deadline_seconds
+
+    async def run(self, event: bytes) -> str | None:
+        """Tell the program; what went wrong, or None."""
+        try:
+            answer = await ask(
+                self._argv,
+                self._deadline_seconds,
+                environ=hook_environ(os.environ),
+                with_children=True,
+                given=event,
+            )
+        except OSError as problem:
+            return problem.strerror or str(problem)
+        if max(len(answer.output), len(answer.errors)) > OUTPUT_BYTES_MAX:
+            return f"ended, for it said more than {OUTPUT_BYTES_MAX} bytes"
+        if answer.exit_code is None:
+            return f"not done after {self._deadline_seconds:g} s"
+        words = plain(redact(answer.errors.decode(errors="replace")), WORDS_CHARS_MAX)
+        return None if answer.exit_code == 0 else f"exit {answer.exit_code} {words}".rstrip()

@@ -1,0 +1,336 @@
+"""What a service tells systemd: one datagram for each word (sd_notify(3)). Without a systemd nobody is told anything.
+
+The address is taken out of the environment: it is ours, and no agent may speak in our name.
+
+The loop's heartbeat, and a thread that notices when it stops: stacks are written down, and systemd is told no more.
+
+A stalled loop cannot be mended from inside. systemd ends and restarts a service that keeps silent; without it the
+process goes on, for a loop that is late is better than none.
+
+The systemd user unit that keeps Wakeful running: its text. Pure; nothing here asks or tells systemd.
+
+What a unit forbids is forbidden to everything that is started from it, and agents are. So the usual unit forbids
+nothing, and one that only watches has no right it does not need (docs/decisions/0013-autostart.md).
+
+Scopes of systemd for what was started from here and goes on without us: agents and tmux servers, a family in each.
+
+In the service's own group only `KillMode=process` keeps a restart from them; a scope is out of the service's reach. Where
+no bus answers they stay where they are, which is said once: nothing depends on it.
+"""
+
+import asyncio
+import faulthandler
+import logging
+import os
+import socket
+import threading
+import time
+from collections.abc import Collection, Iterable, Mapping, MutableMapping, Sequence
+from pathlib import Path
+from typing import Final, Self
+
+from wakeful.core.process import Process
+from wakeful.linux import launch, proc
+from wakeful.linux.run_command import ask
+
+TELL_SECONDS_MAX: Final = 0.5
+_VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
+
+log = logging.getLogger("wakeful")
+
+
+class Notifier:
+    """Tells whoever started us. `watchdog_seconds` is how long it waits for a word; None if it does not wait."""
+
+    def __init__(self, address: str = "", watchdog_seconds: float | None = None) -> None:
+        self._address = address
+        self.watchdog_seconds = watchdog_seconds
+
+    @classmethod
+    def taken_from(cls, environ: MutableMapping[str, str]) -> Self:
+        """The one of our environment, which does not have it afterwards."""
+        address, usec, pid = (environ.pop(name, "") for name in _VARIABLES)
+        meant = pid in {"", str(os.getpid())}
+        waits = float(usec) / 1e6 if usec.isdecimal() and meant and int(usec) else None
+        return cls(address if address[:1] in {"/", "@"} else "", waits)
+
+    def tell(self, word: str) -> None:
+        """One word, such as READY=1. That it could not be told is logged: what we do does not depend on it."""
+        if not self._address:
+            return
+        # A leading @ is the kernel's own space of names, which begins with a NUL there.
+        where = f"\0{self._address[1:]}" if self._address[0] == "@" else self._address
+        with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
+            # It reads at once, unless the machine is in trouble: then one word is lost, and the next one comes.
+            speaker.settimeout(TELL_SECONDS_MAX)
+            try:
+                speaker.sendto(word.encode(), where)
+            except OSError as problem:
+                log.warning("systemd was not told %s: %s", word, problem)
+
+
+BEAT_SECONDS: Final = 5.0
+# The longest the loop was ever seen busy in one piece is a second, with ten thousand logs.
+STALL_SECONDS: Final = 20.0
+# A thread that is itself so late was stopped along with the loop, or starved: that is no stall.
+LATE_FACTOR: Final = 2.0
+FILES_KEPT: Final = 10
+
+
+class Pulse:
+    """Beats as long as its loop runs."""
+
+    def __init__(
+        self,
+        logs: Path,
+        notifier: Notifier,
+        *,
+        beat_seconds: float = BEAT_SECONDS,
+        stall_seconds: float = STALL_SECONDS,
+    ) -> None:
+        self._logs = logs
+        self._notifier = notifier
+        # systemd advises half of what it waits; a third forgives one that is late.
+        self._beat_seconds = min(beat_seconds, (notifier.watchdog_seconds or beat_seconds * 3) / 3)
+        self._stall_seconds = stall_seconds
+        self._beat_at = time.monotonic()
+        self._ended = threading.Event()
+        self._dumped = False
+
+    async def run(self) -> None:
+        """Tell that we are ready, and then that the loop runs, until cancelled."""
+        self._notifier.tell("READY=1")
+        watcher = threading.Thread(target=self._watch, name="wakeful-pulse", daemon=True)
+        self._beat_at = time.monotonic()
+        watcher.start()
+        try:
+            while True:
+                self._beat()
+                await asyncio.sleep(self._beat_seconds)
+        finally:
+            self._ended.set()
+            self._notifier.tell("STOPPING=1")
+
+    def _beat(self) -> None:
+        self._beat_at = time.monotonic()
+        if self._dumped:
+            self._dumped = False
+            log.warning("the loop runs again")
+        self._notifier.tell("WATCHDOG=1")
+
+    def _watch(self) -> None:
+        began = time.monotonic()
+        while not self._ended.wait(self._beat_seconds):
+            now = time.monotonic()
+            in_time = now - began <= self._beat_seconds * LATE_FACTOR
+            began = now
+            if in_time and not self._dumped and now - self._beat_at > self._stall_seconds:
+                self._dumped = True
+                self._dump(now - self._beat_at)
+
+    def _dump(self, seconds: float) -> None:
+        path = self._logs / f"stall-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.txt"
+        try:
+            with os.fdopen(
+                os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600), "w"
+            ) as file:
+                file.write(f"The loop has not run for {seconds:.0f} s.\n\n")
+                file.flush()
+                faulthandler.dump_traceback(file, all_threads=True)
+            for old in sorted(self._logs.glob("stall-*.txt"))[:-FILES_KEPT]:
+                old.unlink(missing_ok=True)
+        except OSError as problem:
+            log.warning("the loop is stalled, and its stacks cannot be written: %s", problem)
+        else:
+            log.warning("the loop is stalled; its stacks are in %s", path)
+
+
+NAME: Final = "wakeful.service"
+# By this a unit is known as ours: any other of that name is somebody's own.
+MARK: Final = "# Written by `wakeful autostart install`; `wakeful autostart remove` removes it."
+# Where clients, tools and we ourselves look for things. No other variable of a terminal belongs into a file.
+VARIABLES: Final = (
+    "PATH",
+    "WAKEFUL_HOME",
+    "WAKEFUL_CONFIG",
+    "CLAUDE_CONFIG_DIR",
+    "CODEX_HOME",
+    "TMUX_TMPDIR",
+    "XDG_CONFIG_HOME",
+    "XDG_STATE_HOME",
+)
+# Three times what a stalled loop needs to be noticed and written down.
+WATCHDOG_SECONDS: Final = 60
+_UNIT: Final = """\
+{mark}
+[Unit]
+Description=Wakeful: the truth about every agent session
+StartLimitIntervalSec=300
+StartLimitBurst=5
+
+[Service]
+Type=notify
+NotifyAccess=main
+ExecStart={command}
+{environment}
+Restart=on-failure
+RestartSec=2
+TimeoutStartSec=120
+TimeoutStopSec=30
+WatchdogSec={watchdog}
+# Its stacks are written by then; a core file would hold keys.
+WatchdogSignal=SIGKILL
+# Agents and tmux servers are started from here, get scopes of their own, and go on when this is stopped or killed:
+KillMode=process
+# one of them that runs out of memory does not take the rest along,
+OOMPolicy=continue
+# and their number is not ours to limit.
+TasksMax=infinity
+{hardening}
+[Install]
+WantedBy=default.target
+"""
+# No namespace of files or users: in a user namespace of its own it could not look into /proc of agents any more, and
+# ~/.claude, ~/.codex and the sockets of tmux are read where they are.
+_HARDENING: Final = """\
+# Nothing is started from here, so nothing else is bound by this.
+NoNewPrivileges=yes
+LockPersonality=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+RestrictNamespaces=yes
+RestrictAddressFamilies=AF_UNIX AF_INET AF_INET6 AF_NETLINK
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+SystemCallErrorNumber=EPERM
+UMask=0077
+"""
+
+
+def unit_text(argv: Sequence[str], environ: Mapping[str, str], *, watch_only: bool) -> str:
+    """The unit for this command, with those of VARIABLES that are set."""
+    chosen = {name: environ[name] for name in VARIABLES if environ.get(name)}
+    if watch_only:
+        chosen["WAKEFUL_DAEMON__MODE"] = "observe"
+    return _UNIT.format(
+        mark=MARK,
+        command=" ".join(_quoted(word, in_command=True) for word in argv),
+        environment="\n".join(f"Environment={_quoted(f'{name}={value}')}" for name, value in chosen.items()),
+        watchdog=WATCHDOG_SECONDS,
+        hardening=_HARDENING if watch_only else "",
+    )
+
+
+def _quoted(word: str, *, in_command: bool = False) -> str:
+    """A word as systemd.syntax(7) wants it: quoted, specifiers and, in a command, variables taken literally."""
+    plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
+    return f'"{plain.replace("$", "$$") if in_command else plain}"'
+
+
+# Until then the unit's own words protect what was started.
+SWEEP_SECONDS: Final = 5.0
+# Somebody may install one meanwhile.
+NO_BUS_SECONDS: Final = 3600.0
+BUS_SECONDS_MAX: Final = 5.0
+_GROUPS: Final = Path("/sys/fs/cgroup")
+_CALL: Final = (
+    *("busctl", "--user", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1"),
+    *("org.freedesktop.systemd1.Manager", "StartTransientUnit", "ssa(sv)a(sa(sv))"),
+)
+# One process that runs out of memory must not take its family along; older managers do not know the word, nor the act.
+_PATIENT: Final = ("OOMPolicy", "s", "continue")
+# In the words of busctl; whoever has none at all is told the same.
+_NO_BUS: Final = "Failed to connect to bus"
+
+
+async def keep_apart(listing: Path) -> None:
+    """Move what is to outlive us out of the group of this list as it appears, until cancelled."""
+    while True:
+        there = await _sweep(listing)
+        await asyncio.sleep(SWEEP_SECONDS if there else NO_BUS_SECONDS)
+
+
+def service_group() -> Path | None:
+    """The list of our group's processes; None if we are not the service."""
+    return group_of(Path("/proc/self/cgroup").read_text())
+
+
+def group_of(groups: str) -> Path | None:
+    """The same by the text of a /proc/PID/cgroup, of either version."""
+    for line in groups.splitlines():
+        number, controllers, path = line.split(":", 2)
+        if not path.endswith(f"/{NAME}"):
+            continue
+        if controllers == "name=systemd":
+            return _GROUPS / "systemd" / path[1:] / "cgroup.procs"
+        if number == "0":
+            return _GROUPS / path[1:] / "cgroup.procs"
+    return None
+
+
+def families(parents: Mapping[int, int], own: int, launched: Collection[int]) -> dict[int, tuple[int, ...]]:
+    """Those of a group that are to outlive us, by the eldest of each family: what we launched, and who left us.
+
+    Children of ours that were not launched (questions to other programs, the gateway) end with us.
+    """
+    found: dict[int, list[int]] = {}
+    for pid in parents:
+        eldest = pid
+        while parents.get(eldest, 0) in parents and parents[eldest] != own:
+            eldest = parents[eldest]
+        is_ours = eldest == own or (parents[eldest] == own and eldest not in launched)
+        if not is_ours:
+            found.setdefault(eldest, []).append(pid)
+    return {eldest: tuple(pids) for eldest, pids in found.items()}
+
+
+async def _sweep(listing: Path) -> bool:
+    """False if there is no bus to ask over."""
+    seen = {each.pid: each for each in _members(listing)}
+    parents = {pid: each.parent_pid for pid, each in seen.items()}
+    for eldest, pids in families(parents, os.getpid(), launch.launched()).items():
+        said = await _moved(seen[eldest].process, pids)
+        if said:
+            log.info(
+                "%d processes stay in the service's group, where KillMode=process protects them: %s",
+                len(pids),
+                said,
+            )
+        if _NO_BUS in said:
+            return False
+    return True
+
+
+def _members(listing: Path) -> Iterable[proc.Stat]:
+    for line in listing.read_text().split():
+        try:
+            yield proc.parse_stat(Path(f"/proc/{line}/stat").read_bytes())
+        except (OSError, ValueError):
+            # It ended meanwhile.
+            continue
+
+
+async def _moved(eldest: Process, pids: Sequence[int]) -> str:
+    """What went wrong; empty if nothing did."""
+    name = f"wakeful-agent-{eldest.pid}-{eldest.started}.scope"
+    said = ""
+    for more in (_PATIENT, ()):
+        properties = (
+            "Description",
+            "s",
+            "An agent of Wakeful",
+            "CollectMode",
+            "s",
+            "inactive-or-failed",
+            *more,
+        )
+        count = 3 if more else 2
+        words = (str(count + 1), "PIDs", "au", str(len(pids)), *map(str, pids), *properties, "0")
+        try:
+            answer = await ask((*_CALL, name, "fail", *words), BUS_SECONDS_MAX)
+        except OSError as problem:
+            return f"{_NO_BUS}: {problem}"
+        if answer.exit_code == 0:
+            return ""
+        said = answer.errors.decode(errors="replace").strip()
+    return said or "no answer"

@@ -1,0 +1,203 @@
+"""The report as a person reads it in the morning: the figures, then everybody, who needs you first. Pure.
+
+For a terminal in columns, for a chat without them and as long as a message may be.
+
+A moment as people write it: so long ago (`24h`), a time of day (`22:00`), or a time (`2026-02-05T10:00:00Z`).
+"""
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+from wakeful.alerts.mute_pause_model import paused_text
+from wakeful.core.durations import BadDuration, age, seconds_of
+from wakeful.core.errors import OperatorError
+from wakeful.core.ids import shortened
+from wakeful.core.text import plain
+from wakeful.incidents.critical_event import wall_of_stamp
+from wakeful.judging.wording import call_text, length
+from wakeful.reports.model import Folder, Part, Report, SessionReport, Totals, needs_you_text
+
+# A message has 4,096 of Telegram's units, and a character has two at most in ours.
+CHAT_CHARS_MAX: Final = 2000
+NOBODY: Final = "Nobody was at work."
+# The same marks as in the list of sessions.
+MARKS: Final = {
+    Part.WAITING: "◆",
+    Part.HELD: "◆",
+    Part.DIED: "✗",
+    Part.TROUBLE: "✗",
+    Part.REVIVED: "↻",
+    Part.FINISHED: "✓",
+    Part.WORKING: "●",
+    Part.QUIET: "○",
+}
+_PROJECT_CHARS_MAX: Final = 24
+
+
+def chat_text(report: Report) -> str:
+    """As one message, who needs somebody first; what does not fit is said to be missing."""
+    since_wall, now_wall = (datetime.fromisoformat(each).timestamp() for each in (report.since, report.until))
+    heading = f"The last {length(now_wall - since_wall)}"
+    lines = [line.strip() for line in report_lines(report, heading, now_wall, in_columns=False)]
+    kept: list[str] = []
+    chars_left = CHAT_CHARS_MAX
+    for number, line in enumerate(lines):
+        chars_left -= len(line) + 1
+        if chars_left < 0:
+            return "\n".join([*kept, f"… {len(lines) - number} more lines: `wakeful report` on the host"])
+        kept.append(line)
+    return "\n".join(kept)
+
+
+def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: bool = True) -> Iterator[str]:
+    """Every line of it, plain."""
+    yield from paused_text(report.paused)
+    yield heading
+    if not report.sessions:
+        yield NOBODY
+        return
+    yield f"  {sessions_text(report.totals)}"
+    yield f"  {work_text(report.totals)}"
+    ids = shortened(str(each.id) for each in report.sessions)
+    width = max(len(_project(each)) for each in report.sessions) if in_columns else 0
+    for part in Part:
+        alike = [each for each in report.sessions if each.part is part]
+        if alike:
+            yield ""
+            yield f"{MARKS[part]} {part}"
+        for each in alike:
+            yield from _session(each, each.name or ids[each.id], width, now_wall)
+    if report.left_out:
+        yield f"and {report.left_out:,} more are counted above"
+
+
+def sessions_text(totals: Totals) -> str:
+    """`3 need you, 5 finished (1 without a change), 4 died, 1 revived`."""
+    bare = f" ({totals.unchanged} without a change)" if totals.unchanged else ""
+    needing = [needs_you_text(totals.needs_you)] if totals.needs_you else []
+    return ", ".join(
+        [
+            *needing,
+            f"{totals.finished} finished{bare}",
+            f"{totals.died} died",
+            f"{totals.revived} revived",
+        ]
+    )
+
+
+def work_text(totals: Totals) -> str:
+    """`7 commits, 12 changed files, 3 commits not pushed · 4.1M tokens, $12.40 by your prices`."""
+    left = f", {_count(totals.unpushed_commits, 'commit')} not pushed" if totals.unpushed_commits else ""
+    money = f", ${totals.cost_usd:,.2f} by your prices" if totals.cost_usd is not None else ""
+    tokens = totals.input_tokens + totals.output_tokens
+    return (
+        f"{_count(totals.commits, 'commit')}, {_count(totals.changed_files, 'changed file')}{left}"
+        f" · {_short(tokens)} tokens{money}"
+    )
+
+
+def _session(session: SessionReport, called: str, width: int, now_wall: float) -> Iterator[str]:
+    yield f"  {_project(session):<{width}}  {plain(called)}  {_standing(session, now_wall)}"
+    did = _did(session)
+    if did:
+        yield f"  {'':<{width}}  {did}"
+    if session.folder is not None:
+        for commit in session.folder.newest_commits:
+            yield f"  {'':<{width}}    {commit.id} {plain(commit.untrusted, 80)}"
+    if session.held is not None:
+        yield f"  {'':<{width}}  → wakeful checkpoint show {session.held}"
+
+
+def _standing(session: SessionReport, now_wall: float) -> str:
+    """What is to be said of it now."""
+    about = plain(call_text(session.untrusted), 100) if session.untrusted else ""
+    since = session.since
+    ago = age(now_wall - datetime.fromisoformat(since).timestamp()) if since is not None else ""
+    if session.part is Part.WAITING:
+        words = session.words or "asks you"
+        return " · ".join(each for each in (words, about, f"for {ago}" if ago else "") if each)
+    if session.part in {Part.DIED, Part.TROUBLE, Part.HELD, Part.REVIVED}:
+        said = session.words or f"{session.state}, {session.health}"
+        return " · ".join(each for each in (plain(said), about, f"{ago} ago" if ago else "") if each)
+    if session.part is Part.WORKING:
+        return f"at work{f' · {about}' if about else ''}"
+    turns = _count(session.finished, "turn") if session.finished else "no turn ended"
+    return f"{turns}, the last {ago} ago" if session.finished and ago else turns
+
+
+def _did(session: SessionReport) -> str:
+    """What it left behind: git's word, and what it used."""
+    parts = [*_left(session.folder, unchanged=session.unchanged)]
+    if session.shared_with:
+        parts.append(f"shared with {_count(session.shared_with, 'other session')}")
+    spent = session.spent
+    if spent is not None and spent.input_tokens + spent.output_tokens:
+        least = "" if spent.whole else "at least "
+        money = f" (${session.cost_usd:,.2f})" if session.cost_usd is not None else ""
+        parts.append(f"{least}{_short(spent.input_tokens + spent.output_tokens)} tokens{money}")
+    return " · ".join(parts)
+
+
+def _left(folder: Folder | None, *, unchanged: bool) -> Iterator[str]:
+    if folder is None:
+        return
+    if folder.problem:
+        yield folder.problem
+        return
+    if unchanged:
+        yield "finished, but nothing changed in its folder"
+    elif folder.commits or folder.touched_files:
+        yield f"{_count(folder.commits, 'commit')}, {_count(folder.changed_files, 'changed file')}"
+    elif folder.changed_files:
+        yield f"nothing new, {_count(folder.changed_files, 'changed file')} from before"
+    if folder.unpushed_commits:
+        files = f" ({_count(folder.unpushed_files or 0, 'file')})"
+        yield f"{_count(folder.unpushed_commits, 'commit')} not pushed{files}"
+
+
+def _project(session: SessionReport) -> str:
+    return plain(session.project, _PROJECT_CHARS_MAX) or "-"
+
+
+def _count(number: int, word: str) -> str:
+    return f"{number:,} {word}{'' if number == 1 else 's'}"
+
+
+def _short(tokens: int) -> str:
+    if tokens < 10_000:
+        return f"{tokens:,}"
+    return f"{tokens / 1000:,.0f}k" if tokens < 1_000_000 else f"{tokens / 1e6:,.1f}M"
+
+
+# Forty years: no log is older, and the moment is still one after 1970.
+AGO_SECONDS_MAX: Final = 40 * 365 * 86_400.0
+_TIME_OF_DAY: Final = re.compile(r"([01]?[0-9]|2[0-3]):([0-5][0-9])")
+
+
+class BadMoment(OperatorError):
+    """{shown!r} is no moment: write how long ago, like 30m, 24h, 7d or 4w, or a time like 22:00 or 2026-02-05T10:00:00Z."""
+
+    code = "bad-moment"
+
+
+def wall_at(text: str, now_wall: float) -> float:
+    """The epoch seconds of such a moment; a time of day is the last one of this host's clock. Raises BadMoment."""
+    found = _TIME_OF_DAY.fullmatch(text)
+    if found is not None:
+        return _last(int(found[1]), int(found[2]), now_wall)
+    try:
+        return now_wall - seconds_of(text, AGO_SECONDS_MAX)
+    except BadDuration as problem:
+        wall = wall_of_stamp(text)
+        if wall is None:
+            raise BadMoment(shown=text[:40]) from problem
+        return wall
+
+
+def _last(hour: int, minute: int, now_wall: float) -> float:
+    """By the clock on the wall, also over the night in which it is set."""
+    here = datetime.fromtimestamp(now_wall, UTC).astimezone().replace(tzinfo=None)
+    then = here.replace(hour=hour, minute=minute, second=0, microsecond=0)
+    return (then if then <= here else then - timedelta(days=1)).timestamp()

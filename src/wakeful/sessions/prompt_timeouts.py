@@ -1,0 +1,159 @@
+"""The timers of a running prompt: when its progress is announced, warned of, and has timed out. Pure.
+
+They stand beside health and never write it: what a silence means is judged elsewhere, and what is done about it is, too.
+
+Supervision of running prompts: looks at them every so often and says what their timers say.
+
+It reads sessions and writes none: warnings stand beside the record, events go to whoever listens, and whether a prompt
+that timed out is ended is for others to see to.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from enum import StrEnum
+
+from msgspec import Struct
+
+from wakeful.core.clock import Clock, Instant, iso
+from wakeful.core.ids import SessionId
+from wakeful.judging.findings import State
+
+
+class Stage(StrEnum):
+    """What a timer says."""
+
+    PROGRESS = "progress"
+    WARNING = "inactivity_warning"
+    TIMEOUT = "inactivity_timeout"
+
+
+class TimerRules(Struct, frozen=True):
+    """`[session.supervision]`, in seconds."""
+
+    look_seconds: float = 30.0
+    progress_seconds: float = 600.0
+    warning_seconds: float = 900.0
+    timeout_seconds: float = 1800.0
+
+
+class Timer(Struct, frozen=True):
+    """One prompt as its timers know it: since when it runs, and what was said about it so far."""
+
+    since: Instant
+    progress_at: Instant
+    announced_at: Instant
+    said: Stage | None = None
+
+
+class SupervisionEvent(Struct, frozen=True):
+    """What the push feed tells of a running prompt."""
+
+    session_id: SessionId
+    event: Stage
+    at: str
+    last_progress_at: str
+    words: str
+
+
+def begun(since: Instant) -> Timer:
+    """The timer of a prompt that begins."""
+    return Timer(since, since, since)
+
+
+def look(timer: Timer, progress_at: Instant, rules: TimerRules, now: Instant) -> tuple[Timer, Stage | None]:
+    """The timer after a look at its prompt, and what is to be said now: each stage once for each silence."""
+    if progress_at > timer.progress_at:
+        # It moves again: whatever was said of its silence is over.
+        timer = Timer(timer.since, progress_at, timer.announced_at)
+    idle_seconds = now.seconds_since(timer.progress_at)
+    if idle_seconds >= rules.timeout_seconds:
+        stage = Stage.TIMEOUT
+    elif idle_seconds >= rules.warning_seconds:
+        stage = Stage.WARNING
+    elif (
+        now.seconds_since(timer.announced_at) >= rules.progress_seconds
+        and timer.progress_at > timer.announced_at
+    ):
+        return Timer(timer.since, timer.progress_at, now, timer.said), Stage.PROGRESS
+    else:
+        return timer, None
+    if timer.said is stage or timer.said is Stage.TIMEOUT:
+        return timer, None
+    return Timer(timer.since, timer.progress_at, timer.announced_at, stage), stage
+
+
+def words_of(stage: Stage, idle_seconds: float) -> str:
+    """What a stage means, for people."""
+    minutes, seconds = divmod(int(idle_seconds), 60)
+    span = f"{minutes} min" if minutes else f"{seconds} s"
+    return {
+        Stage.PROGRESS: "its prompt makes progress",
+        Stage.WARNING: f"its prompt made no progress for {span}",
+        Stage.TIMEOUT: f"its prompt made no progress for {span} and has timed out",
+    }[stage]
+
+
+log = logging.getLogger("wakeful")
+
+
+class Running(Struct, frozen=True):
+    """A session with a prompt in flight, as much of it as a timer needs."""
+
+    session_id: SessionId
+    state: State
+    progress_at: Instant | None
+
+
+class SupervisionTimers:
+    """One timer for each running prompt."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        running: Callable[[], Iterable[Running]],
+        rules: TimerRules,
+        tell: Callable[[SupervisionEvent], None],
+        timed_out: Callable[[SessionId], None] = lambda _session_id: None,
+    ) -> None:
+        self._clock = clock
+        self._running = running
+        self._rules = rules
+        self._tell = tell
+        self._timed_out = timed_out
+        self._timers: dict[SessionId, Timer] = {}
+
+    async def run(self) -> None:
+        while True:
+            self.look()
+            await self._clock.sleep_until(self._clock.now().awake + self._rules.look_seconds)
+
+    def look(self) -> None:
+        """Look at every running prompt once; timers of those that ended end with them."""
+        now = self._clock.now()
+        before, self._timers = self._timers, {}
+        for each in self._running():
+            timer = before.get(each.session_id) or begun(each.progress_at or now)
+            if each.state is State.WAITING:
+                # It waits for a person, who may take all night: that silence is nobody's fault.
+                self._timers[each.session_id] = begun(now)
+                continue
+            timer, stage = look(timer, each.progress_at or timer.progress_at, self._rules, now)
+            self._timers[each.session_id] = timer
+            if stage is not None:
+                self._say(each.session_id, timer, stage, now)
+            if stage is Stage.TIMEOUT:
+                self._timed_out(each.session_id)
+
+    def warnings(self, session_id: SessionId) -> tuple[str, ...]:
+        """What is to be said of a session's prompt; nothing while it makes progress."""
+        timer = self._timers.get(session_id)
+        if timer is None or timer.said is None:
+            return ()
+        since = iso(timer.progress_at.wall)
+        return (f"{timer.said}: no progress since {since}",)
+
+    def _say(self, session_id: SessionId, timer: Timer, stage: Stage, now: Instant) -> None:
+        words = words_of(stage, now.seconds_since(timer.progress_at))
+        if stage is not Stage.PROGRESS:
+            log.info("%s: %s", session_id, words)
+        self._tell(SupervisionEvent(session_id, stage, iso(now.wall), iso(timer.progress_at.wall), words))

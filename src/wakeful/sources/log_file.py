@@ -1,0 +1,457 @@
+"""Bytes to lines: pure, bounded, and the same however the bytes were cut into chunks.
+
+A line never fails here. What a crash left around it (NULs, blanks) is cut off, what is too long to
+hold becomes a mark, and `rescue` finds the good record behind a torn one. No files, no clock.
+
+One append-only log, read a little at a time: what is new, or backwards from its end.
+
+A log is only ever opened for reading, between two calls not even that. No symlink is followed below
+the root: folders are opened one by one, each relative to the one before, so that nothing can be swapped
+under a check already made; comparing real paths could not promise that. Nothing here writes or locks.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from errno import EACCES, ELOOP, ENAMETOOLONG, ENOENT, ENOTDIR, ENXIO, EPERM
+from io import BytesIO
+from itertools import islice
+from stat import S_ISREG
+from typing import Final, TypeAlias
+from zlib import crc32
+
+from msgspec import DecodeError, Raw, Struct
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.errors import OwnError
+
+# 75 times the longest of 15,932 recorded lines (216 KB): room for images, and little enough to hold.
+LINE_BYTES_MAX: Final = 16 * 1024 * 1024
+# What is kept of a line given up, so that a good record glued to its end can still be rescued.
+TAIL_BYTES: Final = 64 * 1024
+# Together some tens of ms of looking back, whatever a hostile line holds; a bigger record is given up.
+RESCUE_BYTES_MAX: Final = 2 * 1024 * 1024
+RESCUE_TOKENS_MAX: Final = 65_536
+
+# Cut off at both ends of a line. A crash can leave NULs where the file system had room but no bytes yet.
+BLANK: Final = b"\0 \t\r\v\f"
+AROUND: Final = BLANK + b"\n"
+# A brace or a whole string of JSON read backwards, where an escaped quote comes before its backslashes.
+# `\Z`: an endless string is one token too, or looking for its end from every quote would be quadratic.
+_TOKEN_BACKWARDS: Final = re.compile(rb'[{}]|"[^"]*+(?:"(?=\\(?:\\\\)*+(?!\\))[^"]*+)*+(?:"|\Z)')
+_DEPTH: Final = {b"}": 1, b"{": -1}
+_decode_object: Final = json_decoder(dict[str, Raw])
+
+
+class Oversized(Struct, frozen=True, gc=False):
+    """A line that was too long to keep: its length in bytes and its last ones."""
+
+    length: int
+    tail: bytes
+
+
+class Lines:
+    """Cuts a stream into lines without their newline; the unterminated rest waits for its end.
+
+    `pending_bytes` is how much was fed since the last newline. `given_up` says that the line in
+    progress will end as a mark: it grew too long, or the stream was entered inside of it.
+    """
+
+    __slots__ = ("_bytes_max", "_cut_bytes", "_rest", "_tail_bytes", "given_up", "pending_bytes")
+
+    def __init__(self, *, bytes_max: int = LINE_BYTES_MAX, inside: bool = False) -> None:
+        assert bytes_max > 0, "a line needs room"
+        self._bytes_max = bytes_max
+        self._tail_bytes = min(TAIL_BYTES, bytes_max)
+        self._rest = bytearray()
+        self._cut_bytes = 0
+        self.pending_bytes = 0
+        self.given_up = inside
+
+    def feed(self, chunk: bytes) -> list[bytes | Oversized]:
+        """The lines that this chunk completes, in order; blank ones are nothing."""
+        return [line for each in self.cut(chunk) if (line := without_blanks(each))]
+
+    def cut(self, chunk: bytes) -> list[bytes | Oversized]:
+        """The same as they stand, blank ones too: JSON is read as well with blanks around it, and without a copy."""
+        if len(chunk) > self._bytes_max:  # so that no line inside one chunk can be too long
+            return [line for piece in self._pieces(chunk) for line in self.cut(piece)]
+        first_end = chunk.find(b"\n")
+        if first_end < 0:
+            self._keep(chunk)
+            return []
+        self._keep(chunk[:first_end])
+        # Twice as fast as splitting, which looks at one byte after the other.
+        others = BytesIO(chunk)
+        others.seek(first_end + 1)
+        first, whole = self._end(), others.readlines()
+        if not chunk.endswith(b"\n"):
+            self._keep(whole.pop())
+        return [first, *whole]
+
+    def forget(self) -> None:
+        """Drop the unterminated rest: its bytes will be fed again, or never."""
+        self._rest.clear()
+        self._cut_bytes = self.pending_bytes = 0
+        self.given_up = False
+
+    def _pieces(self, chunk: bytes) -> Iterator[bytes]:
+        return (chunk[at : at + self._bytes_max] for at in range(0, len(chunk), self._bytes_max))
+
+    def _keep(self, piece: bytes) -> None:
+        self.pending_bytes += len(piece)
+        # Leading blanks never count: a gigabyte of NULs must not take the record behind it along.
+        self._rest += piece if self._rest else piece.lstrip(BLANK)
+        self.given_up = self.given_up or len(self._rest) > self._bytes_max
+        spare = len(self._rest) - self._tail_bytes
+        if self.given_up and spare > self._tail_bytes:  # half at a time, so that cutting stays cheap
+            del self._rest[:spare]
+            self._cut_bytes += spare
+
+    def _end(self) -> bytes | Oversized:
+        if self.given_up:
+            tail = bytes(self._rest[-self._tail_bytes :])
+            ended: bytes | Oversized = Oversized(self._cut_bytes + len(self._rest), tail)
+        else:
+            ended = bytes(self._rest).rstrip(BLANK)
+        self.forget()
+        return ended
+
+
+def without_blanks(line: bytes | Oversized) -> bytes | Oversized:
+    """What stands in a line; nothing if it is blank."""
+    return line.strip(AROUND) if type(line) is bytes else line
+
+
+def rescue(line: bytes) -> bytes | None:
+    """The complete JSON object that a line which failed to decode ends with, if there is one.
+
+    Reading JSON backwards from its end is exact: outside strings the last `}` has one partner, and
+    nothing before that one is looked at, so anything torn may stand in front of it.
+    """
+    backwards = line[-RESCUE_BYTES_MAX:][::-1]
+    depth = 0
+    for token in islice(_TOKEN_BACKWARDS.finditer(backwards), RESCUE_TOKENS_MAX):
+        depth += _DEPTH.get(token[0], 0)
+        if depth <= 0:
+            return _whole_object(line[-token.end() :])
+    return None
+
+
+def _whole_object(suffix: bytes) -> bytes | None:
+    try:
+        return suffix if _decode_object(suffix) else None
+    except DecodeError:  # no record after all: that is the answer
+        return None
+
+
+# A few milliseconds of decoding, so that one long log does not keep the others waiting.
+SLICE_BYTES_MAX: Final = 4 * 1024 * 1024
+# From 64 KiB on a bigger buffer decodes no faster; this one saves some calls.
+BUFFER_BYTES: Final = 256 * 1024
+# One page: the last words of a finished turn and the marks behind them have half of that.
+BACK_BYTES_FIRST: Final = 4 * 1024
+BACK_BYTES_MAX: Final = 4 * 1024 * 1024
+BACK_GROWTH: Final = 4
+HEAD_BYTES: Final = 256
+# An unterminated rest up to this is read anew each time: cheap, and a torn end that its writer repairs
+# is never glued to what follows. A longer one is kept, so that cost follows new bytes.
+REREAD_BYTES_MAX: Final = 64 * 1024
+
+_Line: TypeAlias = bytes | Oversized
+_IsBoundary: TypeAlias = Callable[[bytes], bool]
+_Reach: TypeAlias = Iterator[int]
+
+_UNSTEADY: Final = frozenset(("", ".", ".."))
+_FOLDER_FLAGS: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# Non-blocking: a pipe in the place of a log must not hold us up.
+_LOG_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Refusal(StrEnum):
+    """Why a log was not read."""
+
+    MISSING = "missing"
+    SYMLINK = "symlink"
+    # Something on the way is no folder; a symlink to one counts as none.
+    NOT_A_FOLDER = "not_a_folder"
+    # A folder, pipe, socket or device stands where a file should.
+    NOT_A_FILE = "not_a_file"
+    UNREADABLE = "unreadable"
+    # A folder that we may not list: whatever lies in it is not seen at all.
+    CLOSED = "closed"
+    # Its path is longer than the kernel takes.
+    TOO_LONG = "too_long"
+    FAILED = "failed"
+
+
+_REFUSALS: Final = {
+    ENOENT: Refusal.MISSING,
+    ELOOP: Refusal.SYMLINK,
+    ENOTDIR: Refusal.NOT_A_FOLDER,
+    ENXIO: Refusal.NOT_A_FILE,
+    EACCES: Refusal.UNREADABLE,
+    EPERM: Refusal.UNREADABLE,
+    ENAMETOOLONG: Refusal.TOO_LONG,
+}
+
+
+class LogOutsideRoot(OwnError):
+    """The log {path!r} does not lie below {root!r}."""
+
+    code = "log-outside-root"
+
+
+class Batch(Struct, frozen=True, gc=False):
+    """What one look at a log gave.
+
+    `reset`: the log was truncated, replaced or rewritten; these lines come from its new beginning.
+    `more`: the slice was full, look again. `refused`: why the rest could not be read.
+    """
+
+    lines: list[bytes] = []
+    marks: list[Oversized] = []
+    reset: bool = False
+    more: bool = False
+    refused: Refusal | None = None
+
+
+class Position(Struct, frozen=True, gc=False):
+    """Where to go on after a restart; `head_hash` is None while the head was not needed yet."""
+
+    inode: int
+    offset: int
+    head_hash: int | None
+
+
+class LogFile:
+    """An append-only log below a root. The root must be a real path; the caller resolves it once."""
+
+    __slots__ = ("_at", "_folders", "_head_hash", "_inode", "_lines", "_name", "path")
+
+    def __init__(self, path: str, root: str) -> None:
+        self.path = path
+        self._folders, self._name = _steps(path, root)
+        self._lines = Lines()
+        self._at = 0
+        self._inode: int | None = None
+        self._head_hash: int | None = None
+
+    @property
+    def offset(self) -> int:
+        """The end of the last complete line seen."""
+        return self._at - self._lines.pending_bytes
+
+    def position(self) -> Position | None:
+        """What to keep for `resume`; None until the log was read once."""
+        return None if self._inode is None else Position(self._inode, self.offset, self._head_hash)
+
+    def resume(self, inode: int, offset: int, head_hash: int | None) -> None:
+        """Go on from a kept position. Costs nothing: the next `read_new` says `reset` if it fits no more."""
+        self._go_to(offset)
+        self._inode, self._head_hash = inode, head_hash
+
+    def read_new(self, *, bytes_max: int = SLICE_BYTES_MAX) -> Batch:
+        """The complete lines since the last look; an unterminated one waits for its newline."""
+        return self._look(lambda fd, status: self._read_new(fd, status, bytes_max))
+
+    def read_back(
+        self,
+        is_boundary: _IsBoundary,
+        *,
+        bytes_first: int = BACK_BYTES_FIRST,
+        bytes_max: int = BACK_BYTES_MAX,
+    ) -> Batch:
+        """The complete lines from the last boundary on, looking back only as far as it takes.
+
+        Without a boundary within `bytes_max`: the lines there are. Forgets any earlier position;
+        `read_new` goes on behind the last line.
+        """
+        assert 0 < bytes_first <= bytes_max <= LINE_BYTES_MAX, "the boundary must be a line that is kept"
+        reach = _reach(bytes_first, bytes_max)
+        return self._look(lambda fd, status: self._read_back(fd, status, is_boundary, reach))
+
+    def last_lines(self, bytes_max: int = BACK_BYTES_FIRST) -> list[bytes]:
+        """The complete lines among its last bytes, newest first. Moves nothing, and none is as good as unreadable."""
+        return self._look(lambda fd, status: _last_lines(fd, status.st_size, bytes_max)).lines
+
+    def _look(self, read: Callable[[int, os.stat_result], Batch]) -> Batch:
+        try:
+            fd = self._open()
+        except OSError as error:
+            return Batch(refused=_refusal(error))
+        try:
+            status = os.fstat(fd)
+            return read(fd, status) if S_ISREG(status.st_mode) else Batch(refused=Refusal.NOT_A_FILE)
+        except OSError as error:
+            return Batch(refused=_refusal(error))
+        finally:
+            os.close(fd)
+
+    def _open(self) -> int:
+        folder: int | None = None
+        try:
+            for name in self._folders:
+                outer, folder = folder, os.open(name, _FOLDER_FLAGS, dir_fd=folder)
+                if outer is not None:
+                    os.close(outer)
+            return _open_log(self._name, folder)
+        finally:
+            if folder is not None:
+                os.close(folder)
+
+    def _read_new(self, fd: int, status: os.stat_result, bytes_max: int) -> Batch:
+        head = os.pread(fd, HEAD_BYTES, 0)
+        reset = not self._fits(fd, status, head)
+        if reset:
+            self._go_to(0)
+        elif self._at > status.st_size:  # only an unterminated end was cut off: no line is undone
+            self._go_to(self.offset)
+        stop = min(status.st_size, self._at + bytes_max)
+        ended, refused = self._feed_until(fd, stop)
+        more = refused is None and self._at == stop < status.st_size
+        if not more:
+            self._forget_short_rest()
+        self._inode, self._head_hash = status.st_ino, crc32(head[: self.offset])
+        return Batch(*_lines_and_marks(ended), reset=reset, more=more, refused=refused)
+
+    def _fits(self, fd: int, status: os.stat_result, head: bytes) -> bool:
+        """Whether the log is still the one that was read up to here."""
+        if self._inode is None:
+            return True
+        if status.st_ino != self._inode or status.st_size < self.offset:
+            return False
+        if self._head_hash not in (None, crc32(head[: self.offset])):
+            return False
+        # A log cut short and grown again keeps its head, but hardly has a newline at this very place.
+        return self._at == 0 or self._lines.pending_bytes > 0 or os.pread(fd, 1, self._at - 1) == b"\n"
+
+    def _feed_until(self, fd: int, stop: int) -> tuple[list[_Line], Refusal | None]:
+        ended: list[_Line] = []
+        try:
+            while self._at < stop and (chunk := os.pread(fd, min(BUFFER_BYTES, stop - self._at), self._at)):
+                self._at += len(chunk)
+                ended += self._lines.feed(chunk)
+        except OSError as error:  # what was read before it failed is good
+            return ended, _refusal(error)
+        return ended, None
+
+    def _read_back(self, fd: int, status: os.stat_result, is_boundary: _IsBoundary, reach: _Reach) -> Batch:
+        start, window, boundary = _search_back(fd, status.st_size, is_boundary, reach)
+        first = _first_line(start, window) if boundary is None else boundary
+        self._lines, self._at = Lines(inside=first is None), start + len(window)
+        lines, marks = _lines_and_marks(self._lines.feed(window[first:]))
+        self._forget_short_rest()
+        self._inode = status.st_ino
+        self._head_hash = None if start else crc32(window[:HEAD_BYTES][: self.offset])
+        return Batch(lines, marks)
+
+    def _go_to(self, at: int) -> None:
+        self._at, self._lines = at, Lines()
+
+    def _forget_short_rest(self) -> None:
+        if self._lines.pending_bytes <= REREAD_BYTES_MAX and not self._lines.given_up:
+            self._at = self.offset
+            self._lines.forget()
+
+
+def _last_lines(fd: int, size: int, bytes_max: int) -> Batch:
+    start = max(0, size - bytes_max)
+    *ended, _rest = os.pread(fd, bytes_max, start).split(b"\n")
+    whole = ended if start == 0 else ended[1:]
+    return Batch([line for each in reversed(whole) if (line := each.strip(BLANK))])
+
+
+def _search_back(
+    fd: int, size: int, is_boundary: _IsBoundary, reach: _Reach
+) -> tuple[int, bytes, int | None]:
+    """The shortest end of the log that holds a boundary, or the longest allowed.
+
+    Gives its place, its bytes, and where in them the boundary begins.
+    """
+    start, window, asked_from = size, b"", size
+    for start, window in _windows(fd, size, reach):
+        first = _first_line(start, window)
+        boundary = _last_boundary(window[: asked_from - start], first, is_boundary)
+        if boundary is not None:
+            return start, window, boundary
+        asked_from = asked_from if first is None else start + first
+    return start, window, None
+
+
+def _first_line(start: int, window: bytes) -> int | None:
+    """Where the first line that is surely whole begins; None if all of the window lies inside one."""
+    return 0 if start == 0 else window.find(b"\n") + 1 or None
+
+
+def _last_boundary(window: bytes, first: int | None, is_boundary: _IsBoundary) -> int | None:
+    end = window.rfind(b"\n")
+    while first is not None and end >= first:
+        begin = window.rfind(b"\n", first, end) + 1 or first
+        line = window[begin:end].strip(BLANK)
+        if line and is_boundary(line):
+            return begin
+        end = begin - 1
+    return None
+
+
+def _windows(fd: int, size: int, reach: _Reach) -> Iterator[tuple[int, bytes]]:
+    """Longer and longer ends of a log, each with its place."""
+    start, window = size, b""
+    for length in reach:
+        begin = max(0, size - length)
+        older = _read_range(fd, begin, start)
+        if window and len(older) < start - begin:
+            return  # truncated under our eyes: the next `read_new` says so
+        start, window = begin, older + window
+        yield start, window
+        if start == 0:
+            return
+
+
+def _reach(bytes_first: int, bytes_max: int) -> _Reach:
+    length = bytes_first
+    while length < bytes_max:
+        yield length
+        length *= BACK_GROWTH
+    yield bytes_max
+
+
+def _read_range(fd: int, start: int, stop: int) -> bytes:
+    """All of it; less only where the file ends before."""
+    chunks = []
+    while start < stop and (chunk := os.pread(fd, stop - start, start)):
+        chunks.append(chunk)
+        start += len(chunk)
+    return chunks[0] if len(chunks) == 1 else b"".join(chunks)
+
+
+def _lines_and_marks(ended: list[_Line]) -> tuple[list[bytes], list[Oversized]]:
+    lines = [line for line in ended if isinstance(line, bytes)]
+    marks = [line for line in ended if isinstance(line, Oversized)] if len(lines) < len(ended) else []
+    return lines, marks
+
+
+def _steps(path: str, root: str) -> tuple[list[str], str]:
+    """The folders to open one inside the other, and the log's name; the root's own path is trusted."""
+    prefix = root.rstrip("/") + "/"
+    first, *others = path.removeprefix(prefix).split("/")
+    if not path.startswith(prefix) or "\0" in path or not _UNSTEADY.isdisjoint((first, *others)):
+        raise LogOutsideRoot(path=path, root=root)
+    *folders, name = prefix + first, *others
+    return folders, name
+
+
+def _open_log(name: str, folder: int | None) -> int:
+    try:
+        return os.open(name, _LOG_FLAGS | os.O_NOATIME, dir_fd=folder)
+    except PermissionError as error:
+        if error.errno != EPERM:
+            raise
+        # Only a file's owner may ask to leave its access time alone; others read it the plain way.
+        return os.open(name, _LOG_FLAGS, dir_fd=folder)
+
+
+def _refusal(error: OSError) -> Refusal:
+    return _REFUSALS.get(error.errno or 0, Refusal.FAILED)

@@ -1,0 +1,146 @@
+"""One line of a `tool_use.jsonl` to events. Pure, and without memory: any line may be the first one read.
+
+Such a log knows calls and no turns. Nothing in it ends a row of errors or repeats but their own end, so no
+line is a boundary and the log is read from its start.
+
+Where tool hooks write: `<folder>/<session id>/tool_use.jsonl`.
+"""
+
+import re
+from collections.abc import Sequence
+from itertools import count
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+from msgspec import UNSET, Raw, Struct, UnsetType
+
+from wakeful.core.decoding import json_decoder
+from wakeful.core.errors import BadSessionId
+from wakeful.core.ids import parse_log_name
+from wakeful.judging import events as e
+from wakeful.judging.evidence import Subject
+from wakeful.sources.log_source import LogSource, Owner
+from wakeful.sources.parsing import (
+    declared_timeout_seconds,
+    path_in,
+    read_strange,
+    wall_of,
+)
+
+
+class _Record(Struct, gc=False):
+    event: str | UnsetType = UNSET
+    tool_name: str | UnsetType = UNSET
+    tool_input: Raw = Raw(b"{}")
+    tool_use_id: str | None = None
+    start_time: str | float | None = None
+    end_time: str | float | None = None
+    timestamp: str | float | None = None
+    tool_output_preview: Raw = Raw(b"")
+    is_error: Raw = Raw(b"")
+    error: Raw = Raw(b"")
+    exit_code: Raw = Raw(b"")
+
+
+_decode: Final = json_decoder(_Record)
+
+_EVENTS: Final = frozenset({"pre_tool_use", "post_tool_use"})
+_ABSENT: Final = frozenset({b"", b"null"})
+_EMPTY: Final = frozenset({b"", b"null", b"false", b'""', b"0", b"[]", b"{}"})
+_ZERO: Final = frozenset({b"", b"null", b"0", b'"0"', b"0.0"})
+# Where nothing else tells; exit code 0 is a success that says so.
+_ERROR_TEXT: Final = re.compile(
+    rb'"(?:Error|Traceback|(?:<|\\u003[cC])tool_use_error(?:>|\\u003[eE])|Exit code -?0*[1-9])'
+)
+# A person's no, as the client that writes such logs words it.
+_REFUSED: Final = re.compile(rb'"The user doesn\'t want to (?:proceed|take this action)')
+
+
+class ToolUseReader:
+    """Reads one log. A post without an id belongs to the newest open pre of its tool."""
+
+    def __init__(self) -> None:
+        self._numbers = count(1)
+
+    def read(self, line: bytes) -> Sequence[e.Event]:
+        try:
+            record = _decode(line)
+        except msgspec.DecodeError as error:
+            return read_strange(line, error, self.read, _misshapen)
+        if record.event is UNSET:
+            return (e.Drifted(0.0, "event"),)
+        if record.event not in _EVENTS:
+            return (e.Skipped(0.0, record.event[:40]),)
+        if record.tool_name is UNSET:
+            return (e.Drifted(0.0, f"{record.event}.tool_name"),)
+        began = record.event == "pre_tool_use"
+        return (self._started(record, record.tool_name) if began else _ended(record, record.tool_name),)
+
+    def is_boundary(self, line: bytes) -> bool:  # noqa: ARG002 - the protocol asks about a line
+        return False
+
+    def _started(self, record: _Record, tool: str) -> e.Event:
+        at = _time_of(record.start_time, record.timestamp)
+        if at is None:
+            return e.Drifted(0.0, "pre_tool_use.start_time")
+        # Unique among the calls that can be open together, also after a restart began to count anew.
+        call = record.tool_use_id or f"{tool[:100]}#{at}#{next(self._numbers)}"
+        given = bytes(record.tool_input)
+        seconds = declared_timeout_seconds(given)
+        return e.CallStarted(at, call, tool, input=given, timeout_seconds=seconds)
+
+
+def project_in(session_id: str) -> str | None:
+    """`tg_popoto_-5294327191_4469` belongs to popoto; other names do not say."""
+    parts = session_id.split("_")
+    return parts[1] if len(parts) == 4 else None
+
+
+def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
+    """Only a record we would have read can drift."""
+    event = record.get("event")
+    if isinstance(event, str) and event not in _EVENTS:
+        return e.Skipped(0.0, event[:40])
+    return e.Drifted(0.0, path_in(error))
+
+
+def _ended(record: _Record, tool: str) -> e.Event:
+    at = _time_of(record.end_time, record.timestamp)
+    if at is None:
+        return e.Drifted(0.0, "post_tool_use.end_time")
+    result = bytes(record.tool_output_preview)
+    is_error = _is_error(record, result)
+    refused = is_error and _REFUSED.match(result) is not None
+    return e.CallEnded(at, record.tool_use_id or "", is_error, refused, result, tool)
+
+
+def _time_of(*stamps: str | float | None) -> float | None:
+    return next((at for stamp in stamps if (at := wall_of(stamp)) is not None), None)
+
+
+def _is_error(record: _Record, preview: bytes) -> bool:
+    """By what the hook says of the result; only if it says nothing, by how the result begins."""
+    is_error, error, exit_code = bytes(record.is_error), bytes(record.error), bytes(record.exit_code)
+    if {is_error, error, exit_code} <= _ABSENT:
+        return _ERROR_TEXT.match(preview) is not None
+    return is_error == b"true" or error not in _EMPTY or exit_code not in _ZERO
+
+
+def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogSource:
+    """Folders of tool logs. Nobody vouches for them: without an active record they are never silent."""
+
+    def owner(parts: tuple[str, ...]) -> Owner | None:
+        if len(parts) != 2 or parts[1] != "tool_use.jsonl":
+            return None
+        try:
+            session_id = parse_log_name(parts[0])
+        except BadSessionId:
+            return None
+        return Owner(
+            Subject(
+                session_id, "tool-use", host, "tool_use.jsonl", project=project_in(session_id) or session_id
+            )
+        )
+
+    return LogSource("tool-use-logs", folders, "tool_use.jsonl", 2, owner, ToolUseReader)

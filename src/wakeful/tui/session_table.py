@@ -1,0 +1,345 @@
+"""The board: every session in the order a person should read it, what fits the filter, and who is next. Pure.
+
+No terminal and no network: records go in, rows come out. Ten thousand of them are kept in order by keys that are made once.
+
+The list of sessions as a widget: only the lines that are seen are made, so that ten thousand cost what thirty do.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Sequence
+from typing import ClassVar, Final
+
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.geometry import Size
+from textual.message import Message
+from textual.reactive import reactive
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from wakeful.cli.format.sessions import Row, Tone, counts_text, doing, needs_you, order_of, row_of
+from wakeful.cli.table import MARKS
+from wakeful.core.ids import SessionId, shortened
+from wakeful.core.text import plain
+from wakeful.judging.session_record import SessionRecord
+
+Key = tuple[int, int, float, str]
+
+MOVED_AT_ONCE_MAX: Final = 200
+
+
+class Board:
+    """Written by the link, read by the table."""
+
+    def __init__(self) -> None:
+        self._records: dict[SessionId, SessionRecord] = {}
+        self._keys: dict[SessionId, Key] = {}
+        self._texts: dict[SessionId, str] = {}
+        self._asked_for = ""
+        self._words: tuple[str, ...] = ()
+        # Those that fit, in order, and the keys they are ordered by.
+        self._rows: list[SessionRecord] = []
+        self._order: list[Key] = []
+        self._short: dict[str, str] | None = None
+        self._counts: str | None = None
+        self.older = 0
+
+    def __len__(self) -> int:
+        return len(self._records)
+
+    def replace(self, records: Iterable[SessionRecord], older: int) -> None:
+        """The whole list."""
+        self._records = {record.id: record for record in records}
+        self._keys = {record.id: order_of(record) for record in self._records.values()}
+        self._texts.clear()
+        self._short = self._counts = None
+        self.older = older
+        self._sort()
+
+    def change(self, records: Sequence[SessionRecord]) -> None:
+        """What changed; news that overtook each other count by their time."""
+        # One after the other moves rows; beyond this many sorting anew is quicker.
+        moves = len(records) <= MOVED_AT_ONCE_MAX
+        for record in records:
+            known = self._records.get(record.id)
+            if known is not None and known.updated_at > record.updated_at:
+                continue
+            if known is None:
+                self._short = None
+            elif moves:
+                self._take_out(record.id)
+            self._records[record.id] = record
+            self._keys[record.id] = order_of(record)
+            self._texts.pop(record.id, None)
+            if moves:
+                self._put_in(record)
+        self._counts = None
+        if not moves:
+            self._sort()
+
+    def filter(self, text: str) -> None:
+        """Show only sessions in whose text every one of these words stands."""
+        before, self._asked_for = self._asked_for, text
+        self._words = tuple(text.lower().split())
+        if before and text.startswith(before):
+            # One letter more: whoever did not fit does not fit now, and the order stays.
+            self._rows = [each for each in self._rows if self._fits(each)]
+            self._order = [self._keys[each.id] for each in self._rows]
+        else:
+            self._sort()
+
+    @property
+    def rows(self) -> Sequence[SessionRecord]:
+        """Those that fit, who needs a person first."""
+        return self._rows
+
+    def place_of(self, session_id: SessionId) -> int | None:
+        """Its row, if it fits."""
+        key = self._keys.get(session_id)
+        place = bisect_left(self._order, key) if key is not None else len(self._rows)
+        is_there = place < len(self._rows) and self._rows[place].id == session_id
+        return place if is_there else None
+
+    def next_needing(self, place: int) -> int | None:
+        """The row of the next one behind this row that needs a person; the first one again after the last."""
+        # They stand together at the top.
+        count = next((at for at, each in enumerate(self.rows) if not needs_you(each)), len(self.rows))
+        if not count:
+            return None
+        return place + 1 if place + 1 < count else 0
+
+    def short_id(self, session_id: SessionId) -> str:
+        """As much of an id as commands need."""
+        if self._short is None:
+            self._short = shortened(map(str, self._records))
+        return self._short[session_id]
+
+    def counts(self) -> str:
+        """`2 need you, 3 prompting`, of all, whatever the filter."""
+        if self._counts is None:
+            self._counts = counts_text(list(self._records.values()))
+        return self._counts
+
+    def _fits(self, record: SessionRecord) -> bool:
+        if not self._words:
+            return True
+        text = self._texts.get(record.id)
+        if text is None:
+            text = self._texts[record.id] = _text_of(record)
+        return all(word in text for word in self._words)
+
+    def _take_out(self, session_id: SessionId) -> None:
+        place = self.place_of(session_id)
+        if place is not None:
+            del self._rows[place], self._order[place]
+
+    def _put_in(self, record: SessionRecord) -> None:
+        if self._fits(record):
+            place = bisect_left(self._order, self._keys[record.id])
+            self._rows.insert(place, record)
+            self._order.insert(place, self._keys[record.id])
+
+    def _sort(self) -> None:
+        fitting = (each for each in self._records.values() if self._fits(each))
+        self._rows = sorted(fitting, key=lambda each: self._keys[each.id])
+        self._order = [self._keys[each.id] for each in self._rows]
+
+
+def _text_of(record: SessionRecord) -> str:
+    """What a person may remember of a session."""
+    parts = (
+        *(record.id, record.project, record.state, record.health, record.attention, record.provider),
+        *(record.agent or "", record.name or "", "managed" if record.managed else "found", doing(record)),
+    )
+    return " ".join(parts).lower()
+
+
+_STATE_CELLS: Final = 11
+_AGE_CELLS: Final = 4
+_PROJECT_CELLS: Final = 14
+_PROJECT_CELLS_WIDE: Final = 20
+# From this width on there is room for names and ids beside what a session does.
+WIDE_CELLS: Final = 90
+_ID_CELLS: Final = 16
+# The ids that begin with their time are longer.
+_ID_CELLS_WIDE: Final = 20
+WIDER_CELLS: Final = 110
+_CLASSES: Final = {
+    Tone.NEEDS_YOU: "table--needs-you",
+    Tone.TROUBLE: "table--trouble",
+    Tone.BUSY: "table--busy",
+    Tone.LATER: "table--later",
+    Tone.CALM: "table--calm",
+    Tone.PAST: "table--past",
+}
+
+
+class SessionTable(ScrollView, can_focus=True):
+    """The board's rows. The cursor stays with its session, wherever that moves."""
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {
+        *_CLASSES.values(),
+        *("table--header", "table--quiet", "table--text", "table--strong", "table--cursor", "table--lost"),
+    }
+    DEFAULT_CSS = """
+    SessionTable { overflow-x: hidden; overflow-y: auto; scrollbar-size-vertical: 1; }
+    SessionTable > .table--needs-you { color: $warning; text-style: bold; }
+    SessionTable > .table--trouble { color: $error; text-style: bold; }
+    SessionTable > .table--busy { color: $success; }
+    SessionTable > .table--later { color: $secondary; }
+    SessionTable > .table--calm { color: $accent; }
+    SessionTable > .table--past { color: $quiet; }
+    SessionTable > .table--header { color: $quiet; }
+    SessionTable > .table--quiet { color: $quiet; }
+    SessionTable > .table--text { color: $foreground; }
+    SessionTable > .table--strong { color: $foreground; text-style: bold; }
+    SessionTable > .table--cursor { background: $cursor; }
+    SessionTable > .table--lost { color: $lost; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", show=False),
+        Binding("up,k", "move(-1)", show=False),
+        Binding("pagedown,ctrl+f", "page(1)", show=False),
+        Binding("pageup,ctrl+b", "page(-1)", show=False),
+        Binding("home,g", "jump(0)", show=False),
+        Binding("end,G", "jump(-1)", show=False),
+    ]
+
+    is_lost: reactive[bool] = reactive(True)
+
+    class Chosen(Message):
+        """The cursor is on another session, or on none."""
+
+        def __init__(self, session_id: SessionId | None) -> None:
+            super().__init__()
+            self.session_id = session_id
+
+    def __init__(self, board: Board, now: Callable[[], float]) -> None:
+        super().__init__(id="table")
+        self._now = now
+        self._board = board
+        self._place = 0
+        self._chosen: SessionId | None = None
+
+    @property
+    def chosen(self) -> SessionRecord | None:
+        """The session under the cursor."""
+        rows = self._board.rows
+        return rows[self._place] if self._place < len(rows) else None
+
+    @property
+    def place(self) -> int:
+        return self._place
+
+    def show_board(self) -> None:
+        """The board changed: stay with the session under the cursor, or where it was."""
+        place = self._board.place_of(self._chosen) if self._chosen is not None else None
+        count = len(self._board.rows)
+        # One more for the header.
+        self.virtual_size = Size(self.size.width, count + 1)
+        self.choose(place if place is not None else min(self._place, max(0, count - 1)))
+
+    def choose(self, place: int) -> None:
+        """Put the cursor on a row."""
+        self._place = place
+        record = self.chosen
+        chosen = record.id if record is not None else None
+        if chosen != self._chosen:
+            self._chosen = chosen
+            self.post_message(self.Chosen(chosen))
+        self._keep_in_sight()
+        self.refresh()
+
+    def action_move(self, rows: int) -> None:
+        self._go(self._place + rows)
+
+    def action_page(self, pages: int) -> None:
+        self._go(self._place + pages * max(1, self.size.height - 2))
+
+    def action_jump(self, place: int) -> None:
+        self._go(place if place >= 0 else len(self._board.rows) - 1)
+
+    def on_click(self, event: object) -> None:
+        """A mouse is not needed, but it works."""
+        line = getattr(event, "y", 0)
+        if line >= 1:
+            self._go(self.scroll_offset.y + line - 1)
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        if y == 0:
+            return self._line([("table--header", text) for text in self._header(width)], width, None)
+        place = self.scroll_offset.y + y - 1
+        rows = self._board.rows
+        if place >= len(rows):
+            return Strip.blank(width, self.rich_style)
+        background = self.get_component_rich_style("table--cursor") if place == self._place else None
+        return self._line(self._cells(row_of(rows[place], self._now()), width), width, background)
+
+    def watch_is_lost(self) -> None:
+        self.refresh()
+
+    def _go(self, place: int) -> None:
+        self.choose(max(0, min(place, len(self._board.rows) - 1)))
+
+    def _keep_in_sight(self) -> None:
+        seen = max(1, self.size.height - 1)
+        top = self.scroll_offset.y
+        if self._place < top:
+            self.scroll_to(y=self._place, animate=False, immediate=True)
+        elif self._place >= top + seen:
+            self.scroll_to(y=self._place - seen + 1, animate=False, immediate=True)
+
+    def _header(self, width: int) -> list[str]:
+        cells = self._widths(width)
+        titles = ["  STATE", " AGE", "PROJECT", *(["SESSION"] if width >= WIDE_CELLS else []), "DOING"]
+        return [set_cell_size(f" {title}", cells[number]) for number, title in enumerate(titles)]
+
+    def _widths(self, width: int) -> list[int]:
+        wide = width >= WIDE_CELLS
+        fixed = [_STATE_CELLS + 3, _AGE_CELLS + 2, (_PROJECT_CELLS_WIDE if wide else _PROJECT_CELLS) + 1]
+        fixed += [(_ID_CELLS_WIDE if width >= WIDER_CELLS else _ID_CELLS) + 1] if wide else []
+        return [*fixed, max(1, width - sum(fixed))]
+
+    def _cells(self, row: Row, width: int) -> list[tuple[str, str]]:
+        tone, past = _CLASSES[row.tone], row.tone is Tone.PAST
+        mark, _ = MARKS[row.tone]
+        texts = [(tone, f" {mark} {row.word}"), ("table--quiet", f" {row.age:>4}")]
+        # Where there is room for one of them, who has a name is known by it: many work in one project.
+        who = row.project if width >= WIDE_CELLS else plain(row.record.name or "") or row.project
+        texts.append((tone if past else "table--strong", f" {who}"))
+        if width >= WIDE_CELLS:
+            # What Wakeful only found stays back.
+            hands = "table--text" if row.record.managed and not past else "table--quiet"
+            texts.append((hands, f" {self._called(row.record)}"))
+        texts.append((tone if past else "table--text", f" {row.doing}"))
+        return [
+            (style, _fitted(text, cells))
+            for (style, text), cells in zip(texts, self._widths(width), strict=True)
+        ]
+
+    def _called(self, record: SessionRecord) -> str:
+        """As a command takes it."""
+        return plain(record.name or record.agent or "") or self._board.short_id(record.id)
+
+    def _line(self, cells: list[tuple[str, str]], width: int, background: Style | None) -> Strip:
+        base = self.rich_style
+        over = Style(bgcolor=background.bgcolor, bold=True) if background is not None else Style.null()
+        # Never stale green: what is not proven has no colour.
+        segments = [
+            Segment(text, base + self._style("table--lost" if self.is_lost else name) + over)
+            for name, text in cells
+        ]
+        return Strip(segments).adjust_cell_length(width, base)
+
+    def _style(self, name: str) -> Style:
+        return self.get_component_rich_style(name, partial=True)
+
+
+def _fitted(text: str, cells: int) -> str:
+    """Exactly so wide, with a mark where something is missing."""
+    if cell_len(text) <= cells:
+        return set_cell_size(text, cells)
+    return set_cell_size(text, max(0, cells - 2)) + "… "

@@ -1,0 +1,304 @@
+"""Callbacks of the program we watch for: left out, plain or async, raising or never returning; nobody waits for ever.
+
+A plain function runs in a thread of its own, so that one that blocks does not hold the loop. What is told to a chat
+goes through here too: once, and again only after a definite refusal.
+
+What the program we watch for does itself, and what is filed and written down of its sessions.
+"""
+
+import asyncio
+import inspect
+import logging
+import threading
+from collections.abc import Awaitable, Callable, Mapping
+from enum import StrEnum
+from typing import Any, Final
+from uuid import uuid4
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from wakeful.alerts.delivery import Refused
+from wakeful.core.clock import Clock
+from wakeful.core.decoding import json_decoder
+from wakeful.core.redaction import redact
+from wakeful.core.text import plain
+from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Happening, critical_event
+from wakeful.incidents.issue_tracker import Filing, Forge, Report
+from wakeful.watchdog.queue import Jobs, Owed, Revival
+
+# Longer than a slow network needs, and short enough for the next session to have its turn.
+CALL_SECONDS_MAX: Final = 20.0
+# Once per cycle: two hours by default. Who refuses for that long will not take it.
+SEND_TRIES_MAX: Final = 24
+
+Callback = Callable[..., Any]
+log = logging.getLogger("wakeful.watchdog")
+
+
+class Ending(StrEnum):
+    """How a call ended. `late`: it may still do what it was asked for."""
+
+    DONE = "done"
+    ABSENT = "absent"
+    RAISED = "raised"
+    LATE = "late"
+
+
+class Answer(Struct, frozen=True):
+    """What became of a call, in words too."""
+
+    ending: Ending
+    words: str
+    value: Any = None
+    error: BaseException | None = None
+
+
+class Calls:
+    """Calls with a deadline, on the clock of the loop they are made in."""
+
+    def __init__(self, clock: Clock, seconds_max: float = CALL_SECONDS_MAX) -> None:
+        self._clock = clock
+        self._seconds_max = seconds_max
+
+    async def call(
+        self, name: str, callback: Callback | None, *arguments: object, seconds_max: float | None = None
+    ) -> Answer:
+        """Never raises what the callback raises; being cancelled cancels the callback too."""
+        if callback is None:
+            return Answer(Ending.ABSENT, f"no {name} was given")
+        seconds = self._seconds_max if seconds_max is None else seconds_max
+        task = asyncio.ensure_future(_called(callback, arguments))
+        timer = asyncio.ensure_future(self._clock.sleep_until(self._clock.now().awake + seconds))
+        try:
+            await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            timer.cancel()
+            if not task.done():
+                # Not waited for: whoever ignores the end of a deadline ignores this, too.
+                task.add_done_callback(_forget)
+                task.cancel()
+        if not task.done():
+            return Answer(Ending.LATE, f"{name} did not return within {seconds:g} s")
+        return _answer(name, task)
+
+
+def _answer(name: str, task: asyncio.Future[Any]) -> Answer:
+    error = asyncio.CancelledError() if task.cancelled() else task.exception()
+    if error is None:
+        return Answer(Ending.DONE, f"{name} was called", task.result())
+    said = plain(redact(str(error)), 200)
+    return Answer(
+        Ending.RAISED, f"{name} raised {type(error).__name__}{f': {said}' if said else ''}", error=error
+    )
+
+
+def _forget(task: asyncio.Future[Any]) -> None:
+    if not task.cancelled():
+        task.exception()
+
+
+async def _called(callback: Callback, arguments: tuple[object, ...]) -> Any:
+    is_async = inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
+        getattr(callback, "__call__", None)  # noqa: B004 - an object whose call is async
+    )
+    value = callback(*arguments) if is_async else await _in_thread(callback, arguments)
+    return await value if inspect.isawaitable(value) else value
+
+
+def _in_thread(callback: Callback, arguments: tuple[object, ...]) -> Awaitable[Any]:
+    """Its result. The thread ends with the program: a callback that never returns must not keep it from ending."""
+    loop = asyncio.get_running_loop()
+    future: asyncio.Future[Any] = loop.create_future()
+
+    def settle(value: Any, error: BaseException | None) -> None:
+        if future.done():
+            return
+        if error is None:
+            future.set_result(value)
+        else:
+            future.set_exception(error)
+
+    def run() -> None:
+        value: Any = None
+        error: BaseException | None = None
+        try:
+            value = callback(*arguments)
+        except Exception as problem:  # noqa: BLE001 - given to whoever waits for it
+            error = problem
+        if not loop.is_closed():
+            loop.call_soon_threadsafe(settle, value, error)
+
+    threading.Thread(target=run, name="wakeful-callback", daemon=True).start()
+    return future
+
+
+class Said(StrEnum):
+    """What became of a message to a chat."""
+
+    SENT = "sent"
+    ALREADY = "already said"
+    OWED = "refused, will be sent again"
+    UNKNOWN = "nobody knows whether it arrived"
+    NOBODY = "nobody to tell"
+
+
+class Chats:
+    """Messages to the chats that work came from: each once, whoever sends it and however often it restarts."""
+
+    def __init__(self, jobs: Jobs, calls: Calls, send_message: Callback | None) -> None:
+        self._jobs = jobs
+        self._calls = calls
+        self._send_message = send_message
+
+    async def tell(self, name: str, chat_id: str | None, text: str) -> Said:
+        """Say it, unless something under this name was said before."""
+        if self._send_message is None or chat_id is None:
+            return Said.NOBODY
+        if not await self._jobs.once(f"told:{name}"):
+            return Said.ALREADY
+        return await self._send(Owed(name, chat_id, text, 0))
+
+    async def try_again(self) -> None:
+        """Send what was refused before."""
+        if self._send_message is None:
+            return
+        for owed in await self._jobs.take_owed():
+            said = await self._send(owed)
+            log.info("watchdog: message to chat %s: %s", plain(owed.chat_id, 40), said)
+
+    async def _send(self, owed: Owed) -> Said:
+        answer = await self._calls.call("send_message", self._send_message, owed.chat_id, owed.text)
+        if answer.ending is Ending.DONE:
+            return Said.SENT
+        log.warning("watchdog: %s", answer.words)
+        if not isinstance(answer.error, Refused):
+            return Said.UNKNOWN
+        if owed.tries + 1 >= SEND_TRIES_MAX:
+            log.error("watchdog: chat %s refused a message %d times", plain(owed.chat_id, 40), SEND_TRIES_MAX)
+            return Said.UNKNOWN
+        await self._jobs.owe(replace(owed, tries=owed.tries + 1))
+        return Said.OWED
+
+
+# A forge ends by itself after 20 s; this is for one that does not.
+FORGE_SECONDS_MAX: Final = 21.0
+
+# One watchdog at a time writes what is owed: for so long, and then one more write within its deadline.
+OWED_SECONDS_MAX: Final = CALL_SECONDS_MAX
+OWED_CLAIM_SECONDS: Final = 3 * CALL_SECONDS_MAX
+_OWED: Final = "owed-events"
+
+_owed_form: Final = msgspec.json.Encoder().encode
+_decode: Final = json_decoder(CriticalEvent)
+
+
+class Callbacks(Struct, frozen=True, kw_only=True):
+    """What the program we watch for does itself; everything may be left out."""
+
+    enqueue_job: Callback | None = None
+    send_message: Callback | None = None
+    stop_session: Callback | None = None
+    start_worker: Callback | None = None
+    alert: Callback | None = None
+    write: Callback | None = None
+    # Asks a person about a held attempt: its number. And: nobody has to decide about this session any more.
+    hold: Callback | None = None
+    gone_on: Callback | None = None
+
+
+class Ledger:
+    """Files issues and writes events down. What fails here is said, and stops nothing."""
+
+    def __init__(
+        self, jobs: Jobs, clock: Clock, calls: Calls, forge: Forge | None, write: Callback | None
+    ) -> None:
+        self._jobs = jobs
+        self._clock = clock
+        self._calls = calls
+        self._forge = forge
+        self._write = write
+
+    async def file(self, report: Report) -> Filing:
+        if self._forge is None:
+            return Filing(None, "no repository is configured for issues")
+        answer = await self._calls.call("the issue", self._forge.file, report, seconds_max=FORGE_SECONDS_MAX)
+        if answer.ending is Ending.DONE and isinstance(answer.value, Filing):
+            return answer.value
+        return Filing(None, answer.words)
+
+    async def event(
+        self,
+        happening: Happening,
+        session_id: str,
+        project_key: str,
+        reason: str,
+        action: ActionTaken,
+        issue_url: str | None,
+        details: Mapping[str, Any],
+        *,
+        owed: bool = False,
+    ) -> bool:
+        """Whether it is written down, or nobody wants it to be. `owed`: it is written later if it cannot be now."""
+        at_wall = self._clock.now().wall
+        event = critical_event(
+            happening, session_id, project_key, reason, action, issue_url, details, at_wall=at_wall
+        )
+        if await self._written(event):
+            return True
+        if owed:
+            await self._jobs.owe_event(_owed_form(event))
+        return owed
+
+    def owed_forms(self, happening: Happening, revival: Revival, outcome: str) -> list[bytes]:
+        """What is told of a revival, one line for each finding it was about, as it is kept until it is written."""
+        about, at_wall = (revival.session_id, revival.project_key), self._clock.now().wall
+        details = {"outcome": outcome}
+        return [
+            _owed_form(
+                critical_event(
+                    happening, *about, reason, ActionTaken.NONE, revival.issue_url, details, at_wall=at_wall
+                )
+            )
+            for reason in revival.reasons
+        ]
+
+    async def try_again(self) -> None:
+        """Write what is owed, in its order; what the log still does not take is kept.
+
+        An event is kept until it is written: ended in between we leave it to the next one, who may write it twice.
+        """
+        if not await self._jobs.owed_events():
+            return
+        token = uuid4().hex
+        if not await self._jobs.claim(_OWED, token, OWED_CLAIM_SECONDS):
+            return
+        try:
+            until = self._clock.now().awake + OWED_SECONDS_MAX
+            for body in await self._jobs.owed_events():
+                if self._clock.now().awake > until or not await self._is_settled(body):
+                    return
+                await self._jobs.drop_owed_event(body)
+        finally:
+            await self._jobs.yield_(_OWED, token)
+
+    async def _is_settled(self, owed: bytes) -> bool:
+        try:
+            event = _decode(owed)
+        except msgspec.DecodeError as problem:
+            log.error("watchdog: an event of another version is not written: %s", problem)  # noqa: TRY400 - told, not ours
+            return True
+        return await self._written(event)
+
+    async def _written(self, event: CriticalEvent) -> bool:
+        answer = await self._calls.call("the log of critical events", self._write, event)
+        if answer.ending in {Ending.DONE, Ending.ABSENT}:
+            return True
+        log.error("watchdog: an event about %s was not written: %s", event.session_id, answer.words)
+        return False
+
+
+def action_of(said: Said) -> ActionTaken:
+    """What was done for a chat, in the words of the log."""
+    return ActionTaken.FAILURE_MESSAGE_SENT if said is Said.SENT else ActionTaken.NONE
