@@ -1,8 +1,7 @@
-"""What may be said to an agent, and what a resumed one must be told. Pure.
+"""Texts that Wakeful gives to agents, and commands that attach a terminal to a pane. Pure.
 
-A brief is one line, begins with a letter that answers no question on a screen, and holds nothing that was not redacted.
-
-Which command takes a person to a pane, on this host or in a container. Pure.
+A brief tells a resumed agent which calls were interrupted. It is one line, begins with a letter that answers
+no question on a screen, and contains only redacted text. Attach commands work on this host and in containers.
 """
 
 import unicodedata

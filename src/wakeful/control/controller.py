@@ -1,11 +1,9 @@
-"""What stands before a resume: somebody looked at what was cut off elsewhere, and the agent is told what was.
+"""Performs actions on managed sessions: start, deliver, answer, interrupt, resume, stop, adopt and release.
 
-A session that was merely found, as it is kept once a person hands it over: where it is shown, and how it goes on.
-
-The acts on managed sessions, for everybody who wants one: start, deliver, answer, interrupt, resume, stop.
-
-Each passes the act gate with its own objections, read from the newest evidence; ownership is asked of the store right
-before. Nothing here knows how a client is driven, and nothing here decides that something should be done.
+Every action on an agent process passes the action gate with its own objections, read from the newest
+evidence; the store confirms ownership right before. A resume is refused while an interrupted call may have
+had effects elsewhere and no person has checked; the resumed agent gets a brief about its interrupted calls.
+This module does not know how a client is driven, and does not decide that an action is needed.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

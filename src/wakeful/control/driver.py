@@ -1,7 +1,8 @@
-"""Hands: the acts on an agent, behind one port. Each has a deadline and reports what was seen of it.
+"""Driver interface: the actions on an agent process, and the requests, results and errors they share.
 
-A driver acts and looks; whether it may act was decided before (`services/gate.py`). It keeps nothing in memory
-that a restart would lose: what must be known later is in the Hosting it gives back.
+Each action has a deadline and reports the effect that was seen. A driver acts and checks; the action gate
+(`control/gate.py`) has already decided whether it may. A driver keeps nothing in memory that a restart would
+lose: later calls find everything in the Hosting that it returns.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence

@@ -1,14 +1,11 @@
-"""The act gate: whatever is done to an agent passes here, one act at a time per session.
+"""The action gate, which every action on an agent passes, and the check of open intents after a crash.
 
-The intent is stored, the evidence is read again, then comes the act, then its outcome as it was seen. A crash between
-any two steps leaves an open intent; the next start settles it by looking at the world, never by repeating it.
-
-What a crash left half done, settled by looking at the world. Nothing is ever done again here.
-
-An intent without an outcome says that an act may have happened. A start is looked for by the process that carries
-its intent, or by what a client has said that names its conversation itself; a stop by the absence of one, a prompt in a
-terminal by what is left of it in the input line; what leaves no trace of its own is said to be unverified, also where the
-session is looked at: a prompt that nobody saw taken is for a person to send again.
+The gate runs one action at a time per session: it stores the intent, reads the evidence again, performs the
+action, and stores the outcome. A crash in between leaves an open intent. `reconcile` concludes it at the next
+start by inspecting the host and never repeats the action: it finds a start by the process that carries the
+intent id, or by the conversation that the client named; a stop by the absence of processes; a typed prompt by
+its rest in the input line. Anything without a trace is unverified, and the session's note asks a person to
+send an unseen prompt again.
 """
 
 import asyncio

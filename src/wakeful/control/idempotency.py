@@ -1,8 +1,8 @@
-"""Acts asked for by a key: the same key again gives the same answer, and nothing is done a second time.
+"""Idempotency keys for starts and prompts: a repeated key gets the same answer, and the action runs once.
 
-What was asked is kept before it is done, what became of it afterwards, so a daemon that ends in between leaves a key
-that the next one settles: by a client that can tell what it has, else by saying that nobody knows. What was declined
-has not happened, and may be asked for again.
+The request is stored before the action and its result afterwards. After a crash in between, the next request
+with the key asks the client whether it has the prompt; if the client cannot tell, the result is unverified. A
+declined action did not happen and may be requested again. Keys are kept for a day.
 """
 
 import asyncio

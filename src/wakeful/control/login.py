@@ -1,15 +1,13 @@
-"""Degraded mode: what becomes of a provider whose login is gone, and when it comes back. Pure, one for each provider.
+"""Login state of a provider: degraded mode, the interface to its checks, and login errors in texts.
 
-A status command does not ask the server: it knows that there are no credentials, never that they are good. So a login
-that a turn saw refused is good again when a turn succeeds. Codex's status says nothing even about their absence, for
-another provider may need none. Times are seconds of any clock that never goes back.
+The rules are pure; times are seconds of any clock that never goes back. A status command does not ask the
+server: it can show that credentials are missing, never that they are valid. So after a refused turn, only a
+successful turn makes the login good again, or new credentials after a status without any. Codex's status does
+not even show missing credentials, because another provider may need none.
 
-A provider's login: what its own status says, whether a turn works, and whether its credentials changed.
-
-Whether a text is a client's complaint about its login: two tiers, and short text only. Pure.
-
-Sure: a sentence only a client says, at its beginning. Likely: an error that speaks of credentials; worth a check where
-it is no answer for other reasons, no more. An answer about logins is longer than this, or does not begin as an error does.
+A login error is a short text only. Sure: a sentence that only a client writes, at the beginning. Likely: an
+error about credentials, which is a reason for a check and nothing more. A real answer about logins is longer,
+or does not begin like an error.
 """
 
 import re

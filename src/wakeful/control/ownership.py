@@ -1,8 +1,8 @@
-"""Which sessions are ours: their hostings, and the leases that say so. One live owner per conversation.
+"""Managed sessions: their stored hostings, and the leases that give each conversation one live owner.
 
-A hosting is kept in the store, so that a restart finds its sessions again with the same epoch, and so do other daemons
-on the same store. Its lease is renewed as long as it is kept; a lease that somebody else has claimed meanwhile ends it:
-a late owner does nothing more.
+Hostings are in the store, so a restarted daemon and other daemons on the same store find the sessions with
+the same epoch. The lease is renewed as long as the hosting is kept. If another owner claims the lease, the
+hosting ends here: a late owner does nothing more.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Processes that a person ordered to be ended: kept before they are, so that their end alarms nobody.
+"""Processes that a person ordered to be stopped; stored before they end, so that their end raises no alert.
 
-By process and not by session: whoever goes on with a conversation does so in another process, and what becomes of that
-one is news again. A restart of the daemon between the order and the end changes nothing.
+Stops are stored by process, not by session: a conversation that goes on does so in another process, and
+problems of that one are reported. A restart of the daemon between order and end changes nothing.
 """
 
 from collections.abc import Callable, Collection

@@ -1,9 +1,8 @@
-"""One question to a provider's model, outside every conversation: nothing is kept of it and no tool may be used.
+"""Interface of a provider's client: driver, turn reader, login, flags, and one-shot questions to its model.
 
-A client that answers chats: everything that is to be known of one, in one value.
-
-Nothing else in Wakeful names a client where it could ask here. How its processes are started, spoken to and ended is its
-driver's; what is shown of its turns is its hearing's.
+A Provider value holds everything that differs between clients, so other modules need not name one. Its driver
+starts, prompts and stops processes; its Hearing reads turns from its output. A one-shot question is outside
+every conversation: nothing of it is kept, and no tool may be used.
 """
 
 from collections.abc import Callable, Mapping, Sequence

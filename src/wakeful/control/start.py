@@ -1,12 +1,9 @@
-"""What a person's command becomes: which driver, which conversation, which environment. Pure.
+"""Plans and starts new managed sessions: driver, conversation, environment and name for a command.
 
-`wakeful run -- claude …` knows its conversation before anything starts, because Wakeful names it; `codex exec` tells
-its own afterwards; any other program is known by the name it was given.
-
-Starts new managed sessions: claimed before anything runs, kept as soon as something does.
-
-Whoever asks for a session while it is still being started finds it managed; an act on it waits for the start. Nothing
-here resumes anything.
+The plan is pure. For `wakeful run -- claude …` Wakeful chooses the conversation id before the start; `codex
+exec` reports its own afterwards; any other program is known by its name. A session is claimed before its
+process runs and stored as soon as it does, so it is managed while it is still starting, and other actions
+wait for the start.
 """
 
 import logging

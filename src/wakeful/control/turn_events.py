@@ -1,4 +1,4 @@
-"""What is heard of a turn while it runs, the same for every provider. Texts are the agent's own."""
+"""Events of a running turn, the same for every provider. Their texts are the agent's own."""
 
 from typing import Final
 

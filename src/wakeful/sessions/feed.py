@@ -1,7 +1,8 @@
-"""Pushes changes to whoever listens, batched: a message per change would cost 75 % of a core at 100 clients.
+"""Pushes changes of sessions, agents and prompt timers to connected listeners, in batches.
 
-Of several changes of one session inside a batch one is sent, from what it first was to what it is now. A listener
-that does not read is dropped, never waited for.
+Batches, because one message per change costs 75 % of a core at 100 clients. Several changes of one session
+inside a batch are sent as one, from its first old state to its newest. A listener that does not read is
+dropped; the feed never waits for it.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""Which trigger writes which field of a session's health: five triggers and the verdict, nothing else. Pure.
+"""Table of the triggers that may write each health field of a session. Pure.
 
-A trigger is evidence; `record.describe` alone makes a record of it, and records cannot be changed. Evidence seldom comes
-alone: an agent that ends is a stop, an end of presence and a verdict at once. `docs/reference/health-writers.md` is made
-from WRITERS, and the tests hold every trigger against it.
+There are five kinds of evidence, and the verdict over them. Only `describe` makes records, and records are
+immutable. One occurrence is often several triggers: the end of an agent process is a stop, an end of presence
+and a verdict. `docs/reference/health-writers.md` is generated from WRITERS, and the tests check every trigger
+against it.
 """
 
 from collections.abc import Mapping

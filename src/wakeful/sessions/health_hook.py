@@ -1,7 +1,8 @@
-"""The hook `session.health.update.after`: a program of the operator's is told when a session's state or health changed.
+"""Runs the operator's program when state or health of a session changed: `session.health.update.after`.
 
-On transitions only, at most once in `min_interval` for a session: what changes meanwhile is told as one change at its
-end, or not at all if it changed back. The program's failure is logged and hurts nobody.
+It runs on transitions only, and for one session at most once in `min_interval`. Changes in between are
+reported as one change at the end of the interval, or not at all if the session changed back. If the program
+fails, that is logged and affects nothing else.
 """
 
 import asyncio

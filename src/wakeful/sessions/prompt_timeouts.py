@@ -1,11 +1,8 @@
-"""The timers of a running prompt: when its progress is announced, warned of, and has timed out. Pure.
+"""Inactivity timers of running prompts: progress, warning and timeout.
 
-They stand beside health and never write it: what a silence means is judged elsewhere, and what is done about it is, too.
-
-Supervision of running prompts: looks at them every so often and says what their timers say.
-
-It reads sessions and writes none: warnings stand beside the record, events go to whoever listens, and whether a prompt
-that timed out is ended is for others to see to.
+The rules are pure; `SupervisionTimers` checks all running prompts at an interval. Timers read sessions and
+never write health: warnings are shown beside the record, events go to the feed, and a callback decides
+whether a prompt that timed out is ended.
 """
 
 import logging

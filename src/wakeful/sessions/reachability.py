@@ -1,7 +1,8 @@
-"""Whether the ways to managed sessions are as their records say. Nobody tells of a way that is lost or found again.
+"""Re-checks that prompts can reach managed sessions, as their records say.
 
-So it is looked at when somebody is answered, and every few seconds while somebody listens: a few file lookups for each
-managed session that is shown, and none for all the others.
+There is no event for a connection that is lost or found again. So it is checked when a session is read, and
+every few seconds while the feed has listeners: a few file lookups for each managed session that is shown, and
+none for other sessions.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Every session Wakeful knows, and the reading of them: by id, by list, by waiting.
+"""Registry of all known sessions: lookup by id, name or prefix, paged lists, counts, waiting for a state.
 
-Old logs are remembered by name only: they cost one small entry until somebody asks for them.
+Old logs are kept by name and age only. They cost one small entry until a request needs them.
 """
 
 import asyncio

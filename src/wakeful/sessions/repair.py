@@ -1,7 +1,7 @@
-"""Mending what the store still says of a session after an unclean exit: records that are no longer true.
+"""Repairs the stored record of a session that is no longer true after an unclean exit.
 
-What is true comes from the evidence that is there now, never from a wish; a session of which nothing is left is stopped,
-and nobody knows how it ended. What was decided about waking it stays as it is.
+The new record comes only from evidence that is available now. A session without any evidence becomes stopped,
+with an unknown end. Stored decisions about wakes do not change.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""One session in memory: what was folded, what was seen, what was judged, and its record encoded once."""
+"""One session in memory: activity, presence, verdict, and its record, encoded once per verdict."""
 
 from math import inf
 from operator import attrgetter

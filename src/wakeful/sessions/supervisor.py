@@ -1,9 +1,9 @@
-"""What the supervisor asks of whoever runs it: the daemon, a single look, a test, a simulation.
+"""The supervisor: applies evidence to sessions, judges them, and reports transitions and changes.
 
-The head: takes evidence from the eyes, judges what it touched, and tells store, doors and waiters.
-
-Evidence is applied at once; judging is put off to the end of the loop's turn, so that a hundred lines of one
-session cost one verdict. One heap of deadlines wakes it: idle sessions cost nothing.
+Evidence is applied immediately; judging is put off to the end of the loop's turn, so that a hundred lines of
+one session cost one verdict. One heap of deadlines wakes the supervisor: idle sessions cost nothing.
+`Surroundings` is the interface to the code that runs it: the daemon, a one-time check, a test or a
+simulation.
 """
 
 import heapq

@@ -1,7 +1,7 @@
-"""Carries transitions to the store, in order and in batches, and says so when the store refuses.
+"""Writes transitions to the store, in order and in batches, and retries when the store refuses.
 
-What cannot be written waits here, bounded: the truth is in memory and in the logs, and nothing is judged later
-because the disk is full.
+Unwritten transitions wait in memory, up to WAITING_MAX; beyond that the oldest are dropped and counted.
+Memory and the logs hold the true state, so a full disk delays no judging.
 """
 
 import asyncio
