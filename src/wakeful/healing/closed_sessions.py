@@ -1,11 +1,10 @@
-"""Notes which managed sessions ended by themselves while whatever hosted them lived: somebody closed them.
+"""Marks managed sessions that a person closed, and interrupts prompts that timed out.
 
-A reboot or the end of a tmux server that comes later took nothing of them along, so nobody brings them back.
-
-The end of a prompt that timed out: interrupted through the act gate, so that its session can be spoken to again.
-
-Only a model that left a managed session without a word is cut short. Whoever runs a tool or waits for something named is
-excused, and what healing treats is healing's. Health is never written here: evidence tells of the end of the turn.
+A session counts as closed if its process ended without a finding while its host and tmux server went on for
+90 s: a host that shuts down ends agents first and Wakeful within a minute. A later reboot or end of the tmux
+server does not bring it back. A prompt is interrupted, through the action gate, only if the model of a
+managed session is silent: not during a tool call or another expected wait, and not while healing treats the
+session. This module never writes health: evidence reports the end of the turn.
 """
 
 import asyncio

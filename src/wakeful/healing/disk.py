@@ -1,6 +1,6 @@
-"""Notices a disk that takes nothing more, and that there is room again: one incident with one alert, whoever suffers.
+"""Watches for a full disk: one incident with one alert and one issue, however many sessions suffer from it.
 
-A full disk keeps the store from being written, so nothing here waits for the store: people are told from memory.
+A full disk blocks writes to the store, so the alert is sent from memory and nothing here waits for the store.
 """
 
 import asyncio

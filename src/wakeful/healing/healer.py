@@ -1,9 +1,7 @@
-"""What the healer needs of others: whom it tells, and who asks a person before something may go on.
+"""The healer: asks the plan about sessions with problems, has each step carried out, and reports results.
 
-The one healer: asks the plan about every session in trouble, has it carried out, and tells people what came of it.
-
-Told of changes and woken by deadlines (`rounds`); sessions that are well cost nothing. What it must not forget is kept
-in the store before it acts.
+`Telling` and `Holding` are its interfaces to alerts and checkpoints. Changes and deadlines wake it
+(`schedule.py`), so healthy sessions cost nothing. Everything it must remember is stored before it acts.
 """
 
 import asyncio

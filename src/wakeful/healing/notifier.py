@@ -1,11 +1,8 @@
-"""What programs and people hear of a trouble: a line in the log of critical events, and an alert for each incident.
+"""Reports problems of sessions: critical events, alerts, and one issue for each incident.
 
-Trouble with a shared cause is gathered for a moment, so that six deaths are one message that says what became of each.
-What is muted is logged, and told once the mute has ended, if it still lasts.
-
-What an incident's book says: one issue for each, and of every session in it what was done and came of it.
-
-Whoever joins it later is told where the issue is. How one is filed is the forge's business.
+Sessions with a shared cause are gathered for a moment, so that six deaths are one message that says what
+became of each. A muted problem is logged at once; its alert follows after the mute if the problem lasts. A
+session that joins an incident later gets the incident's issue. How an issue is filed is defined elsewhere.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""What to do about a verdict: one pure function, from the gentlest act that can help to giving up.
+"""The healing plan: a pure function from a problem to the next step, gentlest first, giving up last.
 
-Everybody who wants to act (watchdog, hub, gateway, recovery) proposes here, and nobody acts without it. The rules
-stand in order in RULES; the first that has an answer decides. `docs/reference/healing.md` is made from them.
+The rules are in RULES, in order; the first rule with an answer decides. `docs/reference/healing.md` is
+generated from them. The healer and the watchdog act on a problem only as the plan answers; hub and task queue
+obey its `Rules`.
 """
 
 from collections.abc import Callable

@@ -1,10 +1,9 @@
-"""How fast sessions are brought back: one at a time after a burst, and not at all while most of them fail.
+"""Limits how fast sessions are resumed, and sends one session first as a probe in an outage.
 
-Fifty agents that start at once kill the host they come back to.
-
-Who goes ahead in an outage: of many sessions that nobody answers one is revived, the others wait for its answer.
-
-A work has one revival; spent while nobody answers, it is lost. Forgotten at a restart: then another one goes ahead.
+Fifty agents that start at once overload the host they return to. So resumes follow one at a time after a
+burst, and stop for a while when more than a fifth of them were given up. In an outage one session is resumed
+and the others wait for its reply: a task has one resume, and it would be lost. The probe is in memory only;
+after a restart another session becomes the probe.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Whether a session whose problem is gone was seen well again, or merely left. Pure.
+"""Decides whether a session without a finding recovered, or only ended. Pure.
 
-A finding also disappears when its session does: stopped, vanished, or seen by nobody any more. None of that is a
-recovery, and nothing here may call it one.
+A finding also disappears when its session is stopped, vanishes, or is no longer seen. None of these is a
+recovery.
 """
 
 from typing import Final

@@ -1,7 +1,8 @@
-"""Brings everything back after a reboot or the end of a tmux server: each conversation in its folder, under its name.
+"""Resumes all sessions that a reboot or a dead tmux server ended: each in its directory, under its name.
 
-Managed sessions return by themselves; this is the whole list for a person who asks, found ones included. What lives is
-skipped, and so is whatever was cut off inside a call that may have had effects elsewhere.
+Managed sessions come back without it. This is the full list for a person's command, with sessions that are
+only watched. It skips sessions that are alive, and sessions with an interrupted call that may have had
+effects elsewhere.
 """
 
 from collections.abc import Iterator

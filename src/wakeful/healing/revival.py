@@ -1,7 +1,8 @@
-"""One revival from its issue to its outcome: filed, paid for, done, verified, written down.
+"""Carries out one resume, from its issue to its outcome: filed, budgeted, performed, verified and stored.
 
-The budget is spent in the same transaction that writes the revival down, so of many daemons one acts. A crash anywhere
-leaves a revival that has begun; the next start looks at the world and goes on from there, and never acts twice.
+The budget is spent in the transaction that stores the `Revival`, so of several daemons one acts. A crash at
+any point leaves a stored `Revival` that has begun; the next start inspects the state and continues from
+there. It never acts twice.
 """
 
 import logging

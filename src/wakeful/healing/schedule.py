@@ -1,6 +1,7 @@
-"""Who is to be looked at when: woken by deadlines, each session by a task of its own, and never two at once for one.
+"""Schedules checks of sessions by deadline: one task for each session, never two at once for the same one.
 
-Whatever hangs delays nobody else. What a look is for is the business of whoever makes the rounds.
+A check that hangs delays no other session. The callback decides what a check does. After an error it is tried
+again, with growing intervals.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Everything the plan asks about a session in trouble, gathered from what was seen and folded. It decides nothing."""
+"""Gathers the facts about a session that the plan needs, from evidence and ownership. It decides nothing."""
 
 from collections.abc import Callable, Sequence
 from pathlib import PurePath

@@ -1,12 +1,8 @@
-"""A session's trouble and what was done about it: the memory of healing. Pure values and the words made of them.
+"""Problem of a session: what was done about it, and the texts about it for agents and people. Pure.
 
-A trouble begins with a finding and ends with its work: what a person asked for, until a turn of it ends well, or until
-the person asks for something else or cuts it short. Budgets and steps belong to it, so a second failure of the same work
-is known as one, over restarts, attempts and processes.
-
-A session's trouble in the words of people: what was done, what came of it, what becomes of it, what to type. Pure.
-
-What happened to the session stands in its finding; how a message looks is decided in `alerts`.
+A problem begins with a finding. It ends with the task: when a turn of it ends well, or when the person asks
+for something else or interrupts it. Budgets and steps belong to the task, so its second failure is recognised
+across restarts, attempts and processes. The layout of alerts is in `alerts/model.py`.
 """
 
 from collections.abc import Iterable

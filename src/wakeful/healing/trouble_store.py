@@ -1,4 +1,4 @@
-"""Which sessions are in trouble and what was done about it: in memory, and each also a note in the store."""
+"""Problems of sessions and the actions taken: in memory, each also a note in the store."""
 
 from typing import Final
 
