@@ -1,6 +1,7 @@
-"""Notices who needs a person and who has finished, and owes the alert once that has lasted.
+"""Detects sessions that need a person or have finished, and queues an alert after a delay.
 
-A question that is answered within the wait was never told. Nothing here delivers; nothing here knows a channel.
+A question that is answered within the delay causes no alert. This module delivers nothing and knows no
+channel.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""Ways to reach a person. Each has a deadline of its own and says whether the words arrived.
+"""Interface of alert channels, and the delivery of queued alerts through one channel.
 
-Carries what is owed through one channel, at its own pace: a channel that hangs or refuses delays no other.
-
-It is woken when something is owed and sleeps until then. What is owed, and what follows from an answer, is the
-outbox's business.
+Each channel has its own deadline, reports whether the message arrived, and has its own pace: one that hangs
+or refuses delays no other. Delivery sleeps until something is queued. The outbox decides what is queued and
+what an answer means for it.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""Many alerts in one message: when that is called for, and what it says. Pure.
+"""Digests: when many alerts become one message, and its text. Pure.
 
-Each kind of alert has a budget of its own, so that a flood of problems never delays a question. What ended has one too.
+Each kind of alert has its own budget, so that many problems never delay a question. Resolved alerts have one,
+too.
 """
 
 from collections import Counter

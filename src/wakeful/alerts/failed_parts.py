@@ -1,7 +1,8 @@
-"""Which sources and services of Wakeful are down. One that raises is tried again with back-off and ends nothing else.
+"""Keeps Wakeful's log sources and services running: a part that raises is retried and stops no other.
 
-`status` and `doctor` show what is down, and people get one alert for each part and one when it works again. Nothing here
-knows what a part does. Each part handles the errors of the world that it expects (a full disk, Redis away) itself.
+Retries back off. `status` and `doctor` show the parts that are down; people get one alert for each part and
+one when it works again. Each part handles the outside errors that it expects itself (a full disk, Redis
+away). This module does not know what a part does.
 """
 
 import asyncio

@@ -1,12 +1,8 @@
-"""What people are told: three kinds of alert and the words of each. Pure.
+"""Alerts: kinds and texts, about sessions, incidents, queues, the disk and Wakeful itself. Pure.
 
-Every text is plain and redacted line by line, so that nothing an agent wrote can look like a line of ours. When an
-alert is sent, and whether it still has to be, is decided in `owed`.
-
-What people are told of things that are no session of ours: a queue's sessions, its server, the disk. Pure.
-
-The same lines in the same order as every trouble: what, where, since when, what Wakeful did, what happens otherwise,
-one command.
+Texts are plain and redacted line by line, so nothing that an agent wrote can look like a line of Wakeful.
+Every alert about a problem has the same lines in the same order: what, where, since when, what Wakeful did,
+what happens otherwise, one command. `alerts/pending.py` decides whether an alert is still to be sent.
 """
 
 import re

@@ -1,6 +1,7 @@
-"""Calm, kept in the store: mutes and the pause. Several daemons may share one store, so it is read again before acts.
+"""Mutes and the pause, kept in the store and answered from memory.
 
-What is asked often is answered from memory. Nothing here alerts and nothing here acts; both ask here first.
+Several daemons may share one store, so it is read again before actions and alerts. This module sends no
+alerts and takes no actions; the code that does asks it first.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,6 +1,7 @@
-"""Calm: what people silenced and until when, and the pause that stops whatever Wakeful would do by itself. Pure.
+"""Mutes and the pause: values, records and texts. Pure.
 
-A mute silences telling, never watching or healing, and always ends. A pause ends when a person says so.
+A mute stops alerts, never watching or healing, and always expires. A pause stops every action that Wakeful
+takes by itself, until a person ends it.
 """
 
 from collections.abc import Collection, Iterable

@@ -1,8 +1,8 @@
-"""The outbox of alerts: kept before anybody is told, told once through every channel, forgotten when it is over.
+"""The outbox of alerts: stored before delivery, delivered once through each channel, removed when resolved.
 
-At least once: a crash between a channel's yes and our note of it says the words a second time. Words to somebody's
-chat are the exception: for them a note is made first, and what may have arrived is not said again. A store that
-refuses does not keep anybody from being told; only words to a chat wait for it.
+Delivery is at least once: a crash between a channel's answer and its note repeats the message. Messages to a
+user's chat are the exception: they are noted first, and one that may have arrived is not repeated. If the
+store refuses, alerts are still sent; only messages to a chat wait for it.
 """
 
 import asyncio

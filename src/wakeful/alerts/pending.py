@@ -1,7 +1,7 @@
-"""An episode in the outbox: what is still owed to whom, and when it is over. Pure, and every change is a new value.
+"""One alert in the outbox: which channels still need it, and when it is over. Pure and immutable.
 
-A cooldown begins when a channel took the words, never when they were tried. What a channel may have taken counts as
-taken: nobody is told the same twice through one channel because an answer was lost.
+A cooldown begins when a channel took the message, not when it was tried. A message that a channel may have
+taken counts as taken: a lost answer does not repeat the alert through that channel.
 """
 
 from collections.abc import Sequence

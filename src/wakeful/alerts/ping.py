@@ -1,6 +1,6 @@
-"""A sign of life to another service, every minute: it notices when this host or this daemon is gone.
+"""Pings an outside monitoring service every minute, which notices when this host or daemon is gone.
 
-The address is a secret, because whoever knows it can forge our life. It stands in no log and in no error.
+The address is a secret, because anyone who knows it can fake the ping. It appears in no log and in no error.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Tells people that an agent, or a process that cannot be seen, asked for a decision: one alert a day for each asker."""
+"""Alerts people that an agent or an unidentified process asked for a decision: one alert a day for each."""
 
 import logging
 from typing import Final

@@ -1,7 +1,7 @@
-"""Critical events (docs/specs/watchdog.md): closed words, a fixed order of keys, one line each. Pure.
+"""Critical events (docs/specs/watchdog.md): fixed values, a fixed order of keys, one line each. Pure.
 
-They are written for programs that read a day's log, so nothing here may be renamed. What others said in them is
-redacted as a line is made: the log is read by whoever the owner shows it to.
+Programs read these lines, so nothing here may be renamed. Text from outside is redacted when the line is
+made, because the operator may show the log to other people.
 """
 
 from collections.abc import Mapping

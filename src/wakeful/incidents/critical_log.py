@@ -1,13 +1,10 @@
-"""Moves lines out of the log: into the gzip of their day, or away. No line is lost or doubled, whenever we are killed.
+"""The file of critical events: append, read, archive by day, and delete old lines.
 
-What stays is written to a file of its own first. Then a note of how long each gzip was, then the gzips grow, and the
-rename that puts the new log in place is the moment at which it is done. Whoever comes next finds either both the
-note and the new file, and cuts the gzips back, or the note alone, and drops it. All of this under the log's lock.
-
-The log of critical events on the disk: append, read back, archive, forget. Blocking: a loop calls it in a thread.
-
-What an event says is decided in `domain/critical`. Readers get lines as they stand there, also those that other
-programs wrote; what is no event is passed over.
+Archiving moves lines to the gzip of their day, and no line is lost or doubled at a kill. The remaining lines
+are written to a new file; then a note records the size of each gzip; then the gzips grow; the rename of the
+new file completes it. The next process finds the note with the new file and truncates the gzips, or the note
+alone and removes it. All this is under the log's lock. Calls block: an event loop runs them in a thread.
+Readers get lines as they are, also those of other programs, and skip lines that are no event.
 """
 
 import fcntl

@@ -1,4 +1,4 @@
-"""Where trouble is filed for people to look into: an issue tracker, behind one act."""
+"""Interface of the issue tracker: a report about a problem, and the result of filing it."""
 
 from typing import Protocol
 

@@ -1,7 +1,8 @@
-"""Reports on their way to people: filed at once where possible, else kept, said once, and tried again later.
+"""Files reports as issues at once, or keeps them, alerts once, and tries again later.
 
-How an issue is filed is the forge's business; this only remembers what could not be. One report a project is kept,
-the newest: an issue is about a project, and the next one to be filed says what is true then.
+How an issue is filed is the tracker's business; this module remembers reports that could not be filed. It
+keeps one report for each project, the newest: an issue is about a project, and a late one says what is true
+then.
 """
 
 import logging

@@ -1,12 +1,9 @@
-"""A file of lines that several processes write: one lock, one append each, and nothing torn stays in the way.
+"""Append-only line file for several processes: locking, whole appends, reading, and following new lines.
 
-The lock is on the file itself, so that nothing else lies beside it; whoever got it looks whether the file is still
-the one at the path. What a line says is not known here.
-
-New lines of the log as they are written, told by the kernel. Nothing is asked again and again.
-
-The log may be missing yet, replaced by a shorter one when lines were archived, or moved away by others: every line is
-given once, and none twice.
+The lock is on the file itself, so no other file is needed; the process that gets it checks that the file is
+still the one at the path. A torn write is removed. `follow` uses kernel notifications instead of polling. The
+log may be missing at first, replaced by a shorter one after archiving, or moved away: each line is returned
+once. The content of lines is not interpreted here.
 """
 
 import asyncio

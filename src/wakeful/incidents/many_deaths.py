@@ -1,4 +1,4 @@
-"""Whether many sessions end at once. Then their common end is one incident, and not one for each of them."""
+"""Detects that many sessions end at once, so that they become one incident instead of one each."""
 
 from bisect import bisect_left, bisect_right
 from typing import Final

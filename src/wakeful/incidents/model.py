@@ -1,11 +1,8 @@
-"""Incidents: episodes of trouble by their cause. Many sessions with one cause are one incident. Pure.
+"""Incidents: problems grouped by cause and scope, and the texts about them. Pure.
 
-A cause has a scope: the provider whose login is gone, the tmux server that died, the host. Trouble that has no shared
-cause is an incident of its session alone.
-
-An incident in the words of people: what happened, to how many, what was done, what became of each. Pure.
-
-Names come from outside; whoever shows these words makes them plain.
+A cause has a scope: the provider whose login is missing, the tmux server that died, the host. A problem
+without a shared cause is an incident of its session alone. Names come from outside; the code that shows these
+texts makes them plain.
 """
 
 import re

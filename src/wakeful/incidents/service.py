@@ -1,6 +1,6 @@
-"""The book of incidents: who is in which, opened once, resolved when the last session has left.
+"""Opens, updates and resolves incidents; an incident is resolved when its last session has left.
 
-Kept as notes in the store, so that an episode goes on over restarts and several daemons share one.
+Incidents are notes in the store, so one continues over restarts, and several daemons share it.
 """
 
 import asyncio
