@@ -1,7 +1,7 @@
-"""What the hub does about agents by itself: one incident for a runtime that is gone, and one restart where that is wanted.
+"""Restarts stale agents whose declaration asks for it, and opens one incident for each lost runtime.
 
-A restart is paid for once for each work: an agent that ends again soon after it was brought back stays stale, and a
-person is told. Whatever is unknown is left alone.
+A task has one automatic restart: an agent that ends again soon after it stays stale, and people get an alert.
+Agents in an unknown state are left alone.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Orders about agents: start, stop, restart the session. Each passes the act gate and ends in what was seen.
+"""Actions on agents: start, stop and restart of the session, each through the action gate and verified.
 
-The table decides whether an order is taken, before anything is awaited: of two at once one wins. A stop is also taken
-while a start is under way, and ends it.
+The state table accepts or refuses an action before the first await, so of two at once one wins. A stop is
+also accepted during a start, and ends it.
 """
 
 import asyncio

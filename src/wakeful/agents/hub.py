@@ -1,7 +1,8 @@
-"""The agent hub: "container running" is not "agent working", so agents are looked at, and told apart by what is seen.
+"""The agent hub: checks all declared agents every ten seconds and updates their states.
 
-Every ten seconds all of them, and at once whoever something was heard of: a process that ended, an engine's event. What
-was seen goes through the book's one table. The hub decides nothing else: orders are in `hub_orders`.
+A running container does not prove a working agent, so the hub checks container, tmux session and process. An
+agent is checked at once when its process ends or its runtime sends an event. Every result goes through the
+table in `agents/table.py`. Actions are in `agents/commands.py`.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""The leases of agents: who may start one. A holder that is seen dead loses its lease at once, any other one in time."""
+"""Leases of agents: which daemon may start one.
+
+A lease whose daemon is seen dead can be claimed at once; any other lease only after it ends.
+"""
 
 from collections.abc import Callable
 

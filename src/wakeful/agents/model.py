@@ -1,8 +1,8 @@
-"""Agents of the hub: what each is declared to be, what was seen of it, and the one table of its states. Pure.
+"""Agents of the hub: declaration, observation, record, and the table of states. Pure.
 
-An agent hosts sessions: a container or a tmux session with a command in it. "Container running" is not "agent working":
-`running` needs the container, the tmux session and the agent's own process seen alive; whatever keeps us from seeing is
-`unknown`, and nobody acts on that. `docs/reference/agents.md` is made from the table.
+An agent hosts sessions: a container or a tmux session with a command. A running container does not prove a
+working agent: `running` needs container, tmux session and agent process seen alive. If something cannot be
+seen, the state is `unknown`, which allows no action. `docs/reference/agents.md` is generated from the table.
 """
 
 import re

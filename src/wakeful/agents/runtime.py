@@ -1,7 +1,8 @@
-"""Runtimes: where agents of the hub live. A container engine or a tmux server, behind a handful of acts.
+"""Interface of agent runtimes: a container engine or a tmux server.
 
-Every act has a deadline and reports what it saw. Whatever prevents seeing is `unknown` in a Glimpse, never an exception
-and never dead; an act that cannot be done raises a WorldError or OperatorError that says what to do.
+Every action has a deadline and reports what it saw. If something cannot be seen, the Glimpse says `unknown`,
+never dead, and no error is raised. An action that cannot be done raises a WorldError or OperatorError that
+says what to do.
 """
 
 from collections.abc import AsyncIterator, Mapping

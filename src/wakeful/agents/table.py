@@ -1,7 +1,7 @@
-"""The book of agents: each one's declaration and record, moved by the one table, kept, logged and announced.
+"""Registry of agents: declarations and records, changed by the state table, stored, logged and announced.
 
-Nothing here looks at the world or acts on it. A record changes in one place, `moved` and `looked`, between two awaits,
-so that of two orders at once one finds the state the other left.
+This module neither inspects nor changes anything outside. A record changes only in `moved` and `looked`,
+between two awaits, so that of two actions at once one finds the state that the other left.
 """
 
 import logging

@@ -1,7 +1,7 @@
-"""CHECKPOINT_<n>.md on the disk: replaced as a whole, never through a symbolic link, never over somebody else's file.
+"""Writes and reads CHECKPOINT_<n>.md: whole files, never through a symlink, never over a foreign file.
 
-A journal's lie in its root, an agent's in Wakeful's own folder. What they say is for `domain.checkpoint`; the store
-remains the truth, so a file that cannot be written costs its readers a command and nothing else.
+Files of a journal are in its root, files of an agent in Wakeful's own folder. The store remains the
+authority: if a file cannot be written, its readers need a command instead, and nothing else is lost.
 """
 
 import asyncio

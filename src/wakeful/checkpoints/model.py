@@ -1,7 +1,7 @@
-"""A checkpoint: what a crash left undecided, for a person to read in a minute and to decide once. Pure values.
+"""Checkpoints: questions that a crash left for a person, with their choices and their Markdown form. Pure.
 
-Here are the values and the spelling of CHECKPOINT_<n>.md, in both directions. The file is for reading: what was decided
-is what the store says, so nobody decides by editing it. Nothing here opens, decides or carries anything out.
+CHECKPOINT_<n>.md is written and read here. The file is for reading only: the store has the decision, and
+editing the file decides nothing. A checkpoint can be read in a minute and is decided once.
 """
 
 import re

@@ -1,11 +1,9 @@
-"""The desk of checkpoints: opened once, decided once by a person, carried out once, whatever is killed in between.
+"""Opens checkpoints once, records one decision by a person, and has it carried out once, also after a kill.
 
-The store is the truth: a checkpoint is one note, its decision another that only the first writer gets. What was decided
-and not yet carried out is done at the next start, by looking first. Who may decide is asked at the doors.
-
-Tells people of journals' checkpoints that wait for them, each once for ever, and that they were decided.
-
-Whoever opened it, and whenever: a program, `wakeful recover` or the daemon itself. Agents' are told by their healer.
+The store is the authority: a checkpoint is one note, and its decision another that only the first writer
+gets. At the next start, a decision that was not carried out is done after a check of the state. The
+interfaces check who may decide. `Announcer` sends one alert for each open checkpoint of a journal, whichever
+program opened it, and one when it is decided; the healer sends those of agents.
 """
 
 import asyncio

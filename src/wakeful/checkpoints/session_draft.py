@@ -1,6 +1,6 @@
-"""The checkpoint of an agent that was cut off: what it did elsewhere, what may have happened, what can be chosen. Pure.
+"""Drafts the checkpoint of an interrupted session: its remote calls, possible effects and choices. Pure.
 
-Sessions of a queue have their own choices: there the message is tried again, not the conversation.
+Sessions of a queue have their own choices: the message is tried again, not the conversation.
 """
 
 from collections.abc import Iterator, Sequence

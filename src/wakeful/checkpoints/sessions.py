@@ -1,6 +1,7 @@
-"""Held sessions as checkpoints: how one is opened for a person, and how what was decided is done to its agent.
+"""Opens checkpoints for sessions that need a decision, and carries the decision out on the agent.
 
-Both look before they act, so that a crash between a decision and its effect costs a moment and never a second effect.
+Both check the state before they act, so a crash between a decision and its effect costs a moment and never a
+second effect.
 """
 
 import logging

@@ -1,4 +1,7 @@
-"""What people taught about their projects, kept in the store and at hand in memory. Nothing here classes anything."""
+"""Lessons, the command prefixes that people taught Wakeful to treat as local: in the store and in memory.
+
+`judging/user_effect_rules.py` applies them.
+"""
 
 from collections.abc import Callable
 from typing import Final
