@@ -1,13 +1,9 @@
-"""YAML front matter as a tree whose every value knows its line. The strict part of YAML, and nothing of the rest.
+"""Parses HEARTBEAT.md: strict YAML front matter, its fields, and the Markdown guidance.
 
-Anchors, aliases, tags, several documents, keys that stand twice, tabs and deep nesting are refused as they are met, so
-that nothing is ever expanded. What the values mean is not known here.
-
-What each field of a HEARTBEAT.md may be. Every refusal names the line and what would be right.
-
-Preferences only: a field that would lend, schedule, allow or own something is refused by its name.
-
-A whole HEARTBEAT.md: Markdown, with fields in front of it or without. Bytes in, a policy or a line out.
+The YAML reader keeps the line of every value. It refuses anchors, aliases, tags, several documents, duplicate
+keys, tabs and deep nesting as it meets them, so nothing is ever expanded. Every refusal names the line and
+the right form. Fields are preferences only: a field that would grant, schedule, allow or own something is
+refused by name.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Where an agent's HEARTBEAT.md lies, and reading it: regular files only, no links, no more than its bound.
+"""Finds and reads an agent's HEARTBEAT.md: regular files only, no symlinks, bounded size. Writes nothing.
 
-The operator's place comes before the agent's own. A file in the agent's folder counts only if a person trusts its
-content: a repository may have brought it, or the agent may have written it. Nothing here writes.
+The operator's location comes before the agent's own. A file in the agent's folder counts only if a person
+trusts its content: it may come from a repository, or the agent may have written it.
 """
 
 import errno

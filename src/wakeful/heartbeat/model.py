@@ -1,6 +1,6 @@
-"""Waking an agent: who asked, what became of it, what is written down about it, and the prompt itself. Pure.
+"""Wakes: trigger, outcome, audit entry, status records, and the text of the wake prompt. Pure.
 
-The prompt says that it is a wake and no person, names its reason and the snapshot it rests on, and grants nothing.
+The prompt says that it is a wake and not a person, names its reason and its snapshot, and grants nothing.
 """
 
 from collections.abc import Mapping

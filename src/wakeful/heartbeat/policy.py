@@ -1,14 +1,10 @@
-"""HEARTBEAT.md as it is understood: an agent's preferences about being woken, within the configuration's bounds. Pure.
+"""Wake policy of HEARTBEAT.md: preferences within configured bounds, time windows, snapshots. Pure.
 
-A file expresses preferences and nothing else: who runs what, with which tools, is decided elsewhere. What was valid once
-stays known as a snapshot, by an id and a digest over everything that shaped it.
-
-When an agent may be woken: active hours minus quiet windows, by the clocks of the places they name. Pure.
-
-A window holds while the local time of day is inside of it. What that means when clocks are set follows from it: an hour
-that is left out is nobody's, an hour that comes twice counts twice.
-
-Where policies come from: an agent's HEARTBEAT.md, whether a person trusts it, and the clocks of the places it names.
+A file contains preferences only; who runs what, with which tools, is decided elsewhere. A valid file becomes
+a snapshot, with an id and a digest over everything that shaped it. Wakes are allowed in active hours minus
+quiet windows, in the local time of the time zones that the windows name. At a clock change, an hour that is
+left out is in no window, and an hour that comes twice counts twice. `HeartbeatFiles` and `Trusts` are the
+interfaces to the files.
 """
 
 import hashlib

@@ -1,10 +1,9 @@
-"""How many were woken in this cycle: what `max_wakes_per_cycle` is held against. A restart begins no new one.
+"""The wake service: decides whether an agent may be woken now, and sends the wake prompt.
 
-The wake service: one deterministic answer whether an agent may be woken, and the prompt that does it.
-
-It refuses before any work, by `domain/eligibility`. A wake is written down before its prompt is given, and the prompt
-passes the act gate like everybody's: whoever began a turn meanwhile goes first, and the wake is skipped. It reads health
-and never writes it.
+The decision is deterministic (`judging/wake_eligibility.py`) and comes before any other work. A wake is
+stored before its prompt is sent through the action gate: if another turn began meanwhile, the wake is
+skipped. The service reads health and never writes it. `WakeCycle` counts wakes for `max_wakes_per_cycle`; a
+restart begins no new cycle.
 """
 
 import asyncio

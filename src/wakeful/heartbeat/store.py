@@ -1,13 +1,9 @@
-"""What was decided about wakes, kept in the store: every decision with its reason and its snapshot.
+"""Stores the audit of wake decisions, and the newest valid snapshot of each agent's policy.
 
-Equal refusals in a row are one entry that counts. An entry without an outcome was reserved before its prompt was given:
-a restart that finds one knows that nobody saw what became of it, and counts it as given. Of several daemons on one store
-one reserves the wake that follows another; the others read what it was.
-
-The policies agents are woken by: read again when their files changed, remembered when they were valid.
-
-A missing file is no policy and an invalid one none either; the newest valid snapshot stays to be seen. Whatever an
-agent's file says, nobody's health changes by it.
+Equal refusals in a row are one entry with a count. An entry without an outcome was reserved before its prompt
+was sent; a restart counts it as sent, because the result is unknown. Of several daemons on one store, one
+reserves the next wake and the others read its entry. Policies are read again when their files change. A
+missing or invalid file is no policy; the newest valid snapshot stays visible. A policy never changes health.
 """
 
 import logging

@@ -1,8 +1,7 @@
-"""Whom a name means: the session an agent has, the most recently active one where it has several; or the session of an id.
+"""Resolves the target of a wake to a session, and gathers the context facts of its prompt.
 
-What a wake prompt says beside the file's guidance: facts about the agent, its session and its work.
-
-Facts only: the words of a work are somebody's, and are read where they are asked for, never in a prompt of ours.
+A name means the session of an agent, the most recently active one of several; an id means its session. The
+context has facts about agent, session and tasks only: the text of a task is never in it.
 """
 
 from collections.abc import Callable, Collection

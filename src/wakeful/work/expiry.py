@@ -1,15 +1,12 @@
-"""Ends the attempts whose lease has ended, by deadline. Nothing is polled each second; what is to be revived is told to
-whoever revives.
+"""Ends task attempts whose lease expired, and queues a task once more where that is safe.
 
-After our own start, and after the host slept or its clock was set, owners get one lease's time to be heard again:
-that nobody could hear them was not their doing.
+Expiry is driven by deadlines, not by polling every second. After a start of the daemon, a sleep of the host
+or a change of its clock, workers get one more lease time, because their heartbeats could not arrive.
 
-Work whose worker was not heard of any more: its prompt is queued once more if it can be seen that nothing elsewhere
-was cut off; otherwise that is for a person.
-
-At most one revival for each message, kept across restarts. The revival is a work of its own whose name
-follows from the first one's, so that however often and by whomever it is tried, it exists once. Work that came with a
-budget of several attempts has had its chances.
+A task is queued again only if its session shows that no call with effects elsewhere was interrupted;
+otherwise a person decides. There is one resume per task, kept across restarts. It is a task whose id derives
+from the first one, so it exists once, however often it is tried. A task with a budget of several attempts
+gets none.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Work and leases for every door, answered in the bytes it sends. Who may run what is the store's decision alone.
+"""The task queue and session leases, as encoded answers for every interface.
 
-Nothing here remembers a lease: each question goes to the store.
+The store alone decides who may run what. This module remembers no lease: each request goes to the store.
 """
 
 from collections.abc import Callable
