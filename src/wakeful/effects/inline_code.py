@@ -1,12 +1,9 @@
-"""What a piece of code given on a command line may have changed, by the names it uses.
+"""Classifies code on a command line by the names it uses, and finds the tool calls in Codex scripts.
 
-Code is local only if every module it loads is on a list and no word in it reaches the network, another program, or
-a way to compute such a name. It is never run, nor parsed further than its words.
-
-The tool calls inside a script: Codex lets its model write JavaScript that calls tools instead of calling them.
-
-Read by its signs, never run. A script that reaches its tools in another way than `tools.name(...)`, or whose texts
-are put together while it runs, is not `whole`.
+Code is local only if every module it loads is on a list, and no word in it reaches the network, another
+program, or a way to compute such a name. Codex lets its model write JavaScript that calls tools. A script
+that reaches tools in another way than `tools.name(...)`, or builds its texts at run time, is not `whole`.
+Code is never run, and is split into words only.
 """
 
 import re

@@ -1,12 +1,8 @@
-"""What one command may have changed, by its words: subcommands, tasks, wrappers, and the scripts of sed and awk.
+"""Classifies one command by its words: subcommands, tasks, wrappers, sed and awk, and clients of servers.
 
-Only the words are looked at; whoever runs another command inside is the business of shell_effects. A word that only
-the running shell knows decides nothing in favour of a command.
-
-What a client of a server may have changed there, by its words: methods, bodies, verbs and statements.
-
-A word that only the running shell knows decides nothing in favour of a command. Databases are remote unless every
-statement on the line only reads.
+For clients of servers, methods, bodies, verbs and statements decide; a database command is remote unless
+every statement on the line only reads. A word that only the running shell knows never makes a command
+harmless. Commands that run other commands are in `effects/shell.py`.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""What a tool call may have changed, and where: the closed list of rules and the table of programs they come from.
+"""Effect classes, the closed list of rules, and the table of programs. Data only.
 
-Data only; the page in docs/reference is made from it. A program that is not here is unknown, never harmless.
+The reference page is generated from it. A program that is not listed is unknown, never harmless.
 """
 
 from collections.abc import Mapping

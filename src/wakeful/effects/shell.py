@@ -1,7 +1,7 @@
-"""What a shell text may have changed: every command in it is judged, also those it hands to others to run.
+"""Classifies a shell text by the worst of its commands, with those that other commands run.
 
-The worst part speaks for the whole. A command whose program, subcommand or text is only known while it runs is
-never local, and nothing here trusts a program for lying inside the project.
+A command whose program, subcommand or text is only known at run time is never local. A program is not trusted
+because it is inside the project.
 """
 
 import re

@@ -1,10 +1,8 @@
-"""The words of a shell text: quotes removed, what only the running shell knows marked, nothing guessed.
+"""Parses a shell text into simple commands and words, also in quotes, substitutions, subshells and heredocs.
 
-Nothing is expanded and nothing runs. What stands inside of a substitution is handed to whoever reads commands.
-
-A shell text taken apart: its simple commands, also those inside of quotes, substitutions, subshells and heredocs.
-
-Nothing runs and nothing is guessed. One pass over the text; what cannot be read to its end says so by `whole`.
+Nothing is expanded, run or guessed. Quotes are removed, and parts that only the running shell knows are
+marked. It is one pass over the text; `whole` is false if the text ends inside something or was not
+understood.
 """
 
 import re

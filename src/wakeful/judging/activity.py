@@ -1,7 +1,7 @@
-"""What a session's log has told so far, folded: constant time per event, bounded memory.
+"""Folds the events of a session's log into its activity, in constant time per event and bounded memory.
 
-`fold` is the only writer of an Activity. Live reading and replay call the same function, and a log read
-from its last turn boundary on must lead to the same judgement as the whole of it (a property test).
+`fold` is the only writer of an Activity. Live reading and replay use the same function. A log that is read
+from its last turn boundary must lead to the same verdict as the whole log (a property test).
 """
 
 import re

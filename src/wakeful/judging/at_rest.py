@@ -1,7 +1,7 @@
-"""What is folded of a session, as it may be written to disk: no text in it holds a secret. Pure.
+"""The folded state of a session in the form that may be written to disk: without secrets. Pure.
 
-Whatever is only compared is kept as a digest of what it was, so that a restart changes no verdict; whatever is shown is
-redacted. In memory it stays as it is: a log is folded faster than it can be redacted.
+Values that are only compared become digests, so a restart changes no verdict; values that are shown are
+redacted. State in memory is not redacted: folding a log is faster than redacting it.
 """
 
 from msgspec.structs import replace

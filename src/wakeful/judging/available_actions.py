@@ -1,7 +1,7 @@
-"""What can be done about a session: every act of the closed list, whether it may be done now, why, and its command. Pure.
+"""Lists the actions on a session: whether each is possible now, why not, and its command. Pure.
 
-An agent or a script acts on this alone, and every view draws its buttons from it. Whoever is asked to act decides anew,
-by the newest evidence: nothing here is a permission.
+Agents and scripts rely on this list, and every view draws its buttons from it. It is no permission: the
+action gate decides again, by the newest evidence.
 """
 
 from enum import StrEnum

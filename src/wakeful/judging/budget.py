@@ -1,7 +1,8 @@
-"""What a run may spend by its client's own word, and whether it has. Pure.
+"""Spending budget of a run, as its client reports it, and whether it is used up. Pure.
 
-Claude Code ends a run at its budget and writes no word of it: the log then ends with an open call, as after SIGTERM. But
-before each request it writes what was spent so far. What the last message cost is estimated from those before it.
+Claude Code ends a run at its budget without a note: the log ends with an open call, as after SIGTERM. But
+before each request it writes the amount spent so far. The cost of the last message is estimated from those
+before it.
 """
 
 from enum import StrEnum

@@ -1,8 +1,8 @@
-"""When two calls are the same call: a number for what was asked, and one for what came back.
+"""Identity of tool calls and their results, for loop detection: one number each.
 
-Free text beside a call (descriptions, timeouts) is dropped, keys are sorted, spaces collapsed, spellings of one
-read-only inspection made equal; ids, pids, clock times and durations are masked. Bare numbers are not: a line
-number or a count that moves is progress.
+Free text beside a call (descriptions, timeouts) is dropped, keys are sorted, spaces are collapsed, and
+different spellings of one read-only inspection become equal. Ids, pids, clock times and durations are masked.
+Bare numbers are not: a line number or a count that changes is progress.
 """
 
 import re

@@ -1,9 +1,9 @@
-"""One spelling of a command line, so that two ways to ask for the same thing are the same call. Pure.
+"""Normalizes command lines, so that two spellings of the same request are the same call. Pure.
 
-What stands around a command without changing what it asks is taken off: a shell it is handed to, a time limit, a
-comment, how much of its output is shown. Its folder and its variables are told apart from it: two that name the same or
-none ask the same, two folders do not. Of read-only inspections the order of flags, quotes and `./` do not matter either.
-Anything that writes is left as it is.
+Wrappers that do not change the request are removed: a shell that runs it, a time limit, a comment, a limit on
+its output. Folder and variables are kept apart: two commands with the same ones, or with none, are equal; two
+folders are not. For read-only inspections the order of flags, quotes and `./` do not matter. Commands that
+write stay as they are.
 """
 
 import re

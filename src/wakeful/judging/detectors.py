@@ -1,7 +1,7 @@
-"""The detectors: each looks at one case and answers with a finding, or with nothing. Pure.
+"""Detectors: each checks one case and returns a finding or nothing. Pure.
 
-A detector is one function in DETECTORS. Numbers come from the policy, waits from `waits`; what a finding amounts to
-stands in `findings`.
+A detector is one function in DETECTORS. Thresholds come from the policy, waits from `waits`; the meaning of a
+finding is in `findings`.
 """
 
 from collections.abc import Callable, Iterator

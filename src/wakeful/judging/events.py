@@ -1,7 +1,7 @@
-"""What happened, as readers of any log tell it: bytes in, these out. Past tense, no judgement.
+"""Events that the readers of all logs produce: facts in the past tense, without judgement.
 
-`at` is the wall time the log states. A reader that cannot place a record in time leaves the event out.
-Text an agent wrote travels only as raw bytes, so that nobody shows it by accident.
+`at` is the wall time in the log. If a record has no time, its reader leaves the event out. Text of an agent
+is kept as raw bytes, so that no code shows it by accident.
 """
 
 from enum import StrEnum

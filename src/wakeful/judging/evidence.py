@@ -1,9 +1,7 @@
-"""What was seen of a session outside its log: processes, panes, registry status. Readings, not conclusions.
+"""Identity of a session, and evidence about it outside its log: processes, panes, client status.
 
-The ladder of liveness stands here too. A probe that failed says `unknown`; only a process that is
-identified and gone says `dead`.
-
-Who a session is, apart from how it is: what never changes with a verdict. A value, and nothing is judged here.
+These are readings, not conclusions; the liveness levels are defined here. A probe that failed says `unknown`;
+only an identified process that is gone is `dead`.
 """
 
 from enum import StrEnum

@@ -1,16 +1,9 @@
-"""Which rules would speak but for a wait or for live evidence, and what holds each back. Pure.
+"""Explains a verdict: evidence, rules that fired or are held back, liveness levels, next step. Pure.
 
-Asked for by `why` only: a verdict never depends on it. Every answer names what a detector looked at, so each function
-here stands for the exception in the detector of its code.
-
-The ladder of liveness for one verdict: every rung with what is known about it.
-
-The verdict has decided where the break is; here it is only drawn, beside what was seen of the other rungs.
-
-Why a verdict is what it is: evidence, the rules that fired or were held back, the ladder, the next step. Pure.
-
-Nothing is judged here a second time. What agents, clients and providers wrote stands under `untrusted`, and in the
-sentence inside backquotes.
+It is computed for `why` only: a verdict never depends on it, and nothing is judged a second time. A held-back
+rule would fire but for an expected wait or live evidence; each function for one stands for the exception in
+the detector of its code. Text of agents, clients and providers is under `untrusted`, and in backquotes in the
+sentence.
 """
 
 from collections.abc import Callable, Iterator, Mapping

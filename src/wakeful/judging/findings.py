@@ -1,8 +1,8 @@
-"""Every finding, and what it means in each state: one table, from which the reference page is made.
+"""Findings, states, health and verdicts: closed values, and what each finding means in each state.
 
-Codes are closed. A detector adds its code here and its rule to `judge`; nothing else knows them by name.
-
-The answer of `judge`: what a session is doing, how it is, why, and when that can change by time alone.
+The reference page is generated from the table. A new detector adds its code to Code and its function to
+DETECTORS. A Verdict says what a session does, its health, the reasons, and when that can change by time
+alone.
 """
 
 from collections.abc import Mapping

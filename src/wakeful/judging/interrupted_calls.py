@@ -1,7 +1,8 @@
-"""Effects of an interrupted call: what a session's unfinished tool calls may have changed, and where.
+"""Classifies the unfinished tool calls of a session by the effects they may have had.
 
-`local` can be done again or looked at here, `remote` cannot be taken back, `unknown` is treated as remote. Healing and
-recovery ask; nothing here decides what to do. The rules stand in docs/reference/effects.md.
+`local` can be repeated or checked on this machine, `remote` cannot be undone, `unknown` counts as remote.
+Healing and recovery use the answer; this module decides no action. The rules are in
+docs/reference/effects.md.
 """
 
 import re

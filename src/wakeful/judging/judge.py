@@ -1,7 +1,7 @@
-"""From evidence to verdict: a pure function of what was folded, what was seen, the policy and the time.
+"""Judges a session: a pure function from activity, presence, policy and time to a verdict.
 
-The order is the argument: first what the session waits for, then which waits have run out, then who is
-alive, then what all that amounts to.
+The order matters: first the expected waits, then the waits that have run out, then which processes are alive,
+then the conclusion.
 """
 
 from typing import Final

@@ -1,11 +1,11 @@
-"""Going round in circles: the same calls with the same results, the same words, the same unchanged poll.
+"""Loop detection: repeated calls with equal results, repeated texts, and polls without change.
 
-Constant time and memory per call. A cycle of n calls is a run of calls that each equal the n-th before it, n from
-one to five. What a person says, and a write that was not made before, begin afresh; words in between do not. Equal calls
-of one message are one step, for nobody had seen the first result. Polls count by time, for waiting is what they are
-for; so does a look taken again after a pause. Two more ways to get nowhere: other questions with one answer, and a
-plan that is only worded anew. Nearly every call of a turn is made once: what it means and what is volatile in its result is looked at only when
-another one seems to bring the same.
+Time and memory per call are constant. A cycle of n calls is a run of calls that each equal the n-th before
+it, n from one to five. A prompt of a person, or a write that was not made before, resets it; text in between
+does not. Equal calls of one message are one step, because the first result was not known yet. Polls count by
+time, because they are meant to wait, and so does a check that is repeated after a pause. Two more patterns:
+different questions with the same answer, and a plan that is only reworded. Calls and results are normalized
+lazily, only when another call seems to give the same result.
 """
 
 from collections.abc import Callable

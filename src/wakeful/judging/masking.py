@@ -1,13 +1,11 @@
-"""What is volatile in a text, masked: ids, pids, clock times, durations, random names. Pure.
+"""Masks volatile parts of texts, and detects a text that repeats its own end. Pure.
 
-Bare numbers are not: a line number or a count that moves is progress. A command is masked less than a result: the
-session or the temporary file that it names is what it is about.
+Ids, pids, clock times, durations and random names are masked. Bare numbers are not: a line number or a count
+that changes is progress. Commands are masked less than results: the session or temporary file that a command
+names is its subject.
 
-A text that says the same thing over and over within itself: a model that lost its thread. Pure.
-
-Only the end of a text is looked at, for such a text does not come back to its senses. What is repeated must be the
-same to the letter: lists with a long beginning in common, tables and dividers repeat themselves by nature, and so does
-code.
+A model that repeats itself does not recover, so only the end of a text is checked. The repetition must be
+exact: lists with a long common beginning, tables, dividers and code repeat themselves by nature.
 """
 
 import re

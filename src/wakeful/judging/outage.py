@@ -1,4 +1,4 @@
-"""Whether a turn failed because nobody answered: a provider or the network, which no new conversation helps. Pure."""
+"""Detects that a turn failed in an outage of provider or network, where no new conversation helps. Pure."""
 
 import re
 from typing import TYPE_CHECKING, Final

@@ -1,7 +1,7 @@
-"""Whether an open call probably asks for a permission that no log mentions. Pure.
+"""Guesses that an open call waits for a permission which the log does not mention. Pure.
 
-A client writes a call down before it asks, and nothing more until the call came back. What is said here is a guess and
-is shown as one: where the client itself says what it does, or a process of the call was seen, nothing is guessed.
+A client writes a call to its log before it asks, and nothing more until the call returns. The result is shown
+as a guess. There is no guess where the client reports what it does, or where a process of the call was seen.
 """
 
 from typing import Final

@@ -1,6 +1,6 @@
-"""What a write to an agent's own plan changes: how many items there are, and how many are done. Pure.
+"""Detects whether a write to an agent's own plan is progress: items added or done. Pure.
 
-Words are not looked at: a plan that is only worded anew is no progress, one that grows or gets done is.
+Texts are ignored: a plan that is only reworded is no progress.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""The question at the end of an agent's last words. Pure.
+"""Finds the question at the end of an agent's last text. Pure.
 
-One in five final texts ends with one, mostly an offer ("Shall I also …?"): it is shown beside idle, and nobody is called
-waiting for it.
+One in five final texts ends with one, mostly an offer ("Shall I also …?"). It is shown beside idle, and the
+session does not count as waiting.
 """
 
 import re

@@ -1,7 +1,8 @@
-"""The client's own command that goes on with a conversation, as it works from any folder. Pure.
+"""Builds the client's command that resumes a conversation, and formats commands for people. Pure.
 
-Clients look for a conversation in the folder they are started in, so the command goes there first. How a command is
-shown to people is decided here as well, for every interface but the page, whose `dom.js` follows the same rule.
+Clients look for a conversation in the folder where they are started, so the command changes to it first and
+works from any folder. Every interface formats commands here except the page, whose `dom.js` follows the same
+rule.
 """
 
 import re

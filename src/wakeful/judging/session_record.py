@@ -1,6 +1,7 @@
-"""The session record: documented fields in a fixed order, added to and never renamed. One model, domain to wire.
+"""The session record: documented fields in a fixed order, which are added and never renamed.
 
-Whatever an agent, a client or a provider wrote stands only under keys named `untrusted`, redacted and plain.
+The same struct is used from judging to the interfaces. Text of an agent, client or provider is only under
+keys named `untrusted`, redacted and plain.
 """
 
 from functools import lru_cache

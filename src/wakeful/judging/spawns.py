@@ -1,7 +1,7 @@
-"""How many other agents a turn sends out: at once, in ten minutes, and with one prompt over and over. Pure.
+"""Counts the subagents that a turn starts: at once, in ten minutes, and with the same prompt. Pure.
 
-Counted within a turn. Equal prompts of one message count once, for some ask several agents the same on purpose; and one
-that is given again after something was written is another errand: a review of what was changed.
+Equal prompts of one message count once, because some turns ask several agents the same on purpose. A prompt
+that is repeated after a write is a new task, such as a review of the change.
 """
 
 from typing import TYPE_CHECKING, Any, Final

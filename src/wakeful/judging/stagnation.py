@@ -1,6 +1,7 @@
-"""Two ways to get nowhere without repeating a call: other questions with one answer, a plan that is only worded anew.
+"""Detects lack of progress without repeated calls. Pure.
 
-Pure. A run is made of steps: equal work of one message counts once.
+There are two patterns: the same answer to different questions, and a plan that is only reworded. A run
+consists of steps: equal calls of one message count once.
 """
 
 from typing import Final

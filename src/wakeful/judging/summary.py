@@ -1,7 +1,7 @@
-"""A verdict in one sentence that a person understands. Pure.
+"""Describes a verdict in one sentence for people. Pure.
 
-The first finding speaks; without one, what the session waits for; without that, how its last turn ended. What
-an agent or a client wrote stands inside backquotes only.
+It is about the first finding; without one, about the expected wait; without that, about the end of the last
+turn. Text of an agent or client appears only in backquotes.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,4 +1,4 @@
-"""The numbers that judging uses. Every one is configurable; docs/specs says what they mean."""
+"""The policy: the thresholds of judging. Each can be configured; docs/specs says what they mean."""
 
 from typing import NewType
 

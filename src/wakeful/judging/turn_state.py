@@ -1,8 +1,8 @@
-"""Where a turn stands. All moves are in TRANSITIONS; no other file names two phases together.
+"""State machine of a turn: all transitions are in TRANSITIONS, and no other file names two phases together.
 
-Events become steps first, because what a finished call means depends on whether others are still open.
-The table is total: every pair of phase and step has an answer, for logs begin anywhere, are cut, and come
-back out of order. `docs/reference/states.md` is made from it.
+Events become steps first, because the meaning of a finished call depends on other open calls. The table is
+total: every pair of phase and step has an answer, because logs begin anywhere, are cut, and arrive out of
+order. `docs/reference/states.md` is generated from it.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,8 @@
-"""What a person taught about a project: commands that begin like this are local there. Pure.
+"""Applies lessons: command prefixes that a person taught as local in a project. Pure.
 
-A lesson speaks for one simple command, never for the rest of its line: what stands beside it is judged as ever. It
-turns unknown into local; what a rule knows to be remote stays remote unless the lesson says that it means even that.
+A lesson applies to one simple command, never to the rest of its line, which is classified as usual. It turns
+unknown into local. A command that a rule knows to be remote stays remote, unless the lesson says that it
+covers even that.
 """
 
 import shlex

@@ -1,7 +1,7 @@
-"""What a session may be silent for: every expected wait, named, with its evidence and its end. Pure.
+"""Expected waits: named reasons for a silence, each with its evidence and its end. Pure.
 
-Silence is judged only against these. Without `until` only a person ends a wait; every other one runs out by itself.
-Whether it has, and what that amounts to, is decided elsewhere.
+Silence is judged only against these. A wait without `until` is ended only by a person; every other one runs
+out. Whether it has, and what follows, is decided elsewhere.
 """
 
 from collections.abc import Mapping

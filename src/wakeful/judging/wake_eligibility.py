@@ -1,9 +1,9 @@
-"""Whether a session may be woken: one function, thirteen closed reasons, one order. Pure.
+"""Decides whether a session may be woken: one function, thirteen closed reasons in one order. Pure.
 
-Whether Wakeful may touch the session at all comes first, then what lasts until somebody changes it, then how the
-session is, then what passes by itself, and last what only an attempt shows. The record's own `eligible_for_wake` is the
-same function over what the session and the configuration say: no file of an agent changes it.
-`docs/reference/wake.md` is made from RULES.
+The order: whether Wakeful may act on the session, conditions that last until someone changes them, the health
+of the session, conditions that pass by themselves, and last those that only an attempt shows.
+`eligible_for_wake` of the record is the same function over session and configuration: no file of an agent
+changes it. `docs/reference/wake.md` is generated from RULES.
 """
 
 from collections.abc import Callable

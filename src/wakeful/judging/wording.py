@@ -1,6 +1,6 @@
-"""Facts in a person's words: what a call is about, how long, until when. Pure, and plain by construction.
+"""Formats facts for people: the subject of a call, durations, times of day. Pure, and always plain text.
 
-Nothing here decides anything, and nothing an agent wrote leaves it unmarked.
+It decides nothing, and text of an agent is always marked.
 """
 
 import re
