@@ -1,4 +1,4 @@
-"""A query's result as every interface sends it."""
+"""Result of a query: an encoded body that every interface sends as it is, and an exit code."""
 
 from msgspec import Struct
 

@@ -1,7 +1,8 @@
-"""Which variables a program that Wakeful starts may have. Pure.
+"""Chooses the environment variables of programs that Wakeful starts. Pure.
 
-Every environment is made from an allow-list of names, and no list lets a setting of Wakeful through: a setting can be
-given as `WAKEFUL_SECTION__KEY`, and some are secrets. The values of those secrets are left out under other names, too.
+Every environment comes from an allow-list of names. No list passes a setting of Wakeful: a setting can be
+given as `WAKEFUL_SECTION__KEY`, and some are secrets. Values that contain such a secret are left out under
+other names, too.
 """
 
 import re

@@ -1,9 +1,8 @@
-"""Time as judgement needs it: thresholds count seconds the host was awake, people read the wall clock.
+"""Clock interface and time values: awake seconds for thresholds, wall time for people.
 
-`Instant.awake` is CLOCK_MONOTONIC, which stands still while the host sleeps and never jumps. Log records
-carry wall time only; a `Timeline` translates, and remembers every sleep and clock change it was shown.
-
-The only way services learn the time.
+`Instant.awake` is CLOCK_MONOTONIC, which stops while the host sleeps and never jumps. Log records have wall
+time only; a `Timeline` translates it, and remembers every sleep and clock change it observed. Other code
+reads the time only through `Clock`.
 """
 
 from bisect import bisect_right

@@ -1,8 +1,8 @@
-"""The one place where bytes from outside become values. A lint rule forbids decoding anywhere else.
+"""Decodes bytes from outside: JSON, MessagePack and TOML. A lint rule forbids decoding anywhere else.
 
-Anybody can write these bytes: an agent, a log, a registry file, a chat, a peer. Whatever they hold, a caller gets a value
-or `msgspec.DecodeError`: invalid UTF-8, lone surrogates, deep nesting and absurd numbers are malformed input, never an exception
-that travels up to a loop.
+Anyone can write these bytes: an agent, a log, a registry file, a chat, a peer. The caller gets a value or
+`msgspec.DecodeError`: invalid UTF-8, lone surrogates, deep nesting and absurd numbers are malformed input,
+never another exception that ends a loop.
 """
 
 import re

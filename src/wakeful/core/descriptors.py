@@ -1,7 +1,7 @@
-"""How many descriptors each part of the daemon may have. Connections must never take what watching needs.
+"""Shares of the file descriptor limit, so that connections never use those that watching needs.
 
-Every living session costs a pidfd. The rest (store, inotify, logs that are read, children's pipes, and connections that were
-accepted and are not counted yet) is `OWN`.
+Every live session costs a pidfd. `OWN` is for the rest: the store, inotify, logs being read, pipes of child
+processes, and accepted connections that are not counted yet.
 """
 
 from typing import Final, NamedTuple

@@ -1,4 +1,4 @@
-"""Durations as people write them, and ages as they read them: `10m` in, `10m` out. Pure."""
+"""Parses durations such as `10m`, and formats durations and ages for people. Pure."""
 
 import re
 from typing import Final

@@ -1,6 +1,7 @@
-"""One base, three families that say whose fault it is. An error's docstring is its message.
+"""Base classes of errors: one base, and three families that say whose fault it is.
 
-Arguments fill the message's braces, so that a class is one sentence and its facts.
+The docstring of an error class is its message, and arguments fill its braces: a class is one sentence and its
+facts.
 """
 
 from typing import ClassVar

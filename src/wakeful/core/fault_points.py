@@ -1,9 +1,8 @@
-"""Named points at which a test may kill, fail or stall the real program.
+"""Named fault points at which a test may kill, fail or stall the real program.
 
-Product code says `reach("store.commit")` where a crash would matter, and nothing else about faults; without
-a plan that costs one look at a global. A plan comes from `install` or from the environment variable
-WAKEFUL_FAULTS (faults separated by commas), so that a test can end a real process at the n-th reach of a
-point; never from a configuration.
+Product code calls `reach("store.commit")` where a crash would matter; without a plan that costs one check of
+a global. A plan comes from `install` or from the environment variable WAKEFUL_FAULTS (faults separated by
+commas), so a test can end a real process at the n-th reach of a point. It never comes from a configuration.
 """
 
 import errno

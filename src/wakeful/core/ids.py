@@ -1,4 +1,8 @@
-"""Ids are types with one door each. A value of these types never holds a path, a control character or a dash first."""
+"""Types and parsers of session ids and conversation ids.
+
+Each id from outside passes one parser. A parsed id contains no path and no control character, and does not
+begin with a dash.
+"""
 
 import re
 from collections.abc import Iterable

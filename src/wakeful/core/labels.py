@@ -1,6 +1,7 @@
-"""Names that agents choose, and their words in messages: made harmless where a reader could take them for something else.
+"""Makes names and texts that agents choose harmless in messages. Pure.
 
-A label is short, has few words and no characters that mean something to a chat, a shell or Markdown. Pure.
+A label is short, has few words, and no characters that mean something to a chat, a shell or Markdown, so no
+reader takes it for something else.
 """
 
 import re

@@ -1,8 +1,8 @@
-"""Work, its attempts and the leases over conversations. Pure values and rules; nothing here waits or stores.
+"""Tasks, attempts and leases: values and rules. Pure.
 
-A lease says who may run a conversation and until when; its epoch is raised whenever it is claimed and never falls
-back, so a late owner is known by an older one. Budgets belong to the work: what failed or expired is tried again
-only while its budget lasts, and the default budget is one, so nothing is repeated that nobody approved.
+A lease says who may run a conversation and until when. Each claim raises its epoch, which never falls, so a
+late owner is known by its older epoch. Budgets belong to the task: a failed or expired attempt is repeated
+only while the budget lasts. The default budget is one, so nothing is repeated without approval.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Where a managed session lives: everything needed to speak to it or end it after a restart, and nothing else.
+"""Hosting of a managed session: the address needed to prompt or stop it after a restart.
 
-A session is managed as long as a hosting of it is kept. What is kept is an address, never a proof of life: who
-lives is asked of the eyes, by identity.
+A session is managed as long as its Hosting is stored. A Hosting is an address, never a proof of life:
+evidence says which process is alive, by identity.
 """
 
 from msgspec import Struct, field

@@ -1,8 +1,8 @@
-"""Secrets that only their name gives away: `PGPASSWORD=x`, `"client_secret": "…"`, `--token …`, `Cookie: …`. Pure.
+"""Redacts secrets that only their name reveals: `PGPASSWORD=x`, `"client_secret": "…"`, `--token …`. Pure.
 
-A pattern finds a name with what stands between it and its value; what kind of name it is decides how short and how
-plain a value may be; then the value is read to its end, with its quotes, blanks and escapes. Each character is read
-once, so a hostile text costs no more than another.
+A pattern finds the name and the separator before its value. The kind of name decides how short and plain a
+value may be. Then the value is read to its end, with quotes, blanks and escapes. Each character is read once,
+so a hostile text costs no more than another.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Which process is meant, and what a probe may answer about it. No reading of the system here.
+"""Identity of a process, and the three answers of a probe. It does not read the system.
 
-A bare pid is never an identity: the kernel hands it to somebody else as soon as its owner is gone.
+A pid alone is no identity: the kernel gives it to another process after the first one ends.
 """
 
 from enum import StrEnum

@@ -1,11 +1,9 @@
-"""Secrets are removed at every sink. What is removed is named, so that a reader knows something stood there.
+"""Redacts secrets in texts and in whole documents.
 
-If redaction itself fails the text is withheld: a lost line is better than a leaked key. A secret is looked for in
-the text as it reads: colours, zero-width characters and NULs around it or within it do not hide it.
-
-Whole documents made fit for a stranger's eyes: every line and every string of JSON redacted, known secrets cut out.
-
-What `redact` is for one text of a sink, this is for a file. Pure. What cannot be read is withheld, never passed on.
+Every output passes `redact`; a replacement names the kind of secret. If redaction fails, the text is
+withheld: a lost line is better than a leaked key. Colours, zero-width characters and NULs around or within a
+secret do not hide it. `Scrub` does the same for files that leave the machine: every line and every JSON
+string, and known secrets by value.
 """
 
 import re

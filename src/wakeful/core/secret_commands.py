@@ -1,6 +1,6 @@
-"""Passwords on command lines: programs that take one in an option of one letter, or from what is written to them.
+"""Formats of passwords on command lines: one-letter options, and input that is written to a program.
 
-Formats as in `secret_formats`. Options with a name (`--password`) are in `named_secrets`.
+They are rows as in `secret_formats`. Long options (`--password`) are in `named_secrets`.
 """
 
 from typing import Final

@@ -1,8 +1,8 @@
-"""The formats of credentials that can be told by their spelling alone, as their providers publish them.
+"""Table of credential formats that are recognised by their spelling alone, as providers publish them.
 
-One row for each kind; `docs/reference/redaction.md` is made from this table. A pattern must be linear: no nested
-repeats, and bounds where a beginning may stand many times in one text. What a program is given on its command line
-is in `secret_commands`, what only its name gives away in `named_secrets`.
+There is one row for each kind; `docs/reference/redaction.md` is generated from it. A pattern must be linear:
+no nested repeats, and bounds where a prefix may occur many times in a text. Passwords on command lines are in
+`secret_commands`, secrets known by name in `named_secrets`.
 """
 
 from typing import Final, NamedTuple

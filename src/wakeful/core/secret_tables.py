@@ -1,6 +1,6 @@
-"""Secrets in a column whose heading names them, as `psql`, `mysql` and Markdown print tables. Pure.
+"""Redacts table columns whose heading names a secret, as `psql`, `mysql` and Markdown print them. Pure.
 
-The heading is in another line than the value, so no rule for names finds it. Each line is read once.
+The heading is in another line than the value, so the rules for names do not find it. Each line is read once.
 """
 
 import re

@@ -1,6 +1,6 @@
-"""Text from outside, made safe to show. Allow-listed characters only: terminals obey the others.
+"""Makes text from outside safe to show: allow-listed characters only, because terminals obey the others.
 
-What is a command to a terminal and what nobody can see is decided here; what is secret is not.
+Terminal commands and invisible characters are handled here; secrets are not.
 """
 
 import re

@@ -1,7 +1,4 @@
-"""How a loop rests: until somebody tells it something or a moment comes, whichever is first.
-
-Nothing here looks at anything, and nothing is decided.
-"""
+"""Waits until an event is set, a deadline comes or a task fails, whichever is first."""
 
 import asyncio
 from collections.abc import Sequence

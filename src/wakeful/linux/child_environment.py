@@ -1,6 +1,6 @@
-"""The environment of every program that Wakeful starts: one function for each kind of program, and no other way.
+"""Environments of all programs that Wakeful starts: one function for each kind of program, and no other way.
 
-What a process must keep to itself is known once its configuration is read: see `learn`.
+The secrets to keep back are known after the configuration is read: see `learn`.
 """
 
 from collections.abc import Iterable, Mapping

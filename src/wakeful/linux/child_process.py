@@ -1,7 +1,7 @@
-"""A program of our own that is kept running beside the daemon: started again when it ends, later each time.
+"""Keeps a child program running beside the daemon, and restarts it with growing pauses.
 
-It ends with us, however we end: its standard input is a pipe that only we hold, and its end is its order to stop.
-What it says goes to a log of its own.
+The child ends with the daemon, however that ends: its standard input is a pipe that only the daemon holds,
+and its end is the order to stop. Its output goes to its own log.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""Which processes are the agent clients themselves, and which may be believed to hold a session.
+"""Identifies agent clients among processes, and checks claims that a process runs a session.
 
-Files that other programs wrote name processes by their pid, and every program of this user can write such a file. A process
-counts only if the kernel says the same: it runs the client's executable with the client's arguments, belongs to this
-user, and is neither the first process, nor this one, nor one that this one descends from.
+Files of other programs name processes by pid, and any program of this user can write such a file. So a
+process counts only if the kernel confirms it: it runs the client's executable with the client's arguments,
+belongs to this user, and is neither process 1, nor Wakeful, nor an ancestor of Wakeful.
 """
 
 import os

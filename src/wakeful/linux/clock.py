@@ -1,4 +1,4 @@
-"""The host's clocks behind the Clock port. The only place that asks what time it is."""
+"""System clock: implements `Clock`. It is the only place that reads the clocks of the host."""
 
 import asyncio
 import time

@@ -1,7 +1,7 @@
-"""Told when a process ends: one pidfd each in the event loop, nothing to do while all live.
+"""Reports process exits with one pidfd each in the event loop; live processes cost nothing.
 
-Where a pidfd cannot be had the process is asked about once a second instead, and `slow` says so. What an exit
-means is for others to judge.
+Where no pidfd is available, the process is polled once a second, and `slow` says so. The callback judges what
+an exit means.
 """
 
 import asyncio

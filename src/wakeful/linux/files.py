@@ -1,10 +1,8 @@
-"""Files inside a folder, for names that somebody else chose: no link is followed below it, and only regular files count.
+"""Reads files safely below a folder and from other programs, and shares a status line between processes.
 
-What is checked is the open file and not its name, so that nothing can be put in its place in between.
-
-Small files and folders of other programs, read without following a link.
-
-What one process of ours has to say to the others as long as it lives: one line, in a file, with who wrote it.
+No symlink is followed below the folder, and only regular files count. The open file is checked, not its name,
+so it cannot be replaced in between. `TroubleFile` holds one line of a process for the others; it counts only
+while its writer lives.
 """
 
 import logging

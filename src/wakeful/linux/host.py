@@ -1,4 +1,4 @@
-"""The host as healing sees it: its name, its boot, its folders, and whether it ran out of memory lately."""
+"""Facts about the host for healing: name, boot id, folders, free disk space, recent out-of-memory kills."""
 
 import os
 from pathlib import Path

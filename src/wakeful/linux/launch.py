@@ -1,6 +1,6 @@
-"""Starts programs that outlive us: a session of their own, no descriptor of ours but the three given, never a shell.
+"""Starts programs that outlive Wakeful: own session, no inherited descriptors but three, never a shell.
 
-Our children are reaped as they end and nobody waits for them; once we are gone, the first process does that.
+Child processes are reaped as they end, and nothing waits for them. After Wakeful's end, process 1 reaps them.
 """
 
 import asyncio

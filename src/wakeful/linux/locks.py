@@ -1,6 +1,7 @@
-"""One process at a time: a lock that the kernel holds and gives back when its holder ends, however it ends.
+"""Locks for one process at a time, which the kernel releases when the holder ends, however it ends.
 
-A file's is for those who share its folder; a name's for all of this host, whoever they are and wherever they work.
+A lock on a file is for processes that share its folder; a lock on a name is for the whole host and all its
+users.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Logs that programs only append to are kept short: the end of a long one becomes the file beside it."""
+"""Keeps append-only logs short: a long log is copied to the file beside it and emptied."""
 
 import asyncio
 import logging

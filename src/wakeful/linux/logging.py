@@ -1,9 +1,8 @@
-"""Libraries that write addresses into logs, kept quiet: a bot's token and a ping's address are parts of them.
+"""Logging of the daemon: silences libraries that log secret addresses, and rate-limits warnings.
 
-The daemon's own log on standard error: its warnings, and of some parts every move with its time.
-
-What others can cause (a request that fails, a log that cannot be read) must not fill a disk: equal warnings are counted
-once there are many of them. Moves are never left out: there are as many as agents and cycles make.
+A bot's token and the ping's address are parts of addresses. Warnings go to standard error. Outside causes (a
+failed request, an unreadable log) must not fill a disk, so equal warnings are counted once there are many.
+Transitions of agents and cycles are never left out: there are only as many as agents and cycles make.
 """
 
 import logging

@@ -1,4 +1,4 @@
-"""Files that only their owner can read, whatever the umask: `open(path, "wb", opener=owner_only)`."""
+"""Opens files that only their owner can read, whatever the umask: `open(path, "wb", opener=owner_only)`."""
 
 import os
 

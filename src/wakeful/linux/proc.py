@@ -1,11 +1,9 @@
-"""Processes as /proc shows them: who is there, since when, whose child, with which command and environment.
+"""Reads processes from /proc: identity, age, parents, command, environment, open files and locks.
 
-Plain reads and nothing kept but the boot id. A process may vanish between any two of them; that is an answer,
-not an error. Nothing here decides what a sighting means, and nothing here signals anybody.
-
-Processes of containers under the numbers they have there: what one writes down means a stranger here, or nobody.
-
-One pass over /proc knows everybody who was started before it, so that another one is made only for somebody younger.
+A process may vanish between two reads; that is an answer, not an error. Reads are not cached, except the boot
+id. This module sends no signals and draws no conclusions. `InnerProcesses` finds processes of containers by
+their pid inside, which means another process on the host or none. It keeps one pass over /proc, which covers
+every process that started before it, and makes another only for a younger one.
 """
 
 import os

@@ -1,11 +1,7 @@
-"""Asking a program that is expected to answer at once: what it said and how it ended, never later than a deadline.
+"""Runs short commands with a deadline: helper programs, questions to a client, the operator's hook program.
 
-Its end is told by a pidfd and its words by its pipes. No shell, no thread per question, and nothing is left
-running: at the deadline, on too much output and when cancelled it is killed.
-
-Asking an agent's client a short question: its status, or one word of its model. Never longer than a deadline.
-
-Runs a program of the operator's with an event on its standard input. Ends by its deadline, and so does what it started.
+A pidfd reports the exit and pipes carry the output. There is no shell and no thread per command. Nothing is
+left running: at the deadline, on too much output and when cancelled, the program is killed.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""When a process of ours is told to end: by a signal, or by the end of whoever keeps it."""
+"""Waits for the order to shut down: a signal, or the end of standard input when supervised."""
 
 import asyncio
 import signal

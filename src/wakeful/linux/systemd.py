@@ -1,21 +1,14 @@
-"""What a service tells systemd: one datagram for each word (sd_notify(3)). Without a systemd nobody is told anything.
+"""systemd integration: sd_notify, the watchdog of the event loop, the user unit, and scopes for agents.
 
-The address is taken out of the environment: it is ours, and no agent may speak in our name.
+The sd_notify address is removed from the environment, so no agent can send messages as Wakeful. When the loop
+stalls, a thread dumps the stacks and the watchdog messages stop: a stalled loop cannot be repaired from
+inside. systemd then restarts the service; without systemd the process goes on, because a late loop is better
+than none.
 
-The loop's heartbeat, and a thread that notices when it stops: stacks are written down, and systemd is told no more.
-
-A stalled loop cannot be mended from inside. systemd ends and restarts a service that keeps silent; without it the
-process goes on, for a loop that is late is better than none.
-
-The systemd user unit that keeps Wakeful running: its text. Pure; nothing here asks or tells systemd.
-
-What a unit forbids is forbidden to everything that is started from it, and agents are. So the usual unit forbids
-nothing, and one that only watches has no right it does not need (docs/decisions/0013-autostart.md).
-
-Scopes of systemd for what was started from here and goes on without us: agents and tmux servers, a family in each.
-
-In the service's own group only `KillMode=process` keeps a restart from them; a scope is out of the service's reach. Where
-no bus answers they stay where they are, which is said once: nothing depends on it.
+Agents inherit what a unit forbids, so the usual unit forbids nothing; the watch-only unit has no right it
+does not need (docs/decisions/0013-autostart.md). Each family of agents and tmux servers gets a scope, out of
+reach of a restart of the service; otherwise only `KillMode=process` protects it. Without a bus they stay in
+the service's group, which is logged once.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""Which process is at the other end of a loopback TCP connection: by the kernel's table and its descriptors.
+"""Finds the process at the other end of a loopback TCP connection, from kernel tables and descriptors.
 
-A walk over every process of this user, some milliseconds: for the few questions where it matters who asks.
+It scans every process of this user, which takes some milliseconds, so it is for the few requests where the
+caller matters.
 """
 
 import os

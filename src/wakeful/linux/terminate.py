@@ -1,8 +1,8 @@
-"""Ends processes, gently first, and only the very one that was meant.
+"""Ends processes, gently first, and only the exact process that was meant.
 
-Signals go through a pidfd. After it was opened the process is checked once more: by its identity, by the proof that the
-caller gives (it is the client, or it carries a mark), and against what is never signalled: the first process, Wakeful,
-the processes that Wakeful descends from, and other users' processes. Whether something should end is decided elsewhere.
+Signals go through a pidfd. After it is opened, the process is checked again: by identity, by the caller's
+proof (it is the client, or carries a mark), and against those that are never signalled: process 1, Wakeful,
+its ancestors, and processes of other users. Whether a process should end is decided elsewhere.
 """
 
 import asyncio
