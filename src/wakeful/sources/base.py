@@ -1,6 +1,7 @@
-"""How the world is seen: readers turn lines into events, eyes report to a witness. Nobody here concludes.
+"""Interfaces of log sources: readers turn lines into events, sources report to a witness.
 
-All calls are synchronous and come from the daemon's one event loop, in the order things were seen.
+They draw no conclusions. All calls are synchronous and come from the daemon's one event loop, in the order of
+observation.
 """
 
 from collections.abc import Sequence

@@ -1,9 +1,7 @@
-"""One line of the neutral event log to events. Pure; `docs/reference/event-log.md` describes the format.
+"""Reads neutral event logs, `<folder>/<session id>.jsonl`, and turns their lines into events.
 
-Keys we do not know are ignored and events we do not know are skipped, so that programs may write more. A
-known event without a field it needs has drifted.
-
-Where neutral event logs lie: `<folder>/<session id>.jsonl`, one per session.
+The reader is pure; `docs/reference/event-log.md` describes the format. Unknown keys are ignored and unknown
+events skipped, so programs may write more. A known event without a field it needs counts as format drift.
 """
 
 from collections.abc import Callable, Mapping, Sequence

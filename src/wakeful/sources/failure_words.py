@@ -1,7 +1,8 @@
-"""Why a turn failed, by the sentence a client shows, the status of the provider's answer and the client's own code. Pure.
+"""Classifies why a turn failed: by the client's sentence, the provider's status and the client's code. Pure.
 
-Every reader asks here. Words come before the code and the status: a 429 may be a usage limit or a busy server, and a
-login check whose connection broke is reported as 401. `tests/unit/test_failure_words.py` holds the sentences.
+Every reader uses it. The sentence comes before code and status: a 429 may be a usage limit or a busy server,
+and a login check whose connection broke is reported as 401. The sentences are in
+`tests/unit/test_failure_words.py`.
 """
 
 import re

@@ -1,9 +1,7 @@
-"""Where logs lie: one fast look at a tree, and being told by the kernel when something in it changes.
+"""Scans folder trees for logs, and watches folders with inotify, also folders that do not exist yet.
 
-Nothing here opens a log, follows a symlink or looks again by itself: idle folders cost nothing. What
-cannot be watched is named in `slow_folders`, and somebody else sweeps it.
-
-Folders of other programs: watched, or awaited where they are missing.
+It opens no log, follows no symlink and never polls: idle folders cost nothing. `slow_folders` names folders
+that cannot be watched; other code sweeps them.
 """
 
 import asyncio

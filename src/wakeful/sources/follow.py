@@ -1,6 +1,7 @@
-"""The lines a process appends to a file, as they come: told by the kernel, a slice at a time, nothing polled.
+"""Follows the lines that a process appends to a file, with kernel notifications instead of polling.
 
-Ends when the process has ended and all it wrote was read, or when time is up. What a line means is for others.
+It reads in slices, and ends when the process has ended and all its output was read, or when time is up. The
+caller interprets the lines.
 """
 
 import asyncio

@@ -1,13 +1,12 @@
-"""Bytes to lines: pure, bounded, and the same however the bytes were cut into chunks.
+"""Reads one append-only log: splits bytes into lines, reads new lines, or reads backwards from the end.
 
-A line never fails here. What a crash left around it (NULs, blanks) is cut off, what is too long to
-hold becomes a mark, and `rescue` finds the good record behind a torn one. No files, no clock.
+Splitting is pure and bounded, and gives the same lines however the bytes were cut into chunks. A line never
+fails: NULs and blanks that a crash left are cut off, a line that is too long becomes a mark, and `rescue`
+finds the good record behind a torn one.
 
-One append-only log, read a little at a time: what is new, or backwards from its end.
-
-A log is only ever opened for reading, between two calls not even that. No symlink is followed below
-the root: folders are opened one by one, each relative to the one before, so that nothing can be swapped
-under a check already made; comparing real paths could not promise that. Nothing here writes or locks.
+Logs are opened for reading only, and only during a call; nothing is written or locked. No symlink is followed
+below the root: folders are opened one by one, each relative to the one before, so nothing can be swapped
+after a check. Comparing real paths could not guarantee that.
 """
 
 import os

@@ -1,9 +1,8 @@
-"""Which logs an eye does not read, and why, in words for `status` and `doctor`. Nothing here looks at a file.
+"""Follows all logs of one format below its roots, newest first, reading back only as far as judging needs.
 
-Follows every log of one format below its roots: newest first, backwards only as far as judging needs.
-
-Formats differ in where their logs lie and how a line reads; both come in as a LogSource. What old logs say is
-not read until somebody asks, and of many recent ones most are only glimpsed.
+A LogSource says where logs of a format are and how a line reads. Old logs are not read until a request needs
+them; of many recent ones most only get a short record. `LeftOut` lists the logs that are not read, with the
+reasons, for `status` and `doctor`.
 """
 
 import asyncio

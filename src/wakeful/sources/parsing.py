@@ -1,17 +1,9 @@
-"""What every log reader needs when a line is not the record it should be. Pure.
+"""Shared parsing for log readers: damaged lines, timestamps, call kinds, and ends of usage limits.
 
-A line may be torn, glued to another one, or hold text that is no Unicode; none of that may cost a good
-record, and none of it is a change of format. What a record means is its own reader's business.
-
-Timestamps as logs spell them.
-
-What an open call makes a session wait for, by the name of its tool: a person, a subagent, or the tool itself. Pure.
-
-Every reader of a log asks here, so that one name means the same in all of them.
-
-When a usage limit ends, by the sentence a client shows: as an epoch, a span from now, or a time of day.
-
-Only asked after a turn failed. A time of day without its zone is meant in the zone of this host.
+A line may be torn, glued to another one, or contain invalid Unicode. None of this loses a good record or
+counts as a change of format. The kind of an open call (person, subagent or tool) comes from the name of its
+tool, the same in every reader. The end of a usage limit comes from the client's sentence after a failed turn:
+an epoch, a span or a time of day, in this host's zone unless it names one.
 """
 
 import re

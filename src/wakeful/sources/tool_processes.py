@@ -1,4 +1,4 @@
-"""The processes that clients start as tools, known by what stands in their environment."""
+"""Finds the processes that clients started as tools, by the variables in their environment."""
 
 import os
 import re

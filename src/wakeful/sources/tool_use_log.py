@@ -1,9 +1,7 @@
-"""One line of a `tool_use.jsonl` to events. Pure, and without memory: any line may be the first one read.
+"""Reads tool logs of hooks, `<folder>/<session id>/tool_use.jsonl`, and turns their lines into events.
 
-Such a log knows calls and no turns. Nothing in it ends a row of errors or repeats but their own end, so no
-line is a boundary and the log is read from its start.
-
-Where tool hooks write: `<folder>/<session id>/tool_use.jsonl`.
+Any line may be the first one that is read. Such a log has calls and no turns. Only the calls themselves end a
+series of errors or repeats, so no line is a boundary, and the log is read from its start.
 """
 
 import re

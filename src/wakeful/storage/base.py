@@ -1,11 +1,9 @@
-"""How often sessions changed, as the store counts it for reports.
+"""Interface of the store: atomic operations with compare-and-set results, never cursors.
 
-Memory that outlives the daemon: atomic domain operations with compare-and-set results, never cursors.
-
-Whatever an operation here has returned is there after kill -9; what says so also survives power loss. An
-operation that raised, or whose caller was cancelled, may have been stored, but then whole. Lease time is the store's
-own clock; leases are the only authority over who runs what, and nothing caches them. One contract suite
-(`tests/contract`) holds every implementation to that and to the docstrings below.
+When an operation has returned, its effect survives kill -9; operations that are called durable also survive
+power loss. An operation that raised, or whose caller was cancelled, may have been stored, but then whole.
+Lease time is the store's own clock. Leases are the only authority over who runs what, and nothing caches
+them. One contract suite (`tests/contract`) holds every implementation to this and to the docstrings below.
 """
 
 from collections.abc import Sequence

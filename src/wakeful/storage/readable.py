@@ -1,4 +1,4 @@
-"""Stored notes as values. One that cannot be decoded (a damaged store, another version) is left out, never fatal."""
+"""Decodes stored notes. One that cannot be decoded (damaged store, other version) is skipped, never fatal."""
 
 import logging
 from collections.abc import Callable, Iterable, Iterator

@@ -1,9 +1,8 @@
-"""The SQL of this adapter, read from its files: named queries and numbered migrations. No SQL is built here.
+"""Opens the SQLite database: checks the file, creates or migrates it, and loads the SQL files.
 
-From a path to two open connections: look first, create whole or not at all, migrate with a backup.
-
-A file that is damaged, not ours or newer than this program is refused before anything is written to it.
-After that every write goes through the writer connection; nothing here stores what a caller gave.
+A damaged, foreign or newer file is refused before anything is written to it. A new store appears whole or not
+at all; a migration makes a backup first. Queries have names and migrations have numbers; no SQL is built in
+code. After opening, every write goes through the writer connection.
 """
 
 import fcntl

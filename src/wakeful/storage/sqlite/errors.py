@@ -1,6 +1,6 @@
-"""What can be wrong with the store's file, each in one sentence with the next step.
+"""Errors of the store's file, each with the next step for the operator.
 
-`translate` is the one place that knows SQLite's error codes; no other module looks at them.
+Only `translate` knows SQLite's error codes.
 """
 
 import errno

@@ -1,5 +1,7 @@
-"""SqliteStore: the store port on one SQLite file. Words of the port in, SQL out; what becomes of a
-transaction is `group_commit`'s business, what a file may look like is `opening`'s.
+"""SqliteStore: implements the store on one SQLite file.
+
+It translates operations to SQL. Transactions are in `writer.py`, checks and migrations of the file in
+`database.py`.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Works, attempts and leases as SQL: functions of a connection, each run inside one transaction of the writer.
+"""SQL operations on tasks, attempts and leases, each in one transaction of the writer.
 
-Every write of an attempt or a lease names its epoch, so that a late owner changes nothing. The time is asked for
-behind the write lock: whoever had to wait for it must not judge by the time before.
+Every write to an attempt or a lease names its epoch, so a late owner changes nothing. The time is read behind
+the write lock: a process that waited for the lock must not judge by an earlier time.
 """
 
 import sqlite3

@@ -1,7 +1,7 @@
-"""One thread writes; what arrives while a commit runs goes into the next transaction together.
+"""Group commit: one writer thread puts all operations that arrive during a commit into the next transaction.
 
-Each caller gets the result or the error of its own operation, once it is committed. An operation is a function
-of the connection that may run twice (its first run is rolled back then), so it has no effects but SQL.
+Each caller gets the result or error of its own operation once it is committed. An operation is a function of
+the connection that may run twice (the first run is rolled back then), so it has no effects but SQL.
 """
 
 import asyncio
