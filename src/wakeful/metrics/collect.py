@@ -1,4 +1,4 @@
-"""Counting sessions when somebody scrapes: once over the roster, nothing between two scrapes."""
+"""Collects session metrics at each scrape, with one pass over the registry, and measures the loop's lag."""
 
 import asyncio
 from collections import Counter

@@ -1,7 +1,7 @@
-"""Every figure that /metrics shows, in one table, and how durations are counted. Pure.
+"""Table of all metrics of /metrics, and histograms of durations. Pure.
 
-Labels come from closed lists or from the owner's configuration: no id, project or path ever becomes one, so the
-number of series does not grow with the number of sessions. `docs/reference/metrics.md` is made from FAMILIES.
+Labels come from closed lists or from the operator's configuration. No id, project or path becomes a label, so
+the number of series does not grow with the sessions. `docs/reference/metrics.md` is generated from FAMILIES.
 """
 
 from bisect import bisect_left

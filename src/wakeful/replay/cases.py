@@ -1,16 +1,8 @@
-"""A verdict that somebody called wrong, as a labelled case that `replay` reads. Pure, but for the book it goes to.
+"""Labelled cases: written from a verdict that a person called wrong, appended to a file, and read for replay.
 
-The format is that of cases files: a call is one entry with the time it came back; one without a result still runs.
-Everything is redacted and cut, and what a case cannot tell (a prompt's words) is left out.
-
-The file that cases are added to: whole lines, on the disk before anybody is told that they are kept.
-
-It holds what agents did, redacted, and is for its owner alone.
-
-One line of a cases file to the events of a whole session and the verdict it must lead to. Pure.
-
-Cases tell less than logs do: a call is one entry with the time it came back, so when it was made is a guess. Keys
-that are not named here are ignored.
+In a case a call is one entry with the time it returned, so its start is a guess; a call without a result
+still runs. Everything is redacted and cut; the text of prompts is left out. Unknown keys are ignored. The
+file is for its owner alone, and a line is on disk before it is confirmed.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""What two configurations would have said differently about the same recordings. Pure."""
+"""Compares the verdicts of two configurations about the same recordings. Pure."""
 
 from collections.abc import Sequence
 

@@ -1,8 +1,8 @@
-"""A recorded session stepped through time: the same `fold` and `judge` as live, at every moment they would speak.
+"""Replays a recorded session through time, with the same `fold` and `judge` as live.
 
-A verdict can change when something happens and when a deadline passes; both are visited, so episodes begin when
-they would have been told. Most events change no verdict: those are folded and not judged, and `thorough` stepping,
-which judges after each, must come to the same episodes (a property test). No files and no clock here.
+A verdict can change at an event and at a deadline. Both are visited, so episodes begin when the alert would
+have been sent. Most events change no verdict: they are folded and not judged. `thorough` stepping judges
+after each event and must give the same episodes (a property test). It uses no files and no clock.
 """
 
 from collections.abc import Callable, Mapping, Sequence

@@ -1,6 +1,6 @@
-"""What a replay says: per session the verdict at the end and its episodes, and totals over all of them.
+"""Report of a replay: final verdict and episodes for each session, and totals.
 
-These structs are the JSON of `wakeful replay --json`. Text an agent wrote stands only under `untrusted`.
+These structs are the JSON of `wakeful replay --json`. Text of an agent is only under `untrusted`.
 """
 
 from collections import Counter

@@ -1,7 +1,7 @@
-"""Thresholds learned from recordings of work that went well: for every limit, what it would have accused.
+"""Learns thresholds from recordings of healthy sessions: for each value tried, its share of false alarms.
 
-Each limit is tried alone, with all the others out of the way, by the very rules that judge; nothing is estimated.
-Whoever learns from recordings says that they were healthy: every alarm in them counts as a false one.
+Each threshold is tried alone, with all others out of reach, by the rules that judge; nothing is estimated.
+The operator states that the recordings are healthy, so every alarm in them counts as false.
 """
 
 from collections.abc import Mapping, Sequence

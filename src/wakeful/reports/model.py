@@ -1,7 +1,7 @@
-"""What happened since a moment, in figures: who finished, waits, died, came back, is held, and what it left behind. Pure.
+"""The report of a period: sessions that finished, wait, died, were resumed or need a decision. Pure.
 
-Records, counted moves, incidents, checkpoints and what git said go in; one report comes out. Nothing here asks git, a
-store or a clock, and what an agent wrote stands only under keys named `untrusted`.
+It is made from records, counted transitions, incidents, checkpoints and results of git, and includes changes
+in the working folders and spending. Text of an agent is only under keys named `untrusted`.
 """
 
 from collections.abc import Iterable, Mapping, Sequence

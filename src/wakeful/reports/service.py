@@ -1,9 +1,7 @@
-"""Where sessions work, looked at from outside: what changed in a folder. Nothing is ever written there.
+"""Builds the report from the registry, the store, the logs and git, for every interface.
 
-The morning report, put together for whoever asks: the doors, a command without a daemon, a chat.
-
-Everything is read: the roster, what the store remembers, logs for what was spent, folders by git. What takes too long is
-left out and said.
+It only reads; `WorkFolders` is the interface to changes in a working folder. Parts that take too long are
+left out, and the report says so.
 """
 
 import asyncio

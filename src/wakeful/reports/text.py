@@ -1,8 +1,7 @@
-"""The report as a person reads it in the morning: the figures, then everybody, who needs you first. Pure.
+"""Formats the report for terminals and chats, and parses times such as `24h`, `22:00` or ISO 8601.
 
-For a terminal in columns, for a chat without them and as long as a message may be.
-
-A moment as people write it: so long ago (`24h`), a time of day (`22:00`), or a time (`2026-02-05T10:00:00Z`).
+Figures come first, then sessions, those that need a person at the top. The terminal version has columns; the
+chat version fits one message.
 """
 
 import re

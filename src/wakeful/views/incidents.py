@@ -1,4 +1,4 @@
-"""Incidents as doors show them: one episode each, however many sessions are in it. Pure."""
+"""Incident records for all interfaces: one for each incident, however many sessions it has. Pure."""
 
 from collections.abc import Iterable
 from typing import Final

@@ -1,10 +1,8 @@
-"""A session's transitions as doors show them. Nothing is judged or kept here.
+"""Read queries about sessions for all interfaces: records, status, explanation, transitions and calls.
 
-The newest calls of a session, joined from its log's events: when each began and ended, and how. Pure.
-
-Everything an agent or a tool wrote in them stands under `untrusted`, redacted, plain and cut.
-
-Everything a door may ask, answered in the bytes it sends. CLI, HTTP and socket give the same answer by construction.
+Answers are encoded here, so CLI, HTTP and socket send the same bytes. Calls are joined from the events of the
+log: when each began and ended, and how. Text of an agent or tool is under `untrusted`, redacted, plain and
+cut.
 """
 
 import asyncio
