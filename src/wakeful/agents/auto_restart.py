@@ -1,7 +1,7 @@
 """Restarts stale agents whose declaration asks for it, and opens one incident for each lost runtime.
 
 A task has one automatic restart: an agent that ends again soon after it stays stale, and people get an alert.
-Agents in an unknown state are left alone.
+Agents in an unknown state are left alone; an agent whose session ended inside a turn is left to the healer.
 """
 
 import asyncio

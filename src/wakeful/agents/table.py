@@ -1,7 +1,7 @@
 """Registry of agents: declarations and records, changed by the state table, stored, logged and announced.
 
-This module neither inspects nor changes anything outside. A record changes only in `moved` and `looked`,
-between two awaits, so that of two actions at once one finds the state that the other left.
+This module neither inspects nor changes anything outside. The state of an agent changes only in `moved` and
+`looked`, between two awaits, so that of two actions at once one finds the state that the other left.
 """
 
 import logging

@@ -1,7 +1,7 @@
 """Mutes and the pause, kept in the store and answered from memory.
 
-Several daemons may share one store, so it is read again before actions and alerts. This module sends no
-alerts and takes no actions; the code that does asks it first.
+Several daemons may share one store, so it is read again twice a second: all actions stop within a second of a
+pause. This module sends no alerts and takes no actions; the code that does asks it first.
 """
 
 from collections.abc import Callable, Collection, Sequence

@@ -1,8 +1,8 @@
 """Chooses the environment variables of programs that Wakeful starts. Pure.
 
-Every environment comes from an allow-list of names. No list passes a setting of Wakeful: a setting can be
-given as `WAKEFUL_SECTION__KEY`, and some are secrets. Values that contain such a secret are left out under
-other names, too.
+There is an allow-list of names for each kind of program; a program whose caller chose every variable needs
+none. No setting of Wakeful passes: a setting can be given as `WAKEFUL_SECTION__KEY`, and some are secrets.
+Values that contain such a secret are left out under other names, too.
 """
 
 import re

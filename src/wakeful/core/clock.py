@@ -1,8 +1,8 @@
 """Clock interface and time values: awake seconds for thresholds, wall time for people.
 
 `Instant.awake` is CLOCK_MONOTONIC, which stops while the host sleeps and never jumps. Log records have wall
-time only; a `Timeline` translates it, and remembers every sleep and clock change it observed. Other code
-reads the time only through `Clock`.
+time only; a `Timeline` translates it, and remembers every sleep and clock change it observed. Services get
+the time of day and thresholds through `Clock`, which tests replace.
 """
 
 from bisect import bisect_right

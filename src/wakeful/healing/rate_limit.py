@@ -1,9 +1,9 @@
 """Limits how fast sessions are resumed, and sends one session first as a probe in an outage.
 
 Fifty agents that start at once overload the host they return to. So resumes follow one at a time after a
-burst, and stop for a while when more than a fifth of them were given up. In an outage one session is resumed
-and the others wait for its reply: a task has one resume, and it would be lost. The probe is in memory only;
-after a restart another session becomes the probe.
+burst, and stop for a while when the given-up ones of the last ten minutes exceed a fifth of the resumed ones.
+In an outage one session is resumed and the others wait for its reply: a task has one resume, and it would be
+lost. The probe is in memory only; after a restart another session becomes the probe.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
 """Schedules checks of sessions by deadline: one task for each session, never two at once for the same one.
 
-A check that hangs delays no other session. The callback decides what a check does. After an error it is tried
-again, with growing intervals.
+A check that hangs delays no other session. The callback decides what a check does. A check that raised is
+tried again; after unexpected errors, at growing intervals.
 """
 
 import asyncio

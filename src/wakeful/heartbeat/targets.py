@@ -1,7 +1,7 @@
 """Resolves the target of a wake to a session, and gathers the context facts of its prompt.
 
-A name means the session of an agent, the most recently active one of several; an id means its session. The
-context has facts about agent, session and tasks only: the text of a task is never in it.
+A name means the session of that agent or with that name, the most recently active one of several; an id means
+its session. The context has facts about agent, session and tasks only: the text of a task is never in it.
 """
 
 from collections.abc import Callable, Collection

@@ -1,7 +1,7 @@
 """Folds the events of a session's log into its activity, in constant time per event and bounded memory.
 
-`fold` is the only writer of an Activity. Live reading and replay use the same function. A log that is read
-from its last turn boundary must lead to the same verdict as the whole log (a property test).
+Only `fold` applies events to an Activity, for live reading and for replay. A log that is read from its last
+turn boundary must lead to the same verdict as the whole log (a property test).
 """
 
 import re

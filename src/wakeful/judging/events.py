@@ -1,7 +1,8 @@
 """Events that the readers of all logs produce: facts in the past tense, without judgement.
 
-`at` is the wall time in the log. If a record has no time, its reader leaves the event out. Text of an agent
-is kept as raw bytes, so that no code shows it by accident.
+`at` is the wall time in the log. If a record has no time, its reader reports no event but a mark about the
+record itself, whose `at` is 0. Inputs and results of calls are raw bytes, so that no code shows them by
+accident.
 """
 
 from enum import StrEnum

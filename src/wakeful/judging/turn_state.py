@@ -1,4 +1,4 @@
-"""State machine of a turn: all transitions are in TRANSITIONS, and no other file names two phases together.
+"""State machine of a turn: its phases and steps, with all transitions in TRANSITIONS.
 
 Events become steps first, because the meaning of a finished call depends on other open calls. The table is
 total: every pair of phase and step has an answer, because logs begin anywhere, are cut, and arrive out of

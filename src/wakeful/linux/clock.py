@@ -1,4 +1,4 @@
-"""System clock: implements `Clock`. It is the only place that reads the clocks of the host."""
+"""System clock: implements `Clock` with the three clocks of the host, read together."""
 
 import asyncio
 import time

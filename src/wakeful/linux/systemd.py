@@ -8,7 +8,7 @@ than none.
 Agents inherit what a unit forbids, so the usual unit forbids nothing; the watch-only unit has no right it
 does not need (docs/decisions/0013-autostart.md). Each family of agents and tmux servers gets a scope, out of
 reach of a restart of the service; otherwise only `KillMode=process` protects it. Without a bus they stay in
-the service's group, which is logged once.
+the service's group; that is logged, and the bus is tried again after an hour.
 """
 
 import asyncio

@@ -2,7 +2,8 @@
 
 Signals go through a pidfd. After it is opened, the process is checked again: by identity, by the caller's
 proof (it is the client, or carries a mark), and against those that are never signalled: process 1, Wakeful,
-its ancestors, and processes of other users. Whether a process should end is decided elsewhere.
+its ancestors, and, outside containers, processes of other users. Whether a process should end is decided
+elsewhere.
 """
 
 import asyncio

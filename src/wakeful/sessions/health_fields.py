@@ -1,9 +1,9 @@
 """Table of the triggers that may write each health field of a session. Pure.
 
-There are five kinds of evidence, and the verdict over them. Only `describe` makes records, and records are
-immutable. One occurrence is often several triggers: the end of an agent process is a stop, an end of presence
-and a verdict. `docs/reference/health-writers.md` is generated from WRITERS, and the tests check every trigger
-against it.
+There are five kinds of evidence, and the verdict over them. `describe` makes a record from them, and records
+are immutable. One occurrence is often several triggers: the end of an agent process is a stop, an end of
+presence and a verdict. `docs/reference/health-writers.md` is generated from WRITERS, and the tests check
+every trigger against it.
 """
 
 from collections.abc import Mapping

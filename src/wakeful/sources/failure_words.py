@@ -1,8 +1,8 @@
 """Classifies why a turn failed: by the client's sentence, the provider's status and the client's code. Pure.
 
-Every reader uses it. The sentence comes before code and status: a 429 may be a usage limit or a busy server,
-and a login check whose connection broke is reported as 401. The sentences are in
-`tests/unit/test_failure_words.py`.
+The readers of both clients and of hooks use it. The sentence comes before code and status: a 429 may be a
+usage limit or a busy server, and a login check whose connection broke is reported as 401. The sentences are
+in `tests/unit/test_failure_words.py`.
 """
 
 import re

@@ -1,7 +1,8 @@
 """Follows all logs of one format below its roots, newest first, reading back only as far as judging needs.
 
 A LogSource says where logs of a format are and how a line reads. Old logs are not read until a request needs
-them; of many recent ones most only get a short record. `LeftOut` lists the logs that are not read, with the
+them. Of many recent logs only the newest, and those that were read before a restart, are read at once; of the
+others only id, age and working directory are reported. `LeftOut` lists the logs that are not read, with the
 reasons, for `status` and `doctor`.
 """
 

@@ -2,7 +2,7 @@
 
 A line may be torn, glued to another one, or contain invalid Unicode. None of this loses a good record or
 counts as a change of format. The kind of an open call (person, subagent or tool) comes from the name of its
-tool, the same in every reader. The end of a usage limit comes from the client's sentence after a failed turn:
+tool, unless the log states it. The end of a usage limit comes from the client's sentence after a failed turn:
 an epoch, a span or a time of day, in this host's zone unless it names one.
 """
 

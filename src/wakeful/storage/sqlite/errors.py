@@ -1,6 +1,6 @@
 """Errors of the store's file, each with the next step for the operator.
 
-Only `translate` knows SQLite's error codes.
+`translate` maps SQLite's error codes to them.
 """
 
 import errno
