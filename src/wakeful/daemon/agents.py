@@ -1,6 +1,7 @@
-"""The hub joined with its runtimes, the store and the head. A runtime is imported only where an agent declares it.
+"""Builds the hub: runtimes, leases, orders, auto-restart, and its links to sessions, alerts and healing.
 
-Nothing here decides. `records_without_hub` is for commands that find no daemon: one read-only look, and nothing stays.
+A runtime's library is imported only if a configured agent declares that runtime. `records_without_hub` serves
+commands that find no daemon: it looks at every declared agent once, read-only, and stores nothing.
 """
 
 import asyncio

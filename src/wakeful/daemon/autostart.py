@@ -1,7 +1,7 @@
-"""Wakeful as a service of systemd's user manager: its unit planned, put in place, and taken away again.
+"""Installs and removes the systemd user unit that starts Wakeful.
 
-A plan is a value that can be shown; `install` and `remove` carry it out. A unit of that name which is not ours is
-left alone.
+A plan is a value that can be shown first; `install` and `remove` carry it out. A unit file of the same name
+that Wakeful did not write, or a symlink in its place, is refused and left unchanged.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""From inside which supervised session a process asks. Decisions are a person's, and an agent has its user's rights.
+"""Finds out whether a calling process belongs to a supervised session.
 
-What gives an agent away is where its processes come from: below a client, below Wakeful's own tmux server, or with the
-variables that a client and Wakeful give to what they start, which stay when a process leaves its family.
+Decisions are reserved for people, but an agent has the rights of its user. A caller counts as an agent if it
+descends from a client or from Wakeful's own tmux server, or if it or an ancestor carries the variables that a
+client and Wakeful set for the processes they start. A process keeps these when it leaves its family.
 """
 
 import os

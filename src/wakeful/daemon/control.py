@@ -1,6 +1,7 @@
-"""Every driver there is, in one table, with the gate they are reached through. What the eyes are to `lookout`.
+"""Builds the drivers, the action gate and session ownership, and restores them after a restart of the daemon.
 
-Nothing here decides; the daemon builds it on its lookout and its store.
+All drivers are in one table and are reached only through the gate. Actions that Wakeful takes by itself use a
+second set of the same drivers and gate, which a pause stops.
 """
 
 import os

@@ -1,7 +1,8 @@
-"""The daemon: eyes that are told, hands, a hub and a store that remembers, in one asyncio loop.
+"""The daemon: log sources, control, healing, hub, wake service and store in one asyncio loop.
 
-Nothing here judges, and nothing an agent needs lives in here: whatever happens to this process, sessions go on. Its doors
-and the order of its start and its end are in serving.py.
+It reacts to inotify, pidfds and deadlines; a sweep finds changes that inotify missed. Agents do not depend on
+this process: if it ends, sessions go on. `serve.py` opens the listeners and defines the order of start and
+shutdown.
 """
 
 import asyncio

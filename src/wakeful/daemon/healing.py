@@ -1,6 +1,7 @@
-"""Everything that heals and tells, joined in one place: plan and hands, issues, critical events, alerts, questions.
+"""Builds healing, incidents, alerts, issues, checkpoints, critical events and the journal and queue watches.
 
-What `handwork` is to acting. Nothing here decides; the daemon builds it on its lookout, its hands and its store.
+It connects these parts to the observer, to control and to the store, and lists the tasks that run as long as
+the daemon does.
 """
 
 import asyncio

@@ -1,10 +1,8 @@
-"""HEARTBEAT.md joined with the configuration: what bounds a file, and where files are read from.
+"""Builds the wake service, the supervision timers, repairs and the health hook from the configuration.
 
-Nothing here decides. Commands that read one file come here, too.
-
-The wake service, and what stands beside health, joined with files, store, hub and hands. What `hubwork` is to the hub.
-
-Nothing here decides.
+It also sets the bounds of a `HEARTBEAT.md` file and re-exports the functions that read one, for commands
+without a daemon. Wakes reach sessions of agents in the pane that the agent runs in, on this host or in its
+container.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""What the daemon counts, gathered when it is scraped, and whether it is ready. The one place that asks all of them.
+"""Collects the daemon's metrics when it is scraped, and tells whether it is ready.
 
-Nothing here counts by itself; every part keeps its own figures.
+Every part keeps its own counters; this module only reads them.
 """
 
 from collections import Counter

@@ -1,6 +1,7 @@
-"""Every eye there is, in one table, with the head they report to: enough for one look at the machine.
+"""Builds the log sources and the supervisor: enough to observe the machine once.
 
-Nothing here writes, listens or stays. The daemon builds on it; `wakeful ls` without a daemon is one look of it.
+It writes nothing, listens to nothing and waits for nothing. The daemon extends it; `wakeful ls` without a
+daemon is one pass of it (`look_once`). A source that raises is marked as down and does not stop the others.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Joins the parts of the morning report: for the daemon's doors, and for one look where no daemon runs."""
+"""Builds the morning report, for the daemon and for one read-only pass where no daemon runs."""
 
 import asyncio
 import os

@@ -1,6 +1,8 @@
-"""A daemon and its doors from start to end.
+"""Runs the daemon and its listeners from start to shutdown.
 
-The order of starting is here, and the order of the end: doors open when everybody was judged, and close first.
+It defines both orders. Listeners serve only after every session was judged. At shutdown it closes the change
+feed, the hub and healing, then flushes the transition writer and the bookmarks, then cancels the remaining
+tasks.
 """
 
 import asyncio

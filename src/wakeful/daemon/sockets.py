@@ -1,6 +1,7 @@
-"""The sockets a daemon listens on: opened before anything else, and what to say about them.
+"""Opens the sockets that the daemon listens on, and closes them if the start fails.
 
-Nothing here answers anybody; whoever opened a door leaves none behind.
+The Unix socket is opened first: it also prevents a second daemon. A busy TCP port is an error only if you
+asked for that port; otherwise the daemon runs with the Unix socket alone.
 """
 
 from pathlib import Path

@@ -1,7 +1,8 @@
-"""Alerts through any address that apprise knows. Addresses hold passwords: only their scheme is ever shown.
+"""Sends alerts through any address that apprise supports.
 
-apprise blocks and cannot be stopped, so it runs in a thread that nobody waits for at our end. It answers with yes or
-no; whether a no came before or after the words left is read from what it noted meanwhile.
+Addresses contain passwords: only their scheme is ever shown. apprise blocks and cannot be cancelled, so it
+runs in a daemon thread that shutdown does not wait for. It answers only yes or no; its log entries tell
+whether a failure came before or after the message left.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""Alerts on the desktop, by `notify-send`. Only where a display is: a server's bus has nobody who would show them."""
+"""Sends alerts to the desktop by `notify-send`.
+
+It is used only where a display exists: on a server the bus may answer, but nothing shows the message.
+"""
 
 import shutil
 from collections.abc import Mapping

@@ -1,10 +1,9 @@
-"""The folder through which a hosted program is spoken to: its input, its append-only output, its last words.
+"""Run folders of hosted programs, and the checks, marks and stop procedure that drivers share.
 
-A FIFO that the program itself holds open both ways never ends with whoever drives it, and an appended file needs no
-reader: so it outlives us, and the next one of us goes on. Nothing here knows what is said. The folder is made by a start
-and removed by a stop that saw everything ended; after a crash it stays until then.
-
-What the drivers of Claude Code and Codex share: what they refuse, the marks a process carries, and how one is ended.
+The drivers of Claude Code and Codex use both. A run folder holds a program's input, its append-only output
+and its error output; it knows no protocol. The program itself holds its input FIFO open both ways, and an
+appended file needs no reader, so the program outlives the daemon and the next daemon continues with it. A
+start creates the folder; a stop that saw every process end removes it. After a crash it stays until then.
 """
 
 import asyncio

@@ -1,9 +1,8 @@
-"""One question to git about a folder that an agent may write to: nothing is written, and nothing of that folder is run.
+"""Reads from git what changed in a working folder: commits, changed files, unpushed work.
 
-A repository's own configuration can name programs: hooks, a file system monitor, filters, a signature checker, ways to
-fetch. Every one of them is switched off here, those with names of their own after they were asked for.
-
-What was done in a working folder, as git sees it: commits, changed files, what was not pushed. It only looks.
+It writes nothing there and runs no program of the repository. An agent may write to the folder, and a
+repository's configuration can name programs: hooks, a file system monitor, filters, a signature checker,
+transports. All of them are switched off here; filters have free names, so they are listed first.
 """
 
 import asyncio

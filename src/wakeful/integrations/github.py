@@ -1,21 +1,10 @@
-"""One question to `gh`: what it said, or an error of ours that says what its user can do. Nothing is left running.
+"""Files problems as GitHub issues through `gh`, within a deadline.
 
-Which questions there are is for `forge`; how long they may take together as well.
-
-What an issue says. Pure: a report in, title and Markdown out.
-
-Every word of an agent, a log or a person's project stands in code: there nobody is mentioned, no issue is referred to
-or closed, and no fence, table or comment can be left.
-
-When the last issue of a project was created, kept across restarts: one an hour, however many processes ask.
-
-A claim comes before the creation, so that a crash in between costs an hour of quiet and never a second issue.
-
-Files problems as issues: one open issue a project, one new one an hour, and never longer than a deadline.
-
-The name of a project is its agents' choice, so all projects together have a budget too: beyond it one summary is filed.
-
-Implements ports.forge.Forge. What goes wrong becomes words for a person; nothing else waits for GitHub.
+A project has one open issue and gets one new one per hour at most. Agents choose project names, so all
+projects together also have a budget; beyond it one summary is filed. A claim in the ledger is stored before
+an issue is created, so a crash in between costs an hour and never a second issue. In an issue, text of
+agents, logs and projects appears only as code, so it can mention no user, refer to or close no issue, and end
+no fence, table or comment. Failures become text for the operator, and `gh` is ended at the deadline.
 """
 
 import asyncio

@@ -1,16 +1,10 @@
-"""Answers of the Bot API, decoded. One update that cannot be decoded must cost neither the others nor the next ones.
+"""Telegram Bot API: opens the bot of alerts and chat, decodes answers, classifies failures, sends alerts.
 
-The chat service gives an update again until it is confirmed by its number. So the number of a bad one is looked for in its
-bytes; what has none cannot be confirmed and is left out.
-
-The bot behind alerts and behind the chat: how it is opened, and what its failures mean.
-
-The token is part of every address there, so no address and no text of the library leaves this folder unwashed. The
-library is imported when a bot is opened, in a thread: it takes a third of a second.
-
-Alerts through a Telegram bot. The token is part of every address there: none of them leaves this folder.
-
-A refusal is an answer with a status, or a connection that was never made; whatever broke off after that is in doubt.
+The token is part of every address, so no address and no text of the library leaves this module unredacted.
+Telegram repeats an update until its number is confirmed: one that cannot be decoded is confirmed by the
+number found in its bytes, so that it blocks no other. A refusal is an answer with a status or a connection
+that was never made; any later failure leaves the delivery in doubt. The library takes a third of a second to
+import: only when a bot opens.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""What Claude Code leaves running behind a turn: commands, agents, workflows and monitors. Pure.
+"""Recognizes tasks that Claude Code leaves running after a call returns. Pure.
 
-The result's own fields say so in every client that writes them; its words are read where it has none, for those
-change from version to version.
+Tasks are commands, agents, workflows and monitors. The fields of `toolUseResult` decide in every client that
+writes them. Its text is matched only where those fields are missing, because the text changes from version to
+version.
 """
 
 import re

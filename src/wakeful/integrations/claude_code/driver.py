@@ -1,7 +1,8 @@
-"""Drives Claude Code in stream-json, one long-lived process per conversation, through its run folder.
+"""Drives Claude Code in stream-json: one long-lived process per conversation, through its run folder.
 
-The process reads a FIFO it holds open itself and appends to a file, so it works on while Wakeful is down. Every act is
-seen in that file by an id of its own: a prompt by its replay, a question or an interrupt by its answer.
+The process reads a FIFO that it holds open itself and appends to a file, so it works on while Wakeful is
+down. Each action is confirmed in that file by an id of its own: a prompt by its replay, a question or
+interrupt by its answer.
 """
 
 import os

@@ -1,8 +1,8 @@
-"""Claude Code's login: `claude auth status`, a turn of one word, and the files its credentials live in.
+"""Checks the login of Claude Code, and asks its model a single question without keeping a session.
 
-The status command does not ask the server; only a turn proves anything. Nothing it says is shown to anybody.
-
-One question to Claude Code's model, in a process of its own that keeps no session and has no tools.
+`claude auth status` does not contact the server, so only a one-word turn proves the login. The output of the
+login checks is never shown. A stamp of the credential files and variables tells when they change. Questions
+run in a process of their own, without tools.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,14 +1,10 @@
-"""The registry of running Claude Code processes: `sessions/<pid>.json`, rewritten by each on every change.
+"""Reads the registry of running Claude Code processes, `sessions/<pid>.json`.
 
-A file left behind by a process that is gone is the positive evidence a death needs; a normal exit removes it.
-
-Which process a registry file of this host's own folder means. A container that has the folder mounted writes there too.
-
-Its numbers are those of another pid namespace: read as ours they would make the living dead. They are translated, and
-entries from a machine that we do not see are not believed. Nor is an entry that names a living process which is not
-this user's Claude Code: every program of this user can write such a file.
-
-What a running Claude Code says about itself in its registry file, for one process that is known.
+Each process rewrites its file on every change. A normal exit removes the file; one left behind by a dead
+process is the positive evidence that a death needs. A container that mounts the folder writes pids of its own
+namespace; they are translated, because as host pids they would make living sessions dead. Entries of a
+machine that cannot be seen from here are rejected, and so are entries that name a living process which is not
+this user's Claude Code: any program of this user can write such a file.
 """
 
 from collections.abc import Callable, Sequence

@@ -1,10 +1,8 @@
-"""What Claude Code says in stream-json, folded into the little a driver must know. Pure: lines in, state out.
+"""Parses Claude Code's stream-json output into the state a driver needs, and talks to a running process.
 
-Lines that are torn, unknown or of another shape change nothing. What the agent says to people is not kept.
-
-A talk with a running Claude Code: lines into its FIFO, and what it says back, read from the beginning of its file.
-
-Everything known about it comes out of that file each time, so that a restart of ours loses nothing.
+`Stream` is pure: lines in, state out. Torn, unknown or misshapen lines change nothing, and what the agent
+says to people is not kept. `Talk` writes lines to the FIFO and reads the output file from its beginning each
+time, so a restart of Wakeful loses nothing.
 """
 
 import asyncio

@@ -1,8 +1,9 @@
-"""What a driven Claude Code says on its own stream, beyond its transcript: that the model speaks, that a request is
-tried again, that it asks for permission. A question lives on this stream only; everything else stays the transcript's,
-except what a client that was killed had no time to write there.
+"""Log source for the output streams of driven Claude Code.
 
-Offsets are kept in memory: after a restart the end of the file says whether a question is still open.
+It reports model activity, retried requests and permission questions. A permission question exists only on
+this stream; everything else comes from the transcript, except calls that a killed client had no time to write
+there. Offsets are kept in memory: after a restart, the end of the file shows whether a question is still
+open.
 """
 
 import os

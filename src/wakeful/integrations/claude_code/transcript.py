@@ -1,9 +1,9 @@
-"""One line of a Claude Code transcript to events. Pure; knows every dialect from 2.0.76 on by shape, not version.
+"""Reads Claude Code transcripts: parses lines into events, and locates the files.
 
-Only the fields named here are decoded. A known record that lacks one of them has drifted; a record of an
-unknown type is skipped and counted, for formats grow.
-
-Where Claude Code keeps its transcripts: `projects/<folder>/<uuid>.jsonl`, subagents in a folder beside each.
+The parser is pure and knows every dialect from 2.0.76 on by shape, not version. It decodes only the fields
+named here. A known record that lacks one of them has drifted; a record of an unknown type is skipped and
+counted, because formats grow. Transcripts are at `projects/<folder>/<uuid>.jsonl`, those of subagents in a
+folder beside each.
 """
 
 import re

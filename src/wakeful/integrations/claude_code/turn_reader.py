@@ -1,8 +1,8 @@
-"""One turn of a driven Claude Code, out of what it says in stream-json. Pure: lines in, what is heard out.
+"""Extracts one turn of a driven Claude Code from its stream-json output. Pure.
 
-A prompt is known by the line that replays it, and that line comes late: after the first words, as late as the end of
-the first block of an answer. So a turn that nobody else's prompt began is taken for ours while it runs, and taken back
-if the replayed line says otherwise. What the healer tells a session goes on with the turn it interrupted.
+The line that replays a prompt comes late: as late as the end of the first block of the answer. So a running
+turn that no other prompt began is taken for the wanted one, and dropped if the replayed line says otherwise.
+A turn that the healer begins after an interruption continues the interrupted one.
 """
 
 from collections.abc import Sequence

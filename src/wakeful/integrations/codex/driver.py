@@ -1,8 +1,7 @@
-"""What `codex exec --json` says, folded into the little a driver must know. Pure: lines in, state out.
+"""Drives Codex by `codex exec` and `codex exec resume`: one process per turn, which ends by itself.
 
-Drives Codex by `codex exec` and `codex exec resume`: one process per turn, which ends by itself.
-
-A prompt goes in by a nameless file, never as an argument: those are short and everybody may read them. What counts is the
+`Turn` parses the output of `codex exec --json`; it is pure. A prompt is passed in an unnamed file, never as
+an argument: arguments are limited in length, and every user of the host can read them. Wakeful tracks the
 native process below npm's wrapper: it does the work, holds the writer lock and survives the wrapper's death.
 """
 

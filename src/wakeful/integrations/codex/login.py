@@ -1,8 +1,8 @@
-"""Codex's login: `codex login status`, a turn of one word, and the file its credentials live in.
+"""Checks the login of Codex, and asks its model a single question without keeping a session.
 
-Its status says "not logged in" where another provider needs no login: the rules do not believe it alone.
-
-One question to Codex's model, in a process of its own that keeps no session and may only read.
+`codex login status` also says "not logged in" where another provider needs no login, so the rules do not rely
+on it alone; a one-word turn proves the login. A stamp of the credential files and variables tells when they
+change. Questions run in a process of their own with a read-only sandbox.
 """
 
 from collections.abc import Mapping, Sequence

@@ -1,4 +1,4 @@
-"""What a call of Codex says about its own limit, and whether it asks for more than its sandbox allows. Pure."""
+"""Reads from a Codex call its own time limit, and whether it asks to run outside the sandbox. Pure."""
 
 import re
 from typing import Final

@@ -1,12 +1,9 @@
-"""How Codex says that a call or a turn went wrong: mostly in words. Pure.
+"""Parses lines of a Codex rollout into events. Pure.
 
-A call's output opens with header lines up to `Output:`; what the program wrote stands behind them and is
-never taken for an outcome.
-
-One line of a Codex rollout to events. Pure; knows the dialects from 0.142 to 0.166 by shape, not version.
-
-Only the fields named here are decoded. A known record that lacks one of them has drifted; a record of an
-unknown type is skipped and counted, for formats grow.
+It knows the dialects from 0.142 to 0.166 by shape, not version, and decodes only the fields named here. A
+known record that lacks one of them has drifted; a record of an unknown type is skipped and counted, because
+formats grow. Codex reports failed calls and turns mostly in words: a call's output opens with header lines up
+to `Output:`, and the text behind them, which the program wrote, is never taken for an outcome.
 """
 
 import re

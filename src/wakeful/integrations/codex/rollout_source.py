@@ -1,4 +1,4 @@
-"""Where Codex keeps its rollouts, and how to learn which process writes one: by the lock it holds."""
+"""Locates Codex rollouts, and finds the process that writes one by the lock it holds."""
 
 from pathlib import Path
 

@@ -1,6 +1,7 @@
-"""One turn of a driven Codex, out of what `codex exec --json` says. Pure: lines in, what is heard out.
+"""Extracts one turn of a driven Codex from the output of `codex exec --json`. Pure.
 
-A process is a turn, and its file begins with it. Codex says a message when it is whole: there is nothing in between.
+Each process is one turn, and its file begins with it. Codex writes a message only when it is complete, so
+there are no partial messages.
 """
 
 from collections.abc import Sequence

@@ -1,8 +1,8 @@
-"""Agents in containers: PID 1 sleeps, the agent runs in tmux session `agent`.
+"""Runtime for agents in Docker containers: PID 1 sleeps, the agent runs in tmux session `agent`.
 
-The engine is asked what only it knows, and is not asked again until it tells of a change; who lives in a container is
-seen from this host. Only where the host cannot see (an engine elsewhere) a program is run inside to look. Whatever
-prevents seeing is `unknown` with its reason.
+The engine's answers are kept until one of its events says that something changed. Processes in a container
+are read from this host's /proc; only for an engine on another host is a program run inside to look. Every
+obstacle to seeing an agent is reported as `unknown` with its reason.
 """
 
 import asyncio

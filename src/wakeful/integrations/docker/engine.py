@@ -1,7 +1,8 @@
-"""The engine's API with a deadline on every question, and its answers in our words. What they mean is not decided here.
+"""Client of the Docker engine's API, with a deadline on every request.
 
-Whatever keeps us from an answer is EngineGone; an answer that says no is EngineRefused. The environment of a program run
-in a container travels in the request alone: the engine neither stores nor shows it.
+If no answer can be had, it raises EngineGone; if the answer is a refusal, EngineRefused. It does not
+interpret the answers. The environment of a program run in a container is sent in the request only: the engine
+neither stores nor shows it.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""What is heard of agents: engine events and ends of watched processes, as names in the order they were first heard.
+"""Follows engine events and process exits, and yields the agents to look at again in order of arrival.
 
-The stream of events is opened anew whenever it ends, later each time; both its loss and its return mean "look at all".
+The event stream is reopened whenever it ends, with growing delays. Both its loss and its return mean that
+every agent must be looked at.
 """
 
 import asyncio

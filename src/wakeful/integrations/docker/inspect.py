@@ -1,18 +1,12 @@
-"""Which process in a pane is the agent, and whether it left a shell behind. Pure: command lines in, one of them out.
+"""Finds the agent process in a container, from this host's /proc or through programs run inside.
 
-A pane that shows a shell's prompt is alive and its agent is not. A shell that runs a script may be the agent itself;
-one without any operand is a prompt, wherever in the pane it runs.
-
-A container's processes as this host sees them in /proc: its tmux server, the agent's pane, the agent. It only looks.
-
-A first look walks from the container's first process downwards; the next ones ask whether those few still live and run
-the same words, some 50 µs. What a walk did not find is looked for among all processes of the host before it counts as
-gone: the kernel's list of children may leave one out while another ends.
-
-Looking into a container of an engine elsewhere, by programs run there: tmux first, then its /proc. The dear way.
-
-Only tmux's own words for "no such session" mean that it is gone; a program that cannot be run, hangs or says anything
-else saw nothing.
+A pane that shows a shell prompt is alive, but its agent is not. A shell that runs a script may be the agent
+itself; a shell without operands is a prompt, wherever in the pane it runs. From the host, a first look walks
+down from the container's first process; later looks only check that those few processes live and run the same
+command (some 50 µs). Before an agent counts as gone, all processes of the host are searched: the kernel's
+list of children may omit one while another ends. For an engine on another host, tmux and /proc are read by
+programs run inside, which costs more; only tmux's own messages for a missing session mean that it is gone,
+and any other failure is unknown.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Starts the agent in tmux session `agent` of a container that runs, and sees it become ready.
+"""Starts an agent in tmux session `agent` of a running container, and waits until it is ready.
 
-One program in the container looks for tmux and for the command, makes the session and says how that went. The session
-keeps its pane until the agent was seen to stay, so that the last words of one that ends at once are read.
+One script in the container checks for tmux and the command, creates the session and reports the result. The
+pane is kept until the agent has stayed alive, so that the last output of one that ends at once can be read.
 """
 
 import asyncio

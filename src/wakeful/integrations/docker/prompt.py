@@ -1,7 +1,8 @@
-"""Speaking to an agent in a container: the keys of the tmux driver, pressed by the tmux in there, through the engine.
+"""Types prompts into an agent in a container.
 
-What is looked at before and after each key is seen from this host: the container's processes by our numbers, and the
-pane's terminal through the process that has it open. Nothing of the container's own file system is believed.
+It sends the keys of the tmux driver through the engine to the tmux inside. Before and after each key the pane
+is checked from this host: the container's processes by their host pids, and the pane's terminal through the
+process that has it open. No file in the container is trusted.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""Whether the screen of an agent in a container says that it is ready, and if not, why. It looks; it never types.
+"""Tells from the screen of an agent in a container whether it is ready, and why not. Never types.
 
-A declared `ready` decides alone. Without it a known client is ready once it shows its input line, and any other program
-once it runs.
+A declared `ready` pattern decides alone. Without it a known client is ready once it shows its input line, and
+any other program once it runs.
 """
 
 from typing import Final

@@ -1,16 +1,10 @@
-"""Where the transcripts of an agent in a container lie, as this host reaches them: a mount, or the container's own root.
+"""Log source for Claude Code in containers: reads transcripts and registry from this host.
 
-Links inside a container lead wherever its owner wants, on this host: none is followed. Where nothing can be reached the
-answer says so, and what would help; nobody concludes anything from what is not seen.
-
-Eyes for Claude Code in containers, put up and taken down while the daemon runs; to the daemon they are one eye.
-
-Each container has the eyes that the host has: one for its transcripts, one for its registry, with pids as this host
-numbers them. What cannot be seen is said in `left_out`.
-
-Shows the eyes each agent's container while it is there: the hub tells what it saw, and the engine where that lies.
-
-The engine is asked once for each container and agent process in it, and again while nothing can be seen.
+Claude Code's folder is a mount or the container's own root. Symlinks in a container can point anywhere on
+this host, so none is followed. The sources of a container are added and removed while the daemon runs, with
+pids as this host numbers them; the daemon sees them as one source. An unreachable folder is reported in
+`left_out` with the fix, and allows no conclusion. The engine is asked once per container and agent process,
+and again while nothing can be read.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""What a container is to be: an agent's specification in the engine's words. It asks nobody and changes nothing.
+"""Translates an agent's specification into the engine's description of a container.
 
-Never among them: privileges, capabilities, devices, the host's namespaces beside the network somebody asked for, the
-engine's own socket, and the values of the environment, which belong to a session and not to a container.
+It asks no engine and changes nothing. The description never contains privileges, capabilities, devices,
+namespaces of the host other than a network that was asked for, the engine's own socket, or values of the
+environment: those belong to a session, not a container.
 """
 
 import re

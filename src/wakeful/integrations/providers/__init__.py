@@ -1,7 +1,7 @@
-"""The clients that answer chats, one file here for each, called as its client is: a third one is a third file.
+"""The clients that answer chats: one module for each, named after its client.
 
-Each holds one value, PROVIDER. Which there are is read from the folder, so that a configuration can be checked without
-importing any of them.
+Each module holds one value, PROVIDER. The names are read from the folder, so that a configuration can be
+checked without importing any of them; a third client needs only a third module.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Claude Code: one process for a conversation, which asks for permissions itself."""
+"""Provider Claude Code: one process per conversation, which asks for permissions itself."""
 
 from wakeful.control.provider import Provider
 from wakeful.integrations.claude_code.driver import ClaudeDriver

@@ -1,4 +1,4 @@
-"""Codex: one process for each turn. It knows no permission questions without a terminal: what it may do is its sandbox."""
+"""Provider Codex: one process per turn, limited by its sandbox; it asks no permissions without a terminal."""
 
 from collections.abc import Mapping
 from typing import Final

@@ -1,17 +1,10 @@
-"""What the tmux runtime remembers of an agent between its start and its stop: a small file each.
+"""Runtime for agents in tmux: each agent is the session `agent-<name>` on Wakeful's own tmux server.
 
-It is what a container is to an engine: it outlives the daemon, the tmux server and the host's boot, so that an agent
-that ended without being stopped is told from one that was never started.
-
-Whether a pane still has its agent: tmux alive is not agent alive. Reads /proc; asks no server and types nothing.
-
-A pane whose program left a shell behind looks alive to tmux. Who sits in front of the terminal tells.
-
-The tmux runtime of the hub: each agent is the session `agent-<name>` on Wakeful's own tmux server.
-
-There is no container here: what was started and not stopped is remembered in a file, and an agent that ended by itself
-is stale. Its pane stays, so that its last words can be read and the server outlives it. A server that is gone prevents
-seeing; only a second look, at processes, may call its agents dead.
+There is no container: a small file records each start until the stop. It outlives the daemon, the tmux server
+and a reboot, and so tells an agent that ended (stale) from one that was never started. A dead agent's pane
+stays, so that its last output can be read. A live pane is no live agent: the process in front of the terminal
+shows whether only a shell is left. Without its server an agent is unknown; only a second look, at processes,
+may call it dead.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""The dialogs that Claude Code shows before it takes a prompt, read from its screen. Pure.
-
-Seen with 2.1.197.
-"""
+"""Recognizes the dialogs that Claude Code shows before it takes a prompt. Pure. Seen with 2.1.197."""
 
 import re
 from collections.abc import Mapping

@@ -1,6 +1,6 @@
-"""The dialogs that Codex shows before it takes a prompt, read from its screen. Pure.
+"""Recognizes the dialogs that Codex shows before it takes a prompt. Pure.
 
-The words are those of 0.166.0. Inside a conversation Codex shows its input line, or asks for an approval.
+The phrases are those of 0.166.0. Inside a conversation Codex shows its input line, or asks for an approval.
 """
 
 import re

@@ -1,10 +1,9 @@
-"""Which clients in panes show a dialog that no prompt gets past. It looks at screens; it never types.
+"""Finds clients in panes that show a dialog which must be answered before any prompt.
 
-Claude Code writes its registry file once the dialogs of its start are answered: a client in front of a terminal without
-one is starting, and only its screen says what it waits for. Every other one is known by the registry, and the screen is
-looked at only for the words of a dialog that the registry tells of. Codex tells nothing: it has started once its screen
-showed an input line. A pane that showed nothing new since it was looked
-at is not looked at again, so that idle sessions cost nothing.
+It reads screens and never types. Claude Code writes its registry file after its start dialogs: a client in
+front of a terminal without one is starting, and only its screen tells what it waits for. Later its screen is
+read only if the registry reports an open dialog. Codex reports nothing: it has started once its screen showed
+an input line. A pane without new output is not read again, so idle sessions cost nothing.
 """
 
 import time

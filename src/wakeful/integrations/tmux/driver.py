@@ -1,11 +1,8 @@
-"""The acts on an agent in a pane: deliver, answer, interrupt. Each looks, touches, and looks again.
+"""Drives any command in a tmux session by keys: start, prompt, answer, interrupt, resume and stop.
 
-Errors of tmux pass through; whoever called knows by `hand.touched` whether anything may have happened.
-
-Any command in a tmux session of its own, spoken to by keys: each act looks before and after it, and says what it saw.
-
-Whether it may act was decided before. Only sessions that carry our mark are ended; a pane that a person opened is typed
-into, never closed.
+Each action looks at the pane before and after it and reports what it saw; the gate decided before whether it
+may act. If tmux fails, `hand.touched` tells whether a key may have been sent. Only sessions that carry
+Wakeful's mark are ended; Wakeful types into a pane that a person opened, but never closes it.
 """
 
 from collections.abc import Awaitable, Callable, Mapping

@@ -1,16 +1,9 @@
-"""Which text may be typed into a terminal, and how it is recognised once it stands there. Pure.
+"""Reads input lines and questions of Claude Code, Codex and shells on the screen; checks typed text. Pure.
 
-A terminal obeys control characters, and a program may take a newline for Enter: what could do more than stand in an
-input line is refused before anything is typed.
-
-Where a program takes its text, as its screen shows it: which input line, empty or not, and what is in the way. Pure.
-
-Three things are told apart: an empty input line, one with somebody's draft, and none at all. A screen that is not
-understood has none, and then nobody types.
-
-The screen of Claude Code: its input line between two rules, its questions, the sign that it works. Pure.
-
-Seen with 2.1.197. A pasted text never answers a dialog there, and one that begins with a blank is never a command.
+A terminal obeys control characters, and a program may take a newline for Enter, so text that could do more
+than appear in an input line is refused before typing. An empty input line, one with a draft, and none are
+told apart; a screen that is not understood has none, and nothing is typed there. Claude Code's screen is that
+of 2.1.197: there a pasted text never answers a dialog, and text that begins with a blank is never a command.
 """
 
 import hashlib

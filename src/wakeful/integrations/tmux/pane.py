@@ -1,7 +1,7 @@
-"""One pane and the program in front of it: looked at before every key, and after it.
+"""Types into one pane, and looks at it before and after every key.
 
-Nothing is typed unless the screen shows an empty input line of the very process that is meant, and Enter is pressed
-only after the text was seen standing there. What may be typed and why is decided elsewhere.
+Nothing is typed unless the screen shows an empty input line of the intended process, and Enter is pressed
+only after the text was seen there. The caller decides what may be typed and why.
 """
 
 import asyncio

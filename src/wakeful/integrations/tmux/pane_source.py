@@ -1,13 +1,10 @@
-"""On which socket a tmux server listens, by its process alone. It reads /proc; it asks no server.
+"""Log source for tmux: finds the pane that shows each session, and the socket of each tmux server.
 
-A pane's `$TMUX` says the same, but an agent started with a cleared environment has none, and a server started with a
-relative path says only that.
-
-Which pane shows which session: one listing per server and tick, and a pidfd on every pane that matters.
-
-Panes are evidence about a session, never sessions. A server that cannot be asked leaves the last sight as it
-was and says `unknown`. What neither moved nor arrived since the last listing is not looked at again, so idle
-sessions cost nothing.
+It lists each server once per tick and watches each relevant pane by pidfd. Panes are evidence about a
+session, never sessions. A server that gives no answer leaves the last evidence in place and makes it
+`unknown`. Panes that did not change since the last listing are not checked again, so idle sessions cost
+nothing. Sockets are read from /proc: an agent with a cleared environment has no `$TMUX`, and for a server
+started with a relative path it is only that path.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""Every pane of every tmux server of this user, by one listing per server. It looks; it never types or ends.
+"""Lists all panes of all tmux servers of this user, with one command per server.
 
-A server that hangs, refuses us or answers otherwise than expected is `unknown`. Names and titles are text from
-outside. tmux's control mode is not used: it has crashed servers.
+It never types and never ends anything. A server that hangs, refuses or answers in another form is `unknown`.
+Names and titles are untrusted text. tmux's control mode is not used: it has crashed servers.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""The words a program is started with: what is added so that its conversation is the one we mean. Pure.
+"""Builds the command lines that start or resume a client with the intended conversation. Pure.
 
-A person's prompt is never given twice: what continues a conversation keeps the options of its first start and nothing
-else. An option nobody knows is refused, for dropping it could take a limit away.
+A resume keeps the options of the first start and nothing else, so a person's prompt is never given twice. An
+unknown option is refused, because dropping it could remove a limit.
 """
 
 from collections.abc import Mapping, Sequence

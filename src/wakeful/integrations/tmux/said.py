@@ -1,6 +1,6 @@
-"""Whether the log of a conversation shows that its client took a text. Pure.
+"""Tells whether the log of a conversation shows that its client took a text. Pure.
 
-Claude Code and Codex write down what they were asked as soon as they take it. That proves a prompt was sent; a log
+Claude Code and Codex log a prompt as soon as they take it. That proves that the prompt was sent; a log
 without it proves nothing.
 """
 

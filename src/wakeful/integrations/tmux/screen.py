@@ -1,11 +1,8 @@
-"""A pane as it was seen at one moment: its rows, its cursor, and what would get in the way of typing. Pure.
+"""Parses a captured pane (rows, cursor, obstacles to typing) and reads its terminal's state from the kernel.
 
-Dim text is kept apart: clients show hints and suggestions so, and these are nobody's words. What a row means is not
-said here.
-
-What the kernel knows about a pane's terminal: who it listens to, whether it shows what is typed, what is unread.
-
-Looks only. It opens a terminal without ever making it its own, and reads nothing that was typed.
+Dim text is kept apart: clients use it for hints and suggestions, which no person typed. The kernel tells
+which process group gets the keys, whether typed text is shown, and how much is unread. The terminal is opened
+without becoming the controlling one, and nothing that was typed is read.
 """
 
 import fcntl

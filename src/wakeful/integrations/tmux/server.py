@@ -1,13 +1,9 @@
-"""The one error of acting through tmux. Looking has none: a server that cannot be asked is `unknown`.
+"""Runs commands on one tmux server with a deadline: look at a pane, paste text, press keys.
 
-Files that only their owner may read, made anew or not at all.
-
-One tmux server, asked and told by commands that end by a deadline. What may be typed is decided elsewhere.
-
-Text reaches a pane through a buffer read from a private file, never through a command line, which everybody on the
-host can read. A server that does not answer is an error here, never an empty answer.
-
-Whether somebody has a pane in front of them right now. It looks; it never types.
+Text reaches a pane through a buffer that is read from a private file, never through a command line, which
+every user of the host can read. A server that does not answer raises TmuxFailed and is never taken for an
+empty answer; only `is_visible`, which tells whether a person views a pane, answers no. Private files are
+created new or not at all.
 """
 
 import asyncio

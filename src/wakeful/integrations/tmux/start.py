@@ -1,16 +1,9 @@
-"""The script a pane starts with: it removes itself, sets exactly the given environment and becomes the program.
+"""Starts a program in its own tmux session, or resumes a conversation in the shell of the pane it died in.
 
-A command line can be read by everybody on the host, and a pane has the environment of its server: so what the program
-is to know travels in a file that only its owner can read and that is gone before the program runs.
-
-Starts a program in a tmux session of its own and sees it live. What is said to it is none of this module's.
-
-The session keeps its pane until the program was seen to stay, so that the last words of one that ends at once are read;
-then it ends with its program. It carries the marks by which we know our own.
-
-Continues a conversation in the pane its agent died in: one command, typed into the shell that is left there.
-
-Only a shell at its prompt with nothing behind it is typed into, and the command is run only after it was read back.
+The program and its environment travel in a script that only its owner can read and that removes itself: every
+user can read a command line, and a pane has its server's environment. The session keeps its pane until the
+program has stayed alive, so that the last output of one that ends at once can be read; then it ends with its
+program. A resume types one command, only at an empty shell prompt, and runs it only after it was read back.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""The clients whose start is watched in panes: which process is one, where it keeps its things, how it shows dialogs."""
+"""Recognizes clients in panes: their processes, configuration folders, sessions and start dialogs."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""Which dialog of a client's start a screen shows, told by the dialog's own words. Pure.
+"""Recognizes a client's start dialog on a screen by the dialog's own words. Pure.
 
-A dialog is known by its words and by a sign that it waits for a key; one without the other is an unknown screen.
+A dialog needs both its words and a sign that it waits for a key; a screen with only one of them is unknown.
 """
 
 import re

@@ -1,4 +1,4 @@
-"""Ending a program in a pane, and what remains of it: its tmux session, if that is ours, and the tools it left."""
+"""Ends a program in a pane, its tmux session if Wakeful created it, and the tools it left running."""
 
 from pathlib import Path
 from signal import SIGHUP, SIGKILL

@@ -1,7 +1,8 @@
-"""What is being typed into which pane, kept on disk until what became of it is written down elsewhere.
+"""Records on disk which text is being typed into which pane, until the result is stored elsewhere.
 
-A daemon that is killed in between leaves its text in an input line, where it looks like somebody's draft. By the note it
-is known again. The text itself is kept, readable by its owner alone: a part of it cannot be told by a digest.
+A daemon that is killed in between leaves its text in an input line, where it looks like a person's draft; the
+note identifies it. The note holds the text itself, readable by its owner alone, because a digest cannot
+recognize a part of it.
 """
 
 import hashlib
