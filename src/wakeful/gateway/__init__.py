@@ -1,7 +1,7 @@
-"""The chat gateway's parts as a library: each stands alone, and all of them are pure.
+"""The pure parts of the chat gateway as a library; each can be used alone.
 
-Nothing here knows a chat service, a client or a clock: times are seconds that the caller gives, of any clock that never
-goes back. `pip install wakeful[gateway]` brings what the validator needs.
+They know no chat service, client or clock: times are seconds that the caller gives, of any clock that never
+goes back. `pip install wakeful[gateway]` installs the dependencies of the validator.
 
     from wakeful.gateway import Breaker, Outcome
 

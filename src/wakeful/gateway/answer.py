@@ -1,13 +1,9 @@
-"""How fast we speak in one chat: one message or edit at a time, and not at all while Telegram wants rest.
+"""Shows an answer in a chat: a placeholder, growing edits and the final text, at the pace the chat allows.
 
-Everybody who speaks in a chat shares its pace, whichever topic they are in. What is final goes before what is still
-growing.
-
-One answer's life in a chat: a placeholder that is typed into, grows by edits, and says the whole of it once.
-
-Every message of it is a placeholder first, whose number is kept before words go in; so whoever finishes it again,
-after a crash or in doubt, fills the same messages. What Telegram does not take now it takes later: nothing is given
-up but what it refuses for good.
+All senders of a chat share its pace, whatever their topic: one message or edit at a time, final texts before
+growing ones, and none while Telegram asks for a pause. Every message starts as a placeholder whose number is
+stored before text goes in, so finishing again, after a crash or in doubt, fills the same messages. A failed
+delivery is retried; only a definite refusal by Telegram ends it.
 """
 
 import asyncio

@@ -1,7 +1,4 @@
-"""A gateway, joined: the chat, the daemon's sessions, and the rules between them. What `daemon` is to the eyes.
-
-Nothing here decides.
-"""
+"""Builds the chat gateway from its parts: the chat, the daemon's sessions and the rules between them."""
 
 import logging
 import sys

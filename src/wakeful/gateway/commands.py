@@ -1,12 +1,9 @@
-"""What an admin decides by buttons: shown, asked back, carried out once.
+"""Chat commands, and the buttons by which admins confirm decisions.
 
-A button carries a token that means nothing elsewhere. They live as long as this gateway and no longer than their time:
-after a restart the command is given again.
-
-The commands of the chat. Everybody heard may stop a turn and begin anew; what tells about the host, and what decides
-something, is for admins, and what decides is asked back.
-
-Answers keep one reading order: health first, then the patterns of errors, then the session, then the log.
+Every allowed user can stop a turn and begin a new conversation. Commands that show the host or decide
+something are for admins, and each decision is confirmed first and carried out once. A button carries an
+opaque token and lives in memory for ten minutes at most: after a restart the command is given again. Answers
+keep one reading order: health, error patterns, session, log.
 """
 
 import logging

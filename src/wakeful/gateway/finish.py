@@ -1,10 +1,8 @@
-"""What goes out before an answer's words: what its tags ask for, calls of the chat's methods before files; and the
-whole of it as a file, where it is too long for messages.
+"""Carries out the tags of an answer before its text is shown, and adds the buttons under it.
 
-Each is kept as begun before it leaves and with its end behind it: one whose answer was lost is told as unverified, and
-never done again.
-
-What an answer asks of the gateway itself, done before its words appear, and what is offered under it.
+Calls of chat methods come before files; an answer too long for messages is sent as a file. Each step is
+stored as begun before it is sent and with its result after. A step whose result was lost is reported as
+unverified and is never repeated.
 """
 
 import asyncio

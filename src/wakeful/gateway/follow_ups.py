@@ -1,8 +1,8 @@
-"""What is offered under an answer: Context always; again, shorter and deeper where the model says they would help.
+"""Offers buttons under an answer: Context always; Again, Shorter and Deeper if the model advises them.
 
-That is one more call of the model for every answer, made after the answer is there, and switched off by
-`response_actions.enabled = false`. The same three can always be typed. A press is a message of whoever pressed, so it
-needs no secret: whoever is heard there could have typed it.
+The model is asked once per answer, after the answer is shown; `response_actions.enabled = false` switches
+that off. The same three words can always be typed. A press counts as a message of the person who pressed, so
+it needs no secret: that person could have typed the word.
 """
 
 import asyncio

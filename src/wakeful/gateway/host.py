@@ -1,12 +1,9 @@
-"""The host's figures by psutil, and what PM2 and Docker say of their own where they are there. Reads only.
+"""Reads the figures of the host, of PM2 and Docker and of sessions' processes; cleans the gateway's files.
 
-Whatever cannot be read is None. Docker is asked over its socket with one plain request, without its library. PM2's
-command starts its daemon where none runs: it is asked only while one listens.
-
-The host as the gateway sees and keeps it: figures, the processes of its sessions, its own memory and files.
-
-Implements ports.host.Host. What is removed lies in two places of ours and is a regular file that nobody touched for
-long; nothing is followed out of them.
+A figure that cannot be read is None. Docker is asked over its socket with one plain request, without its
+library. PM2's command would start its daemon, so it runs only while that daemon listens. Only regular files
+directly in the gateway's temporary folder and its rotated logs are removed, if they are old enough; no
+symlink is followed.
 """
 
 import asyncio

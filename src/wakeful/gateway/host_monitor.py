@@ -1,10 +1,9 @@
-"""The gateway's self-heal: remembers how turns failed, and asks for what `domain.gateway.self_heal` proposes.
+"""Checks the host every minute, runs self-heal, and sends the gateway's alerts to its operator and admins.
 
-Sessions are restarted by whoever owns the pool, through the one gate; this asks and writes down what came of it.
-
-The gateway's host watch: every minute the host, then self-heal, in one cycle. It tells, and acts on nothing.
-
-What the gateway tells its operator, through every channel and to every admin. What is muted waits for its end.
+The host check only alerts. Self-heal records how turns fail and carries out the proposals of
+`gateway/rules/host.py`; sessions are restarted through the pool and the action gate, and each result is
+recorded. Alerts go through every channel and to every admin; a muted alert counts as not delivered, so
+callers that retry send it after the mute.
 """
 
 import logging

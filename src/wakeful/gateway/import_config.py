@@ -1,7 +1,7 @@
-"""A `gateway.json` as Wakeful's configuration: what it sets, and what of it is not understood. Pure.
+"""Converts a `gateway.json` into Wakeful's configuration. Pure.
 
-Nothing is guessed and nothing is lost: a value that may not be is refused, a name that is unknown is named and kept as a
-comment. Whether and where the result is written is the command's business.
+Nothing is guessed and nothing is lost: an invalid value is refused, an unknown name is reported and kept as a
+comment. The command decides whether and where the result is written.
 """
 
 import re

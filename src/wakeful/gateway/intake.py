@@ -1,7 +1,7 @@
-"""Takes what arrives from the chat: who is heard, what is an order, what becomes a turn. Nothing is lost, nothing twice.
+"""Receives chat updates and turns them into commands, button presses or turns.
 
-An update is a row of the book before the chat is told that it arrived. Who is not heard is told nothing; the operator
-reads in the log who it was and what to write into the configuration.
+None is lost or taken twice: an update is stored before the chat service is told that it arrived. Unknown
+users get no answer; the log names the user and the configuration that would allow them.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""Who is heard: those the configuration lists, and those who sent the one-time code of a pairing.
+"""Knows which users are allowed: those the configuration lists, and those who sent a one-time pairing code.
 
-A stranger is told nothing. The code is made on the host, by whoever may read its store; a used or spent one is closed.
+Unknown users get no answer. A code is created on the host, with access to the store; a used or exhausted code
+is closed.
 """
 
 import logging

@@ -1,7 +1,8 @@
-"""Permission questions of a turn, in its thread: allowed once, allowed for this session, or denied; silence denies.
+"""Shows an agent's permission questions in the chat: allow once, allow for this session, or deny.
 
-What a button carries is a name we made, so that a forged one means nothing; it is kept before the question is shown, so
-that a button works whichever gateway reads it. A question is shown in one message, as an answer is.
+No answer in time denies. A button carries a name that the gateway generated, so a forged one has no effect.
+The name is stored before the question is shown, so the button also works after a restart. A question is shown
+in one message, as an answer is.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""A chat service: what people write there, and what is said to them. One bot, one reader of its updates at a time.
+"""Interfaces of the gateway: the chat service, and the host it runs on.
 
-The machine the gateway runs on: its figures, the processes of our sessions, and the gateway's own files.
+A chat is one bot whose updates have one reader at a time. The host gives its figures, the processes of the
+gateway's sessions, and the cleaning of the gateway's own files.
 """
 
 from collections.abc import Mapping, Sequence

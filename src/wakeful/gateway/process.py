@@ -1,6 +1,7 @@
-"""`wakeful gateway`: one process with one bot, its lock, its end, and the daemon it keeps where nobody else does.
+"""Runs `wakeful gateway`: one process per bot, guarded by locks.
 
-It ends on SIGINT and SIGTERM; one that the daemon started also ends with it.
+If no daemon answers, the gateway keeps one running. It ends on SIGINT and SIGTERM; a gateway that the daemon
+started also ends with the daemon.
 """
 
 import asyncio

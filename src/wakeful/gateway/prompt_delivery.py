@@ -1,6 +1,7 @@
-"""Gives a turn's prompt to the session of its conversation: the one it has, resumed if it was ended, or a new one.
+"""Delivers a turn's prompt to the session of its conversation.
 
-Everything is asked for under the turn's key, so that a lost answer is asked for again and nothing happens twice.
+That is the current session, resumed if it ended, or a new one. Every request carries the turn's idempotency
+key, so that a lost answer is asked for again and nothing happens twice.
 """
 
 import logging

@@ -1,8 +1,7 @@
-"""Who may pass to a provider now: its auth mode first, then its breaker; and what every end of a turn says about it.
+"""Decides whether a provider may be used now, by its login state and its breaker, and watches the logins.
 
-Watches the logins of the providers: enters degraded mode, leaves it by itself, tells the operator once.
-
-It decides nothing that `domain.gateway.auth_mode` does not, and restarts nothing.
+Both learn from the end of every turn. The login watch enters degraded mode, leaves it by itself and alerts
+the operator once; the rules are those of `AuthMode`. It restarts nothing.
 """
 
 import asyncio

@@ -1,10 +1,9 @@
-"""Telegram's updates, read. What is not a person's message or press is ignored, and so is what has another shape: every
-update has a number and is done with.
+"""Implements the gateway's chat with the Telegram Bot API.
 
-The Bot API as a chat: long polling, messages, edits, drafts, files and buttons. Everything goes out as plain text.
-
-Methods are called by name and answers are read here: an update of an unknown shape must cost nothing but itself. What
-a failure means for the call is told by its type, and no address leaves with it.
+It uses long polling, messages, edits, drafts, files and buttons. All text is sent as plain text. Updates are
+decoded here: those that are not a person's message or press, or have an unknown shape, are ignored but still
+confirmed by their number. The type of an error tells what it means for the call, and no error contains an
+address.
 """
 
 import asyncio

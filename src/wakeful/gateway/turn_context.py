@@ -1,7 +1,4 @@
-"""What turns need of their neighbours, each as small as it can be.
-
-One turn on its way: what is kept of it, and the messages that will say it. Nothing here decides.
-"""
+"""State of a running turn (its stored row and chat messages), and the interfaces and limits of turns."""
 
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager

@@ -1,9 +1,8 @@
-"""What the end of a turn is worth: an answer that may be shown, or a failure and the one sentence about it.
+"""Follows one turn to its end, and judges whether its answer can be shown.
 
-Hears one turn to its end: shows its words as they grow, asks its questions, and knows when to give it up.
-
-What limits a turn is silence, not age: a long one that is heard of is at work. A person who is asked something may
-take their time; that silence is theirs.
+It shows the text as it grows and asks the turn's permission questions. Silence limits a turn, not age; while
+a person has an open question, that time is added. An end is either an answer or a failure with one sentence
+for the user.
 """
 
 import asyncio

@@ -1,6 +1,7 @@
-"""One queue for each conversation, and a session for at most so many: turns go on side by side, never two of one key.
+"""Runs queued turns: one at a time per conversation, many conversations side by side.
 
-The pool decides who is next and who makes room; here it is done. Sessions are ended through the daemon, never by us.
+The pool decides which turn is next and which session is evicted; this module carries it out. Sessions are
+ended through the daemon, never directly.
 """
 
 import asyncio

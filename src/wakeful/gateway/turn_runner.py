@@ -1,6 +1,7 @@
-"""The course of one turn, step by step, from its placeholder to its answer: each is written down before the next.
+"""Runs one turn step by step, from its placeholder to its answer.
 
-A turn that is found after a crash goes on where it stands. Whoever asked is told exactly one thing in the end.
+Each step is stored before the next. A turn that is found after a crash continues where it stopped, and its
+user gets exactly one final message.
 """
 
 import logging

@@ -1,8 +1,7 @@
-"""The book of turns: every update that is worked on is a row of it before anything is done, and stays one for a day.
+"""Stores turns and conversations of the gateway as notes in the store.
 
-Accepting twice is once, and what was accepted is there after a crash. Nothing here decides what a turn does next.
-
-What is remembered of every conversation: which session holds it, and what somebody allowed there.
+An update is stored before any work begins and is kept for a day, so accepting it twice counts once and a
+crash loses none. A conversation records its session and the calls that were allowed in it.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Answers that the validator rejected: kept with their turn, and shown in its message to who asked, or an admin, once."""
+"""Keeps answers that the validator rejected, and shows one, once, to the person who asked or to an admin."""
 
 import logging
 from collections.abc import Callable

@@ -1,6 +1,6 @@
-"""Where each conversation of the gateway is held, as the configuration says it: provider, folder, flags, environment.
+"""Maps each chat conversation to its provider, folder, flags and environment, as the configuration says.
 
-An agent gets the gateway's environment without the settings of Wakeful: the bot's token is none of its business.
+An agent gets the gateway's environment without Wakeful's settings, so it never sees the bot's token.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,7 +1,7 @@
-"""Who is heard, who may decide, and whose press of a button counts. Pure; random bytes are given.
+"""Access rules: which users are allowed, which are admins, and which button presses count. Pure.
 
-An unknown user is told nothing. An empty list is nobody. A button carries a token that says nothing and fits one
-place, one kind of person and one thing.
+Unknown users get no answer, and an empty list allows no user. A button carries an opaque token that is valid
+for one place, one role and one thing. The caller supplies the random bytes.
 """
 
 from base64 import b32encode, urlsafe_b64encode

@@ -1,7 +1,7 @@
-"""A circuit breaker: after repeated failures a provider is left alone for a while, then tried with one request. Pure.
+"""Circuit breaker: after repeated failures a provider is not used for a while, then tested. Pure.
 
-A breaker is a value; every change gives a new one. Times are seconds of any clock that never goes back. Every change
-of state is a row of MOVES.
+While it is tested, one request at a time passes. A breaker is a value; every change returns a new one. Times
+are seconds of any clock that never goes back. Every change of state is a row of MOVES.
 """
 
 from collections.abc import Mapping

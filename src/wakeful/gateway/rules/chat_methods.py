@@ -1,7 +1,8 @@
-"""Which methods of the Bot API an answer may ask for, and with what. Pure.
+"""Lists the Bot API methods that an answer may call, and their allowed parameters. Pure.
 
-A closed list: they speak in the chat the answer belongs to, or change something small there that a person can change
-back. None of them reads, deletes, forwards, invites, fetches an address, or touches the bot itself.
+The list is closed: a method sends something to the chat that the answer belongs to, or makes a small change
+there that a person can undo. None reads, deletes, forwards, invites, fetches an address or changes the bot
+itself.
 """
 
 from collections.abc import Mapping

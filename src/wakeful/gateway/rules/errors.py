@@ -1,7 +1,8 @@
-"""How a turn failed, in six closed categories. Dashboards and alerts depend on them: none is renamed. Pure.
+"""Classifies how a turn failed into six closed categories. Pure.
 
-What decides is how the turn ended, never what a model wrote. Only the client's own words about its failure are read,
-for it has no other way to say that a login is missing or that a tool server failed.
+Dashboards and alerts depend on the categories, so none is renamed. The end of the turn decides, never the
+text of a model. Only the client's own message about its failure is read: a client has no other way to say
+that a login is missing or that a tool server failed.
 """
 
 import re

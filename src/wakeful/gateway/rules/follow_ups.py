@@ -1,6 +1,6 @@
-"""Buttons below an answer: which ones fit it, what they are called, and the prompts they become. Pure.
+"""Follow-up buttons below an answer: labels, prompts, and the model's choice of them. Pure.
 
-Which ones fit is asked of the model that answered, and believed only if it says exactly what it was asked for.
+The model that answered is asked which ones fit; its reply counts only if it has exactly the requested form.
 """
 
 from collections.abc import Mapping

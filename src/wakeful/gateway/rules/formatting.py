@@ -1,11 +1,9 @@
-"""Code blocks in an answer: where they begin and end, as CommonMark has it. Pure.
+"""Finds code blocks as CommonMark defines them, and splits long answers into messages. Pure.
 
-What stands in a block is quoted: no tag of ours, no error of the agent's, no end of a message.
-
-Long answers in messages: parted where a reader would part them, code blocks closed and opened again. Pure.
-
-Telegram counts UTF-16 code units. Where a message ends is decided by what stands before that place alone, so that a
-text which is still growing has the same parts as the whole one: all but the last are final.
+Text in a code block is quoted: it holds no tag, no error of the agent and no end of a message. Messages end
+where a reader would expect it; code blocks are closed and reopened. Telegram counts UTF-16 code units. Only
+the text before a place decides whether a message ends there, so a growing text has the same parts as the
+whole one, and all but the last are final.
 """
 
 import re

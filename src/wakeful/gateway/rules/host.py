@@ -1,12 +1,9 @@
-"""What is wrong with the host: readings in, alerts out, none of them too often. Pure.
+"""Rules for host alerts and self-heal: readings and failures in, alerts and proposals out. Pure.
 
-A reading that could not be taken is None and says nothing. A cooldown starts when an alert was delivered, so that one
-that went nowhere silences nobody. Times are seconds of one clock.
-
-What the gateway proposes when it is not well: signals in, proposals out. Pure; it never acts.
-
-The one gate decides about sessions. Every kind of proposal has a cooldown key; a test holds that. What was proposed
-forgets the failures that led to it, so that they are never counted twice. Times are seconds of one clock.
+A reading that could not be taken is None and leads to nothing. The cooldown of an alert starts with its
+delivery, so an alert that did not arrive suppresses none. Every kind of proposal has a cooldown key, which a
+test enforces. A proposal resets the failures that led to it, so none is counted twice. The action gate
+decides about sessions. Times are seconds of one clock.
 """
 
 from collections import Counter, deque

@@ -1,8 +1,7 @@
-"""What arrives from a chat, and where an answer goes. What people wrote is text and never an order to us.
+"""Types of incoming chat updates, and the prompt for a message with the text it replies to. Pure.
 
-What a reply brings along: who wrote the message that is replied to, and some of it. Pure.
-
-Every line of it is marked, so that nothing in a quoted text can pose as the message of the person who writes now.
+Text that people wrote is data, never an instruction to Wakeful. Every quoted line is marked, so that no
+quoted text can pose as the message itself.
 """
 
 from typing import Final, NewType

@@ -1,8 +1,9 @@
-"""The keyed pool: which conversation has a session, whose turn it is, and who makes room. Pure, and of constant cost.
+"""Session pool, one queue per conversation key: picks the next message and the session to evict. Pure.
 
-One queue for each key, so that no key ever gets another one's words. At most `active_max` keys have a session; a new
-one takes the place of the one that has been idle longest, and waits while nobody is idle: a busy one is never evicted
-for another. Nothing is polled: `next_check_at` says when somebody has been idle too long.
+No key ever gets another key's messages. At most `active_max` keys have a session. A new one takes the place
+of the session that was idle longest and waits while none is idle: a busy session is never evicted for
+another. Every operation has constant cost, and `next_check_at` says when a session was idle too long, so
+nothing is polled.
 """
 
 from collections import OrderedDict, deque

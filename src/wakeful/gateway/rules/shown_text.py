@@ -1,7 +1,7 @@
-"""What a chat sees of a text that an agent wrote: no secret, nothing hidden, line breaks as they were. Pure.
+"""Prepares an agent's text for the chat: redacts secrets, removes hidden characters, keeps line breaks. Pure.
 
-An answer may be as long as it likes; a secret is looked for in all of it that is shown. While it grows its last word is
-held back, for a secret is none yet when half of it is there.
+An answer can have any length; all of it that is shown is searched for secrets. While it grows, its last word
+is held back, because half a secret cannot be recognized.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""Tags in an answer: `<telegram-api method="…" …/>` and `<send-file path="…"/>`, taken out of what is shown. Pure.
+"""Parses the tags `<telegram-api …/>` and `<send-file …/>` in an answer and removes them from it. Pure.
 
-A tag is asked for by a model and grants nothing: who may use it, and which files may leave, is decided elsewhere.
-Whatever is not exactly a tag, and whatever stands in code, is text.
+A tag is a request of the model and grants nothing: other modules decide who may use it and which files may be
+sent. Anything that is not exactly a tag, and anything in code, is text.
 """
 
 import re

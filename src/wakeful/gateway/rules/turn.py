@@ -1,7 +1,7 @@
-"""A turn of the gateway: one message, from its arrival to its answer, as it is kept. Pure.
+"""The stored state of a turn, from the arrival of its message to its answer, and of a conversation. Pure.
 
-It is written down before and after everything that must not happen twice, so that whoever finds it after a crash knows
-what has happened, and what may have.
+A turn is stored before and after every step that must not happen twice, so that after a crash it shows what
+has happened and what may have happened.
 """
 
 from enum import StrEnum

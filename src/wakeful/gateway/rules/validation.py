@@ -1,9 +1,9 @@
-"""What an answer is worth: five closed reasons to reject one. Pure.
+"""Validates an answer: five closed reasons to reject one. Pure.
 
-A rejected answer is shown only when somebody asks for it, so a false alarm costs them a press and their trust: what is
-quoted in code is never held against it, short answers may be repeated, a new word is news, an error that was asked about
-is an answer, and a client that says the answer is complete is believed. Only answers to one and the same question are
-compared with each other.
+A rejected answer is shown only on request, so a false alarm costs the user a press and their trust. Quoted
+code never counts against an answer, short answers may repeat, a new word makes a text new, an error that was
+asked about is an answer, and a client that calls the answer complete is believed. Only answers to the same
+question are compared.
 """
 
 import re
