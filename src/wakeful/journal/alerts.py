@@ -1,6 +1,6 @@
-"""What people are told of programs' journals: that one was settled, is silent or cannot be settled, and that this is over.
+"""Alerts about journals of programs: recovered, silent or not recoverable, and resolved.
 
-Checkpoints of journals are told by their announcer; nothing is recovered here.
+Alerts about a journal's checkpoints come from the checkpoint announcer. Nothing is recovered here.
 """
 
 from shlex import quote

@@ -1,7 +1,8 @@
-"""A journal for any program: its steps can be taken up after a crash, and nothing is repeated that nobody approved.
+"""Public API of the journal of a program's steps.
 
-`Journal(root)` keeps its files under `root`. Everything of it is on the disk before the step it speaks of begins,
-and after it ends. No daemon, no configuration.
+Steps can be resumed after a crash, and none is repeated without approval. `Journal(root)` keeps its files
+under `root`. Every record is on disk before its step begins and after it ends. It needs no daemon and no
+configuration.
 """
 
 import asyncio

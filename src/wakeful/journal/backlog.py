@@ -1,6 +1,7 @@
-"""The backlog of a folder for any program: add, change, list, and bring its two homes together.
+"""The backlog of a folder, for any program: add, change and list items, and synchronize its two files.
 
-`gaia.db` is the truth once it exists; `doc/todo-archive.ndjson` gets a line for every change. No daemon.
+`gaia.db` is authoritative once it exists; `doc/todo-archive.ndjson` gets a line for every change. No daemon
+is needed.
 """
 
 import os

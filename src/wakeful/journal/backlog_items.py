@@ -1,4 +1,4 @@
-"""Items of the backlog: which fields are required, and how people read them. Pure."""
+"""Backlog items: required fields, validation, and the Markdown page for people. Pure."""
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime

@@ -1,6 +1,7 @@
-"""What recovery needs of a journal's world: its files, its processes, and a desk for questions to a person.
+"""Interfaces that recovery uses: a journal's files, the processes of its steps, and checkpoints.
 
-All of it blocks; whoever has a loop calls it in a thread. `adapters/journal` implements the first two.
+All methods block; call them in a thread from an event loop. `files.py`, `processes.py` and
+`checkpoint_store.py` implement them.
 """
 
 from collections.abc import Sequence

@@ -1,6 +1,7 @@
-"""The questions a cut-off journal asks a person: what is done, what may be, what is not, and what each answer leads to.
+"""Drafts the checkpoints of an interrupted journal.
 
-A question is about one step, so that each of several that were cut off at once gets its own answer.
+A checkpoint says what is done, what may be done, what is not, and what each choice leads to. Each checkpoint
+is about one step, so that several interrupted steps are decided separately; changed files share one.
 """
 
 import shlex

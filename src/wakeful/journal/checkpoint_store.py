@@ -1,7 +1,7 @@
-"""Checkpoints of journals without a daemon: the store of this user is opened for each question and closed again.
+"""Opens and reads checkpoints of journals without a daemon.
 
-Joins the desk of checkpoints to callers that have no loop. It is the daemon's own store, so that its doors show what
-was asked here; it is made where it is missing.
+The store is opened for each request and closed again. It serves callers without an event loop. It uses the
+daemon's own store, so that the daemon shows these checkpoints; the store is created if it is missing.
 """
 
 import os

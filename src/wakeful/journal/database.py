@@ -1,11 +1,9 @@
-"""`gaia.db`: every trace as a row of `audit`, every item of the backlog as a row of `backlog`.
+"""`gaia.db` with the tables `audit` (events) and `backlog` (items), and the backlog's archive file.
 
-The events are the truth about traces: rows that a crash kept from being written are taken over from there. A database
-with tables of these names and other columns is somebody else's, and is left as it is.
-
-The backlog's archive on the disk: `doc/todo-archive.ndjson`, one line each time an item changes, the newest one wins.
-
-Its fields are checked in `domain/backlog`. Lines that hold no item are counted and passed over, never taken away.
+The event file is authoritative: audit rows that a crash kept from being written are copied from it. A
+database whose tables have these names but other columns belongs to another program and is left unchanged. The
+archive, `doc/todo-archive.ndjson`, gets one line per change of an item; the newest line wins. Lines without a
+valid item are counted and skipped, never removed.
 """
 
 import os

@@ -1,8 +1,7 @@
-"""`events.ndjson`: whole lines, appended and never taken away; read again from a cursor on.
+"""`events.ndjson`, the append-only event log of a journal, and the check of journaled files by hash.
 
-Whether journaled files are what they were, and where suspects go: to `.tmp/corrupt/`, whole and named.
-
-Nothing is truncated or deleted here; a suspect is moved within its file system, under a name that is free.
+The log is read from a cursor on. A journaled file that changed is a suspect: it is moved whole to
+`.tmp/corrupt/`, within its file system and under a free name. Nothing is truncated or deleted.
 """
 
 import hashlib

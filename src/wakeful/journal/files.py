@@ -1,8 +1,7 @@
-"""Where a journal's files lie below its root, and the folders they need. No symbolic link is followed to any of them.
+"""The files of a journal below its root: state, events, audit, timeline, suspects and locks.
 
-A journal's files as recovery and the library use them: state, events, audit, timeline, suspects, locks.
-
-Implements ports.journal.JournalFiles. Events are written before their audit rows, so that a row is never all there is.
+No symbolic link is followed to any of them. An event is written before its audit row, so that no row exists
+without its event.
 """
 
 import os

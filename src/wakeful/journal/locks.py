@@ -1,10 +1,9 @@
-"""Who may touch a journal: its program while it runs, one recovery at a time.
+"""Locks of a journal, by its program and by recovery, and the registry of journals that the daemon recovers.
 
-A program's claim is the kernel's lock on `.copilot`, which nobody can leave behind. A recovery's lock is a file that
-says who holds it, as (pid, start, boot) and never as a bare pid; it appears with its content and its kernel lock in
-one step, so that one without a kernel lock belongs to somebody who is gone, or to another program.
-
-Which journals the daemon recovers by itself: one small file for each root, in a folder of Wakeful's own.
+A program's claim is a kernel lock on `.copilot`, which ends with the process. A recovery's lock is a file
+that names its holder by pid, start time and boot id. It appears in one step with its content and its kernel
+lock; one without a kernel lock belongs to a dead process or to another program. The registry has one small
+file per root.
 """
 
 import fcntl

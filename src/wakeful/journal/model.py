@@ -1,7 +1,8 @@
-"""A program's journal: the state from which it can go on, and the events that led there. Pure.
+"""The state of a journal, from which its program can continue, and the events that led to it. Pure.
 
-The state has exactly eight keys; what recovery has to know about a step stands in its entry of `process_map`. A file
-with other keys was written by somebody else or by a newer Wakeful, and is refused: rewriting it would lose them.
+The state has exactly eight keys; the facts that recovery needs about a step are in its entry of
+`process_map`. A file with other keys comes from another program or a newer Wakeful and is refused, because
+rewriting it would lose them.
 """
 
 import re

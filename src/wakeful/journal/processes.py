@@ -1,7 +1,8 @@
-"""The processes of a journal's steps: started behind a gate, seen by identity, asked about, waited for, ended, undone.
+"""Processes of a journal's steps: started behind a gate, checked, waited for, queried, ended and undone.
 
-A program is started only after its pid is on the disk: it waits at a pipe, and when its starter dies the pipe says so
-and nothing is run. Blocking: a loop calls this in a thread. Which of these should be done is decided elsewhere.
+A program runs only after its pid is on disk: it waits at a pipe, and if its starter dies, the pipe closes and
+nothing runs. All calls block; call them in a thread from an event loop. Recovery decides which of them are
+made.
 """
 
 import asyncio

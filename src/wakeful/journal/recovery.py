@@ -1,7 +1,8 @@
-"""Recovery of a journal: eight steps in a fixed order, each reported as it begins.
+"""Recovers a journal after a crash in eight fixed steps, and reports each one as it begins.
 
-It decides nothing itself (`domain/recovery` does) and repeats no step: it settles what is known, asks a person about the
-rest, and leaves a state the program can go on from. Killed anywhere, it is run again from its start and finds the same.
+The rules of `recovery_rules.py` decide. Recovery runs no step of the program: it settles what is known, opens
+checkpoints for the rest, and leaves a state from which the program can continue. If it is killed, the next
+recovery starts from the beginning and comes to the same result.
 """
 
 from collections.abc import Callable, Sequence

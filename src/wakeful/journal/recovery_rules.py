@@ -1,9 +1,9 @@
-"""What happens to a step that a crash interrupted: the decision matrix, as one table that is the whole truth.
+"""Decision table for steps that a crash interrupted. Pure.
 
-The first rule of RULES that fits decides; there is one for every question that can be asked. Its theory: waiting and
-looking are always allowed; what changes nothing or only this place is run again; what may have happened elsewhere is
-run again only where an idempotency key makes twice the same as once, or where the other side says that it did not
-happen. Everything else is a person's to decide. Nothing here looks, runs or ends anything.
+The first rule of RULES that fits decides, and one fits every question. Waiting and looking are always
+allowed. Steps without effects or with only local effects are run again. Steps with remote effects are run
+again only with an idempotency key, or if the other side says that they did not happen. Everything else needs
+a person's decision.
 """
 
 from collections.abc import Mapping

@@ -1,6 +1,7 @@
-"""Recovery of journals from outside their programs: by hand, by a person's decision, and by the daemon.
+"""Recovers journals from outside their programs: by command, after a decision, and by the daemon's watch.
 
-Joins the service to the files, the processes and the store. The daemon's watch only ever recovers: it never runs a step.
+The watch recovers journals whose program is gone and reports those whose program is silent. It never runs a
+step.
 """
 
 import asyncio

@@ -1,7 +1,8 @@
-"""`.copilot/session_state.json` on the disk: read with suspicion, replaced whole or not at all.
+"""Reads and atomically replaces `.copilot/session_state.json`.
 
-A reader sees the old state or the new one, also after a power cut: the new one is on the disk before it gets the name,
-and the name is on the disk before anybody is told. Whoever writes holds the journal.
+A reader sees the old state or the new one, even after a power cut: the new file is synced before it is
+renamed, and the folder is synced before the call returns. The writer must hold the journal. Links, files of
+other users and files that are too large are refused.
 """
 
 import errno

@@ -1,7 +1,7 @@
-"""A journal in the hands of its program: what is on the disk before a step begins and after it ends, in which order.
+"""Writes an open journal for its program, in the order that makes a crash recoverable.
 
-State before the started event, completed event before the state: whatever is cut in between, the two together tell what
-happened. How steps are run is for `journal`; what becomes of one that was cut off is for recovery.
+The state is written before the started event, and the completed event before the state: wherever a crash cuts
+in, both together tell what happened. `api.py` runs the steps, and recovery decides about interrupted ones.
 """
 
 import os

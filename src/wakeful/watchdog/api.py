@@ -1,7 +1,7 @@
-"""A watchdog for any program: public functions and constants. No daemon, no configuration.
+"""Public functions and constants of the watchdog, for any program; no daemon and no configuration needed.
 
-`watchdog_loop()` runs beside a bridge that keeps its sessions and jobs in Redis. The other functions are its parts, for
-programs that want one of them. Nothing of a session's files is ever written.
+`watchdog_loop()` runs beside a bridge that keeps its sessions and jobs in Redis. The other functions are its
+parts, for programs that need only one. No file of a session is ever written.
 """
 
 import os

@@ -1,9 +1,8 @@
-"""Callbacks of the program we watch for: left out, plain or async, raising or never returning; nobody waits for ever.
+"""Calls the watched program's callbacks with a deadline; sends chat messages, files issues, writes events.
 
-A plain function runs in a thread of its own, so that one that blocks does not hold the loop. What is told to a chat
-goes through here too: once, and again only after a definite refusal.
-
-What the program we watch for does itself, and what is filed and written down of its sessions.
+A callback can be missing, plain or async; it may raise or never return. A plain function runs in a thread of
+its own, so that it cannot block the loop. A chat message is sent once, and again only after a definite
+refusal. An owed event is stored in the queue until it is written.
 """
 
 import asyncio

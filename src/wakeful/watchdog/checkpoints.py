@@ -1,7 +1,7 @@
-"""Held sessions of a queue world as checkpoints: opened for a person, and what was decided done to the queue.
+"""Opens checkpoints for held sessions of a queue, and carries out the decisions on them.
 
-The queue's own fence makes a second act impossible; a decision that meets another attempt than it was asked about does
-nothing.
+The queue's own fence makes a second action impossible. A decision that meets another attempt than the one it
+was asked about does nothing.
 """
 
 from typing import Final, Protocol

@@ -1,7 +1,7 @@
-"""One queued session in trouble: looked at again, filed, revived, held or given up, and written down. In this order.
+"""Heals one queued session with a problem: re-checks it, files an issue, then resumes, holds or gives it up.
 
-Whoever has the claim on its work acts; the fence in the queue's own world is what makes a second act impossible, claim
-or not. What could not be done is said in the event's details and nowhere hidden.
+Every step is recorded, and a failed one is named in the details of the event. The watchdog that has the claim
+on the task acts; the fence in the queue itself makes a second action impossible, with or without the claim.
 """
 
 import logging

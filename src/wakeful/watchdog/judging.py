@@ -1,6 +1,7 @@
-"""Judging queued sessions: their logs folded as they grow, and one verdict each by the rules everybody uses.
+"""Judges queued sessions: folds their tool logs as they grow, and gives each a verdict by the common rules.
 
-Nothing here acts, and no rule is made up here: without a log, the record's last activity stands for it.
+It has no rules of its own and never acts. For a session without a log, the last activity of its record is
+used.
 """
 
 import asyncio

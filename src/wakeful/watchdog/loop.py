@@ -1,8 +1,7 @@
-"""The watchdog of a queue: checks every active session in every cycle, and no problem ends the loop.
+"""The watchdog loop of a queue: checks every active session in every cycle; no problem ends it.
 
-One line per cycle says how many were checked. What stays wrong is said once, and once more when it is over.
-
-Joins the watchdog with its Redis: one object for `watchdog_loop()` and for the daemon. No rule lives here.
+It logs one line per cycle. A problem that lasts is reported once, and once more when it is over. `RedisWatch`
+builds the watchdog on its queue, for `watchdog_loop()` and for the daemon.
 """
 
 import asyncio

@@ -1,10 +1,7 @@
-"""What an operator hears of a queue and its sessions, and by whom: a callback that takes words, or a daemon's incidents.
+"""Reports a queue and its sessions to the operator: by a callback, or as the daemon's incidents and alerts.
 
-Each thing is said once by whoever did it; the watchdog sees to that before it comes here.
-
-A queue and its sessions in the daemon's book of incidents, and what its operator is told of them.
-
-Sessions that the healer treats are never touched here, and those of a queue never by the healer.
+The watchdog makes sure that each problem is reported once before it calls this module. Sessions that the
+healer treats are not changed here, and the healer does not treat sessions of a queue.
 """
 
 from collections.abc import Awaitable, Callable, Collection

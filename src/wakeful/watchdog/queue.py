@@ -1,7 +1,8 @@
-"""A queue that another program owns: its sessions, its jobs, and the few actions on them, each atomic.
+"""Interface of a queue that another program owns: its sessions, its jobs, and the atomic actions on them.
 
-Nothing in it is signalled. An old owner is fenced by marking its session and its job failed before the next job
-exists. What must be said or done once, whoever says it and however often it restarts, is kept in that world too.
+No process is signalled. An old owner is fenced: its session and its job are marked failed before the next job
+exists. Records of what must be said or done once, across watchdogs and restarts, are kept in the queue too.
+`Ground` is the interface to the logs and folders of these sessions on this host.
 """
 
 from collections.abc import Awaitable, Collection, Sequence

@@ -1,6 +1,6 @@
-"""Trouble of a whole queue: work that waits while nobody runs any, and messages for projects that nobody serves.
+"""Detects problems of a whole queue: jobs that wait while none runs, and messages for unserved projects.
 
-Each is told once per episode, whoever notices it first, and may be told again once it was over.
+Each is reported once per episode, whichever watchdog notices it first, and again only after it was over.
 """
 
 import logging

@@ -1,6 +1,7 @@
-"""One Redis, asked with a deadline. What it refuses, and whatever keeps it from answering, is one error of ours.
+"""Connection to one Redis with a deadline on every request.
 
-No command is repeated by itself: one that was cut off may have been done.
+Refusals and missing answers raise one error, JobsUnreachable. No command is repeated by itself, because one
+that was cut off may have been carried out.
 """
 
 import asyncio

@@ -1,11 +1,9 @@
-"""The scripts of this adapter, read from their files. Each runs alone in Redis: no other command sees half of it.
+"""Implements the queue with the sessions and jobs that popoto keeps in Redis.
 
-The sessions and jobs that popoto keeps in Redis. Only here are they read, and only the scripts change them.
-
-Beside popoto's records lie a few keys of our own, all named `wakeful:…`: budgets, claims, episodes, owed messages.
-Nothing is asked twice after it may have been done: a script whose answer was lost is looked up instead.
-
-Which project had an issue filed lately, kept where the queue is: all its watchdogs share it.
+Only this module reads the records, and only its Lua scripts change them; each script runs atomically.
+Wakeful's own keys all begin with `wakeful:`: budgets, claims, episodes, owed messages. A request that may
+have been carried out is not repeated: when a revival's answer was lost, its key is read instead. `JobsLedger`
+keeps the time of the last issue of each project in the queue, shared by all its watchdogs.
 """
 
 from collections.abc import Iterable, Sequence

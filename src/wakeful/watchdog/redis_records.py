@@ -1,7 +1,7 @@
-"""popoto's records as values: hashes of msgpack, the key fields in the key too. Pure; never raises for what it reads.
+"""Decodes popoto's records: Redis hashes of msgpack values, with the key fields also in the key. Pure.
 
-A record may be partial (an interrupted or late save), of another type than expected, or no record at all. What a field
-does not say is None, what it says wrongly is None and told.
+It never raises for what it reads. A record may be partial (an interrupted or late save), of another type, or
+no record at all. A missing field is None; a wrong one is None and reported.
 """
 
 import math

@@ -1,7 +1,7 @@
-"""Revival of queued work: what is known of an attempt, what to do about it, and what the next one is told. Pure.
+"""Decides what to do about a failed attempt at a queued task, and what the next attempt is told. Pure.
 
-The choice is the plan's; what only a queue has is added here: nobody can be steered through it, a job whose folder is
-gone cannot run, and a work whose one revival is spent is given up and not held.
+The plan chooses; this module adds what is special to a queue: an agent cannot be steered through it, a job
+whose folder is gone cannot run, and a task whose one resume is spent is given up instead of held.
 """
 
 from collections import deque

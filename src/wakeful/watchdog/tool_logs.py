@@ -1,4 +1,4 @@
-"""What this host has of queued sessions: their tool logs below one folder, and the folders they work in. Read-only."""
+"""Reads the tool logs of queued sessions below one folder, and checks their working folders. Read-only."""
 
 import os
 import stat

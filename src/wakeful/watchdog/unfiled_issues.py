@@ -1,6 +1,7 @@
-"""For a watchdog without a daemon: a failure to file issues is reported once, and once more when filing works again.
+"""Keeps issues that could not be filed, for a watchdog without a daemon, and files them later.
 
-Reports that were not filed are kept where the queue is, the newest one of each project.
+A failure to file is reported once, and once more when filing works again. The newest unfiled report of each
+project is kept in the queue.
 """
 
 import logging

@@ -1,6 +1,7 @@
-"""What became of revivals: the next job runs, ended, failed, or nobody will ever run it. Said once, and nothing is revived.
+"""Verifies resumed tasks of a queue: the next job runs, ended, failed, or never starts.
 
-Whoever revived may have been ended in the middle: what it did not get to say or do is said and done here.
+Each result is reported once. This module resumes no session itself. If the watchdog that resumed a task ended
+in between, this module completes the events and actions that are missing.
 """
 
 import logging
