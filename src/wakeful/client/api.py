@@ -1,6 +1,7 @@
-"""Managed sessions as somebody outside the daemon sees them: asked for by a key, so that asking twice is once.
+"""Interfaces to the daemon for other processes: its managed sessions, and the daemon as a whole.
 
-The daemon as a whole, as somebody beside it sees it: how it stands, what waits for a person, what a person may say.
+Prompts carry an idempotency key, so that a repeated request acts once. The interface to the daemon covers its
+state, checkpoints, pause, mute and report.
 """
 
 from collections.abc import AsyncIterator, Mapping

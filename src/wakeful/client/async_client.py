@@ -1,10 +1,7 @@
-"""Questions to the running daemon over its Unix socket, for programs that do not wait for each other's answers.
+"""Asynchronous client of the daemon's Unix socket; implements the interfaces of `api.py`.
 
-Every question has a deadline. What an answer means is for others; what went wrong is an error of the port.
-
-The port of the house, over the daemon's Unix socket.
-
-The port of sessions, over the daemon's Unix socket and its run folders. Keeps nothing that a restart would lose.
+Every request has a deadline, and failures are the errors of those interfaces. Sessions also use the run
+folders. The client keeps no state that a restart would lose.
 """
 
 import signal

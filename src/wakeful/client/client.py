@@ -1,6 +1,6 @@
-"""Questions to the running daemon over its Unix socket, and its refusals as errors of ours.
+"""Blocking client of the daemon's Unix socket; turns the daemon's refusals into errors.
 
-Nothing here prints, and nothing here knows what an answer means.
+It prints nothing and does not interpret answers.
 """
 
 import os

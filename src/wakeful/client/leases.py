@@ -1,7 +1,7 @@
-"""The library's part about work and ownership: the same leases as the command line and HTTP, asked of the daemon.
+"""Library functions for tasks and ownership: the same leases as on the command line and over HTTP.
 
-Nothing here decides who owns what, and nothing is remembered beside the epoch. `wakeful/__init__` names what is
-public.
+The daemon decides about ownership; the only state here is the epoch. `wakeful/__init__` names the public
+functions.
 """
 
 import os

@@ -1,9 +1,8 @@
-"""Whether something stirs in a session's run folder: told by the kernel, also when the folder is made anew.
+"""Follows one turn through a session's run folder, from process to process, until it ends.
 
-Follows one turn through a session's run folder, from process to process until it ended. Nothing here is polled.
-
-Which process writes is asked of the kernel by the mark it carries; only the first one of a client that names its own
-conversation has none, and is asked of the daemon.
+The kernel reports changes in the folder, also when it is created again; only without an inotify watch is the
+folder polled. The writing process is found by the mark in its environment. Only the first process of a client
+that names its own conversation has no mark; the daemon is asked for its pid.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""One question over the Unix socket: plain HTTP/1.1, one answer, connection closed.
+"""Sends one HTTP/1.1 request over the Unix socket and reads the whole answer; then the connection closes.
 
-The fast path imports this before anything else, so it must never import more than `_socket` and `time`.
-What an answer means is for callers; everything unusual is an OSError.
+The fast path imports this module first, so it must never import more than `_socket` and `time`. Callers
+interpret the answer; every failure is an OSError.
 """
 
 import _socket

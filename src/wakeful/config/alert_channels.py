@@ -1,4 +1,4 @@
-"""Every way to reach a person, in one table: which of them the configuration opens. What `handwork` is to hands.
+"""Builds the alert channels that the configuration sets up: Telegram, apprise addresses, the desktop.
 
 Nothing is connected or imported here; a channel does both with its first message.
 """

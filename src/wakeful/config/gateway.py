@@ -1,6 +1,6 @@
-"""`[gateway]`, `[conversation]` and `[response_actions]`: the gateway's settings, and a table for each chat.
+"""Schema of `[gateway]`, `[conversation]`, `[response_actions]` and the `[gateway.chats]` tables.
 
-Nothing here reads a file; `config` does. Every problem is named with its place and key, as everywhere.
+It reads no file; `load.py` does. Every problem is reported with its place and key.
 """
 
 from collections.abc import Iterator, Mapping

@@ -1,6 +1,7 @@
-"""`[agents.heartbeat]`, `[session.supervision]` and `[hooks]`: keys and defaults (docs/specs/session-health.md).
+"""Schema of `[agents.heartbeat]`, `[session.supervision]` and `[hooks]`: keys and defaults.
 
-Nothing here reads a file; `config` does. Durations are written `5m`, or as a number of seconds.
+See docs/specs/session-health.md. It reads no file; `load.py` does. Durations are written `5m`, or as a number
+of seconds.
 """
 
 from typing import Annotated, Final

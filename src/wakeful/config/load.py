@@ -1,7 +1,7 @@
-"""The configuration as it is read from TOML and from the environment.
+"""Loads the configuration from TOML files and the environment.
 
-Every problem is found in one pass and named with its file, line and key. Nothing here decides which files are
-read or whether they may be trusted, and nothing here writes one.
+All problems are found in one pass and reported with file, line and key. Callers decide which files are read
+and whether they are trusted. No file is written.
 """
 
 import errno

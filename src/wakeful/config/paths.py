@@ -1,7 +1,7 @@
-"""Where things live: the state folder, what lies in it, and the configuration file.
+"""Paths of the state folder, of everything in it, and of the configuration file.
 
-Paths only: nothing here creates, opens or checks them. The command's fast path imports this module, so it must
-never import anything; what a failure needs is imported when it fails.
+It only computes paths and never creates, opens or checks them. The fast path of the command line imports this
+module, so it must not import anything at its top; errors are imported when they are raised.
 """
 
 # What mypy reads and the interpreter skips: `typing` alone would cost as much as everything the fast path does.

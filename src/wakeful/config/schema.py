@@ -1,9 +1,7 @@
-"""`[agents.NAME]` tables of the configuration: their keys, what each may be, and the specifications they make.
+"""Schema of the configuration: sections, keys, allowed values and defaults, and the `[agents.NAME]` tables.
 
-Every problem is named with its place and key, as everywhere in the configuration. Nothing here reads a file, and
-nothing here knows whether the file may be trusted.
-
-The configuration: its sections, its keys, and what each may be. Who reads it is `config_reading`.
+It reads no file and does not know whether a file is trusted; `load.py` reads. Every problem is reported with
+its place and key.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""The state folder: made for this user alone, and what is wrong with it or with the store in it.
+"""Creates the state folder for this user alone, and reads the store in it without a daemon.
 
-Where it lies is for `places`; what is in it belongs to whoever writes it.
+`paths.py` says where it is. Reading raises the errors that the store itself would raise, and writes nothing.
 """
 
 from collections.abc import Mapping

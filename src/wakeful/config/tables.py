@@ -1,4 +1,4 @@
-"""Tables of the configuration whose names people choose: `[agents.NAME]`, `[gateway.chats."KEY"]`."""
+"""Parses configuration tables whose names people choose: `[agents.NAME]`, `[gateway.chats."KEY"]`."""
 
 from collections.abc import Callable, Iterator, Mapping
 from difflib import get_close_matches

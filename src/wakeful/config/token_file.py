@@ -1,6 +1,7 @@
-"""The token of the TCP door: 256 bits in a file only its owner can read. The only IO of access control.
+"""Reads and creates the token of the TCP listener: 256 bits in a file that only its owner can read.
 
-It is created whole or not at all, and never accepted when somebody else could have read or written it.
+This is the only IO of access control. The file is created whole or not at all, and is rejected if another
+user could have read or written it.
 """
 
 import errno

@@ -1,7 +1,8 @@
-"""Which files of working directories a person trusts: by path and hash, in one file of the state folder.
+"""Records which `wakeful.toml` and `HEARTBEAT.md` files a person trusts, by path and hash.
 
-A repository that is cloned brings its `wakeful.toml` and its HEARTBEAT.md along, and an agent can write both. Until a
-person says so neither counts; one that changed does not count any more. Callers hash the bytes that they use.
+Both lie in working directories: a cloned repository brings them along, and an agent can write them. Neither
+counts until a person trusts it, and a changed file does not count any more. Callers hash the bytes that they
+use. The record is one file in the state folder.
 """
 
 import os

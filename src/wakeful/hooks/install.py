@@ -1,11 +1,8 @@
-"""A client's settings file: read as it is, replaced whole, and left alone where it is not ours to write.
+"""Installs and uninstalls hooks in the settings files of the clients, and reports their state.
 
-What is written into it is decided elsewhere. A link is never followed: whoever keeps settings elsewhere, in a
-repository for example, writes them there.
-
-Hooks of the clients: planned, put in place and taken out again, and what is known of those in place.
-
-A plan is a value that can be shown; only `carry_out` writes. Nothing here starts a client.
+A plan is a value that can be shown; only `carry_out` writes, and no client is started. A settings file is
+read as it is and replaced whole. It is not written if it is a link, read-only, too large or another user's:
+settings that are kept elsewhere, for example in a repository, are edited there.
 """
 
 import os

@@ -1,6 +1,7 @@
-"""Edits of a JSON text that leave every other byte as it is: order, indentation, spelling of numbers and strings.
+"""Edits JSON text and leaves every other byte as it is. Pure.
 
-Pure, and strict: what is not plain JSON (comments, trailing commas, a name twice) is refused, never guessed at.
+Order, indentation and the spelling of numbers and strings stay. It is strict: comments, trailing commas and
+duplicate names are refused, never guessed at.
 """
 
 import json

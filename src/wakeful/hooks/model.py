@@ -1,7 +1,7 @@
-"""The hooks Wakeful puts into a client's settings: which events, which command, and the text with and without them.
+"""The hooks that Wakeful adds to a client's settings: events, command, and the edits of the text. Pure.
 
-Pure. The command is a line of sh and no program of ours: it costs three times `/bin/true`, and stays harmless when
-Wakeful is stopped, moved or gone. Neither client is ever answered anything.
+The command is a line of sh instead of a program of Wakeful: it costs three times as much as `/bin/true`, and
+stays harmless when Wakeful is stopped, moved or gone. A hook never gives the client an answer.
 """
 
 import json

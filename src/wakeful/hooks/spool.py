@@ -1,16 +1,10 @@
-"""When a hook of each client last reported: the time of an empty file, for whoever asks whether hooks work at all.
+"""Log source for hook reports: reads and removes the files that hooks drop into the spool.
 
-Nothing is judged by it. A client may skip hooks that nobody trusted, and says so nowhere.
-
-One hook payload of Claude Code or Codex to events. Pure; nothing in a payload is obeyed or opened.
-
-Both clients send the same shape and neither says who it is: a transcript named `rollout-…` is Codex's, any
-other is Claude Code's, and without one the id decides, for Codex makes UUIDs of version 7 and Claude Code
-random ones. Payloads carry no time: `at` is when the payload was dropped.
-
-The spool: hooks drop one report per file (`exec cat > spool/NAME`), this eye reads and removes them.
-
-A report only reports. Whatever it says, nothing is run, opened or decided because of it.
+A report is only evidence: nothing is run, opened or decided because of it. The payloads of both clients have
+the same shape and name no client: a transcript named `rollout-…` is Codex's, any other Claude Code's. Without
+one the id decides: Codex makes UUIDs of version 7, Claude Code random ones. Payloads carry no time, so the
+file's time counts. The time of an empty file per client records the last report; it tells whether hooks work
+at all, because a client may silently skip hooks that are not trusted. Nothing is judged by it.
 """
 
 import logging

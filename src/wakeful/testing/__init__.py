@@ -1,4 +1,4 @@
-"""Published fakes: what Wakeful's own tests stand on, for the tests of programs built with it.
+"""Published fakes: used by Wakeful's own tests, and by tests of programs built with Wakeful.
 
-Nothing outside this folder and the tests imports from here, but for `wakeful demo`.
+Only the tests and `wakeful demo` import from here.
 """

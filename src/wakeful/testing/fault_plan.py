@@ -1,4 +1,4 @@
-"""FaultPlan: make the real program fail at a named point, and learn which points there are.
+"""FaultPlan: makes the real program fail at a named point, and records which points were reached.
 
 It works on this process only; a child gets its faults through the environment variable WAKEFUL_FAULTS.
 """

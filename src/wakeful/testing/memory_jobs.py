@@ -1,4 +1,7 @@
-"""A queue world in memory, for tests of programs that run the watchdog. It keeps what ports.jobs.Jobs promises."""
+"""MemoryJobs: the watchdog's queue in memory, for tests of programs that run the watchdog.
+
+It keeps the contract of `watchdog.queue.Jobs`.
+"""
 
 from collections.abc import Collection, Sequence
 

@@ -1,8 +1,7 @@
-"""Works, attempts and leases of the MemoryStore, in dictionaries. Nothing here awaits, so each call is whole.
+"""MemoryStore: the store in memory, with its tasks, attempts and leases.
 
-MemoryStore: the store port without a file, held to the same contract suite as the real ones.
-
-For tests and simulations: nothing survives the process, and nothing here waits.
+It passes the same contract suite as the real stores. For tests and simulations: nothing survives the process.
+No method waits inside, so each call is atomic.
 """
 
 from collections import Counter

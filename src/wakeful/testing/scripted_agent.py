@@ -1,12 +1,8 @@
-"""Plays a script as a process: the turn, its tools, the questions, and a screen worth looking at.
+"""ScriptedAgent: a real process that looks like Claude Code from outside and plays a script.
 
-Whatever happens is seen on disk and in the process table exactly as with Claude Code; no model is asked and no
-command of the script is ever run: a tool is a `sleep` of its length.
-
-ScriptedAgent: a real process that looks like Claude Code from outside and does what its script says.
-
-For tests of whatever watches agents: registry file, transcript, tool processes and their orphans are real, only
-the thinking is not. Nothing here ends a process that it did not start, or that does not carry its conversation.
+For tests of programs that watch agents: registry file, transcript, tool processes and their orphans are real,
+as is the screen. No model is asked and no command of the script is run: a tool is a `sleep` of its length.
+Only processes that it started, or that carry its conversation, are ended.
 """
 
 import json

@@ -1,13 +1,9 @@
-"""The socket side of the scripted model: reads a request, plays its step, and breaks where the step says so.
+"""ScriptedModel: a model server that plays the script in its prompt.
 
-What was asked is written to a `Ledger`; what to answer comes from the steps and protocols. It must never listen
-anywhere but on loopback.
-
-A model server that plays the script its prompt carries, so that real agent clients run without a model.
-
-One loopback port speaks both protocols. The step to play is the number of answers since the scripted prompt:
-the server remembers no conversation, so kill, resume, fork and many clients at once all work. It keeps one
-memory, how often each step was asked for; two conversations with one and the same script share it.
+Real agent clients run with it, without a model. One loopback port serves both protocols; it must never listen
+anywhere else. The step to play is the number of answers since the scripted prompt: the server remembers no
+conversation, so kill, resume, fork and many clients at once work. It only counts how often each step was
+requested; two conversations with the same script share that count. Every request is recorded in a `Ledger`.
 """
 
 import json

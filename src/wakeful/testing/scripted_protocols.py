@@ -1,7 +1,7 @@
-"""How the two model protocols ask and answer: Anthropic Messages and OpenAI Responses, the smallest true subset.
+"""The two model protocols, Anthropic Messages and OpenAI Responses, in the smallest correct subset. Pure.
 
-Pure: request bodies in, events out. An answer is a sequence of events with the points between them at which a
-script may hang or cut the line; nothing here touches a socket.
+Request bodies in, events out. Between the events of an answer are the points at which a script may hang or
+close the connection; no socket is used here.
 """
 
 import json

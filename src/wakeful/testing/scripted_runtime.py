@@ -1,6 +1,6 @@
-"""A runtime of the hub whose world a test writes: what is there, what is seen, and what an order comes to.
+"""ScriptedRuntime: a runtime of the hub whose state a test sets: what is seen, and how actions end.
 
-It implements the same port as the real ones and knows no engine, no tmux and no process.
+It implements the same interface as the real runtimes and uses no engine, tmux or process.
 """
 
 import asyncio

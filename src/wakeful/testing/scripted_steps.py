@@ -1,6 +1,6 @@
-"""The script a prompt carries to the scripted model: what its steps may say, and which one comes next.
+"""Parses the script that a prompt carries to the scripted model, and selects the next step. Pure.
 
-Pure: text in, steps out. Nothing here knows a protocol or a socket.
+Text in, steps out; it knows no protocol and no socket.
 """
 
 import json

@@ -1,7 +1,7 @@
-"""What the scripted agent leaves on disk: Claude Code's transcript and registry file, record by record.
+"""Writes the files of the scripted agent: Claude Code's transcript and registry file, record by record.
 
-The shapes are those an interactive Claude Code 2.1.197 wrote, field by field. Nothing here knows a script or a
-process. Imports stay few: a scripted agent starts as often as a test does.
+The records have the shape that an interactive Claude Code 2.1.197 wrote, field by field. It knows no script
+and no process. Imports stay few, because a scripted agent starts as often as a test does.
 """
 
 import json

@@ -1,6 +1,6 @@
-"""A clock that a test turns by hand: hours pass at once, hosts sleep, somebody sets the wall clock.
+"""VirtualClock: a clock that only a test advances; the host can be suspended and its wall clock set.
 
-It translates stamps with the same Timeline as the real one and knows nothing of real time.
+It translates timestamps with the same Timeline as the real clock and never uses real time.
 """
 
 import asyncio

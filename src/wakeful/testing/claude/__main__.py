@@ -1,6 +1,6 @@
-"""The scripted agent as a program called `claude`: `python …/wakeful/testing/claude` is what a script of that name shows.
+"""Runs the scripted agent as a program named `claude`: `python …/wakeful/testing/claude`.
 
-Whether a process is a client is told by its executable and its arguments, so that the fake needs the client's name.
+A process is recognized as a client by its executable and its arguments, so the fake needs the client's name.
 """
 
 import sys
