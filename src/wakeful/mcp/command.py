@@ -1,4 +1,4 @@
-"""`wakeful mcp`: a server for agents that speak MCP, started by their client, ended with it."""
+"""The command `wakeful mcp`: an MCP server that an agent's client starts and ends."""
 
 import os
 import sys

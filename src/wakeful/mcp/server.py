@@ -1,7 +1,6 @@
-"""The MCP server: a tool for each question, by the official SDK, over standard input and output.
+"""The MCP server on standard input and output: one tool per question, built with the official SDK.
 
-Reading only, unless somebody allowed more when it was started. Nothing here judges; nothing but protocol goes to
-standard output.
+It is read-only unless waking was allowed at its start. Only protocol messages go to standard output.
 """
 
 import asyncio

@@ -1,7 +1,7 @@
-"""What an agent may ask the daemon, as bytes and paths: no library is needed here, and nothing is judged.
+"""The questions that agents can ask the daemon through MCP tools.
 
-Every answer is the daemon's own document; what agents wrote stands in it under `untrusted` only. A refusal is one of
-ours with its code. Calls block: `server` has them in threads.
+It needs no MCP library. Each answer is the daemon's own document, in which text of agents appears under
+`untrusted` only. A refusal carries its code. The calls block, so `server.py` runs them in threads.
 """
 
 import re

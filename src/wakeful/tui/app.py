@@ -1,4 +1,4 @@
-"""`wakeful top`: the board, a detail of one session, and the keys. Joins link, table and words; decides nothing."""
+"""The Textual app of `wakeful top`: session table, detail of one session, other views, and keys."""
 
 import asyncio
 import os

@@ -1,6 +1,7 @@
-"""What can be ordered from the view, what is asked before, and how the daemon is asked. It decides and refuses.
+"""Actions of `wakeful top`: which are offered, what is confirmed first, and the requests to the daemon.
 
-Whether an act is to be had stands in the record's `actions`; nothing is offered here that they do not name.
+The record's `actions` decide what is offered; besides, only mute, wrong and the adoption of a live session
+are.
 """
 
 from collections.abc import Mapping

@@ -1,7 +1,7 @@
-"""The way to the daemon: its push over the Unix socket, and the certainty that it is still alive. No polling.
+"""Connects `wakeful top` to the daemon: receives changes over the Unix socket and checks that it answers.
 
-The whole list is asked for once after every hello; from then on changes come by themselves. Pings prove the link, so
-that what is shown as live was proven some ten seconds ago at most.
+Nothing is polled. The whole list is requested once after every hello; from then on changes are pushed. Pings
+check the connection, so data shown as live was confirmed at most some ten seconds ago.
 """
 
 import asyncio

@@ -1,8 +1,8 @@
-"""What the view says in words: the banner, and one session in detail. Pure: values in, styled text out.
+"""Text of `wakeful top`: the banner and the detail of one session, and the requests for that detail.
 
-Styles are names of the theme, so that light and dark look right. Whatever an agent wrote was made plain before.
-
-What is asked about one session when somebody looks at it: why, and what happened to it. Blocks; run in a thread.
+The text functions are pure and use style names of the theme, so that light and dark both look right; text of
+agents is made plain first. `told_of` asks the daemon why a session is judged so and what happened to it. It
+blocks: run it in a thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence

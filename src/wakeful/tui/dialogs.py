@@ -1,4 +1,4 @@
-"""What stands over everything else: a question, a choice, the keys. Enter answers nothing: nobody says yes by habit."""
+"""Modal dialogs of `wakeful top`: a question, a choice, the keys. Enter never confirms."""
 
 from collections.abc import Sequence
 from typing import ClassVar

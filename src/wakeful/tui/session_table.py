@@ -1,8 +1,7 @@
-"""The board: every session in the order a person should read it, what fits the filter, and who is next. Pure.
+"""The session list of `wakeful top`: order, filter and counts of the sessions, and the table widget.
 
-No terminal and no network: records go in, rows come out. Ten thousand of them are kept in order by keys that are made once.
-
-The list of sessions as a widget: only the lines that are seen are made, so that ten thousand cost what thirty do.
+`Board` is pure: records in, rows out. It keeps ten thousand sessions in order by keys that are computed once.
+The table renders only visible lines, so that ten thousand rows cost as much as thirty.
 """
 
 from bisect import bisect_left

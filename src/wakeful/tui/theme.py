@@ -1,4 +1,4 @@
-"""Colours of the view, dark and light: few of them, and each means one thing."""
+"""Colours of `wakeful top`, dark and light; each colour has one meaning."""
 
 from typing import Final
 

@@ -1,10 +1,8 @@
-"""When a session did what: its transitions as spans of time, filled in with its calls. Pure: values in, spans out.
+"""The timeline of a session: transitions and calls as spans of time, drawn as a strip of cells. Pure.
 
-The same kinds by the same rules as on the page (`spans.js`): one name for each kind of time, wherever it is looked at.
-
-A session's time as a strip of cells, with incidents and acts below it. Pure: values in, styled pieces out.
-
-Heights tell kinds apart where colours do not. What was before the first transition is left blank: nobody knows.
+The kinds of span and their rules are the same as on the page (`spans.js`). Incidents and actions appear below
+the strip. Cell heights distinguish kinds where colours cannot. The time before the first transition stays
+blank, because it is unknown.
 """
 
 from collections import Counter

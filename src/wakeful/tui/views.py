@@ -1,10 +1,8 @@
-"""Decisions, incidents, agents and events as entries: a few lines each, and what can be ordered. Pure: answers in, lines out.
+"""Views of decisions, incidents, agents and events in `wakeful top`, and the screen that shows one of them.
 
-Everything in them may hold words of an agent, and is made plain here.
-
-The other views, one at a time over the list: decisions, incidents, agents, events. They ask when something happened.
-
-What they show is what the daemon said last; without a proven link it loses its colours and says from when it is.
+The entries are made by pure functions: answers in, lines and offered actions out; text of agents is made
+plain. A view asks the daemon again after a change. Without a proven connection it loses its colours and says
+from when its data is.
 """
 
 import asyncio
