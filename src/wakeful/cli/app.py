@@ -1,8 +1,7 @@
-"""A group of commands that are imported when they are run: `--help` and mistakes cost none of them.
+"""The command `wakeful`: the table of its commands, their lazy import, and the exit codes.
 
-The command `wakeful`: its table of commands, and the one place where endings become exit codes.
-
-Commands return their exit code or raise; nobody else calls `exit`.
+A command is imported only when it runs, so that `--help` and mistakes import none of them. Commands return
+their exit code or raise; only this module turns either into the exit of the process.
 """
 
 import io

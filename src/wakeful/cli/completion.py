@@ -1,8 +1,7 @@
-"""`wakeful completion bash|zsh|fish`: the script that makes a shell ask how a word could go on.
+"""Command `wakeful completion bash|zsh|fish`, and the candidates: ids and names from the daemon.
 
-How a word could go on while it is being typed: ids and names, asked of the daemon in a moment or not at all.
-
-Candidates are ids and names in the form of one, with closed words beside them: a shell does as it likes with text.
+The daemon is asked for at most a second; without an answer there are no candidates. Every candidate has the
+form of an id and every explanation uses fixed words, because a shell may interpret text in its own way.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Options that several commands share."""
+"""Options and argument types that several commands share."""
 
 from collections.abc import Callable
 from functools import wraps

@@ -1,6 +1,6 @@
-"""What commands write: answers to stdout, remarks to stderr, both plain.
+"""Writes the output of commands: answers to stdout, remarks and errors to stderr, all plain text.
 
-Nothing that came from a session reaches a terminal except through here or through a table of `table.py`.
+Text from a session reaches a terminal only through this module or through `table.py`.
 """
 
 import sys

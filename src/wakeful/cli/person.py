@@ -1,4 +1,4 @@
-"""Decisions that a command carries out by itself, without the daemon: an agent's commands are refused here as there."""
+"""Refuses commands that an agent runs, for decisions that a command carries out without the daemon."""
 
 import os
 

@@ -1,6 +1,6 @@
-"""Where reading commands get their answers: from the daemon, or from one look of their own.
+"""Answers reading commands from the daemon or, without one, from one read-only look at the machine.
 
-The look is read-only, leaves no file behind, and says that nothing is watched.
+The look leaves no file behind, and a remark says that nothing is watched.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""Answers from the store alone, where no daemon runs: what it last knew, read once. Nothing is written or watched."""
+"""Answers from the store alone, if no daemon runs: read once; nothing is written or watched."""
 
 import os
 from collections.abc import Callable

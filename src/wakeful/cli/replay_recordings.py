@@ -1,10 +1,8 @@
-"""Recorded logs: which files a path means, and the lines of one, packed or not. Read-only, bounded, no clock.
+"""Reads recorded logs for `wakeful replay`: finds files, detects formats, yields sessions with events.
 
-A recording ends where its file ends: a last line without a newline is a line too. Nothing here knows formats.
-
-Every log format there is, in one table, and recorded files of them as sessions that can be stepped through.
-
-Files are opened one after the other, when their events are asked for. Nothing here judges or writes.
+Read-only, bounded and without a clock. Files may be compressed; they are opened one after the other, when
+their events are needed. A recording ends where its file ends: a last line without a newline counts. One table
+holds all formats.
 """
 
 import gzip

@@ -1,6 +1,6 @@
-"""`wakeful.toml` of a working directory, and whether a person trusts it.
+"""Loads the configuration of a command: which files are read, in which order, and which are ignored.
 
-Which configuration files a command reads, and in which order; what it says about those it leaves alone.
+The `wakeful.toml` of the working directory counts only if a person trusts it; an ignored file is reported.
 """
 
 import os

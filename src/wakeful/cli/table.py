@@ -1,6 +1,6 @@
-"""How rows look: a table in colour on a terminal, aligned plain text everywhere else.
+"""Prints the session table: in colour on a terminal, as aligned plain text elsewhere.
 
-Rich is imported for terminals only. What stands in a row was made plain before it came here.
+Rich is imported for terminals only. The text of a row is already plain.
 """
 
 import sys

@@ -1,12 +1,8 @@
-"""Questions and orders about agents to the running daemon. Nothing here prints but what a person must decide.
+"""Commands `wakeful agent list|start|stop|restart-session|heartbeat`, and their requests and text.
 
-Agents in a person's words: rows, counts and colours. Pure but for asking whether the output is a terminal.
-
-What an agent or an engine wrote was made plain before it came here, or is made so by whoever prints it.
-
-`wakeful agent list|start|stop|restart-session|heartbeat`: the agents of the hub.
-
-The daemon acts; these commands ask it and show what it saw.
+The daemon acts; these commands ask it and show the result. The text functions are pure, except that they ask
+whether the output is a terminal. Text of an agent or an engine is made plain before it is printed. At a
+terminal a stop in the middle of a turn is confirmed first.
 """
 
 import os

@@ -1,6 +1,6 @@
-"""`wakeful alerts test`: one message through every channel, and what became of each.
+"""Command `wakeful alerts test`: sends one message through every channel and shows each result.
 
-It speaks to the channels itself: what works here works without a daemon, too.
+It uses the channels directly, so it works without a daemon.
 """
 
 import asyncio

@@ -1,11 +1,8 @@
-"""A terminal lent to an agent in a container. Closing it does not end what the engine began in there: that is done here.
+"""`wakeful attach` for agents of the hub: goes to the agent's terminal, or shows the menu for a stale agent.
 
-The engine's client gets the terminal and everything that is typed; this command only waits, and cleans up where the
-client was cut off. It never speaks: the terminal may be gone.
-
-`wakeful attach` for agents of the hub: to the terminal, or to the menu for a stale agent.
-
-The daemon acts; this command asks the person, and then becomes tmux, or lends its terminal to it in a container.
+For an agent in tmux the command becomes tmux. For one in a container it lends its terminal to the engine's
+client and waits; closing the terminal does not end the process in the container, so this command ends it if
+the client was cut off. It prints nothing then, because the terminal may be gone.
 """
 
 import os

@@ -1,4 +1,4 @@
-"""`wakeful autostart install|remove`: a systemd user unit, shown before it is written."""
+"""Commands `wakeful autostart install|remove`: a systemd user unit; `--dry-run` shows the changes."""
 
 import os
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""`wakeful backlog …`: what is to be done in a folder, kept in gaia.db and in doc/todo-archive.ndjson."""
+"""Commands `wakeful backlog …`: the backlog of a folder, in gaia.db and doc/todo-archive.ndjson."""
 
 from collections.abc import Iterable
 from pathlib import Path

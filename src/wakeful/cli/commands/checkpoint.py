@@ -1,6 +1,7 @@
-"""Checkpoints as a person reads them at a terminal: one line each in a list, and one whole. Pure.
+"""Commands `wakeful checkpoint …`: show and decide checkpoints, teach local commands; and their text.
 
-`wakeful checkpoint …`: what a crash left for a person to decide. The daemon decides nothing here and keeps who did.
+A person decides; the daemon carries the decision out and records who decided. Without a daemon, checkpoints
+can only be read, from the store. The text functions are pure.
 """
 
 import os

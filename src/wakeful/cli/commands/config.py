@@ -1,4 +1,7 @@
-"""`wakeful config init|show|check|trust|import`: the configuration, written once, shown, checked and trusted."""
+"""Commands `wakeful config init|show|check|trust`, and the meaning of every key.
+
+`wakeful config import` is in `gateway.py`.
+"""
 
 import os
 from collections.abc import Iterator

@@ -1,8 +1,7 @@
-"""`wakeful up --detach`: a daemon that outlives its terminal, and the proof that it answers.
+"""Commands `wakeful up`, `down`, `open` and `demo`.
 
-The child runs the very same command; its words go to a log, which is shown if it does not come up.
-
-`wakeful up`, `down`, `open` and `demo`: what starts or ends something, or needs a daemon that runs.
+`up --detach` starts the same command as a child that outlives the terminal, and returns once it answers. The
+child's output goes to a log, which is shown.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""`wakeful events`: the log of critical events, read, followed or archived. Works without a daemon, too."""
+"""Command `wakeful events`: reads, follows or archives the critical events, also without a daemon."""
 
 import asyncio
 import os

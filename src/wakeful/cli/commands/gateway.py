@@ -1,6 +1,7 @@
-"""`wakeful gateway`: run the chat gateway, and say who may speak to it.
+"""Commands `wakeful gateway`, `gateway pair|unpair`, and `wakeful config import`.
 
-`wakeful config import FILE`: the configuration of another system, as ours.
+`gateway` runs the chat gateway; pairing decides which users it answers. `config import` converts a
+`gateway.json` of another system into Wakeful's configuration.
 """
 
 import asyncio

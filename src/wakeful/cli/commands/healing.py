@@ -1,4 +1,4 @@
-"""`wakeful session revive` and `wakeful restore`: bringing sessions back because a person asks."""
+"""Commands `wakeful session revive` and `wakeful restore`: bring sessions back because a person asks."""
 
 import os
 from typing import Any, Final

@@ -1,6 +1,6 @@
-"""`wakeful agent heartbeat status|wake|validate`: what an agent wants to be woken for, and waking it.
+"""Commands `wakeful agent heartbeat status|wake|validate`: whether an agent may be woken, and waking it.
 
-The daemon decides and delivers; `validate` reads one file by itself and needs nobody.
+The daemon decides and delivers; `validate` reads one file and needs no daemon.
 """
 
 import os

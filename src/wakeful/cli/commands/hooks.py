@@ -1,4 +1,4 @@
-"""`wakeful hooks install|uninstall`: our lines in a client's settings, shown before they are written."""
+"""Commands `wakeful hooks install|uninstall`: hooks in a client's settings; `--dry-run` shows the changes."""
 
 import os
 from collections.abc import Callable, Iterator

@@ -1,4 +1,4 @@
-"""`wakeful incidents`: troubles by their cause, many sessions together in one."""
+"""Command `wakeful incidents`: lists problems by their cause, with many sessions in one incident."""
 
 from collections.abc import Iterator
 from datetime import datetime

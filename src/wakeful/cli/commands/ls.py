@@ -1,4 +1,4 @@
-"""`wakeful ls`: the list of sessions."""
+"""Command `wakeful ls`: lists the sessions."""
 
 from collections.abc import Iterator
 from typing import Final

@@ -1,4 +1,4 @@
-"""`wakeful mute|unmute|pause|resume`: quiet for people. The daemon keeps it; these commands ask it to."""
+"""Commands `wakeful mute|unmute|pause|resume`: ask the daemon to suppress alerts or its own actions."""
 
 import os
 import pwd

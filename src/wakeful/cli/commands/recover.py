@@ -1,4 +1,4 @@
-"""`wakeful recover`: the eight steps of recovery for an interrupted program's journal. Works without a daemon."""
+"""Command `wakeful recover`: recovers an interrupted program's journal in eight steps, without a daemon."""
 
 import os
 from pathlib import Path

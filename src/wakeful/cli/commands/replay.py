@@ -1,7 +1,4 @@
-"""What a replay says to a person. Pure: reports in, lines out.
-
-`wakeful replay`: recorded logs judged again, with any thresholds, as if one had been there.
-"""
+"""Command `wakeful replay`: judges recorded logs again, with any thresholds; and its text."""
 
 import os
 import sys

@@ -1,4 +1,4 @@
-"""`wakeful report`: what happened since a moment, for the morning after; one line of it for a status bar."""
+"""Command `wakeful report`: what happened since a given time; `--line` prints one line for a status bar."""
 
 import asyncio
 import os

@@ -1,7 +1,7 @@
-"""`wakeful run` and `wakeful attach`: start a managed agent, and go to where a session is shown.
+"""Commands `wakeful run` and `wakeful attach`: start a managed agent, and go to the pane of a session.
 
-The daemon starts it, so that it has an owner from its first moment; this command only sends what was typed, its
-folder and its environment, and then becomes tmux.
+The daemon starts the agent, so that it is managed from the beginning. The command sends the words that were
+typed, its folder and its environment, and then becomes tmux.
 """
 
 import os

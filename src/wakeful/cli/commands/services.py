@@ -1,6 +1,7 @@
-"""`wakeful services`: the hub and what runs in containers and in tmux.
+"""Command `wakeful services`: the hub, and what runs for agents in containers and in tmux.
 
-Without a daemon the engine and tmux are asked for what is there; how a session fares is not said then.
+Without a daemon the engine and tmux are asked directly; the state of the sessions is then reported as
+unknown.
 """
 
 import os

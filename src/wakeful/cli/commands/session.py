@@ -1,4 +1,7 @@
-"""`wakeful session …`: everything about one session, and the list for scripts."""
+"""Commands `wakeful session …`: health, status, inspect, why, wrong, self and wait.
+
+The table COMMANDS names the modules of the other session commands.
+"""
 
 import os
 from collections.abc import Callable, Iterator

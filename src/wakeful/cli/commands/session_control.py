@@ -1,8 +1,7 @@
-"""`wakeful session send|answer|interrupt|resume|stop|adopt|release`: acts on a managed session, and handing one over.
+"""Commands `wakeful session send|questions|answer|interrupt|resume|stop|adopt|release|repair`.
 
-The daemon acts; these commands ask it and show what it saw. Exit 0: the effect was seen, 1: no, 5: nobody knows.
-
-`wakeful session repair`: what is stored of a session, compared with what is there, and mended.
+The daemon acts; these commands ask it and show the result. Exit 0: confirmed, 1: no effect, 5: unconfirmed.
+`repair` compares the stored record of a session with its present state and corrects it.
 """
 
 import os

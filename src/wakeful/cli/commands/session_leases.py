@@ -1,4 +1,4 @@
-"""`wakeful session claim|yield`: the lease of a conversation, for tools that run it themselves."""
+"""Commands `wakeful session claim|yield`: the lease of a conversation, for tools that run it themselves."""
 
 import click
 

@@ -1,4 +1,4 @@
-"""`wakeful status`: the daemon, mode first, and who needs a person."""
+"""Command `wakeful status`: the daemon's mode, listeners and log sources, and the sessions that need you."""
 
 from collections.abc import Iterator
 from typing import Final

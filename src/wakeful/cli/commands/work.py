@@ -1,6 +1,7 @@
-"""Answers about work and leases as text for people. Prompts and results are others' words: made plain, kept short.
+"""Commands `wakeful work …`: add, list, claim and finish tasks; and the text of tasks and leases.
 
-`wakeful work …`: what people asked for, and who runs it. Everything goes through the daemon, which asks the store.
+Every request goes through the daemon to the store. Prompts and results are untrusted text: they are made
+plain, and shortened in lists.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""`wakeful demo`: six scripted agents, a real daemon, and its verdicts as they change, for a minute.
+"""Runs `wakeful demo`: six scripted agents, a real daemon, and its changing verdicts, for a minute.
 
-The demo is a client like any other: it hears of changes over the daemon's WebSocket. Signals only ask it to end;
-they never cut it off, so that whatever it has started is ended in every case.
+The demo is a client like any other: it receives changes over the daemon's WebSocket. Signals only ask it to
+end and never interrupt it, so that everything it started is ended in every case.
 """
 
 import signal

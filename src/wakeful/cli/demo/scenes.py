@@ -1,7 +1,6 @@
-"""The six agents of the demo: what each plays, and in a sentence what its verdict rests on.
+"""The six agents of the demo: the script of each, and a sentence that explains its verdict. Pure.
 
-Pure: from a pace to scripts, from a record to words. The numbers in a sentence come from the record; only the
-story around them is told here.
+The numbers in a sentence come from the record; only the text around them is written here.
 """
 
 import re

@@ -1,7 +1,7 @@
-"""How the demo looks: a live table on a terminal, a line per change in a pipe.
+"""Draws the demo: a live table on a terminal, a line per change in a pipe.
 
-Both draw the same board. What stands on it came from the daemon's records; text that an agent wrote is made plain
-here, before anything shows it.
+Both draw the same board, which is filled from the daemon's records. Text of agents is made plain here before
+it is shown.
 """
 
 import os

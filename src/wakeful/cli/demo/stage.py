@@ -1,7 +1,7 @@
-"""Everything the demo starts, in one throw-away folder, and the end of all of it.
+"""Starts the daemon and the agents of the demo in one temporary folder, and ends all of them.
 
-The daemon is the real command in a process of its own; the agents are scripted. None of them sees the user's home,
-sessions or tmux, and whatever happens, `close` leaves no process and no folder behind.
+The daemon is the real command in a process of its own; the agents are scripted. None of them sees the user's
+home, sessions or tmux. `close` ends every process and removes the folder, whatever happened.
 """
 
 import os

@@ -1,7 +1,7 @@
-"""`wakeful doctor --bundle`: what somebody needs who helps from afar, in one archive, redacted.
+"""Writes `wakeful doctor --bundle`: a redacted archive for support.
 
-The configuration without secrets, versions, the checks, the daemon's own word, and the ends of its logs. Never a
-transcript, a prompt, a store or an environment.
+It holds the configuration without secrets, versions, the checks, the daemon's status, incidents and agents,
+and the ends of its logs. It never holds a transcript, a prompt, a store or an environment.
 """
 
 import io

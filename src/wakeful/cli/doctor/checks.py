@@ -1,16 +1,8 @@
-"""What `wakeful doctor` says about the hooks of the clients: in place, ours, trusted, reporting.
+"""The checks of `wakeful doctor`: each looks at one thing and says ok, warn or fail, and what to do.
 
-What `wakeful doctor` asks the world outside: the clock's keeper, Redis, Telegram, GitHub. Each by a deadline.
-
-Questions only; nothing is changed, sent or started. What an answer means for a person is said by the checks.
-
-What `wakeful doctor` says about the machine and the services around Wakeful: clock, disk, tools, Redis, Telegram, gh.
-
-What is not set up is not asked. Every question has a deadline.
-
-What `wakeful doctor` looks at: each check reads one thing and says ok, warn or fail, and what to do.
-
-Nothing is changed and no agent client is run: those are slow to start, and some update themselves.
+They cover the configuration, state folder, daemon, clients and their hooks, clock, disk, tools, Redis,
+Telegram and GitHub. Services that are not set up are not asked, and every request has a deadline. Nothing is
+changed or sent, and no agent client is run: clients are slow to start, and some update themselves.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""`wakeful doctor`: the checks, shown."""
+"""Command `wakeful doctor`: runs the checks and shows them."""
 
 import os
 import sys

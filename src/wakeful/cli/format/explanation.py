@@ -1,10 +1,8 @@
-"""The parts of `why` as lines, for the command and for `top`: ladder, rules, evidence. Pure: values in, styled pieces out.
+"""Text of `why`: the sentence, the liveness levels, rules, evidence and the one right command.
 
-Styles are names of what a piece means; each place has its own colours for them. What agents wrote is plain and marked.
-
-`why` for people: the sentence first, the ladder as a column, and at the end the one right command.
-
-Pure but for `print_why`, which colours on a terminal and is plain everywhere else.
+The parts are shared by the command and by `top`. They are pure and give each piece a style name, for which
+each display has its own colours; text of agents is made plain and marked. Only `print_why` prints: with
+colours on a terminal, plain elsewhere.
 """
 
 import sys

@@ -1,8 +1,7 @@
-"""The list of sessions as a person wants it: who needs attention first, and in a few words what each one does.
+"""Text of sessions: rows of the list, those that need attention first, and whole records.
 
-Pure: from records to rows. How rows look is for `table`; what the records say was decided long before.
-
-Records as text for people: every field of the JSON, in its order, nothing renamed.
+Pure: records in, rows and lines out. `table.py` draws the rows. The text of a record has every field of its
+JSON, in the same order and with the same names.
 """
 
 from collections import Counter
