@@ -1,7 +1,7 @@
 """Receives chat updates and turns them into commands, button presses or turns.
 
-None is lost or taken twice: an update is stored before the chat service is told that it arrived. Unknown
-users get no answer; the log names the user and the configuration that would allow them.
+None is lost or taken twice: an update is stored before it is confirmed to the chat service. Unknown users get
+no answer; the log names the user and the configuration that would allow them.
 """
 
 import asyncio

@@ -1,4 +1,4 @@
-"""Decides what to do about a failed attempt at a queued task, and what the next attempt is told. Pure.
+"""Decides what to do about a failed attempt at a queued task, and writes the note for the next attempt. Pure.
 
 The plan chooses; this module adds what is special to a queue: an agent cannot be steered through it, a job
 whose folder is gone cannot run, and a task whose one resume is spent is given up instead of held.

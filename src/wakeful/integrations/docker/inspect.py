@@ -1,12 +1,11 @@
 """Finds the agent process in a container, from this host's /proc or through programs run inside.
 
-A pane that shows a shell prompt is alive, but its agent is not. A shell that runs a script may be the agent
-itself; a shell without operands is a prompt, wherever in the pane it runs. From the host, a first look walks
-down from the container's first process; later looks only check that those few processes live and run the same
-command (some 50 µs). Before an agent counts as gone, all processes of the host are searched: the kernel's
-list of children may omit one while another ends. For an engine on another host, tmux and /proc are read by
-programs run inside, which costs more; only tmux's own messages for a missing session mean that it is gone,
-and any other failure is unknown.
+A pane at a shell prompt is alive, but its agent is not. A shell that runs a script may be the agent; one
+without operands is a prompt, wherever in the pane it runs. From the host, a first look walks down from the
+container's first process; later looks check only those few processes (some 50 µs). All processes of the host
+are searched before an agent counts as gone: the kernel's list of children may omit one while another ends.
+For an engine elsewhere, programs run inside, which costs more; only tmux's own messages for a missing session
+mean that it is gone.
 """
 
 import os

@@ -1,7 +1,7 @@
 """Drives any command in a tmux session by keys: start, prompt, answer, interrupt, resume and stop.
 
 Each action looks at the pane before and after it and reports what it saw; the gate decided before whether it
-may act. If tmux fails, `hand.touched` tells whether a key may have been sent. Only sessions that carry
+may act. If tmux fails, `PaneHand.touched` tells whether a key may have been sent. Only sessions that carry
 Wakeful's mark are ended; Wakeful types into a pane that a person opened, but never closes it.
 """
 
