@@ -32,7 +32,7 @@ def silent(_prompt: str) -> Sequence[Heard]:
 
 
 class ScriptedSessions:
-    """Implements ports.sessions.Sessions. Survives gateways: what was asked by a key is known to the next one."""
+    """Implements client.api.Sessions. Survives gateways: what was asked by a key is known to the next one."""
 
     def __init__(self) -> None:
         self.reply: Callable[[str], Sequence[Heard]] = plainly
@@ -261,7 +261,7 @@ class OpenDoor:
 
 
 class ScriptedChat:
-    """Implements ports.chat.Chat as far as turns and the intake speak through it."""
+    """Implements gateway.ports.Chat as far as turns and the intake speak through it."""
 
     def __init__(self) -> None:
         self.waiting: list[Update] = []

@@ -14,7 +14,7 @@ LOST = ChatFailed(reason="the answer was lost")
 
 
 class RoomChat:
-    """Implements ports.chat.Chat. `spoken` is when what was said or edited where; `script` fails the next calls."""
+    """Implements gateway.ports.Chat. `spoken` is when what was said or edited where; `script` fails the next calls."""
 
     def __init__(self, clock: Clock) -> None:
         self.rooms = Rooms()

@@ -28,7 +28,7 @@ from wakeful.storage.base import Outcome
 
 
 class ParrotDriver:
-    """Implements ports.hands.Driver."""
+    """Implements control.driver.Driver."""
 
     name = "parrot"
     per_turn = True
@@ -115,7 +115,7 @@ class _Line(Struct):
 
 
 class ParrotHearing:
-    """Implements ports.provider.Hearing."""
+    """Implements control.provider.Hearing."""
 
     def __init__(self, _prompt_id: str) -> None:
         self._text = ""
@@ -146,7 +146,7 @@ class ParrotHearing:
 
 
 class ParrotLogin:
-    """Implements ports.login.Login: a bird has none."""
+    """Implements control.login.Login: a bird has none."""
 
     provider = "parrot"
 
@@ -164,7 +164,7 @@ class ParrotLogin:
 
 
 class ParrotOneShot:
-    """Implements ports.one_shot.OneShot: it decides nothing."""
+    """Implements control.provider.OneShot: it decides nothing."""
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
         del argv, folder, environ

@@ -18,7 +18,7 @@ PLACE = Place(7, is_private=True)
 
 
 class Model:
-    """Implements ports.one_shot.OneShot: answers as scripted."""
+    """Implements control.provider.OneShot: answers as scripted."""
 
     def __init__(self, answer: str | None) -> None:
         self.answer = answer

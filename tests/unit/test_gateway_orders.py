@@ -29,7 +29,7 @@ CHECKPOINT = OpenCheckpoint(
 
 
 class ScriptedHouse:
-    """Implements ports.house.House; remembers what was decided."""
+    """Implements client.api.House; remembers what was decided."""
 
     def __init__(self) -> None:
         self.decided: list[tuple[object, ...]] = []

@@ -20,7 +20,7 @@ PROVIDERS = ["claude", "codex"]
 
 
 class ScriptedLogin:
-    """Implements ports.login.Login: says what the test says, and counts what it was asked."""
+    """Implements control.login.Login: says what the test says, and counts what it was asked."""
 
     def __init__(self, provider: str) -> None:
         self.provider = provider
@@ -188,7 +188,7 @@ def test_an_alert_on_its_way_is_not_told_by_the_next_look_too(provider: str) -> 
 
 
 class ScriptedHost:
-    """Implements ports.host.Host."""
+    """Implements gateway.ports.Host."""
 
     def __init__(self) -> None:
         self.now = HostReading(disk_percent=10, memory_percent=10, load=0.1, cores=2)

@@ -152,7 +152,7 @@ class OpenCheckpoint(Struct, frozen=True):
 
 
 class House(Protocol):
-    """Raises what ports.sessions raises. `by` is who decided, for whoever reads it later."""
+    """Raises what client.api raises. `by` is who decided, for whoever reads it later."""
 
     async def standing(self) -> HouseStanding: ...
 

@@ -143,7 +143,7 @@ class _Decided(Struct):
 
 
 class DaemonHouse:
-    """Implements ports.house.House for the daemon of one home."""
+    """Implements client.api.House for the daemon of one home."""
 
     def __init__(self, door: Door) -> None:
         self._door = door
@@ -222,7 +222,7 @@ class _Record(Struct):
 
 
 class DaemonSessions:
-    """Implements ports.sessions.Sessions for the daemon of one home."""
+    """Implements client.api.Sessions for the daemon of one home."""
 
     def __init__(self, socket: str, run: Path) -> None:
         self._door = Door(socket)

@@ -21,7 +21,7 @@ class TrustDamaged(OperatorError):
 
 
 class TrustBook:
-    """Implements ports.heartbeat.Trusts. `path`: where it is kept."""
+    """Implements heartbeat.policy.Trusts. `path`: where it is kept."""
 
     def __init__(self, path: str) -> None:
         self._path = path

@@ -48,7 +48,7 @@ class Stamp(Struct, frozen=True):
 
 
 class AgentFiles:
-    """Implements ports.heartbeat.HeartbeatFiles for the files below a state folder and below working directories."""
+    """Implements heartbeat.policy.HeartbeatFiles for the files below a state folder and below working directories."""
 
     def __init__(self, home: str, bounds: Bounds, trusts: Trusts) -> None:
         self._home = home

@@ -1,6 +1,6 @@
 """Figures as OpenMetrics text, by Prometheus' own client. Imported with the first scrape: it costs 0.1 s.
 
-What is shown is said by the table in `domain/figures`; nothing is counted here.
+What is shown is said by the table in `metrics.model`; nothing is counted here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

@@ -25,7 +25,7 @@ T = TypeVar("T")
 
 
 class StoreDesk:
-    """Implements ports.journal.CheckpointDesk. `database` is the one of the configuration unless another is given."""
+    """Implements journal.base.CheckpointDesk. `database` is the one of the configuration unless another is given."""
 
     def __init__(self, database: Path | None = None) -> None:
         self._database = database

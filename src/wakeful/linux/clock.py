@@ -12,7 +12,7 @@ READING_ATTEMPTS_MAX: Final = 5
 
 
 class SystemClock:
-    """Implements ports.clock.Clock."""
+    """Implements core.clock.Clock."""
 
     def __init__(self) -> None:
         self._timeline = Timeline(_read())

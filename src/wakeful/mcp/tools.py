@@ -31,7 +31,7 @@ LIMIT_MAX: Final = 200
 SLICE_SECONDS: Final = 10.0
 # A start, a prompt and seeing that it was taken.
 WAKE_SECONDS_MAX: Final = 120.0
-# `domain.wording.quoted` sees to it that nothing quoted has a backquote of its own.
+# `judging.wording.quoted` sees to it that nothing quoted has a backquote of its own.
 _QUOTATION: Final = re.compile("`([^`]*)`")
 
 

@@ -22,7 +22,7 @@ from wakeful.watchdog.queue import (
 
 
 class MemoryJobs:
-    """Implements ports.jobs.Jobs. Claims and budgets do not run out: nobody waits a week in a test."""
+    """Implements watchdog.queue.Jobs. Claims and budgets do not run out: nobody waits a week in a test."""
 
     place = "a queue in memory"
 
@@ -182,7 +182,7 @@ class MemoryJobs:
 
 
 class NoGround:
-    """Implements ports.jobs.Ground for a host that has none of the logs, and every folder."""
+    """Implements watchdog.queue.Ground for a host that has none of the logs, and every folder."""
 
     async def read(self, session_ids: Sequence[SessionId]) -> dict[SessionId, LogReading]:  # noqa: ARG002 - none has one
         return {}

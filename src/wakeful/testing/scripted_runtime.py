@@ -22,7 +22,7 @@ UNSEEN = Glimpse(
 
 
 class ScriptedRuntime:
-    """Implements ports.runtime.Runtime. `seen` is the whole world; whoever is missing there is gone."""
+    """Implements agents.runtime.Runtime. `seen` is the whole world; whoever is missing there is gone."""
 
     def __init__(self, name: str = "tmux", first_pid: int = 500_000) -> None:
         self.name = name

@@ -18,7 +18,7 @@ TURNS_MAX: Final = 100_000
 
 
 class VirtualClock:
-    """Implements ports.clock.Clock. Nothing moves unless the test says so."""
+    """Implements core.clock.Clock. Nothing moves unless the test says so."""
 
     def __init__(self, start_wall: float = START_WALL) -> None:
         self._awake = START_AWAKE

@@ -89,7 +89,7 @@ class RecordStrange(JobsUnreachable):
 
 
 class RedisJobs:
-    """Implements ports.jobs.Jobs."""
+    """Implements watchdog.queue.Jobs."""
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
@@ -500,7 +500,7 @@ _OWNER: Final = "filed"
 
 
 class JobsLedger:
-    """Implements adapters.github.ledger.Ledger."""
+    """Implements integrations.github.Ledger."""
 
     def __init__(self, jobs: Jobs) -> None:
         self._jobs = jobs

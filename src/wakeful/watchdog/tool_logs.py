@@ -16,7 +16,7 @@ _Logs = dict[SessionId, tuple[LogFile, ToolUseReader]]
 
 
 class ToolLogGround:
-    """Implements ports.jobs.Ground for `<root>/<session id>/tool_use.jsonl`."""
+    """Implements watchdog.queue.Ground for `<root>/<session id>/tool_use.jsonl`."""
 
     def __init__(self, root: Path) -> None:
         self._root = root

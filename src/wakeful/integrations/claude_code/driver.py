@@ -63,7 +63,7 @@ PROJECT_FOLDER_CHARS_MAX: Final = 200
 
 
 class ClaudeDriver:
-    """Implements ports.hands.Driver. Run folders lie below `root`."""
+    """Implements control.driver.Driver. Run folders lie below `root`."""
 
     name = "claude"
     per_turn = False

@@ -30,7 +30,7 @@ class _Result(Struct):
 
 
 class ClaudeLogin:
-    """Implements ports.login.Login. `folder` is where a probe runs: one of ours, with nothing in it."""
+    """Implements control.login.Login. `folder` is where a probe runs: one of ours, with nothing in it."""
 
     provider = "claude"
 
@@ -69,7 +69,7 @@ class _Answer(Struct):
 
 
 class ClaudeOneShot:
-    """Implements ports.one_shot.OneShot. `folder` is one of ours, with nothing in it."""
+    """Implements control.provider.OneShot. `folder` is one of ours, with nothing in it."""
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
         self._client = ClientAsking(argv, folder, {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"})

@@ -127,7 +127,7 @@ NAMING_SECONDS: Final = 10.0
 
 
 class CodexDriver:
-    """Implements ports.hands.Driver. `environ` is for prompts whose sender gave none; see `deliver`."""
+    """Implements control.driver.Driver. `environ` is for prompts whose sender gave none; see `deliver`."""
 
     name = "codex"
     per_turn = True

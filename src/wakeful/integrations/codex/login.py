@@ -29,7 +29,7 @@ class _Line(Struct):
 
 
 class CodexLogin:
-    """Implements ports.login.Login. `folder` is where a probe runs: one of ours, with nothing in it."""
+    """Implements control.login.Login. `folder` is where a probe runs: one of ours, with nothing in it."""
 
     provider = "codex"
 
@@ -82,7 +82,7 @@ class _AnswerLine(Struct):
 
 
 class CodexOneShot:
-    """Implements ports.one_shot.OneShot. `folder` is one of ours, with nothing in it."""
+    """Implements control.provider.OneShot. `folder` is one of ours, with nothing in it."""
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
         self._client = ClientAsking(argv, folder, environ)

@@ -39,7 +39,7 @@ _NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane of its cont
 
 
 class ContainerSpeaker:
-    """Implements ports.hands.Speaker. A hosting's pane has the container's id for its socket."""
+    """Implements control.driver.Speaker. A hosting's pane has the container's id for its socket."""
 
     def __init__(self, address: str, folder: str) -> None:
         """`folder` is for what is known of texts while they are typed: one that was cut off is removed later."""

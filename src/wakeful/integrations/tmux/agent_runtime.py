@@ -156,7 +156,7 @@ _LEAVING: Final = "server exited unexpectedly"
 
 
 class TmuxAgents:
-    """Implements ports.runtime.Runtime."""
+    """Implements agents.runtime.Runtime."""
 
     name = "tmux"
 
