@@ -1,7 +1,7 @@
-"""Who asked for what, written down behind the answers: a line each, without queries, tokens or secrets.
+"""Access log: one line for each request, without query strings, tokens or secrets.
 
-A request only leaves a note. Lines are made from the notes once a second, in a thread, and so many at most; the
-file is cut off and begun anew before it grows large. No file here is read by Wakeful.
+A request only leaves a note. A thread writes the notes once a second, a limited number of lines at a time, and
+starts the file again before it grows large. Wakeful never reads it.
 """
 
 import asyncio

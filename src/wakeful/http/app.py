@@ -1,4 +1,4 @@
-"""The application behind the gate: routes, page files, API description. Joined here, decided elsewhere."""
+"""Builds the HTTP application: routes, page files and API description behind the gate."""
 
 from collections.abc import Callable, Sequence
 

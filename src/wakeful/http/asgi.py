@@ -1,4 +1,4 @@
-"""The three callables ASGI is made of, and what Wakeful adds to a scope."""
+"""Types of ASGI, and the keys that Wakeful adds to a scope."""
 
 from collections.abc import Awaitable, Callable, MutableMapping
 from typing import Any, Final

@@ -1,11 +1,8 @@
-"""One-time codes and the logins they buy, in memory only: a restart logs every page out.
+"""Authentication of HTTP requests: Host, Origin, token, cookie, CSRF, one-time codes and logins. Pure rules.
 
-Secrets are remembered by their digest, so that looking one up takes the same time whatever was offered.
-
-Who may come in: Host, Origin, token, cookie, CSRF. Rules only: no sockets, no waiting, no logging.
-
-`gate` shows every request here before anything else sees it. The peer's uid was checked by the connection
-class when the connection was made, so a knock at the socket door is the owner's.
+The gate checks every request here first. The connection class has already checked the uid of a peer at the Unix
+socket, so such a request comes from the owner. Logins are in memory: a restart logs every page out. Secrets are
+kept as digests, so a lookup takes the same time for every value.
 """
 
 import hmac

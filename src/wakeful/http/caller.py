@@ -1,7 +1,7 @@
-"""Who may decide: every order is a person's, except the few that agents work with. The gate asks here, for all routes.
+"""Decides whether the process that sent a request may give orders: people may, agents only a few.
 
-An agent has its user's rights and can read the token; what gives it away is where the question comes from. The process
-at the other end is known at the Unix socket, and for loopback TCP it is looked up by the connection.
+An agent has its user's rights and can read the token, so its place in the process tree decides. The kernel names the
+process at the Unix socket; for loopback TCP it is looked up by the connection.
 """
 
 import asyncio

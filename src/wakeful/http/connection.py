@@ -1,7 +1,6 @@
-"""What a connection may cost: who is at its other end, how long it may take, how much it may send.
+"""Limits for connections: peer identity, time, and bytes, added to uvicorn's connection classes.
 
-These are uvicorn's connection classes with limits added. Whoever exceeds one gets a problem document where
-that is still possible, and is cut off; requests that pass are none of this file's business.
+A connection that exceeds a limit gets a problem document if that is still possible, and is closed.
 """
 
 import asyncio

@@ -1,6 +1,6 @@
-"""Every way a door says no. The messages tell an honest caller what to do, and a dishonest one nothing.
+"""HTTP errors: every refusal, and problem documents (RFC 9457) with a stable `code`.
 
-Errors as RFC 9457 documents with a stable `code`. Never a traceback, never plain text.
+Messages tell an honest caller what to do and an attacker nothing. An answer never has a traceback or plain text.
 """
 
 import logging

@@ -1,12 +1,9 @@
-"""Wrong credentials cost growing time, paid by the source that sent them. A right credential never waits here.
+"""The gate: every HTTP and WebSocket request passes it before routing.
 
-A source pays one failure after the other, on one connection and on many at once: the rate of wrong answers does not depend on
-how many connections it opens.
-
-The one way in: every request of both doors passes here before routing, HTTP and WebSocket alike.
-
-It shows the request to `Access`, and an order to `Deciders`, bounds its body, and turns refusals into problem
-documents. No other file decides who may ask. What it notes of a request for the log holds no query string.
+It checks authentication (`auth`) and, for orders, the caller (`caller`), limits the body, and writes refusals as
+problem documents. No other module decides which requests are let in. Notes for the access log have no query string.
+Wrong credentials delay the source that sent them, by growing times: one failure after the other, however many
+connections it opens. A right credential never waits.
 """
 
 import asyncio

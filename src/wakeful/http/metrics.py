@@ -1,6 +1,6 @@
-"""Figures as OpenMetrics text, by Prometheus' own client. Imported with the first scrape: it costs 0.1 s.
+"""Metrics in the OpenMetrics format, by Prometheus' client, which takes 0.1 s to import at the first scrape.
 
-What is shown is said by the table in `metrics.model`; nothing is counted here.
+The table in `metrics.model` defines what is exported; nothing is counted here.
 """
 
 from collections.abc import Callable, Iterable, Iterator, Mapping

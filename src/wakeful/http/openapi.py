@@ -1,4 +1,4 @@
-"""The API description (OpenAPI 3.1), made from the route table; msgspec makes the schemas."""
+"""API description (OpenAPI 3.1), generated from the route table with msgspec's schemas."""
 
 import asyncio
 import re

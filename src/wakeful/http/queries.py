@@ -1,6 +1,6 @@
-"""Query parameters, decoded into the struct of their route.
+"""Decodes query parameters into the struct of their route, and refuses unknown ones.
 
-Parameters that the struct does not name are refused: one that is mistyped would silently ask for something else.
+A mistyped parameter would otherwise silently ask for something else.
 """
 
 from collections.abc import Mapping

@@ -1,8 +1,6 @@
-"""Answers whose bodies are encoded already: sent as they are, described by their type.
+"""Responses with bodies that are already encoded, and the structs that describe them in the API description.
 
-What the bodies of answers look like, for the generated API description.
-
-Nothing is encoded from these: a record is encoded once, where it was made. A test holds real bodies to them.
+A record is encoded once, where it is made. A test compares real bodies with these structs.
 """
 
 from collections.abc import Iterator, Mapping

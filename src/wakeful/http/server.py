@@ -1,8 +1,7 @@
-"""Opening the doors: the Unix socket and the loopback port. Whatever is returned listens already.
+"""HTTP servers: the Unix socket and the loopback port, each served by uvicorn.
 
-A door is never reachable with wrong permissions, not even for a moment, and never beyond this machine.
-
-uvicorn without its tick and without its hands on signals, logs and text/plain. One server per door.
+Listeners are returned ready. They never have wrong permissions, not even for a moment, and are never reachable from
+another machine. uvicorn runs without its timer, signal handlers and logging; one server for each listener.
 """
 
 import asyncio

@@ -1,4 +1,7 @@
-"""The WebSocket: an overview first, then batches of changes as they happen. A slow reader is never waited for."""
+"""WebSocket of changes: an overview first, then batches as sessions change.
+
+The daemon never waits for a slow reader; its connection is closed.
+"""
 
 import asyncio
 from collections.abc import Coroutine

@@ -1,10 +1,6 @@
-"""Agents of the hub: who there is, how each stands, and orders to start, stop or restart one.
+"""Routes for agents: list, start, stop, restart, attach, and waking them.
 
-Whether an order is taken is decided by the hub's table; what it refuses is answered with 409.
-
-Waking agents: whether one may be woken, and an order to do it. Decided by the wake service, answered as it says.
-
-A refusal is an answer, not an error: it has its reason, and a command that shows it ends with 1.
+The hub decides about orders; a refused order is a 409. A refused wake is an answer with its reason, not an error.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Coming and going: one-time codes, logins, and the order to go down. Who may ask is the gate's decision."""
+"""Routes for login codes, login, logout and shutdown. The gate decides who may use them."""
 
 from collections.abc import Callable, Sequence
 from typing import Final

@@ -1,4 +1,4 @@
-"""Checkpoints and lessons. Reading is for everybody; deciding and teaching are a person's, and say whose word it was."""
+"""Routes for checkpoints and user effect rules. Reading is open; deciding and teaching need a person."""
 
 from collections.abc import Sequence
 from typing import Annotated, Final

@@ -1,4 +1,7 @@
-"""Orders about sessions: start one, speak to it, end it, hand it over. What may be done is decided by the hands."""
+"""Routes for orders to sessions: run, send, answer, interrupt, resume, stop, adopt, release.
+
+The controller decides what may be done.
+"""
 
 from collections.abc import Sequence
 from typing import Annotated, Final

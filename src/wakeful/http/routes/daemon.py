@@ -1,4 +1,4 @@
-"""What the daemon shows of itself to whoever watches the watcher: alive, ready, and its figures."""
+"""Routes for monitoring the daemon: liveness, readiness and metrics."""
 
 import asyncio
 from collections.abc import Callable, Sequence

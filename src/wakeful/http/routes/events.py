@@ -1,7 +1,4 @@
-"""Critical events as programs read them, and archived because a person asks. Nothing is written here.
-
-The morning report over HTTP. It is made for whoever asks, and nothing is kept of it.
-"""
+"""Routes for critical events and for the morning report. A report is made for each request and not kept."""
 
 import asyncio
 from collections.abc import Callable, Sequence

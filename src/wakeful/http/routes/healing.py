@@ -1,7 +1,4 @@
-"""Bringing sessions back because a person asks: one that is held or given up, or all that a reboot took along.
-
-Incidents over HTTP. Nothing is opened or resolved here.
-"""
+"""Routes to bring sessions back on a person's order, and to list incidents."""
 
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Annotated, Protocol

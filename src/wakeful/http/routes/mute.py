@@ -1,4 +1,4 @@
-"""Mutes and the pause. All orders here are a person's decisions: refused to whoever works inside a supervised session."""
+"""Routes for mutes and the pause. They need a person: requests from inside a supervised session are refused."""
 
 from collections.abc import Callable, Sequence
 from typing import Annotated, Final

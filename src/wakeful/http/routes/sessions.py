@@ -1,8 +1,7 @@
-"""Reading: status, sessions, one session, its events, waiting for it. What the desk answers is sent as it is.
+"""Routes to read sessions and wait for them, to report a wrong verdict, and to repair a stored record.
 
-Telling Wakeful that it was wrong: the evidence is kept, nothing else changes.
-
-Mending what the store says of a session after an unclean exit. A person's decision.
+Query answers are sent as `views` encoded them. Reporting a wrong verdict stores the evidence and changes nothing else.
+A repair needs a person.
 """
 
 import asyncio

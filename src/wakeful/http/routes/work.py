@@ -1,7 +1,4 @@
-"""What the bodies of orders about work look like: bounded, and with nothing unknown in them.
-
-Orders about work and leases. What the work desk answers is sent as it is; the store decides who owns what.
-"""
+"""Routes for tasks and leases, and the structs of their bodies. The store decides who owns what."""
 
 from collections.abc import Sequence
 from typing import Annotated, Any, Final
