@@ -177,6 +177,8 @@ def test_an_agent_cannot_hide_where_it_comes_from(
         bare = f"env -i PATH={os.environ['PATH']} tmux -S {socket_path} -f /dev/null new-session -d env -i {environ} sh -c {quoted}"
         try:
             redteam.attack(WAYS, "a pane of Wakeful's own tmux server", held=not scene.lets(pane, answer))
+            # A server that is about to end with its last pane takes no new one.
+            end_tmux(socket_path)
             redteam.attack(WAYS, "a pane there without variables", held=not scene.lets(bare, answer))
         finally:
             end_tmux(socket_path)
