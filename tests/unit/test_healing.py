@@ -10,7 +10,7 @@ from desks import BOOT, subject
 from wakeful.control.driver import Begun, Order, Seen, unannounced
 from wakeful.control.ownership import NotManaged
 from wakeful.control.start import RunRequest
-from wakeful.core.ids import SessionId
+from wakeful.core.ids import SessionId, agent_member
 from wakeful.core.managed_session import SESSION_VARIABLE
 from wakeful.core.process import Process, Sight
 from wakeful.healing.closed_sessions import SURE_SECONDS, Closing
@@ -19,7 +19,7 @@ from wakeful.healing.plan import Rules
 from wakeful.healing.restore import NotLost
 from wakeful.incidents.critical_event import ActionTaken, Happening
 from wakeful.incidents.issue_tracker import Filing, Report
-from wakeful.incidents.model import Cause, Fate
+from wakeful.incidents.model import Cause, Fate, Origin, words_of
 from wakeful.incidents.service import SAME_SECONDS
 from wakeful.judging.events import (
     CallEnded,
@@ -354,6 +354,32 @@ def test_a_dead_tmux_server_brings_six_back_with_one_alert() -> None:
     (told,) = [each for each in clinic.recorder.said if not each.startswith("Resolved")]
     assert ": 1 session in trouble, 6 well again" in told
     assert "revived 6 sessions, all came back" in told
+
+
+def test_an_agent_of_the_hub_and_its_session_count_once_in_an_incident() -> None:
+    """The hub missed the agent first; its session, which the healer brings back, takes its place."""
+
+    async def scene(clinic: Clinic) -> None:
+        origin = Origin(Cause.TMUX_SERVER, OWN_TMUX)
+        processes = {name: await clinic.manage(name) for name in ("builder", "plain")}
+        clinic.supervisor.lodge(subject("builder").id, "builder")
+        for name, process in processes.items():
+            clinic.show(name, process)
+            clinic.work(name)
+        for agent in ("builder", "other"):
+            await clinic.incidents.join(agent_member(agent), origin, "lost", f"agent {agent}")
+        for name, process in processes.items():
+            clinic.show(name, process, runtime=Sight.DEAD)
+            clinic.end(process)
+        await clinic.clock.run_for(1)
+        (incident,) = await clinic.incidents.listed()
+        names = {subject("builder").id, subject("plain").id, agent_member("other")}
+        assert set(incident.sessions) == {each.id for each in incident.members} == names
+        assert incident.affected == 3
+        assert ": 3 sessions in trouble" in words_of(incident)
+        assert clinic.incidents.of(agent_member("builder")) is None
+
+    play(scene)
 
 
 def test_revivals_are_paced() -> None:

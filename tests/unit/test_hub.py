@@ -27,7 +27,7 @@ from wakeful.agents.table import ENDED_EARLY, Agent, AgentNotFound, AgentRefuses
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import ConversationHeld, Lease, LeaseKey
 from wakeful.healing.plan import AgentWay
-from wakeful.incidents.model import Cause
+from wakeful.incidents.model import Cause, Origin
 from wakeful.storage.base import Outcome
 from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNSEEN, ScriptedRuntime
 from wakeful.testing.virtual_clock import settle
@@ -169,6 +169,27 @@ def test_what_cannot_be_seen_is_unknown_and_comes_back() -> None:
                 assert (await house.happens(with_pid(ALIVE, 41), name)).state is AgentState.RUNNING
             assert await house.incidents.listed() == []
             assert [key for key, _ in house.over] == [incident.id]
+
+    run(story)
+
+
+def test_an_agent_whose_session_is_in_an_incident_does_not_join_it_too() -> None:
+    """The healer was first: its session speaks for both."""
+
+    async def story() -> None:
+        house = TestHub(agent())
+        async with house.open():
+            await running(house, 41)
+            house.sessions.by_pid[41] = SESSION
+            house.hub.arrived(SESSION)
+            await settle()
+            await house.incidents.join(SESSION, Origin(Cause.TMUX_SERVER, "a socket"), "lost", "agent claude")
+            house.clock.advance(5)
+            assert (await house.happens(UNSEEN)).state is AgentState.UNKNOWN
+            (incident,) = await house.incidents.listed()
+            assert incident.sessions == (SESSION,)
+            await house.happens(with_pid(ALIVE, 41))
+            assert [each.sessions for each in await house.incidents.listed()] == [(SESSION,)]
 
     run(story)
 

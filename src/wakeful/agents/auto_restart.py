@@ -55,7 +55,7 @@ class Losses:
     async def settle(self, agent: Agent) -> None:
         """Let it join or leave."""
         known = self._incidents.of(agent.key)
-        if known is None and self._is_lost(agent):
+        if known is None and self._is_lost(agent) and not self._has_session_in_one(agent):
             reason = plain(agent.record.reason, REASON_CHARS_MAX)
             await self._incidents.join(agent.key, self._origin(agent), reason, f"agent {agent.name}")
             known = self._incidents.of(agent.key)
@@ -67,6 +67,11 @@ class Losses:
             left = await self._incidents.leave(agent.key)
             if left is not None and not left.is_open:
                 await self._told.over(left)
+
+    def _has_session_in_one(self, agent: Agent) -> bool:
+        """Whether the healer put its session into an incident, which then speaks for the agent too."""
+        session_id = agent.record.session_id
+        return session_id is not None and self._incidents.of(session_id) is not None
 
     def _is_lost(self, agent: Agent) -> bool:
         """Whoever was not there when its runtime was lost, or had ended before, has lost nothing."""

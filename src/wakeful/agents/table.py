@@ -30,7 +30,7 @@ from wakeful.agents.runtime import Runtime
 from wakeful.core.clock import Clock, iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WorldError
-from wakeful.core.ids import SessionId
+from wakeful.core.ids import SessionId, agent_member
 from wakeful.core.process import Process, Sight
 from wakeful.judging.session_record import safe
 from wakeful.storage.base import Note
@@ -109,7 +109,7 @@ class Agent:
     @property
     def key(self) -> SessionId:
         """What acts and incidents call it."""
-        return SessionId(f"agent-{self.name}")
+        return agent_member(self.name)
 
     @property
     def state(self) -> AgentState:

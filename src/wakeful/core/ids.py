@@ -34,6 +34,11 @@ SessionId = NewType("SessionId", str)
 """What Wakeful supervises: `claude-<uuid>`, `codex-<uuid>`, or the name of a log folder or file."""
 
 
+def agent_member(name: str) -> SessionId:
+    """What acts and incidents call an agent of the hub, which may have no session yet."""
+    return SessionId(f"agent-{name}")
+
+
 def parse_session_id(text: str) -> SessionId:
     """The one door for ids from outside: accept `text` or raise BadSessionId, which shows 40 characters of it."""
     if len(text) > SESSION_ID_CHARS_MAX or ".." in text or _SESSION_ID.match(text) is None:

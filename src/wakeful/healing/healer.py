@@ -17,7 +17,7 @@ from wakeful.control.gate import Act, Deed
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.fault_points import reach
-from wakeful.core.ids import SessionId
+from wakeful.core.ids import SessionId, agent_member
 from wakeful.healing.notifier import IncidentPapers
 from wakeful.healing.plan import ACTS, Decision, Rules, Step, plan
 from wakeful.healing.rate_limit import OUTAGES, Scouts
@@ -562,7 +562,10 @@ class Healer:
         name = called(watched.record) if watched.record is not None else ""
         limit = watched.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None
         until = limit.wall if limit is not None else None
-        incident = await self._incidents.join(trouble.session_id, origin, summary, name, until=until)
+        agent = agent_member(watched.subject.agent) if watched.subject.agent is not None else None
+        incident = await self._incidents.join(
+            trouble.session_id, origin, summary, name, until=until, instead_of=agent
+        )
         if did and not incident.did:
             incident = await self._incidents.keep(replace(incident, did=did))
         return await self._troubles.keep(replace(trouble, incident=incident.id))

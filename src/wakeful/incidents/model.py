@@ -153,6 +153,13 @@ class Incident(Struct, frozen=True):
             affected=self.affected + 1,
         )
 
+    def without(self, member_id: SessionId) -> "Incident":
+        """The same as if this one had never joined."""
+        members = tuple(each for each in self.members if each.id != member_id)
+        sessions = tuple(each for each in self.sessions if each != member_id)
+        gone = len(self.members) - len(members)
+        return replace(self, members=members, sessions=sessions, affected=self.affected - gone)
+
     def called(self, session_id: SessionId, name: str) -> "Incident":
         """The same with the name a session has by now."""
         known = self.member(session_id)

@@ -101,10 +101,12 @@ class Incidents:
         name: str = "",
         *,
         until: float | None = None,
+        instead_of: SessionId | None = None,
     ) -> Incident:
         """The incident this trouble belongs to, opened if there is none with this cause and scope.
 
-        `until`: when that cause ends by itself; the latest word of its sessions counts.
+        `until`: when that cause ends by itself; the latest word of its sessions counts. `instead_of`: a member that is
+        the same agent under another name, and must not count twice.
         """
         # One after the other: two that join at once would each open one.
         async with self._in_line:
@@ -120,6 +122,9 @@ class Incidents:
                 incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
                 newest = incident.joined(session_id, now, name).lasting(until)
                 self._of_session[session_id] = origin.key
+                if instead_of is not None and self._of_session.get(instead_of) == origin.key:
+                    del self._of_session[instead_of]
+                    newest = newest.without(instead_of)
         # Not in line: thousands that join one incident at once are written down together.
         return await self.keep(newest)
 
