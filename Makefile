@@ -13,7 +13,7 @@ run: $(VENV)/run.stamp
 
 # Two at a time, a file of tests each; what minds the clock runs alone afterwards.
 test: $(VENV)/test.stamp
-	$(BIN)/python tests/parts.py
+	$(BIN)/python tests/support/prerequisites.py
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not alone" tests $(PYTEST_ARGS)
 	$(BIN)/python -m pytest -m alone tests $(PYTEST_ARGS)
 

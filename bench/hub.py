@@ -23,7 +23,7 @@ from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
 
 if TYPE_CHECKING:
-    from docker_engines import DockerEngine
+    from support.docker_engine import DockerEngine
 
 ROW: Final = "hub"
 AGENTS: Final = 200
@@ -39,7 +39,7 @@ EXECS: Final = 20
 def measure(stage: Stage) -> list[Figure]:
     # The engine of the tests: it is started, filled and ended there.
     sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-    from docker_engines import DockerEngine, make_image, missing_docker  # noqa: PLC0415
+    from support.docker_engine import DockerEngine, make_image, missing_docker  # noqa: PLC0415
 
     if missing := missing_docker():
         print(f"{ROW}: not measured: {missing}")
@@ -86,7 +86,7 @@ async def _started(runtime: DockerRuntime, count: int) -> list[AgentSpec]:
 
 
 def _spec(number: int) -> AgentSpec:
-    from docker_engines import IMAGE  # noqa: PLC0415 - see `measure`
+    from support.docker_engine import IMAGE  # noqa: PLC0415 - see `measure`
 
     command = ("sleep", "86400")
     return AgentSpec(name=f"bench-{number}", runtime=AgentRuntime.DOCKER, image=IMAGE, command=command)

@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from agent_cycles import FLOW, cycle, deaths
-from agent_houses import CHEAP, AgentHouse
-from clients import ClaudeHome, end_tmux
-from daemons import RunningDaemon
-from docker_engines import IMAGE, DockerEngine, make_image
+from support.agents_e2e import CHEAP, AgentHouse
+from support.agents_soak import FLOW, cycle, deaths
+from support.daemon_process import RunningDaemon
+from support.docker_engine import IMAGE, DockerEngine, make_image
+from support.real_clients import ClaudeHome, end_tmux
 from wakeful.testing.scripted_model import ScriptedModel
 
 TIMES: Final = {"tmux": 1000, "docker": 50, "claude": 20}

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from hypothesis import settings
 
-from clients import end_tmux
-from daemons import RunningDaemon
-from docker_engines import DockerEngine, make_image, require_docker
-from parts import cache_dir
+from support.daemon_process import RunningDaemon
+from support.docker_engine import DockerEngine, make_image, require_docker
+from support.prerequisites import cache_dir
+from support.real_clients import end_tmux
 
 # How long an example takes says more about the machine's other work than about the rule.
 settings.register_profile("wakeful", deadline=None)

@@ -5,12 +5,12 @@ from pathlib import Path
 
 import pytest
 
-import parts
-from bot_api import BotApi, own_token
-from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
-from daemons import RunningDaemon
-from operators import Operator
-from telegrams import Telegram
+from support import prerequisites
+from support.cli_user import Operator
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
+from support.telegram_server import BotApi, own_token
+from support.telegram_sink import Telegram
 from wakeful.testing.scripted_model import ScriptedModel
 
 
@@ -22,7 +22,7 @@ def model() -> Iterator[ScriptedModel]:
 
 @pytest.fixture
 def claude(tmp_path: Path, model: ScriptedModel) -> Iterator[ClaudeHome]:
-    require(parts.CLAUDE)
+    require(prerequisites.CLAUDE)
     require_tmux()
     with ClaudeHome(tmp_path, model) as home:
         yield home
@@ -30,7 +30,7 @@ def claude(tmp_path: Path, model: ScriptedModel) -> Iterator[ClaudeHome]:
 
 @pytest.fixture
 def codex(tmp_path: Path, model: ScriptedModel) -> Iterator[CodexHome]:
-    require(parts.CODEX)
+    require(prerequisites.CODEX)
     with CodexHome(tmp_path, model) as home:
         yield home
 

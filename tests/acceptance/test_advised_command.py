@@ -9,10 +9,10 @@ from typing import Final
 import pytest
 from playwright.sync_api import expect
 
-from browsers import chromium, needs_chromium
-from clients import require_tmux, wait_for
-from daemons import RunningDaemon
-from tmux_servers import Server
+from support.chromium import chromium, needs_chromium
+from support.daemon_process import RunningDaemon
+from support.real_clients import require_tmux, wait_for
+from support.tmux_server import Server
 from wakeful.testing.scripted_agent import ScriptedAgent
 
 pytestmark = needs_chromium

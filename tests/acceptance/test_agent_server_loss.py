@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_houses import CHEAP, AgentHouse
-from clients import require_tmux, wait_for
-from daemons import RunningDaemon
+from support.agents_e2e import CHEAP, AgentHouse
+from support.daemon_process import RunningDaemon
+from support.real_clients import require_tmux, wait_for
 
 AUTO = [f"auto{number}" for number in range(6)]
 MANUAL = [f"manual{number}" for number in range(3)]

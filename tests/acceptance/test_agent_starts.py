@@ -5,10 +5,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_houses import AgentHouse
-from clients import require_tmux, wait_for
-from daemons import RunningDaemon
-from docker_engines import IMAGE, DockerEngine
+from support.agents_e2e import AgentHouse
+from support.daemon_process import RunningDaemon
+from support.docker_engine import IMAGE, DockerEngine
+from support.real_clients import require_tmux, wait_for
 
 AGENT = """
 [agents.{name}]

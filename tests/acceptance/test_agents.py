@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from agent_cycles import deaths, moves_until
-from agent_houses import CHEAP, AgentHouse, clients_of
-from clients import require_tmux, wait_for
-from daemons import RunningDaemon
+from support.agents_e2e import CHEAP, AgentHouse, clients_of
+from support.agents_soak import deaths, moves_until
+from support.daemon_process import RunningDaemon
+from support.real_clients import require_tmux, wait_for
 from wakeful.core.process import Sight
 
 SHELLY = '[agents.shelly]\nruntime = "tmux"\ncommand = ["sh", "-c", "sleep 100000; exec sh -i"]\n'

@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from clients import ClaudeHome, wait_for
-from daemons import RunningDaemon
-from operators import DONE, Operator, Record, bash
+from support.cli_user import DONE, Operator, Record, bash
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, wait_for
 from wakeful.testing.scripted_model import script
 
 PUSH = "git push origin main"

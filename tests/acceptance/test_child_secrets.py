@@ -13,14 +13,14 @@ from pathlib import Path
 
 import pytest
 
-from agent_houses import AgentHouse
-from bot_api import BotApi
-from cheap_claude import install
-from clients import ClaudeHome, end_tmux, require_tmux, wait_for
-from daemons import RunningDaemon
-from gateway_houses import end_agents
-from operators import DONE
-from stand_in_gh import StandInGh
+from support.agents_e2e import AgentHouse
+from support.cli_user import DONE
+from support.daemon_process import RunningDaemon
+from support.fake_gh import StandInGh
+from support.gateway_process import end_agents
+from support.real_clients import ClaudeHome, end_tmux, require_tmux, wait_for
+from support.stub_claude import install
+from support.telegram_server import BotApi
 from wakeful.linux import proc
 from wakeful.testing.scripted_model import script
 

@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection
 
-from agent_houses import AgentHouse
-from clients import ClaudeHome, wait_for
-from daemons import RunningDaemon
-from operators import DONE, bash
+from support.agents_e2e import AgentHouse
+from support.cli_user import DONE, bash
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, wait_for
 from wakeful.linux import proc
 from wakeful.testing.scripted_model import script
 

@@ -14,8 +14,8 @@ from typing import Any
 
 import pytest
 
-from clients import wait_for
-from scripted_door import SILENCE, Asked, ScriptedDoor, http
+from support.fake_daemon_socket import SILENCE, Asked, ScriptedDoor, http
+from support.real_clients import wait_for
 from wakeful import __version__
 from wakeful.cli import app
 from wakeful.config.paths import Places

@@ -11,8 +11,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clients import require_programs
-from scripted_door import SILENCE, ScriptedDoor, http
+from support.fake_daemon_socket import SILENCE, ScriptedDoor, http
+from support.real_clients import require_programs
 from wakeful.cli.completion import ASK_SECONDS_MAX, CANDIDATES_MAX
 
 SESSIONS = msgspec.json.encode(

@@ -12,7 +12,7 @@ from typing import Final
 
 import pytest
 
-from clients import TmuxSession, end_tmux, require_tmux, tmux, wait_for
+from support.real_clients import TmuxSession, end_tmux, require_tmux, tmux, wait_for
 from wakeful.cli.format.sessions import decode_sessions
 from wakeful.client.client import Client
 from wakeful.config.paths import Places

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import pytest
 
-import parts
-from agent_cycles import deaths, moves_until
-from agent_houses import AgentHouse
-from clients import ClaudeHome, require_tmux, wait_for
-from daemons import RunningDaemon
-from docker_engines import IMAGE, DockerEngine, make_image
+from support import prerequisites
+from support.agents_e2e import AgentHouse
+from support.agents_soak import deaths, moves_until
+from support.daemon_process import RunningDaemon
+from support.docker_engine import IMAGE, DockerEngine, make_image
+from support.real_clients import ClaudeHome, require_tmux, wait_for
 from wakeful.testing.scripted_model import script
 
 AGENT = """
@@ -194,7 +194,7 @@ network = "host"
 
 def image_with_claude(docker: DockerEngine, claude: ClaudeHome) -> Path:
     """An image for Claude Code that has answered the questions of a first start; the folder of its program."""
-    program = parts.clients_dir() / "node_modules" / f"{parts.CLAUDE.package}-linux-x64"
+    program = prerequisites.clients_dir() / "node_modules" / f"{prerequisites.CLAUDE.package}-linux-x64"
     make_image(docker, "with-claude", more=("bash",), mounted=(program / "claude",))
     answers = json.loads((claude.home / ".claude.json").read_text())
     answers["projects"] = {"/code": {"hasTrustDialogAccepted": True}}

@@ -6,8 +6,8 @@ import socket
 import tarfile
 from pathlib import Path
 
-from clients import wait_for
-from daemons import RunningDaemon
+from support.daemon_process import RunningDaemon
+from support.real_clients import wait_for
 
 BOT = "123456789:AAHplantedplantedplantedplantedplanted"
 PLANTED = (

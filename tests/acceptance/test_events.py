@@ -11,8 +11,8 @@ from typing import IO, Any
 import msgspec
 import pytest
 
-from daemons import RunningDaemon
-from desks import House, open_doors
+from support.daemon_process import RunningDaemon
+from support.supervisor_fixture import House, open_doors
 from wakeful.critical_events import CriticalLog, log_critical_event
 from wakeful.http.routes.events import CriticalEventList
 

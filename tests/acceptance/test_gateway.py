@@ -10,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from bot_api import BotApi
-from cheap_claude import install
-from clients import ClaudeHome, ClientHome, CodexHome
-from daemons import RunningDaemon
-from phones import CROWD, STRANGER, USER, Phone, ended, evictions
+from support.daemon_process import RunningDaemon
+from support.gateway_e2e import CROWD, STRANGER, USER, Phone, ended, evictions
+from support.real_clients import ClaudeHome, ClientHome, CodexHome
+from support.stub_claude import install
+from support.telegram_server import BotApi
 from wakeful.testing.scripted_model import ScriptedModel
 
 ENDURANCE = "WAKEFUL_ENDURANCE" in os.environ

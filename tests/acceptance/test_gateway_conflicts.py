@@ -8,13 +8,13 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from threading import Event, Thread
 
-from bot_api import BotApi, own_token
-from cheap_claude import install
-from clients import wait_for
-from daemons import RunningDaemon
-from gateway_houses import end_agents
-from gateway_lives import answers
-from phones import ended
+from support.daemon_process import RunningDaemon
+from support.gateway_e2e import ended
+from support.gateway_kill import answers
+from support.gateway_process import end_agents
+from support.real_clients import wait_for
+from support.stub_claude import install
+from support.telegram_server import BotApi, own_token
 from wakeful.gateway.ports import ChatTaken
 from wakeful.gateway.telegram import TelegramChat
 from wakeful.linux.clock import SystemClock

@@ -5,13 +5,13 @@ from pathlib import Path
 
 import pytest
 
-from bot_api import BotApi
-from bot_rooms import Said
-from cheap_claude import install
-from clients import CodexHome, wait_for
-from daemons import RunningDaemon
-from gateway_houses import end_agents
-from phones import Phone
+from support.daemon_process import RunningDaemon
+from support.gateway_e2e import Phone
+from support.gateway_process import end_agents
+from support.real_clients import CodexHome, wait_for
+from support.stub_claude import install
+from support.telegram_chats import Said
+from support.telegram_server import BotApi
 
 USER, OTHER = 42, 43
 

@@ -5,10 +5,10 @@ import signal
 import time
 from pathlib import Path
 
-from bot_api import BotApi
-from clients import ClaudeHome, wait_for
-from daemons import RunningDaemon
-from phones import Phone
+from support.daemon_process import RunningDaemon
+from support.gateway_e2e import Phone
+from support.real_clients import ClaudeHome, wait_for
+from support.telegram_server import BotApi
 from wakeful.core.managed_session import SESSION_VARIABLE
 from wakeful.linux import proc
 

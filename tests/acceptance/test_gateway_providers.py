@@ -6,11 +6,11 @@ import signal
 import sys
 from pathlib import Path
 
-import third_provider
-from bot_api import BotApi
-from clients import ClaudeHome, ClientHome
-from daemons import RunningDaemon
-from phones import Phone
+from support import third_provider
+from support.daemon_process import RunningDaemon
+from support.gateway_e2e import Phone
+from support.real_clients import ClaudeHome, ClientHome
+from support.telegram_server import BotApi
 from wakeful.testing.scripted_model import ScriptedModel
 
 PARROT = """

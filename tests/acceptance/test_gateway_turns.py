@@ -3,10 +3,10 @@
 import asyncio
 from pathlib import Path
 
-from bot_api import BotApi
-from clients import ClaudeHome, CodexHome
-from gateway_houses import House
-from operators import Operator, assert_ended_quietly
+from support.cli_user import Operator, assert_ended_quietly
+from support.gateway_process import House
+from support.real_clients import ClaudeHome, CodexHome
+from support.telegram_server import BotApi
 from wakeful.client.api import Seat
 from wakeful.testing.scripted_model import script
 

@@ -14,12 +14,12 @@ from socket import socket
 import msgspec
 import pytest
 
-from clients import ClaudeHome, wait_for
-from daemons import RunningDaemon
-from operators import DONE, Operator, Record, bash
-from stand_in_gh import StandInGh
-from telegrams import Telegram
-from tmux_servers import Server
+from support.cli_user import DONE, Operator, Record, bash
+from support.daemon_process import RunningDaemon
+from support.fake_gh import StandInGh
+from support.real_clients import ClaudeHome, wait_for
+from support.telegram_sink import Telegram
+from support.tmux_server import Server
 from wakeful.testing.scripted_model import script
 
 HANGING = {"hang": "mid", "loop": True}

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from clients import ClaudeHome, CodexHome, TmuxSession, end_tmux, wait_for
-from daemons import RunningDaemon
-from operators import DONE, bash
+from support.cli_user import DONE, bash
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, CodexHome, TmuxSession, end_tmux, wait_for
 from wakeful.testing.scripted_model import script
 
 OPTIONS = [{"label": "a", "description": "one"}, {"label": "b", "description": "other"}]

@@ -5,9 +5,9 @@ import subprocess
 from pathlib import Path
 from typing import Any
 
-from clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
-from daemons import RunningDaemon
-from operators import DONE
+from support.cli_user import DONE
+from support.daemon_process import RunningDaemon
+from support.real_clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
 from wakeful.testing.scripted_model import script
 
 SELF = "mcp__wakeful__self"

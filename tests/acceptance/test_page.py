@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import Page, expect
 
-from browsers import chromium, is_live, needs_chromium
-from clients import ClaudeHome, wait_for
-from daemons import RunningDaemon
-from operators import DONE, Operator, assert_ended_quietly, bash
+from support.chromium import chromium, is_live, needs_chromium
+from support.cli_user import DONE, Operator, assert_ended_quietly, bash
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, wait_for
 from wakeful.testing.scripted_model import script
 
 pytestmark = needs_chromium

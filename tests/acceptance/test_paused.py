@@ -8,7 +8,7 @@ from typing import Any
 import click
 import pytest
 
-from daemons import RunningDaemon
+from support.daemon_process import RunningDaemon
 from wakeful.cli import app
 
 Words = tuple[str, ...]

@@ -10,12 +10,12 @@ import httpx
 import pytest
 from playwright.sync_api import expect
 
-from browsers import chromium, needs_chromium
-from clients import ClaudeHome, end_tmux, wait_for
-from daemons import RunningDaemon
-from operators import DONE, bash
-from scripted_codex import ScriptedCodex
-from tmux_servers import Server
+from support.chromium import chromium, needs_chromium
+from support.cli_user import DONE, bash
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, end_tmux, wait_for
+from support.stub_codex import ScriptedCodex
+from support.tmux_server import Server
 from wakeful.testing.scripted_model import script
 
 ESCALATED = {

@@ -13,12 +13,12 @@ from pathlib import Path
 import httpx
 import pytest
 
-from agent_houses import AgentHouse
-from clients import ClaudeHome, wait_for
-from daemons import RunningDaemon
-from operators import Operator, Record, assert_ended_quietly
-from telegrams import Telegram
-from tmux_servers import Server
+from support.agents_e2e import AgentHouse
+from support.cli_user import Operator, Record, assert_ended_quietly
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, wait_for
+from support.telegram_sink import Telegram
+from support.tmux_server import Server
 from wakeful.testing.scripted_model import script
 
 HANGING = {"hang": "mid", "loop": True}

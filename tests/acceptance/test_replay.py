@@ -13,7 +13,7 @@ from typing import Any, Final
 
 import pytest
 
-from recordings import SMALL
+from support.recordings import SMALL
 from wakeful.core.clock import iso
 
 COMMAND: Final = [sys.executable, "-P", "-m", "wakeful", "replay"]

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-import transcripts
-from daemons import RunningDaemon
-from transcripts import answer, call, prompt
+from support import claude_transcripts
+from support.claude_transcripts import answer, call, prompt
+from support.daemon_process import RunningDaemon
 
 CONVERSATION = "5a74ada3-0000-4000-8000-000000000001"
 ASKING = "5a74ada3-0000-4000-8000-000000000002"
@@ -25,8 +25,10 @@ def worked(daemon: RunningDaemon) -> RunningDaemon:
     (folder / "new.py").write_text("x = 1\n")
     now = time.clock_gettime(time.CLOCK_REALTIME)
     asked, answered = prompt(now - 20, CONVERSATION), answer(now - 10, CONVERSATION)
-    transcripts.write(config, CONVERSATION, asked | {"cwd": str(folder)}, answered | {"cwd": str(folder)})
-    transcripts.write(config, ASKING, prompt(now - 9, ASKING), call(now - 8, ASKING, "make"))
+    claude_transcripts.write(
+        config, CONVERSATION, asked | {"cwd": str(folder)}, answered | {"cwd": str(folder)}
+    )
+    claude_transcripts.write(config, ASKING, prompt(now - 9, ASKING), call(now - 8, ASKING, "make"))
     daemon.watch(CLAUDE_CONFIG_DIR=config)
     return daemon
 

@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from clients import UNTIL_TOLD, ClaudeHome, end_tmux, wait_for
-from daemons import RunningDaemon
-from operators import DONE, bash
-from scripted_codex import ScriptedCodex
+from support.cli_user import DONE, bash
+from support.daemon_process import RunningDaemon
+from support.real_clients import UNTIL_TOLD, ClaudeHome, end_tmux, wait_for
+from support.stub_codex import ScriptedCodex
 from wakeful.testing.scripted_model import ScriptedModel, script
 
 SCHEMA = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}

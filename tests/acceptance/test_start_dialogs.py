@@ -11,10 +11,10 @@ from typing import Final
 
 import pytest
 
-from agent_houses import AgentHouse
-from clients import ClaudeHome, TmuxSession, end_tmux, tmux, wait_for
-from daemons import RunningDaemon
-from operators import DONE, Operator, Record
+from support.agents_e2e import AgentHouse
+from support.cli_user import DONE, Operator, Record
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, TmuxSession, end_tmux, tmux, wait_for
 from wakeful.testing.scripted_model import script
 
 TRUST, BYPASS = "Quick safety check", "Bypass Permissions mode"

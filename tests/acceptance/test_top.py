@@ -7,14 +7,14 @@ from pathlib import Path
 
 import pytest
 
-import transcripts
-from cheap_claude import install
-from clients import require_tmux, wait_for
-from daemons import RunningDaemon
-from gateway_houses import end_agents
-from operators import assert_ended_quietly
-from tmux_servers import Server
-from transcripts import answer, call, prompt
+from support import claude_transcripts
+from support.claude_transcripts import answer, call, prompt
+from support.cli_user import assert_ended_quietly
+from support.daemon_process import RunningDaemon
+from support.gateway_process import end_agents
+from support.real_clients import require_tmux, wait_for
+from support.stub_claude import install
+from support.tmux_server import Server
 
 DONE = "5a74ada3-0000-4000-8000-000000000001"
 CUT_OFF = "77aa0c1d-0000-4000-8000-000000000002"
@@ -53,7 +53,7 @@ def begun(daemon: RunningDaemon) -> str:
 def test_it_shows_what_happens_and_says_when_it_cannot(daemon: RunningDaemon, terminal: Server) -> None:
     """Live, paused, told to attach, resized, lost and back; a turn is stopped; `q` leaves the terminal as it was."""
     config, now = daemon.home / "claude", time.clock_gettime(time.CLOCK_REALTIME)
-    transcripts.write(config, DONE, prompt(now - 20, DONE), answer(now - 10, DONE))
+    claude_transcripts.write(config, DONE, prompt(now - 20, DONE), answer(now - 10, DONE))
     daemon.watch(CLAUDE_CONFIG_DIR=config, WAKEFUL_HEAL__CONFIRM_SECONDS="0.2")
     daemon.up()
     words = [f"{name}={shlex.quote(value)}" for name, value in daemon.environ.items()]
@@ -64,7 +64,7 @@ def test_it_shows_what_happens_and_says_when_it_cannot(daemon: RunningDaemon, te
     wait_until(terminal, "· live")
     assert "q Quit" in wait_until(terminal, "→ ")
 
-    transcripts.write(config, CUT_OFF, prompt(now - 5, CUT_OFF), call(now - 4, CUT_OFF, "make deploy"))
+    claude_transcripts.write(config, CUT_OFF, prompt(now - 5, CUT_OFF), call(now - 4, CUT_OFF, "make deploy"))
     wait_until(terminal, "make deploy")
     daemon.run("pause", "--reason", "repairs")
     assert "repairs" in wait_until(terminal, "PAUSED by")

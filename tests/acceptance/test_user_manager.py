@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from clients import require_programs, require_tmux
+from support.real_clients import require_programs, require_tmux
 
 GROUPS = Path("/sys/fs/cgroup")
-MANAGER = Path(__file__).parents[1] / "user_manager.sh"
+MANAGER = Path(__file__).parents[1] / "support" / "user_manager.sh"
 SECONDS_MAX = 60
 # An agent that nobody but this test has.
 SCENE = """

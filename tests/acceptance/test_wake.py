@@ -6,9 +6,9 @@ import struct
 import time
 from pathlib import Path
 
-from clients import ClaudeHome, require_tmux, tmux, wait_for
-from daemons import RunningDaemon
-from operators import DONE, Operator
+from support.cli_user import DONE, Operator
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, require_tmux, tmux, wait_for
 from wakeful.testing.scripted_model import script
 
 PLACE = "Test/Soon"

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 import wakeful
-from clients import wait_for
-from daemons import RunningDaemon, Spoken
+from support.daemon_process import RunningDaemon, Spoken
+from support.real_clients import wait_for
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import parse_session_id
 

@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from bot_api import TOKEN
-from gateways import Gateway, Parts
+from support.gateway_virtual import Gateway, Parts
+from support.telegram_server import TOKEN
 from wakeful.client.api import Seat
 from wakeful.client.async_client import DaemonSessions
 from wakeful.core import fault_points as faults

@@ -16,7 +16,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from clinics import Clinic, LivingDriver
+from support.healing_fixture import Clinic, LivingDriver
 from wakeful.control.driver import Begun, Order, Seen, unannounced
 from wakeful.control.gate import reconcile
 from wakeful.core import fault_points as faults

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from clients import wait_for
 from crash.test_store_disk import files_limited, small_tmpfs
+from support.real_clients import wait_for
 from wakeful.critical_events import archive_events, log_critical_event, read_recent_events
 from wakeful.incidents.line_log import LogFull, LogUnusable
 from wakeful.testing.fault_plan import FaultPlan

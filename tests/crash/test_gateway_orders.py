@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from gateway_deaths import Life, mortal
-from gateway_doubles import message, plainly, press, silent
-from gateways import Parts
+from support.fake_sessions_and_answers import message, plainly, press, silent
+from support.gateway_crash_points import Life, mortal
+from support.gateway_virtual import Parts
 from wakeful.control.turn_events import Ended
 from wakeful.gateway.rules.follow_ups import PROMPTS, Action
 from wakeful.gateway.turn_listener import STOPPED_WORDS

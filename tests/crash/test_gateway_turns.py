@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from gateway_deaths import Life, mortal
-from gateway_doubles import message, press
-from gateways import Parts
+from support.fake_sessions_and_answers import message, press
+from support.gateway_crash_points import Life, mortal
+from support.gateway_virtual import Parts
 from wakeful.control.turn_events import Asked, Ended, Settled, Taken, Words
 
 

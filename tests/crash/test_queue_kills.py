@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from bridges import CHAT, SESSION, Bridge
-from redis_servers import RedisServer, require_redis
+from support.queue_app import CHAT, SESSION, Bridge
+from support.redis_server import RedisServer, require_redis
 from wakeful.watchdog import healing as watchdog_healing, queue_health as watchdog_queue
 from wakeful.watchdog.api import FAILURE_MESSAGE
 

@@ -15,9 +15,9 @@ from typing import Final
 
 import pytest
 
-import parts
-from clients import ClaudeHome, TmuxSession, end_tmux, require, require_tmux, tmux, wait_for
-from daemons import RunningDaemon
+from support import prerequisites
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, TmuxSession, end_tmux, require, require_tmux, tmux, wait_for
 from wakeful.testing.scripted_model import ScriptedModel
 
 NAME: Final = "typist"
@@ -184,7 +184,7 @@ def test_killed_at_any_moment_every_prompt_is_sent_once_or_not_at_all(typist: Ty
 
 @pytest.fixture
 def claude(tmp_path: Path) -> Iterator[ClaudeHome]:
-    require(parts.CLAUDE)
+    require(prerequisites.CLAUDE)
     with ScriptedModel() as model, ClaudeHome(tmp_path, model) as home:
         yield home
 

@@ -8,9 +8,9 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from clients import require_tmux, tmux, wait_for
 from crash.wake_worker import FIRST_WALL, wake
-from daemons import RunningDaemon
+from support.daemon_process import RunningDaemon
+from support.real_clients import require_tmux, tmux, wait_for
 from wakeful.judging.wake_eligibility import Reason
 
 WORKER = Path(__file__).with_name("wake_worker.py")

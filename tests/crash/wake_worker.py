@@ -11,7 +11,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from desks import subject
+from support.heartbeat_fixture import HeldDriver, WakeHouse
+from support.supervisor_fixture import subject
 from wakeful.control.driver import Seen
 from wakeful.control.gate import reconcile
 from wakeful.core import fault_points as faults
@@ -20,7 +21,6 @@ from wakeful.core.process import Process
 from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer
 from wakeful.storage.base import Outcome, Store
 from wakeful.storage.sqlite.store import SqliteStore
-from wakers import HeldDriver, WakeHouse
 
 NAME: Final = "of-fox"
 FIRST_WALL: Final = 1_800_000_010.0

@@ -11,7 +11,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from desks import Doors, open_doors, received
+from support.supervisor_fixture import Doors, open_doors, received
 
 FUZZ = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ROUTES = ("", "/health", "/status", "/inspect", "/events", "/calls", "/wait", "/self", "/nothing")

@@ -7,8 +7,8 @@ from typing import Any, Final
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from folding import POLICY, at, folded, held
-from recordings import SMALL, lines_of, recordings
+from support.judging_helpers import POLICY, at, folded, held
+from support.recordings import SMALL, lines_of, recordings
 from wakeful.hooks.spool import read_hook
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader

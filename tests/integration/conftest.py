@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext
 
-import parts
-from browsers import chromium
-from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
-from redis_servers import RedisServer, require_redis
-from tmux_servers import Server
+from support import prerequisites
+from support.chromium import chromium
+from support.real_clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux
+from support.redis_server import RedisServer, require_redis
+from support.tmux_server import Server
 from wakeful.testing.scripted_model import ScriptedModel
 
 
@@ -22,14 +22,14 @@ def scripted_model() -> Iterator[ScriptedModel]:
 
 @pytest.fixture
 def claude_home(tmp_path: Path, scripted_model: ScriptedModel) -> Iterator[ClaudeHome]:
-    require(parts.CLAUDE)
+    require(prerequisites.CLAUDE)
     with ClaudeHome(tmp_path, scripted_model) as home:
         yield home
 
 
 @pytest.fixture
 def codex_home(tmp_path: Path, scripted_model: ScriptedModel) -> Iterator[CodexHome]:
-    require(parts.CODEX)
+    require(prerequisites.CODEX)
     with CodexHome(tmp_path, scripted_model) as home:
         yield home
 

@@ -15,10 +15,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from clients import require_programs
-from notification_desktops import NAME, Desktop, Notice
-from scripted_http import Behaviour, ScriptedHttp, answer, drop, hang
-from tmux_servers import Server
+from support.dbus_desktop import NAME, Desktop, Notice
+from support.http_server import Behaviour, ScriptedHttp, answer, drop, hang
+from support.real_clients import require_programs
+from support.tmux_server import Server
 from wakeful.alerts.delivery import Messenger, NotDelivered, Refused
 from wakeful.alerts.model import Alert, AlertKind, Rules
 from wakeful.alerts.outbox import AlertDesk

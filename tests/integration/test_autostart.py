@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from daemons import RunningDaemon
+from support.daemon_process import RunningDaemon
 from wakeful.linux.systemd import MARK, unit_text
 
 AWKWARD = {"PATH": '/usr/bin:/a b/%h/"q"/$x\\y', "WAKEFUL_HOME": "/srv/state", "SECRET_KEY": "hidden-value"}

@@ -16,7 +16,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from clients import ClaudeHome
+from support.real_clients import ClaudeHome
 from wakeful.control.briefs import InterruptedCall, brief
 from wakeful.control.driver import (
     ArgumentRefused,

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from daemons import RunningDaemon
+from support.daemon_process import RunningDaemon
 from wakeful.config.paths import Places
 from wakeful.hooks.install import (
     BACKUP,

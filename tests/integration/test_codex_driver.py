@@ -12,7 +12,7 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from clients import CodexHome
+from support.real_clients import CodexHome
 from wakeful.control.driver import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
 from wakeful.core.errors import ClientMissing, FolderGone, StartFailed, WakefulError
 from wakeful.core.ids import ConversationId, SessionId

@@ -12,10 +12,10 @@ from pathlib import Path
 import httpx
 import pytest
 
-import transcripts
-from clients import wait_for
-from daemons import RunningDaemon
-from stand_ins import stand_in, tool_runner
+from support import claude_transcripts
+from support.daemon_process import RunningDaemon
+from support.real_clients import wait_for
+from support.stub_clients import stand_in, tool_runner
 
 CONVERSATION = "5a74ada3-0000-4000-8000-000000000001"
 SESSION = f"claude-{CONVERSATION}"
@@ -45,8 +45,8 @@ def test_folders_that_appear_later_are_seen(
 ) -> None:
     """A client's first start makes its folders; nobody has to restart Wakeful for it."""
     daemon.up()
-    transcripts.register(config, CONVERSATION, agent.pid, "busy")
-    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
     session = daemon.wait_for_session(lambda each: each["project"] == "proj", "session")
     assert (session["id"], session["state"], session["pid"]) == (SESSION, "prompting", agent.pid)
 
@@ -68,10 +68,10 @@ def test_one_conversation_in_two_processes_is_said(
     daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:
     """Twins are found and named by pid."""
-    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
-    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
+    claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
     with stand_in(tmp_path / "bin") as twin:
-        transcripts.register(config, CONVERSATION, twin.pid, "busy")
+        claude_transcripts.register(config, CONVERSATION, twin.pid, "busy")
         daemon.up()
         session = daemon.wait_for_session(lambda each: bool(each["findings"]), "finding")
         assert [finding["code"] for finding in session["findings"]] == ["twin_processes"]
@@ -84,13 +84,13 @@ def test_a_registry_file_of_a_vanished_process_is_evidence_of_death(
 ) -> None:
     """Never seen alive by us, but registered, and gone inside a turn: dead."""
     now = time.time()
-    transcripts.write(
+    claude_transcripts.write(
         config,
         CONVERSATION,
-        transcripts.prompt(now, CONVERSATION),
-        transcripts.call(now, CONVERSATION, "make"),
+        claude_transcripts.prompt(now, CONVERSATION),
+        claude_transcripts.call(now, CONVERSATION, "make"),
     )
-    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
     agent.kill()
     agent.communicate()
     daemon.up()
@@ -100,7 +100,7 @@ def test_a_registry_file_of_a_vanished_process_is_evidence_of_death(
 
 def test_a_transcript_nobody_was_seen_to_write_is_unknown(daemon: RunningDaemon, config: Path) -> None:
     """No process, never seen alive: stopped, unknown, no finding, exit code 5."""
-    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
     daemon.up()
     health = daemon.run("session", "health", CONVERSATION, "--json")
     assert (health.json["state"], health.json["health"], health.exit_code) == ("stopped", "unknown", 5)
@@ -114,7 +114,7 @@ def test_what_is_no_log_harms_nobody(
     odd = config / "projects" / "-odd" / f"{uuid.uuid4()}.jsonl"
     odd.parent.mkdir(parents=True)
     outside = daemon.home / "secret.jsonl"
-    outside.write_text(json.dumps(transcripts.prompt(time.time(), CONVERSATION, "secret")) + "\n")
+    outside.write_text(json.dumps(claude_transcripts.prompt(time.time(), CONVERSATION, "secret")) + "\n")
     if kind == "symlink":
         odd.symlink_to(outside)
     elif kind == "fifo":
@@ -124,8 +124,8 @@ def test_what_is_no_log_harms_nobody(
     else:
         odd.write_bytes(b"\0" * 5000)
     daemon.up()
-    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
-    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
+    claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
     session = daemon.wait_for_session(lambda each: each["id"] == SESSION, "session")
     assert session["state"] == "prompting"
     others = [each for each in daemon.sessions() if each["id"] != SESSION]
@@ -137,10 +137,10 @@ def test_a_renamed_field_is_said_once(
 ) -> None:
     """A format that changed under us is `reader_drift`, health unknown, and never silently wrong."""
     now = time.time()
-    bad = transcripts.call(now, CONVERSATION, "make")
+    bad = claude_transcripts.call(now, CONVERSATION, "make")
     bad["message"]["blocks"] = bad["message"].pop("content")
-    transcripts.write(config, CONVERSATION, transcripts.prompt(now, CONVERSATION), bad, bad)
-    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(now, CONVERSATION), bad, bad)
+    claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
     daemon.up()
     session = daemon.sessions()[0]
     assert [finding["code"] for finding in session["findings"]] == ["reader_drift"]
@@ -174,7 +174,7 @@ def question(daemon: RunningDaemon, conversation: str, age_seconds: float = 0.0)
     report.write_text(json.dumps(payload))
     # A daemon that runs has taken a fresh one already.
     if age_seconds:
-        transcripts.age(report, time.time() - age_seconds)
+        claude_transcripts.age(report, time.time() - age_seconds)
     return report
 
 
@@ -185,9 +185,12 @@ def test_what_lay_in_the_spool_does_not_prove_that_anybody_lives(
     daemon.up()
     daemon.end()
     now = time.time()
-    transcripts.register(config, CONVERSATION, agent.pid)
-    done = (transcripts.prompt(now - 900, CONVERSATION), transcripts.answer(now - 300, CONVERSATION))
-    transcripts.write(config, CONVERSATION, *done)
+    claude_transcripts.register(config, CONVERSATION, agent.pid)
+    done = (
+        claude_transcripts.prompt(now - 900, CONVERSATION),
+        claude_transcripts.answer(now - 300, CONVERSATION),
+    )
+    claude_transcripts.write(config, CONVERSATION, *done)
     gone, fresh = (CONVERSATION.replace("5a74ada3", name) for name in ("90ae90ae", "f4e5f4e5"))
     question(daemon, CONVERSATION, 600)
     question(daemon, gone, 3600)
@@ -205,13 +208,13 @@ def test_a_hook_report_says_that_a_person_is_needed(
     daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
 ) -> None:
     """A report dropped into the spool changes the verdict and is removed."""
-    transcripts.register(config, CONVERSATION, agent.pid)
+    claude_transcripts.register(config, CONVERSATION, agent.pid)
     now = time.time()
-    transcripts.write(
+    claude_transcripts.write(
         config,
         CONVERSATION,
-        transcripts.prompt(now, CONVERSATION),
-        transcripts.call(now, CONVERSATION, "rm x"),
+        claude_transcripts.prompt(now, CONVERSATION),
+        claude_transcripts.call(now, CONVERSATION, "rm x"),
     )
     daemon.up()
     assert daemon.sessions()[0]["state"] == "prompting"
@@ -225,15 +228,21 @@ def test_truncation_rotation_and_replacement(
     daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]
 ) -> None:
     """Whatever happens to the file, the verdict is about what it says now."""
-    path = transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
-    transcripts.register(config, CONVERSATION, agent.pid)
+    path = claude_transcripts.write(
+        config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION)
+    )
+    claude_transcripts.register(config, CONVERSATION, agent.pid)
     daemon.up()
     assert daemon.sessions()[0]["state"] == "prompting"
     path.write_text("")
-    append(path, transcripts.prompt(time.time(), CONVERSATION), transcripts.answer(time.time(), CONVERSATION))
+    append(
+        path,
+        claude_transcripts.prompt(time.time(), CONVERSATION),
+        claude_transcripts.answer(time.time(), CONVERSATION),
+    )
     daemon.wait_for_session(lambda each: each["state"] == "idle", "truncated log")
     path.rename(path.with_suffix(".old"))
-    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
     daemon.wait_for_session(lambda each: each["state"] == "prompting", "replaced log")
 
 
@@ -270,10 +279,10 @@ def test_a_stale_socket_is_replaced(daemon: RunningDaemon) -> None:
 
 def test_self_is_the_session_one_runs_in(daemon: RunningDaemon, config: Path, tmp_path: Path) -> None:
     """By the client's variable, or by descent from the process that holds the conversation."""
-    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
     daemon.up()
     with tool_runner(tmp_path / "bin", daemon.environ) as agent:
-        transcripts.register(config, CONVERSATION, agent.pid, "busy")
+        claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
         daemon.wait_for_session(lambda each: each["pid"] == agent.pid, "held session")
         by_descent = agent.ask(daemon.argv("session", "self", "--json"))
     assert by_descent.json["id"] == SESSION
@@ -294,15 +303,15 @@ def test_wait_tells_how_it_ended(
     exit_code: int,
 ) -> None:
     """Reached, needs a person and timeout have exits of their own."""
-    transcripts.register(config, CONVERSATION, agent.pid, status)
+    claude_transcripts.register(config, CONVERSATION, agent.pid, status)
     daemon.up()
     assert daemon.run("session", "wait", SESSION, "--until", until, "--timeout", "1s").exit_code == exit_code
 
 
 def test_wait_is_told_of_a_death(daemon: RunningDaemon, config: Path, agent: subprocess.Popen[bytes]) -> None:
     """The agent is killed while somebody waits: exit 1 at once, not at the timeout."""
-    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
-    transcripts.register(config, CONVERSATION, agent.pid, "busy")
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
+    claude_transcripts.register(config, CONVERSATION, agent.pid, "busy")
     daemon.up()
     waiting = subprocess.Popen(
         daemon.argv("session", "wait", SESSION, "--until", "idle", "--timeout", "60s"),
@@ -335,11 +344,11 @@ def test_a_log_without_a_whole_line_is_no_session_yet(
     for log in logs:
         log.parent.mkdir(parents=True)
         log.write_bytes(content)
-    transcripts.write(config, CONVERSATION, transcripts.prompt(time.time(), CONVERSATION))
+    claude_transcripts.write(config, CONVERSATION, claude_transcripts.prompt(time.time(), CONVERSATION))
     daemon.up()
     assert [each["id"] for each in daemon.sessions()] == [SESSION]
     assert (daemon.end(), "Traceback" in daemon.said()) == (0, False)
     daemon.up()
-    append(logs[0], transcripts.prompt(time.time(), new))
+    append(logs[0], claude_transcripts.prompt(time.time(), new))
     daemon.wait_for_session(lambda each: each["id"] == f"claude-{new}", "session")
     assert daemon.end() == 0

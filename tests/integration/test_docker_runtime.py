@@ -13,9 +13,9 @@ import msgspec
 import pytest
 from msgspec import Struct
 
-from clients import wait_for
-from docker_engines import IMAGE, DockerEngine, make_image
-from docker_scenes import heard, in_container, look_until, runtime, spec, until, with_runtime
+from support.docker_engine import IMAGE, DockerEngine, make_image
+from support.docker_fixture import heard, in_container, look_until, runtime, spec, until, with_runtime
+from support.real_clients import wait_for
 from wakeful.agents.model import AgentSpec, Glimpse, Move, move_of
 from wakeful.agents.runtime import CommandMissing, ImageMissing, NotReady
 from wakeful.core.process import Process, Sight

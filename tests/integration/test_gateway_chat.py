@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from bot_api import TOKEN, BotApi, Fault, bad_gateway, drop, flood, hang, refuse
-from bot_rooms import Refusal
+from support.telegram_chats import Refusal
+from support.telegram_server import TOKEN, BotApi, Fault, bad_gateway, drop, flood, hang, refuse
 from wakeful.gateway import answer as answering, telegram as telegram_chat
 from wakeful.gateway.answer import PLACEHOLDER, Answers
 from wakeful.gateway.ports import (

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from clients import wait_for
-from docker_engines import IMAGE, DockerEngine
+from support.docker_engine import IMAGE, DockerEngine
+from support.real_clients import wait_for
 from wakeful.core.managed_session import SESSION_VARIABLE
 from wakeful.gateway.host import GatewayHost, HostFigures, taken_by
 from wakeful.gateway.rules.host import HostReading, Unit, wrong_with

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from clients import wait_for
+from support.real_clients import wait_for
 from wakeful.client import turn_stream as listening
 from wakeful.client.async_client import DaemonSessions
 from wakeful.control.turn_events import Ended, Gone, Heard, Unread

@@ -3,8 +3,8 @@
 import asyncio
 from pathlib import Path
 
-from clients import ClaudeHome, CodexHome
-from scripted_http import Behaviour, ScriptedHttp, answer
+from support.http_server import Behaviour, ScriptedHttp, answer
+from support.real_clients import ClaudeHome, CodexHome
 from wakeful.control.login import AuthEvent
 from wakeful.integrations.claude_code.login import ClaudeLogin
 from wakeful.integrations.codex.login import CodexLogin

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bot_api import BotApi
-from daemons import RunningDaemon
-from gateway_houses import House
+from support.daemon_process import RunningDaemon
+from support.gateway_process import House
+from support.telegram_server import BotApi
 from wakeful.gateway.host import GatewayHost, HostFigures
 from wakeful.gateway.host_monitor import SelfHeal
 from wakeful.gateway.rules.host import HealKind, HealLimits

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from clients import wait_for
-from stand_in_gh import StandInGh
+from support.fake_gh import StandInGh
+from support.real_clients import wait_for
 from wakeful.core.ids import SessionId
 from wakeful.incidents.issue_tracker import Filing, Report
 from wakeful.integrations.github import ISSUES_MAX, FileLedger, GhForge, Ledger, StoreLedger, marker_of

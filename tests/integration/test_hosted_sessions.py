@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from clients import wait_for
+from support.real_clients import wait_for
 from wakeful.core.ids import SessionId
 from wakeful.daemon.agents import HostedSessions
 from wakeful.linux import proc

@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from pathlib import Path
 
-from daemons import RunningDaemon
+from support.daemon_process import RunningDaemon
 from wakeful.testing.scripted_agent import ScriptedAgent
 
 GOOD = str(uuid.UUID(int=7, version=4))

@@ -18,8 +18,8 @@ import pytest
 from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
-from clients import wait_for
-from desks import Doors, House, open_doors, subject
+from support.real_clients import wait_for
+from support.supervisor_fixture import Doors, House, open_doors, subject
 from wakeful.alerts.mute_pause_model import MuteList
 from wakeful.http.errors import Problem
 from wakeful.http.responses import SessionInspection, SessionList, SessionStatus, SessionWait

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import wakeful
-from clients import wait_for
+from support.real_clients import wait_for
 from wakeful.checkpoints.model import ChoiceName
 from wakeful.core.process import Sight
 from wakeful.journal import files

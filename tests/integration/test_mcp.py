@@ -12,9 +12,9 @@ import pytest
 from mcp import Client, StdioServerParameters
 from mcp.types import CallToolResult, TextContent
 
-import transcripts
-from daemons import RunningDaemon
-from stand_ins import stand_in
+from support import claude_transcripts
+from support.daemon_process import RunningDaemon
+from support.stub_clients import stand_in
 from wakeful.client.client import Client as Door
 from wakeful.config.paths import Places
 from wakeful.mcp.server import build_server
@@ -39,14 +39,14 @@ def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
     config = running.home / ".claude"
     running.watch(CLAUDE_CONFIG_DIR=config)
     now = time.time()
-    transcripts.write(
+    claude_transcripts.write(
         config,
         CONVERSATION,
-        transcripts.prompt(now - 5, CONVERSATION),
-        transcripts.call(now - 4, CONVERSATION, HOSTILE),
+        claude_transcripts.prompt(now - 5, CONVERSATION),
+        claude_transcripts.call(now - 4, CONVERSATION, HOSTILE),
     )
     with stand_in(tmp_path_factory.mktemp("bin")) as client:
-        transcripts.register(config, CONVERSATION, client.pid)
+        claude_transcripts.register(config, CONVERSATION, client.pid)
         running.up()
         yield running
         running.end()

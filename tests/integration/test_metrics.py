@@ -8,9 +8,9 @@ import httpx
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-import transcripts
-from clients import wait_for
-from daemons import RunningDaemon
+from support import claude_transcripts
+from support.daemon_process import RunningDaemon
+from support.real_clients import wait_for
 from wakeful.metrics.model import FAMILIES
 
 CONVERSATION = "0c9f6f0e-6f5d-4f0a-9d55-1f0a5b1a2c3d"
@@ -20,11 +20,11 @@ CONVERSATION = "0c9f6f0e-6f5d-4f0a-9d55-1f0a5b1a2c3d"
 def daemon(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
     running = RunningDaemon(tmp_path_factory.mktemp("m") / "home")
     running.watch(CLAUDE_CONFIG_DIR=running.home / ".claude")
-    transcripts.write(
+    claude_transcripts.write(
         running.home / ".claude",
         CONVERSATION,
-        transcripts.prompt(time.time() - 5, CONVERSATION),
-        transcripts.answer(time.time() - 4, CONVERSATION),
+        claude_transcripts.prompt(time.time() - 5, CONVERSATION),
+        claude_transcripts.answer(time.time() - 4, CONVERSATION),
     )
     running.up()
     yield running

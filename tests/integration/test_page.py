@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
-from browsers import is_live, needs_chromium, open_link, row
-from clinics import Clinic
-from desks import Doors, House, furnish, open_doors
+from support.chromium import is_live, needs_chromium, open_link, row
+from support.healing_fixture import Clinic
+from support.supervisor_fixture import Doors, House, furnish, open_doors
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
 from wakeful.judging.events import Answered, Drifted, Prompted
 

@@ -10,12 +10,12 @@ import pytest
 from msgspec.structs import replace
 from playwright.sync_api import BrowserContext, Locator, Page, expect
 
-from browsers import WITNESS, is_live, needs_chromium, open_link
-from clinics import Clinic
-from desks import BOOT, Doors, open_doors, subject
-from hostile_house import speak, speak_elsewhere
-from hostile_texts import HOSTILE_TEXTS
-from hubs import TestHub, agent, with_pid
+from support.agents_fixture import TestHub, agent, with_pid
+from support.chromium import WITNESS, is_live, needs_chromium, open_link
+from support.healing_fixture import Clinic
+from support.hostile_fixture import speak, speak_elsewhere
+from support.hostile_texts import HOSTILE_TEXTS
+from support.supervisor_fixture import BOOT, Doors, open_doors, subject
 from wakeful.agents.model import Glimpse
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, Sight

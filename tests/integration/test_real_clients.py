@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
-from daemons import RunningDaemon
+from support.daemon_process import RunningDaemon
+from support.real_clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
 from wakeful.judging.resuming import command_line
 from wakeful.testing.scripted_model import script
 

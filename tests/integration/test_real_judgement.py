@@ -16,9 +16,9 @@ from uuid import uuid4
 import httpx
 import pytest
 
-import parts
-from clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux, wait_for
-from daemons import RunningDaemon
+from support import prerequisites
+from support.daemon_process import RunningDaemon
+from support.real_clients import ClaudeHome, CodexHome, end_tmux, require, require_tmux, wait_for
 from wakeful.testing.scripted_model import ScriptedModel, script
 
 # Well above what a scripted answer takes on a busy machine of two cores, well below what a test may take.
@@ -49,14 +49,14 @@ def model() -> Iterator[ScriptedModel]:
 
 @pytest.fixture(scope="module")
 def claude(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> Iterator[Subscriber]:
-    require(parts.CLAUDE)
+    require(prerequisites.CLAUDE)
     with Subscriber(tmp_path_factory.mktemp("claude"), model) as home:
         yield home
 
 
 @pytest.fixture(scope="module")
 def codex(tmp_path_factory: pytest.TempPathFactory, model: ScriptedModel) -> Iterator[CodexHome]:
-    require(parts.CODEX)
+    require(prerequisites.CODEX)
     with CodexHome(tmp_path_factory.mktemp("codex"), model) as home:
         yield home
 

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from bridges import CHAT, SESSION, Bridge
-from clinics import Papers
-from redis_servers import RedisServer
+from support.healing_fixture import Papers
+from support.queue_app import CHAT, SESSION, Bridge
+from support.redis_server import RedisServer
 from wakeful.checkpoints.model import CheckpointKind, CheckpointState, ChoiceName
 from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons

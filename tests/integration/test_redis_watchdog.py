@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from bridges import CHAT, ISSUE, SESSION, WORK, Bridge
-from redis_servers import RedisServer
+from support.queue_app import CHAT, ISSUE, SESSION, WORK, Bridge
+from support.redis_server import RedisServer
 from wakeful.alerts.delivery import Refused
 from wakeful.core.ids import SessionId
 from wakeful.healing.plan import Rules

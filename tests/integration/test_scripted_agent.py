@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from clients import ClaudeHome, wait_for
+from support.real_clients import ClaudeHome, wait_for
 from wakeful.integrations.claude_code.registry import read_entry
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.judging import events as e

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-import parts
-from clients import ClaudeHome, CodexHome, require, wait_for
+from support import prerequisites
+from support.real_clients import ClaudeHome, CodexHome, require, wait_for
 from wakeful.testing.scripted_model import ScriptedModel, script
 
 CLIENT_SECONDS_MAX = 60
@@ -139,7 +139,7 @@ def test_a_missing_client_fails_only_ci(
     monkeypatch.setenv("CI", ci)
     monkeypatch.setenv("WAKEFUL_TEST_CACHE", str(tmp_path))
     with pytest.raises(outcome, match=r"claude-code@.* is missing"):
-        require(parts.CLAUDE)
+        require(prerequisites.CLAUDE)
 
 
 def test_a_home_ends_the_orphans_of_codex(codex_home: CodexHome) -> None:

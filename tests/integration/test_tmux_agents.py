@@ -12,8 +12,8 @@ from typing import TypeVar
 import pytest
 from msgspec.structs import replace
 
-from clients import end_tmux, require_tmux, wait_for
-from tmux_servers import Server
+from support.real_clients import end_tmux, require_tmux, wait_for
+from support.tmux_server import Server
 from wakeful.agents.model import AgentRuntime, AgentSpec, Glimpse, Move, move_of
 from wakeful.agents.runtime import EngineGone, NotReady
 from wakeful.core.process import Process, Sight

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from clients import wait_for
-from tmux_servers import Server
+from support.real_clients import wait_for
+from support.tmux_server import Server
 from wakeful.core.process import Process
 from wakeful.integrations.tmux import codex_dialogs, dialogs, start_clients
 from wakeful.integrations.tmux.claude_dialogs import dialog_on

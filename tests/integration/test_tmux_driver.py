@@ -13,9 +13,9 @@ from typing import Final
 import pytest
 from msgspec.structs import replace
 
-import stand_ins
-from clients import end_tmux, require_tmux, wait_for
-from tmux_servers import Server
+from support import stub_clients
+from support.real_clients import end_tmux, require_tmux, wait_for
+from support.tmux_server import Server
 from wakeful.control.driver import Order, PromptRefused, Seen
 from wakeful.core.errors import ClientMissing, FolderGone, StartFailed
 from wakeful.core.ids import ConversationId, SessionId
@@ -499,7 +499,7 @@ def test_a_stop_leaves_a_session_that_is_not_ours(stage: Stage) -> None:
     assert proc.sight(cat) is Sight.ALIVE
     stage.server.tmux("send-keys", "-t", "=hand:", "C-d")
     wait_for(lambda: proc.sight(cat) is Sight.DEAD or None, "end of cat")
-    client = typed(shlex.join(stand_ins.program(stage.folder / "bin")))
+    client = typed(shlex.join(stub_clients.program(stage.folder / "bin")))
     wait_for(lambda: is_client(client.pid, "claude") or None, "client")
     seen = asyncio.run(stage.driver.stop(stage_hosting(stage, client)))
     assert seen.outcome is Outcome.RECOVERED, seen

@@ -12,8 +12,8 @@ from uuid import uuid4
 import pytest
 from msgspec.structs import replace
 
-from clients import ClaudeHome, TmuxSession, end_tmux, require_tmux, wait_for
-from tmux_servers import Server
+from support.real_clients import ClaudeHome, TmuxSession, end_tmux, require_tmux, wait_for
+from support.tmux_server import Server
 from wakeful.control.driver import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import Hosting, PaneAddress

@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from tmux_servers import Server
+from support.tmux_server import Server
 from wakeful.core.process import Sight
 from wakeful.integrations.tmux.panes import Listing, list_panes, sockets
 from wakeful.linux import proc

@@ -11,7 +11,7 @@ from uuid import uuid4
 
 import pytest
 
-from clients import wait_for
+from support.real_clients import wait_for
 from wakeful.core.ids import SessionId
 from wakeful.judging.evidence import Orphan
 from wakeful.sources.tool_processes import orphans_of, unlogged_calls

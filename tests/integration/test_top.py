@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from desks import Doors, House, furnish, open_doors, subject
-from pilots import LOW, becomes, greens, play, screen, until, utc
+from support.supervisor_fixture import Doors, House, furnish, open_doors, subject
+from support.tui_pilot import LOW, becomes, greens, play, screen, until, utc
 from wakeful.client.client import Declined
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import Hosting

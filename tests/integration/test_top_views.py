@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from clinics import Clinic
-from desks import Doors, open_doors
-from page_scenes import Morning, hub_of_three, play as play_morning
-from pilots import becomes, greens, play, screen, until, utc
+from support.healing_fixture import Clinic
+from support.page_fixture import Morning, hub_of_three, play as play_morning
+from support.supervisor_fixture import Doors, open_doors
+from support.tui_pilot import becomes, greens, play, screen, until, utc
 from wakeful.tui.app import TopApp
 from wakeful.tui.dialogs import Keys, Question
 

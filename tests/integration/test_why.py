@@ -11,8 +11,8 @@ import httpx
 import msgspec
 import pytest
 
-from clients import wait_for
-from daemons import RunningDaemon
+from support.daemon_process import RunningDaemon
+from support.real_clients import wait_for
 from wakeful.judging.explanation import Why
 from wakeful.judging.findings import Verdict
 from wakeful.judging.resuming import command_line

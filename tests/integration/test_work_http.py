@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from desks import Doors, open_doors
+from support.supervisor_fixture import Doors, open_doors
 from wakeful.http.routes.work import HeldProblem
 from wakeful.work.service import Claimed, LeaseRecord, Renewed, WorkDetail, WorkList, WorkRecord, Yielded
 

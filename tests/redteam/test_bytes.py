@@ -15,11 +15,11 @@ from typing import Any
 
 import pytest
 
-from clients import wait_for
-from hostile_files import spoiled
-from raw_http import RawHouse, Wire
-from recordings import SMALL, lines_of, recordings
 from redteam.conftest import Redteam
+from support.hostile_files import spoiled
+from support.raw_http import RawHouse, Wire
+from support.real_clients import wait_for
+from support.recordings import SMALL, lines_of, recordings
 from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent
 
 # Printed with every failure, so that it can be repeated.

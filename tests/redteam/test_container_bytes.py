@@ -9,12 +9,12 @@ from pathlib import Path
 
 import pytest
 
-from agent_houses import AgentHouse
-from clients import require_tmux, wait_for
-from docker_engines import IMAGE, DockerEngine
-from hostile_files import spoiled
-from raw_http import RawHouse
 from redteam.conftest import Redteam
+from support.agents_e2e import AgentHouse
+from support.docker_engine import IMAGE, DockerEngine
+from support.hostile_files import spoiled
+from support.raw_http import RawHouse
+from support.real_clients import require_tmux, wait_for
 
 SEED = random.SystemRandom().randrange(2**32)
 AGENT = f"""

@@ -15,13 +15,13 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-import transcripts
-from bot_api import TOKEN, BotApi
-from clients import end_tmux, wait_for
-from daemons import RunningDaemon, Spoken
-from raw_asking import ask_unix
 from redteam.conftest import Redteam
-from stand_ins import ToolRunner, stand_in, tool_runner
+from support import claude_transcripts
+from support.daemon_process import RunningDaemon, Spoken
+from support.raw_request import ask_unix
+from support.real_clients import end_tmux, wait_for
+from support.stub_clients import ToolRunner, stand_in, tool_runner
+from support.telegram_server import TOKEN, BotApi
 from wakeful.http.caller import Order, order_at
 from wakeful.linux.locks import gateway_name
 
@@ -99,8 +99,8 @@ def supervised(daemon: RunningDaemon, folder: Path) -> Iterator[Scene]:
     daemon.watch(CLAUDE_CONFIG_DIR=config)
     daemon.up()
     with tool_runner(folder, daemon.environ) as agent:
-        transcripts.write(config, conversation, transcripts.prompt(time.time(), conversation))
-        transcripts.register(config, conversation, agent.pid, "busy")
+        claude_transcripts.write(config, conversation, claude_transcripts.prompt(time.time(), conversation))
+        claude_transcripts.register(config, conversation, agent.pid, "busy")
         daemon.wait_for_session(lambda each: each["pid"] == agent.pid, "supervised session")
         yield Scene(daemon, agent, conversation)
 
@@ -133,7 +133,7 @@ def test_no_route_takes_an_order_of_an_agent(daemon: RunningDaemon, tmp_path: Pa
         token = (Path(daemon.environ["WAKEFUL_HOME"]) / "token").read_text().strip()
         port = re.search(r":(\d+)", " ".join(status["daemon"]["listening"]))
         assert port is not None
-        program = Path(__file__).parents[1] / "raw_asking.py"
+        program = Path(__file__).parents[1] / "support" / "raw_request.py"
         for door in ((str(daemon.socket),), (port[1], token)):
             asked = scene.agent.ask([sys.executable, str(program), *door, *guarded])
             codes = json.loads(asked.out)
@@ -274,9 +274,9 @@ def test_a_log_cannot_take_a_clients_session(daemon: RunningDaemon, tmp_path: Pa
     daemon.up()
     with stand_in(tmp_path / "bin") as client:
         now = time.time()
-        called = transcripts.call(now, conversation, "make")
-        transcripts.write(config, conversation, transcripts.prompt(now, conversation), called)
-        transcripts.register(config, conversation, client.pid, "busy")
+        called = claude_transcripts.call(now, conversation, "make")
+        claude_transcripts.write(config, conversation, claude_transcripts.prompt(now, conversation), called)
+        claude_transcripts.register(config, conversation, client.pid, "busy")
         daemon.wait_for_session(lambda each: each["pid"] == client.pid, "living session")
         assert daemon.run("session", "adopt", session, "--name", "fox").exit_code == 0
     daemon.wait_for_session(lambda each: each["health"] == "dead", "dead session")
@@ -333,7 +333,9 @@ def test_approval_can_be_limited_to_the_chat(daemon: RunningDaemon, tmp_path: Pa
         WAKEFUL_GATEWAY__APPROVE_ONLY_IN_CHAT="true",
     )
     conversation = str(uuid4())
-    transcripts.write(tmp_path / "claude", conversation, transcripts.prompt(time.time(), conversation))
+    claude_transcripts.write(
+        tmp_path / "claude", conversation, claude_transcripts.prompt(time.time(), conversation)
+    )
     daemon.up("--no-gateway")
     for words in (
         ("session", "revive", conversation, "--yes"),

@@ -12,15 +12,15 @@ from pathlib import Path
 
 import pytest
 
-from agent_houses import AgentHouse
-from bot_api import BotApi, own_token
-from cheap_claude import install
-from clients import require_tmux, wait_for
-from daemons import RunningDaemon
-from docker_engines import IMAGE, DockerEngine
-from gateway_houses import end_agents
 from redteam.conftest import Redteam
-from stand_in_gh import StandInGh
+from support.agents_e2e import AgentHouse
+from support.daemon_process import RunningDaemon
+from support.docker_engine import IMAGE, DockerEngine
+from support.fake_gh import StandInGh
+from support.gateway_process import end_agents
+from support.real_clients import require_tmux, wait_for
+from support.stub_claude import install
+from support.telegram_server import BotApi, own_token
 from wakeful.linux import proc
 
 USER = 42

@@ -12,11 +12,11 @@ from typing import Any
 import msgspec
 import pytest
 
-import transcripts
-from clients import wait_for
-from daemons import RunningDaemon
-from flood_scenes import LivingCrowd, write_turn
-from telegrams import Telegram
+from support import claude_transcripts
+from support.daemon_process import RunningDaemon
+from support.flood_sessions import LivingCrowd, write_turn
+from support.real_clients import wait_for
+from support.telegram_sink import Telegram
 from wakeful.alerts.digest import MESSAGES_MAX
 from wakeful.hooks.spool import UNKNOWN_MAX
 
@@ -75,7 +75,7 @@ def test_deaths_at_once_are_one_incident_and_one_message(
 
 
 @pytest.mark.skipif(
-    not IS_FULL, reason="`make redteam` only; tests/unit/test_alerts.py does it in virtual time"
+    not IS_FULL, reason="`make redteam` only; tests/unit/alerts/test_outbox.py does it in virtual time"
 )
 def test_many_causes_at_once_are_a_digest(
     daemon: RunningDaemon, webhook: Webhook, tmp_path: Path, redteam: Redteam
@@ -122,7 +122,7 @@ def test_twenty_thousand_sessions(daemon: RunningDaemon, tmp_path: Path, redteam
     at_start = cpu_seconds(daemon), memory_mb(daemon)
     for log in logs:
         with log.open("a") as file:
-            file.write(f"{json.dumps(transcripts.call(time.time(), log.stem, ORDER))}\n")
+            file.write(f"{json.dumps(claude_transcripts.call(time.time(), log.stem, ORDER))}\n")
     wait_for(lambda: counted(daemon, "prompting") == count or None, "every session at work", 60)
     grown = cpu_seconds(daemon), memory_mb(daemon)
     # How far logs were read is saved within this time.

@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from clients import require_tmux, tmux, wait_for
-from daemons import RunningDaemon
 from redteam.conftest import Redteam
+from support.daemon_process import RunningDaemon
+from support.real_clients import require_tmux, tmux, wait_for
 from wakeful.config.trust import TrustBook
 from wakeful.heartbeat.file import AgentFiles, place_at, place_of
 from wakeful.heartbeat.policy import Bounds, HeartbeatInvalid

@@ -15,13 +15,12 @@ from uuid import uuid4
 
 import pytest
 
-import stand_ins
-import transcripts
-from clients import wait_for
-from daemons import RunningDaemon
 from redteam.conftest import Redteam
-from stand_ins import stand_in, tool_runner
-from tmux_servers import Server
+from support import claude_transcripts, stub_clients
+from support.daemon_process import RunningDaemon
+from support.real_clients import wait_for
+from support.stub_clients import stand_in, tool_runner
+from support.tmux_server import Server
 from wakeful.agents.model import AgentRuntime, AgentSpec
 from wakeful.client.async_client import DaemonSessions
 from wakeful.core.ids import ConversationId, SessionId
@@ -62,8 +61,10 @@ def forge(config: Path, pid: int, cwd: Path, *, ago_seconds: float = 0.0) -> str
     """A conversation in the middle of a turn whose registry entry names this process."""
     conversation = str(uuid4())
     at = time.time() - ago_seconds
-    transcripts.write(config, conversation, transcripts.prompt(at, conversation) | {"cwd": str(cwd)})
-    transcripts.register(config, conversation, pid, "busy", cwd=str(cwd))
+    claude_transcripts.write(
+        config, conversation, claude_transcripts.prompt(at, conversation) | {"cwd": str(cwd)}
+    )
+    claude_transcripts.register(config, conversation, pid, "busy", cwd=str(cwd))
     return conversation
 
 
@@ -240,7 +241,7 @@ def test_no_place_signals_what_a_record_names(site: str, tmp_path: Path, redteam
     config = tmp_path / "config"
     environ = {**os.environ, "CLAUDE_CONFIG_DIR": str(config)}
     with stand_in(tmp_path / "bin", environ=environ) as client, running("sleep", "1000") as foreign:
-        transcripts.register(config, str(uuid4()), client.pid, "busy")
+        claude_transcripts.register(config, str(uuid4()), client.pid, "busy")
         for what, process in (("any program", foreign), ("the client of another conversation", client)):
             asyncio.run(SITES[site](known(process.pid), tmp_path))
             redteam.attack(SIGNALS, f"{site}: {what}", held=process.poll() is None)
@@ -272,7 +273,7 @@ def test_a_process_that_is_swapped_before_the_signal_is_spared(tmp_path: Path, r
     """It was the client when the entry was read, and is another program when the signal is due: exec keeps the number."""
     source = "import os, sys; sys.stdin.readline(); os.execvp('sleep', ['sleep', '1000'])"
     for _ in range(redteam.rounds(2, 10)):
-        with subprocess.Popen(stand_ins.program(tmp_path, source), stdin=subprocess.PIPE) as swapped:
+        with subprocess.Popen(stub_clients.program(tmp_path, source), stdin=subprocess.PIPE) as swapped:
             assert swapped.stdin is not None
             process = known(swapped.pid)
             meant = agent_of(SessionId(f"claude-{uuid4()}"), str(uuid4()))

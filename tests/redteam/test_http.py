@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from clients import wait_for
-from raw_http import ANSWER_SECONDS_MAX, RawHouse, Wire
 from redteam.conftest import Redteam
+from support.raw_http import ANSWER_SECONDS_MAX, RawHouse, Wire
+from support.real_clients import wait_for
 from wakeful.testing.scripted_agent import ScriptedAgent
 
 DEEP = b"[" * 50_000

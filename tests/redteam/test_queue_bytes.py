@@ -8,10 +8,10 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bridges import Bridge
-from hostile_files import ABSURD, RAW, spoiled
-from redis_servers import RedisServer, require_redis
 from redteam.conftest import Redteam
+from support.hostile_files import ABSURD, RAW, spoiled
+from support.queue_app import Bridge
+from support.redis_server import RedisServer, require_redis
 
 SEED = random.SystemRandom().randrange(2**32)
 GOOD = "tg_popoto_-5294327191_4469"

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from hostile_files import spoiled
 from redteam.conftest import Redteam
+from support.hostile_files import spoiled
 from wakeful.checkpoints.files import read_checkpoint
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName, to_markdown
 from wakeful.config import load as config_reading

@@ -20,12 +20,12 @@ from click.testing import CliRunner
 from websockets.exceptions import ConnectionClosed
 from websockets.sync.client import unix_connect
 
-from browsers import chromium, needs_chromium
-from clients import wait_for
-from daemons import RunningDaemon
-from folding import folded
-from leaky_sessions import LeakySessions, files_at_rest
-from secret_kinds import KINDS, Kind
+from support.chromium import chromium, needs_chromium
+from support.daemon_process import RunningDaemon
+from support.judging_helpers import folded
+from support.leaky_sessions import LeakySessions, files_at_rest
+from support.real_clients import wait_for
+from support.secret_kinds import KINDS, Kind
 from wakeful.alerts.model import finished, needs_you, question_of, trouble
 from wakeful.checkpoints.model import checkpoint_record, numbered, to_markdown
 from wakeful.checkpoints.session_draft import queue_draft

@@ -15,8 +15,8 @@ import httpx
 import pytest
 from websockets.sync.client import unix_connect
 
-from clients import wait_for
-from daemons import RunningDaemon
+from support.daemon_process import RunningDaemon
+from support.real_clients import wait_for
 from wakeful.alerts.model import LINES_MAX
 from wakeful.client.client import Client as Door
 from wakeful.config.paths import Places

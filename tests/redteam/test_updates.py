@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from bot_api import BotApi, own_token
-from clients import wait_for
-from daemons import RunningDaemon
 from redteam.conftest import Redteam
+from support.daemon_process import RunningDaemon
+from support.real_clients import wait_for
+from support.telegram_server import BotApi, own_token
 
 USER = 42
 SEED = random.SystemRandom().randrange(2**32)

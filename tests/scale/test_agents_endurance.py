@@ -4,10 +4,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent_cycles import FLOW, cycle
-from agent_houses import CHEAP, AgentHouse
-from clients import require_tmux
-from daemons import RunningDaemon
+from support.agents_e2e import CHEAP, AgentHouse
+from support.agents_soak import FLOW, cycle
+from support.daemon_process import RunningDaemon
+from support.real_clients import require_tmux
 
 CYCLES = 10
 

@@ -16,9 +16,9 @@ from typing import Any
 import msgspec
 import pytest
 
-import cheap_claude
-from clients import wait_for
-from daemons import RunningDaemon
+from support import stub_claude
+from support.daemon_process import RunningDaemon
+from support.real_clients import wait_for
 
 DAEMONS = 8
 AGENTS = max(8, int(os.environ.get("WAKEFUL_RACES", "100")) // 100)
@@ -43,7 +43,7 @@ class House:
             )
 
     def _install(self, folder: Path) -> None:
-        program = Path(cheap_claude.install(folder))
+        program = Path(stub_claude.install(folder))
         noting = f'open({str(self._starts)!r}, "a").write(f"{{os.getpid()}} {{sys.argv}}\\n")'
         program.write_text(program.read_text().replace("\nRecord = ", f"\n{noting}\nRecord = ", 1))
 

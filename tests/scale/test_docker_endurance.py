@@ -6,7 +6,7 @@ The suite does a few rounds; `WAKEFUL_ENDURANCE=10` does fifty.
 import asyncio
 import os
 
-from docker_engines import IMAGE, DockerEngine
+from support.docker_engine import IMAGE, DockerEngine
 from wakeful.agents.model import AgentRuntime, AgentSpec, Move, move_of
 from wakeful.integrations.docker.agent_runtime import DockerRuntime
 from wakeful.linux.clock import SystemClock

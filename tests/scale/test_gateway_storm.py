@@ -8,11 +8,11 @@ import random
 from collections import Counter
 from pathlib import Path
 
-from bot_api import BotApi
-from clients import wait_for
-from daemons import RunningDaemon
-from gateway_houses import House
-from gateway_lives import Lives, answers, one_life, prompts_in
+from support.daemon_process import RunningDaemon
+from support.gateway_kill import Lives, answers, one_life, prompts_in
+from support.gateway_process import House
+from support.real_clients import wait_for
+from support.telegram_server import BotApi
 
 DEATHS = int(os.environ.get("WAKEFUL_STORM", "2"))
 MESSAGES_A_LIFE = 100

@@ -16,11 +16,11 @@ import httpx
 import msgspec
 import pytest
 
-from cheap_claude import install
-from clients import wait_for
-from daemons import RunningDaemon
-from gateway_houses import end_agents
-from telegrams import Telegram
+from support.daemon_process import RunningDaemon
+from support.gateway_process import end_agents
+from support.real_clients import wait_for
+from support.stub_claude import install
+from support.telegram_sink import Telegram
 from wakeful.alerts.digest import MESSAGES_MAX
 
 AGENTS = int(os.environ.get("WAKEFUL_HANGING", "10"))

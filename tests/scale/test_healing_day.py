@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import Counter
 
-from clinics import Clinic
+from support.healing_fixture import Clinic
 from wakeful.incidents.critical_event import ActionTaken
 from wakeful.judging.events import CallEnded, CallStarted, TurnEnded
 

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import stand_ins
-import transcripts
-from daemons import RunningDaemon
+from support import claude_transcripts, stub_clients
+from support.daemon_process import RunningDaemon
 
 OLD = 2000
 LIVE = 6
@@ -23,20 +22,20 @@ def config(tmp_path: Path) -> Iterator[Path]:
     month_ago = time.time() - 30 * 86_400
     for number in range(OLD):
         conversation = str(uuid.UUID(int=number))
-        path = transcripts.write(
+        path = claude_transcripts.write(
             folder,
             conversation,
-            transcripts.prompt(month_ago, conversation),
-            transcripts.answer(month_ago, conversation),
+            claude_transcripts.prompt(month_ago, conversation),
+            claude_transcripts.answer(month_ago, conversation),
             project=f"-old-{number % 20}",
         )
-        transcripts.age(path, month_ago)
-    client = stand_ins.program(folder.parent / "bin")
+        claude_transcripts.age(path, month_ago)
+    client = stub_clients.program(folder.parent / "bin")
     agents = [subprocess.Popen(client, stdin=subprocess.PIPE) for _ in range(LIVE)]
     for agent in agents:
         conversation = str(uuid.uuid4())
-        transcripts.write(folder, conversation, transcripts.prompt(time.time(), conversation))
-        transcripts.register(folder, conversation, agent.pid, "busy")
+        claude_transcripts.write(folder, conversation, claude_transcripts.prompt(time.time(), conversation))
+        claude_transcripts.register(folder, conversation, agent.pid, "busy")
     yield folder
     for agent in agents:
         agent.communicate(b"\n")

@@ -12,12 +12,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from redis_servers import RedisServer, require_redis
+from support.redis_server import RedisServer, require_redis
 from wakeful.linux.clock import SystemClock
 
 RACES = int(os.environ.get("WAKEFUL_RACES", "100"))
 WATCHDOGS = 8
-RACER = Path(__file__).parents[1] / "watchdog_racer.py"
+RACER = Path(__file__).parents[1] / "support" / "watchdog_racer.py"
 
 
 def race(server: RedisServer, folder: Path, part: str) -> list[list[int]]:

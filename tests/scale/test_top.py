@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 from msgspec.structs import replace
 
-from desks import House, furnish
+from support.supervisor_fixture import House, furnish
 from wakeful.cli.format.sessions import Sessions
 from wakeful.config.paths import Places
 from wakeful.core.ids import SessionId

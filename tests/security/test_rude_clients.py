@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from desks import Doors, open_doors, raw, received
+from support.supervisor_fixture import Doors, open_doors, raw, received
 from wakeful.core.ids import SessionId
 from wakeful.http import connection as connections, gate
 from wakeful.http.gate import BODY_BYTES_MAX, PROMPT_BODY_BYTES_MAX

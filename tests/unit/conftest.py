@@ -2,12 +2,12 @@
 
 import pytest
 
-import gateways
+from support import gateway_virtual
 
 
 @pytest.fixture(params=["claude", "codex"])
 def provider(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
     """Who answers in a gateway of this test, and that it is made for each."""
     name: str = request.param
-    monkeypatch.setattr(gateways, "PROVIDER", name)
+    monkeypatch.setattr(gateway_virtual, "PROVIDER", name)
     return name

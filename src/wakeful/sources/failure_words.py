@@ -2,7 +2,7 @@
 
 The readers of both clients and of hooks use it. The sentence comes before code and status: a 429 may be a
 usage limit or a busy server, and a login check whose connection broke is reported as 401. The sentences are
-in `tests/unit/test_failure_words.py`.
+in `tests/unit/sources/test_failure_words.py`.
 """
 
 import re

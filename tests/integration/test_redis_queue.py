@@ -1,0 +1,296 @@
+"""The queue world in a real Redis: every act whole or not at all, and what a lost answer means."""
+
+import asyncio
+import json
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from msgspec.structs import replace
+
+from support.queue_app import CHAT, SESSION, WORK, Bridge
+from support.redis_server import RedisServer
+from wakeful.watchdog.queue import Fenced, JobsUnreachable, Revival, Stage, Turn, Watched
+from wakeful.watchdog.redis_connection import Connection
+from wakeful.watchdog.redis_queue import RecordStrange, RedisJobs
+from wakeful.watchdog.redis_records import parts_of, unescaped
+
+T = TypeVar("T")
+
+
+@pytest.fixture
+def bridge(redis_server: RedisServer, tmp_path: Path) -> Bridge:
+    return Bridge(redis_server, tmp_path)
+
+
+def with_jobs(bridge: Bridge, act: Callable[[RedisJobs], Awaitable[T]]) -> T:
+    async def run() -> T:
+        jobs = RedisJobs(Connection(bridge.server.url))
+        try:
+            return await act(jobs)
+        finally:
+            await jobs.close()
+
+    return asyncio.run(run())
+
+
+def revival(watched: Watched, **fields: Any) -> Revival:
+    assert watched.job is not None, "it runs"
+    given: dict[str, Any] = {
+        "work": watched.work,
+        "session_id": watched.session.session_id,
+        "project_key": "popoto",
+        "chat_id": CHAT,
+        "reason": "silent_for_15_minutes",
+        "began_at": 1_800_000_000.25,
+        "stage": Stage.ENQUEUED,
+        "job_id": "a" * 32,
+        "context": "go on",
+        "failed_key": watched.job.key.replace(":running", ":failed"),
+    }
+    return Revival(**{**given, **fields})
+
+
+def everything(bridge: Bridge) -> dict[bytes, object]:
+    """All there is, value by value: a dump of the same hash differs while the server moves it to a larger table."""
+    client = bridge.server.client()
+    readers: dict[bytes, Callable[[bytes], object]] = {
+        b"string": client.get,
+        b"hash": client.hgetall,
+        b"set": client.smembers,
+        b"list": lambda key: client.lrange(key, 0, -1),
+        b"zset": lambda key: client.zrange(key, 0, -1, withscores=True),
+    }
+    found = {key: readers[client.type(key)](key) for key in client.keys("*")}
+    client.close()
+    return found
+
+
+def test_a_spent_budget_changes_nothing(bridge: Bridge) -> None:
+    """The same message runs again: its budget alone refuses it, and not one byte is changed."""
+    bridge.active()
+    client = bridge.server.client()
+    client.set(f"wakeful:revival:{WORK}", "somebody else's")
+    client.close()
+    before = everything(bridge)
+
+    async def act(jobs: RedisJobs) -> Fenced:
+        (watched,) = (await jobs.look()).watched
+        assert await jobs.is_spent(watched.work)
+        return await jobs.revive(watched, revival(watched))
+
+    assert with_jobs(bridge, act) is Fenced.SPENT
+    assert everything(bridge) == before
+
+
+@pytest.mark.parametrize("gone", ["AgentSession:*", "RedisJob:*"])
+def test_a_record_that_vanished_changes_nothing(bridge: Bridge, gone: str) -> None:
+    """Somebody else ended the session or its job in between: nothing is spent, nothing made."""
+    bridge.active()
+
+    async def act(jobs: RedisJobs) -> tuple[Fenced, Fenced]:
+        (watched,) = (await jobs.look()).watched
+        client = bridge.server.client()
+        client.delete(*client.keys(gone))
+        client.close()
+        return await jobs.revive(watched, revival(watched)), await jobs.fence(watched)
+
+    assert with_jobs(bridge, act) == (Fenced.GONE, Fenced.GONE)
+    client = bridge.server.client()
+    assert client.keys("wakeful:*") == []
+    assert client.exists("$KeyF:RedisJob:status:pending") == 0
+    client.close()
+
+
+@pytest.mark.parametrize(
+    "strange",
+    [
+        "$KeyF:RedisJob:status:pending",
+        "$KeyF:AgentSession:status:failed",
+        "$SortF:RedisJob:created_at:popoto",
+        "wakeful:revivals",
+    ],
+)
+def test_a_strange_index_is_noticed_before_anything_is_changed(bridge: Bridge, strange: str) -> None:
+    """Redis undoes nothing of a script that fails half way; this one looks first."""
+    bridge.active()
+    client = bridge.server.client()
+    client.delete(strange)
+    client.set(strange, "a string")
+    client.close()
+    before = everything(bridge)
+
+    async def act(jobs: RedisJobs) -> None:
+        (watched,) = (await jobs.look()).watched
+        with pytest.raises(RecordStrange):
+            await jobs.revive(watched, revival(watched))
+
+    with_jobs(bridge, act)
+    assert everything(bridge) == before
+
+
+def test_the_budget_lasts_a_week(bridge: Bridge) -> None:
+    """One key per message, and it expires."""
+    bridge.active()
+
+    async def act(jobs: RedisJobs) -> Fenced:
+        (watched,) = (await jobs.look()).watched
+        return await jobs.revive(watched, revival(watched))
+
+    assert with_jobs(bridge, act) is Fenced.DONE
+    client = bridge.server.client()
+    assert 604_700 < client.ttl(f"wakeful:revival:{WORK}") <= 604_800
+    assert client.zscore("$SortF:RedisJob:created_at:popoto", f"RedisJob:{'a' * 32}:popoto:pending") == (
+        1_800_000_000.25
+    )
+    client.close()
+
+
+def test_an_answer_that_was_lost_is_looked_up(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The script ran and its answer did not arrive: it counts as done, and only for whoever ran it."""
+    bridge.active()
+    run = Connection.run
+
+    async def cut_after(self: Connection, *arguments: Any) -> str:
+        await run(self, *arguments)
+        raise JobsUnreachable(place="Redis", reason="cut")
+
+    monkeypatch.setattr(Connection, "run", cut_after)
+
+    async def act(jobs: RedisJobs) -> None:
+        (watched,) = (await jobs.look()).watched
+        assert await jobs.revive(watched, revival(watched)) is Fenced.DONE
+        with pytest.raises(JobsUnreachable):
+            await jobs.revive(watched, revival(watched, job_id="b" * 32))
+        assert await jobs.turn_of(revival(watched)) is Turn.PENDING
+
+    with_jobs(bridge, act)
+    assert bridge.statuses("RedisJob") == ["pending", "failed"]
+
+
+def test_claims_run_out_and_are_given_back_by_their_owner_only(bridge: Bridge) -> None:
+    """Nobody frees another one's claim, and a dead owner's ends by itself."""
+
+    async def act(jobs: RedisJobs) -> None:
+        assert await jobs.claim("w", "me", 60.0)
+        await jobs.yield_("w", "you")
+        assert not await jobs.claim("w", "you", 60.0)
+        await jobs.yield_("w", "me")
+        assert await jobs.claim("w", "you", 0.001)
+        await asyncio.sleep(0.05)
+        assert await jobs.claim("w", "me", 60.0)
+
+    with_jobs(bridge, act)
+
+
+def test_every_escaped_id_is_read_back(bridge: Bridge) -> None:
+    """popoto escapes colons, slashes and patterns in its keys; the parts say what the fields say."""
+    ids = ["a:b", "tg_x_-1_2", "a.b@c+d", "x:y:z"]
+    for number, session_id in enumerate(ids):
+        bridge.server.session(
+            session_id=session_id,
+            project_key="p/q:[r]*",
+            status="active",
+            started_at=bridge.now,
+            last_activity=bridge.now,
+        )
+        bridge.run_job(session_id, project="p/q:[r]*", chat_id="1", message_id=number)
+
+    async def act(jobs: RedisJobs) -> list[Watched]:
+        found = list((await jobs.look()).watched)
+        for each in found:
+            assert await jobs.fence(each) is Fenced.DONE
+        return found
+
+    found = with_jobs(bridge, act)
+    assert sorted(each.session.session_id for each in found) == sorted(ids)
+    for each in found:
+        parts = parts_of(each.session.key)
+        assert parts is not None
+        assert (unescaped(parts.first), unescaped(parts.second)) == ("p/q:[r]*", each.session.session_id)
+        assert each.job is not None
+        assert each.job.project_key == "p/q:[r]*"
+    assert bridge.statuses("AgentSession") == ["failed"] * 4
+    assert {
+        each["session_id"] for each in bridge.server.query("AgentSession", project_key="p/q:[r]*")
+    } == set(ids)
+
+
+EVENT = b'{"event":"session_recovered"}'
+
+
+def fenced(bridge: Bridge) -> Revival:
+    """A session that was fenced and whose next job waits, with the record that a watchdog of an earlier version keeps."""
+    bridge.active()
+
+    async def act(jobs: RedisJobs) -> Revival:
+        (watched,) = (await jobs.look()).watched
+        made = revival(watched, session_key=watched.session.key)
+        assert await jobs.revive(watched, made) is Fenced.DONE
+        return made
+
+    made = with_jobs(bridge, act)
+    client = bridge.server.client()
+    # Byte by byte what the version before `running_at` and `stopped` wrote.
+    assert set(json.loads(client.get(f"wakeful:revival:{WORK}"))) == {
+        "work", "session_id", "project_key", "chat_id", "reason", "began_at", "stage", "job_id", "context",
+        "failed_key", "session_key",
+    }  # fmt: skip
+    client.close()
+    return made
+
+
+def test_two_watchdogs_withdraw_a_revival_once(bridge: Bridge) -> None:
+    """One of them does it, and what tells of it is owed once; the records are as before the fence."""
+    made = fenced(bridge)
+
+    async def act(jobs: RedisJobs) -> tuple[list[bool], list[bytes]]:
+        both = await asyncio.gather(jobs.withdraw(made, [EVENT]), jobs.withdraw(made, [EVENT]))
+        return sorted(both), await jobs.owed_events()
+
+    assert with_jobs(bridge, act) == ([False, True], [EVENT])
+    assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["running"], ["active"])
+
+
+@pytest.mark.parametrize("status", ["running", "completed", "failed"])
+def test_a_revival_whose_next_job_was_taken_in_the_same_moment_is_not_withdrawn(
+    bridge: Bridge, status: str
+) -> None:
+    """The worker has saved the job further on, whether it has taken the waiting record away yet or not."""
+    made = fenced(bridge)
+    bridge.server.job(
+        job_id=made.job_id, project_key="popoto", status=status, session_id=made.session_id,
+        created_at=made.began_at,
+    )  # fmt: skip
+    before = everything(bridge)
+    assert with_jobs(bridge, lambda jobs: jobs.withdraw(made, [EVENT])) is False
+    assert everything(bridge) == before
+
+
+def test_a_revival_that_another_watchdog_moved_on_is_not_withdrawn(bridge: Bridge) -> None:
+    """What was read before is not what is there: its budget ran out, or somebody saw its next job run."""
+    made = fenced(bridge)
+    assert with_jobs(bridge, lambda jobs: jobs.advance(made, replace(made, running_at=1.0))) is True
+    before = everything(bridge)
+    assert with_jobs(bridge, lambda jobs: jobs.withdraw(made, [EVENT])) is False
+    assert everything(bridge) == before
+    bridge.server.client().delete(f"wakeful:revival:{WORK}")
+    assert with_jobs(bridge, lambda jobs: jobs.withdraw(made, [EVENT])) is False
+    assert with_jobs(bridge, lambda jobs: jobs.open_revivals()) == []
+
+
+def test_a_fence_leaves_the_record_of_a_completed_attempt_alone(bridge: Bridge) -> None:
+    """The record is an earlier message's, which ended well; only the job that hangs is marked."""
+    bridge.server.session(
+        session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
+        started_at=bridge.now - 10_900, last_activity=bridge.now - 10_800,
+    )  # fmt: skip
+    bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
+
+    async def act(jobs: RedisJobs) -> Fenced:
+        (watched,) = (await jobs.look()).watched
+        return await jobs.fence(watched)
+
+    assert with_jobs(bridge, act) is Fenced.DONE
+    assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["failed"], ["completed"])

@@ -1,0 +1,522 @@
+"""Who comes in and who does not, against the real servers on a real socket and a real port."""
+
+import logging
+import os
+import stat
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from websockets.exceptions import ConnectionClosed, InvalidStatus
+from websockets.sync.client import ClientConnection, connect, unix_connect
+
+from support.supervisor_fixture import Doors, open_doors, raw
+from wakeful.http.access_log import FILE_BYTES_MAX, NOTES_MAX, Note, access_file
+from wakeful.http.auth import OPEN
+
+FOREIGN_HOSTS = (
+    "evil.example",
+    "evil.example:{port}",
+    "localhost",
+    "127.0.0.1:1",
+    "localhost:{port}.evil.example",
+    "",
+)
+FOREIGN_ORIGINS = ("http://evil.example", "null", "http://localhost:1", "https://127.0.0.1:{port}", "")
+PROBLEM = "application/problem+json"
+# Named here once more: whatever else is served to strangers is a mistake.
+PAGE_SCRIPTS = [
+    "page",
+    "link",
+    "address",
+    "keys",
+    "dom",
+    "rows",
+    "roster",
+    "sessions",
+    "table",
+    "session",
+    "spans",
+    "timeline",
+    "ladder",
+    "actions",
+    "asking",
+    "notices",
+    "checkpoints",
+    "incidents",
+    "agents",
+    "events",
+]
+
+
+@pytest.fixture(scope="module")
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
+    with open_doors(tmp_path_factory.mktemp("doors")) as opened:
+        yield opened
+
+
+@pytest.fixture
+def own_doors(tmp_path: Path) -> Iterator[Doors]:
+    """For tests whose failures would slow the others down."""
+    with open_doors(tmp_path) as opened:
+        yield opened
+
+
+def every_route(doors: Doors) -> list[tuple[str, str]]:
+    """Method and path of everything the application would answer, and one path it would not."""
+    app: Any = doors.app._app
+    found = [
+        (method, "/" + "/".join("x" if part.startswith("{") else part for part in route.path.split("/")[1:]))
+        for route in app.routes
+        for method in (route.method, "OPTIONS", "HEAD")
+        if route.method != "WEBSOCKET"
+    ]
+    assert len(found) > 30, "the routes were not found"
+    return [*found, ("GET", "/nowhere")]
+
+
+@contextmanager
+def logged_in(doors: Doors) -> Iterator[tuple[httpx.Client, dict[str, str]]]:
+    """A browser that has used a fresh link, and the header that its page would send along."""
+    with doors.tcp(token="") as browser:
+        code = doors.call(doors.access.logins.new_code)
+        answer = browser.post("/api/login", json={"code": code})
+        assert answer.status_code == 200
+        yield browser, {"x-wakeful-csrf": answer.json()["csrf"]}
+
+
+def follow(doors: Doors, **headers: str) -> ClientConnection:
+    return connect(
+        f"ws://127.0.0.1:{doors.port}/api/ws",
+        additional_headers=headers,
+        origin=None,
+        proxy=None,
+        open_timeout=10,
+    )
+
+
+def refused(doors: Doors, **headers: str) -> int:
+    """The status with which a WebSocket is refused."""
+    with pytest.raises(InvalidStatus) as caught:
+        follow(doors, **headers).close()
+    response = caught.value.response
+    assert response.headers["content-type"] == PROBLEM
+    return response.status_code
+
+
+def test_every_route_without_a_token_is_401(doors: Doors) -> None:
+    """Nothing answers a stranger but the health check, the page's shell and the one-time login."""
+    open_paths = {
+        "/",
+        "/healthz",
+        "/page.css",
+        "/views.css",
+        *(f"/{name}.js" for name in PAGE_SCRIPTS),
+        "/icon.svg",
+    }
+    with doors.tcp(token="") as stranger:
+        for method, path in every_route(doors):
+            status = stranger.request(method, path).status_code
+            if method in {"GET", "HEAD"} and path in open_paths:
+                assert status == 200, (method, path)
+            elif (method, path) == ("POST", "/api/login"):
+                assert status == 415, "let in, and asked for JSON"
+            else:
+                assert status == 401, (method, path)
+    assert {("GET", path) for path in open_paths} | {("POST", "/api/login")} == OPEN
+
+
+def test_a_refusal_is_a_problem_document(doors: Doors) -> None:
+    """A 401 names its scheme and says what to do, in the form every error has."""
+    with doors.tcp(token="") as stranger:
+        answer = stranger.get("/api/status")
+    assert answer.headers["content-type"] == PROBLEM
+    assert answer.headers["www-authenticate"] == "Bearer"
+    assert answer.headers["x-wakeful-exit"] == "2"
+    assert answer.json()["code"] == "token-needed"
+    assert "wakeful open" in answer.json()["detail"]
+
+
+@pytest.mark.parametrize("host", FOREIGN_HOSTS)
+def test_a_foreign_host_is_refused_everywhere(doors: Doors, host: str) -> None:
+    """A name that was made to point here (DNS rebinding) opens no route, not even with the token."""
+    shown = host.format(port=doors.port)
+    with doors.tcp() as client:
+        for method, path in every_route(doors):
+            answer = client.request(method, path, headers={"host": shown})
+            assert answer.status_code == 403, (method, path)
+        assert client.get("/healthz", headers={"host": shown}).json()["code"] == "foreign-host"
+
+
+@pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
+def test_a_foreign_origin_is_refused_everywhere(doors: Doors, origin: str) -> None:
+    """A page of another origin is refused whatever it knows."""
+    shown = origin.format(port=doors.port)
+    with doors.tcp() as client:
+        for method, path in every_route(doors):
+            assert client.request(method, path, headers={"origin": shown}).status_code == 403, (method, path)
+    assert refused(doors, Authorization=f"Bearer {doors.token}", Origin=shown) == 403
+
+
+def test_our_own_hosts_and_origin_pass(doors: Doors) -> None:
+    """Every name of loopback works, and our own page may ask."""
+    with doors.tcp() as client:
+        for name in ("localhost", "127.0.0.1", "[::1]"):
+            host = f"{name}:{doors.port}"
+            answer = client.get("/api/status", headers={"host": host, "origin": f"http://{host}"})
+            assert answer.status_code == 200, name
+
+
+def test_the_socket_has_its_own_names(doors: Doors) -> None:
+    """At the socket nobody needs a token, but a Host of somebody else is still a confused client."""
+    with doors.socket() as client:
+        assert client.get("/api/status").status_code == 200
+        assert client.get("/api/status", headers={"host": "localhost"}).status_code == 200
+        assert client.get("/api/status", headers={"host": "evil.example"}).status_code == 403
+        assert client.get("/api/status", headers={"origin": "http://evil.example"}).status_code == 403
+
+
+def test_two_hosts_are_no_host(doors: Doors) -> None:
+    """A header that decides and comes twice is refused: proxies and servers disagree which one counts."""
+    host = f"Host: 127.0.0.1:{doors.port}\r\n".encode()
+    request = b"GET /healthz HTTP/1.1\r\n" + host + b"Host: evil.example\r\nConnection: close\r\n\r\n"
+    assert raw(doors, request).startswith(b"HTTP/1.1 400 ")
+    missing = raw(doors, b"GET /healthz HTTP/1.0\r\n\r\n")
+    assert missing.startswith(b"HTTP/1.1 403 ")
+
+
+def test_a_websocket_needs_the_token(doors: Doors) -> None:
+    """No token, no feed; a path that is none is none for WebSockets too."""
+    assert refused(doors) == 401
+    with follow(doors, Authorization=f"Bearer {doors.token}") as feed:
+        assert str(feed.recv(timeout=10)).startswith('{"hello":')
+    with pytest.raises(InvalidStatus) as caught:
+        unix_connect(str(doors.path), "ws://wakeful/api/nothing", proxy=None)
+    assert caught.value.response.status_code == 404
+
+
+def test_a_websocket_of_a_page_needs_cookie_and_origin(doors: Doors) -> None:
+    """A cookie alone proves nothing on a WebSocket, which same-origin rules do not cover."""
+    with logged_in(doors) as (browser, _):
+        cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+    assert refused(doors, Cookie=cookie) == 403
+    assert refused(doors, Cookie=cookie, Origin="http://evil.example") == 403
+    with follow(doors, Cookie=cookie, Origin=doors.url) as feed:
+        assert feed.recv(timeout=10)
+
+
+def test_a_websocket_that_speaks_is_sent_away(doors: Doors) -> None:
+    """The feed takes no orders: not even bytes that are no text reach anything."""
+    with unix_connect(str(doors.path), "ws://wakeful/api/ws", proxy=None) as feed:
+        feed.recv(timeout=10)
+        feed.send(b"\xff\xfe")
+        with pytest.raises(ConnectionClosed) as caught:
+            feed.recv(timeout=10)
+    assert caught.value.rcvd is not None
+    assert caught.value.rcvd.code == 1008
+
+
+KNOCK = """
+import os, socket, sys
+os.setgid(65534); os.setuid(65534)
+door = socket.socket(socket.AF_UNIX)
+door.settimeout(10)
+door.connect(sys.argv[1])
+try:
+    door.sendall(b"GET /healthz HTTP/1.1\\r\\nHost: wakeful\\r\\n\\r\\n")
+    print(door.recv(1000))
+except (ConnectionResetError, BrokenPipeError):
+    print(b"")
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
+def test_another_uid_is_refused_at_the_socket(caplog: pytest.LogCaptureFixture) -> None:
+    """Even where folder and socket were opened to everybody, another user gets no answer, and it is logged."""
+    with tempfile.TemporaryDirectory() as folder, open_doors(Path(folder)) as doors:
+        Path(folder).chmod(0o711)
+        doors.path.chmod(0o666)
+        done = subprocess.run(
+            [sys.executable, "-c", KNOCK, str(doors.path)],
+            capture_output=True,
+            text=True,
+            timeout=30,
+            check=True,
+        )
+    assert done.stdout.strip() == "b''"
+    assert "refused uid 65534" in caplog.text
+
+
+def test_orders_of_a_page_need_the_csrf_value(doors: Doors) -> None:
+    """A cookie that a browser adds by itself gives no order; the value only our page knows must come with it."""
+    with logged_in(doors) as (browser, csrf):
+        assert browser.get("/api/status").status_code == 200
+        assert browser.post("/api/logout", json={}).status_code == 403
+        wrong = browser.post("/api/logout", json={}, headers={"x-wakeful-csrf": "x" * 43})
+        assert wrong.json()["code"] == "csrf-needed"
+        kept = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
+        assert browser.post("/api/logout", json={}, headers=csrf).status_code == 200
+        assert not browser.cookies, "the browser was told to forget it"
+        assert browser.get("/api/status", headers={"cookie": kept}).json()["code"] == "logged-out"
+
+
+def test_a_cookie_is_only_for_our_own_page(doors: Doors) -> None:
+    """Cookies ignore ports: what a page of another local server embeds from here is refused."""
+    with logged_in(doors) as (browser, _):
+        for site in ("same-site", "cross-site"):
+            assert browser.get("/api/status", headers={"sec-fetch-site": site}).status_code == 403
+        assert browser.get("/api/status", headers={"sec-fetch-site": "same-origin"}).status_code == 200
+
+
+def test_some_orders_are_for_the_socket(doors: Doors) -> None:
+    """Going down is asked for through the socket only, a login code never by a login."""
+    with logged_in(doors) as (browser, csrf), doors.tcp() as client, doors.socket() as owner:
+        assert client.post("/api/shutdown", json={}).json()["code"] == "wrong-door"
+        answer = browser.post("/api/login-codes", json={}, headers=csrf)
+        assert answer.json()["code"] == "wrong-door"
+        assert client.post("/api/login-codes", json={}).status_code == 201
+        assert owner.post("/api/login-codes", json={}).status_code == 201
+        assert not doors.orders
+        assert owner.post("/api/shutdown", json={}).status_code == 202
+    assert doors.orders == ["shut down"]
+
+
+@pytest.mark.parametrize(
+    "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
+)
+def test_an_order_is_json(doors: Doors, kind: str | None) -> None:
+    """What a foreign form can send is no order."""
+    headers = {"content-type": kind} if kind else {}
+    with doors.socket() as client:
+        answer = client.post("/api/login-codes", content=b"{}", headers=headers)
+    assert (answer.status_code, answer.json()["code"]) == (415, "not-json")
+
+
+def test_a_code_is_good_once_and_for_ten_minutes(own_doors: Doors) -> None:
+    """A link from the history or from a shoulder opens nothing."""
+    logins = own_doors.access.logins
+    with own_doors.tcp(token="") as browser:
+
+        def spend(code: str) -> int:
+            return browser.post("/api/login", json={"code": code}).status_code
+
+        code, late, unused = (own_doors.call(logins.new_code) for _ in range(3))
+        assert len(code) == 22, "128 bits"
+        assert (spend(code), spend(code)) == (200, 401)
+        own_doors.call(lambda: own_doors.house.clock.advance(599))
+        assert spend(unused) == 200
+        own_doors.call(lambda: own_doors.house.clock.advance(2))
+        assert spend(late) == 401
+        codes = [own_doors.call(logins.new_code) for _ in range(33)]
+        assert (spend(codes[0]), spend(codes[1])) == (401, 200), "32 codes at most are open"
+
+
+def test_a_sleeping_host_does_not_keep_a_code_fresh(own_doors: Doors) -> None:
+    """Ten minutes are ten minutes of anybody's clock."""
+    code = own_doors.call(own_doors.access.logins.new_code)
+    own_doors.call(lambda: own_doors.house.clock.suspend(601))
+    with own_doors.tcp(token="") as browser:
+        assert browser.post("/api/login", json={"code": code}).status_code == 401
+
+
+def test_a_login_is_a_cookie_no_script_reads(own_doors: Doors) -> None:
+    """HttpOnly, SameSite=Strict, seven days, in memory; the daemon's port is in its name."""
+    with own_doors.tcp(token="") as browser:
+        code = own_doors.call(own_doors.access.logins.new_code)
+        cookie = browser.post("/api/login", json={"code": code}).headers["set-cookie"]
+        name, *attributes = cookie.split("; ")
+        assert name.startswith(f"wakeful-{own_doors.port}=")
+        assert set(attributes) == {"HttpOnly", "SameSite=Strict", "Path=/", "Max-Age=604800"}
+        assert browser.get("/api/status").status_code == 200
+        own_doors.call(lambda: own_doors.house.clock.advance(7 * 86_400))
+        assert browser.get("/api/status").json()["code"] == "logged-out"
+
+
+def test_an_old_login_is_no_guess(own_doors: Doors) -> None:
+    """Every tab of a daemon that was restarted asks with one, several times: each is told at once."""
+    with own_doors.tcp(token="") as browser:
+        code = own_doors.call(own_doors.access.logins.new_code)
+        assert browser.post("/api/login", json={"code": code}).status_code == 200
+        own_doors.call(own_doors.access.logins._open._kept.clear)
+        began = time.monotonic()
+        assert {browser.get("/api/status").json()["code"] for _ in range(8)} == {"logged-out"}
+        assert time.monotonic() - began < 5, "the eighth guess alone costs five seconds"
+
+
+def test_guessing_costs_growing_time_and_only_the_guesser(own_doors: Doors) -> None:
+    """Wrong tokens take longer and longer, while the right one is answered at once."""
+    with own_doors.tcp(token="wrong") as guesser, own_doors.tcp() as owner, ThreadPoolExecutor(1) as pool:
+        seconds = []
+        for _ in range(4):
+            began = time.monotonic()
+            assert guesser.get("/api/status").status_code == 401
+            seconds.append(time.monotonic() - began)
+        assert seconds[3] >= 0.8
+        assert seconds[3] > 2 * seconds[0]
+        guess = pool.submit(guesser.get, "/api/status")
+        assert owner.get("/api/status").status_code == 200
+        assert not guess.done(), "the guess was still waiting when the owner was answered"
+        assert guess.result().status_code == 401
+
+
+def test_there_is_no_cors(doors: Doors) -> None:
+    """No answer invites another origin, least of all to a preflight."""
+    preflight = {"origin": "http://evil.example", "access-control-request-method": "GET"}
+    with doors.tcp() as client:
+        answers = [client.options("/api/status", headers=preflight)]
+        answers += [
+            client.request(method, path) for method, path in every_route(doors) if "shutdown" not in path
+        ]
+    assert answers[0].status_code == 403
+    for answer in answers:
+        assert not [name for name in answer.headers if name.startswith("access-control-")]
+
+
+def test_every_answer_to_a_browser_is_locked_down(doors: Doors) -> None:
+    """Page, data and errors carry the same strict headers, and the page holds no script of its own."""
+    with doors.tcp() as client:
+        for path in ("/", "/api/status", "/nowhere"):
+            headers = client.get(path).headers
+            policy = headers["content-security-policy"].split("; ")
+            assert {"default-src 'none'", "script-src 'self'", "frame-ancestors 'none'"} <= set(policy)
+            assert "unsafe" not in headers["content-security-policy"]
+            assert headers["x-content-type-options"] == "nosniff"
+            assert headers["referrer-policy"] == "no-referrer"
+            assert headers["cross-origin-opener-policy"] == "same-origin"
+            assert headers["cache-control"] == "no-store"
+        page = client.get("/").text
+    assert page.count("<script") == page.count('<script type="module" src=') == 1
+    assert "<style" not in page
+    assert "style=" not in page
+
+
+def test_the_access_log_tells_no_secrets(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+    """Method, path, status, door and time; no query, no token, no second line."""
+    caplog.set_level("INFO", "wakeful.access")
+    with own_doors.tcp() as client:
+        client.get("/api/sessions?project=hunter2")
+        client.get("/api/sessions/a%0AFORGED%20GET%20/%20200")
+        client.get("/api/sessions/sk-ant-api03-abcdefghijklmnop")
+    with own_doors.socket() as owner:
+        owner.get("/healthz")
+        # A note follows its answer; that of the first request is there when the second is answered.
+        owner.get("/healthz")
+    own_doors.call(own_doors.app.log.close)
+    lines = [record.getMessage() for record in caplog.records if record.name == "wakeful.access"]
+    assert " GET /api/sessions 200 tcp " in lines[0]
+    assert any(" GET /healthz 200 socket " in line for line in lines)
+    text = "\n".join(lines)
+    assert not [
+        secret for secret in ("hunter2", own_doors.token, "abcdefghijkl", "\nFORGED") if secret in text
+    ]
+
+
+def test_a_flood_does_not_flood_the_access_log(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+    """So many lines a second and a count of the rest; refusals keep places of their own."""
+    caplog.set_level("INFO", "wakeful.access")
+    log = own_doors.app.log
+
+    def flood() -> None:
+        for status in (*[200] * (NOTES_MAX + 7), *[401] * (NOTES_MAX + 1)):
+            log.take(Note(0.0, "GET", "/healthz", status, "tcp", 0.001))
+        log.close()
+
+    own_doors.call(flood)
+    lines = [record.getMessage() for record in caplog.records if record.name == "wakeful.access"]
+    assert [sum(f" {status} tcp" in line for line in lines) for status in (200, 401)] == [NOTES_MAX] * 2
+    assert lines[-1] == "and 8 more"
+
+
+def test_the_access_file_is_the_owners_and_bounded(tmp_path: Path) -> None:
+    """Mode 0600, and when it is full it is begun anew with two older ones kept."""
+    with access_file(tmp_path / "access.log"):
+        for _ in range(4 * FILE_BYTES_MAX // 1000):
+            logging.getLogger("wakeful.access").info("x" * 1000)
+    files = sorted(tmp_path.iterdir())
+    assert [file.name for file in files] == ["access.log", "access.log.1", "access.log.2"]
+    assert {stat.S_IMODE(file.stat().st_mode) for file in files} == {0o600}
+    assert max(file.stat().st_size for file in files) <= FILE_BYTES_MAX
+
+
+def test_a_bug_is_said_and_not_shown(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+    """A broken invariant answers 500 with the code `bug`; the traceback goes to the log alone."""
+    own_doors.call(lambda: setattr(own_doors.house.desk, "_roster", None))
+    with own_doors.socket() as owner:
+        answer = owner.get("/api/sessions")
+    assert (answer.status_code, answer.json()["code"]) == (500, "bug")
+    assert "Traceback" not in answer.text
+    assert "NoneType" not in answer.text
+    assert any(record.exc_info for record in caplog.records)
+
+
+def test_the_socket_file_is_the_owners_alone(doors: Doors) -> None:
+    """Mode 0600 in a folder of 0700, and gone when the doors close."""
+    found = os.lstat(doors.path)
+    assert stat.S_ISSOCK(found.st_mode)
+    assert stat.S_IMODE(found.st_mode) == 0o600
+
+
+UNREADABLE = {
+    "invalid UTF-8": b'{"code":"\xff\xfe"}',
+    "invalid UTF-8 in a key": b'{"\xff":1}',
+    "invalid UTF-8 in what is skipped": b'{"other":"\xc3\x28"}',
+    "deep": b'{"a":' + b"[" * 100_000,
+    "deep and whole": b'{"a":' + b"[" * 50_000 + b"]" * 50_000 + b"}",
+    "half a character": b'{"code":"\\ud800"}',
+    "no JSON": b"\x00\x01",
+    "half": b'{"code":',
+}
+
+
+@pytest.mark.parametrize("body", [pytest.param(body, id=name) for name, body in UNREADABLE.items()])
+def test_a_body_that_cannot_be_read_is_refused_everywhere(
+    own_doors: Doors, body: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """By every route that takes one, with and without a token: a refusal, and no traceback in any log."""
+    orders = [(method, path) for method, path in every_route(own_doors) if method not in {"GET", "HEAD"}]
+    assert len(orders) > 15
+    with own_doors.socket() as owner, own_doors.tcp(token="") as stranger:
+        for method, path in orders:
+            answer = owner.request(method, path, content=body, headers={"content-type": "application/json"})
+            assert 400 <= answer.status_code < 500, (method, path, answer.status_code)
+            assert answer.headers["content-type"] == PROBLEM
+        answer = stranger.post("/api/login", content=body, headers={"content-type": "application/json"})
+        assert answer.status_code == 400
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+def test_a_huge_number_is_no_bug_of_ours(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+    """Where it is looked at it is refused; nowhere does it become a traceback."""
+    body = b'{"code":' + b"9" * 100_000 + b"}"
+    with own_doors.socket() as owner:
+        for method, path in every_route(own_doors):
+            if method not in {"GET", "HEAD"}:
+                answer = owner.request(
+                    method, path, content=body, headers={"content-type": "application/json"}
+                )
+                assert answer.status_code < 500, (method, path)
+    assert [each for each in caplog.records if each.exc_info] == []
+
+
+ODD_PATHS = ("/{}", "{}/", "{}%2f", "/.{}", "/x/..{}", "/%2e%2e{}", "{}//", "/%2F{}")
+
+
+@pytest.mark.parametrize("spelling", ODD_PATHS)
+def test_a_path_has_one_spelling(doors: Doors, spelling: str) -> None:
+    """No second one reaches a route, whoever asks: a guard that knows paths by their names cannot be walked around."""
+    for path in sorted({path for _, path in every_route(doors) if path != "/"}):
+        request = (
+            f"POST {spelling.format(path)} HTTP/1.1\r\nHost: 127.0.0.1:{doors.port}\r\nConnection: close\r\n"
+            f"Authorization: Bearer {doors.token}\r\nContent-Type: application/json\r\nContent-Length: 2\r\n\r\n{{}}"
+        )
+        answer = raw(doors, request.encode())
+        assert answer.startswith(b"HTTP/1.1 400 "), (path, answer[:300])
+        assert b'"code":"path-not-canonical"' in answer

@@ -1,0 +1,1 @@
+"""Fixtures, stand-ins and servers that several test suites share."""

@@ -1,0 +1,135 @@
+"""A daemon with agents in tmux, and a terminal a person sits at: for tests of the hub from outside."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+from websockets.sync.client import ClientConnection, unix_connect
+
+from support.daemon_process import RunningDaemon
+from support.real_clients import end_tmux, wait_for
+from support.tmux_server import Server
+from wakeful.linux import proc
+
+CHEAP = '[agents.{name}]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\n'
+
+
+class AgentHouse:
+    """A daemon whose configuration declares agents. Whatever lives on its tmux server is ended with it."""
+
+    def __init__(self, daemon: RunningDaemon, toml: str) -> None:
+        self.daemon = daemon
+        config = daemon.home / "wakeful.toml"
+        config.write_text(toml)
+        daemon.environ["WAKEFUL_CONFIG"] = str(config)
+        daemon.environ["WAKEFUL_HEAL__CONFIRM_SECONDS"] = "0.2"
+        self.server = Server(Path(daemon.environ["WAKEFUL_HOME"]) / "tmux.sock")
+        # The person's own terminal is a pane of another server: no server shows itself.
+        self.desk = Server(daemon.home / "desk.sock")
+
+    def agent(self, name: str) -> dict[str, Any]:
+        listed = self.daemon.run("agent", "list", "--json").json["agents"]
+        return next(each for each in listed if each["name"] == name)
+
+    def wait(self, name: str, timeout_seconds: float = 60, **wanted: object) -> dict[str, Any]:
+        """Its record as soon as it says all of this."""
+        last: dict[str, Any] = {}
+
+        def look() -> dict[str, Any] | None:
+            last.update(self.agent(name))
+            return last if all(last[key] == value for key, value in wanted.items()) else None
+
+        try:
+            return wait_for(look, f"{name}: {wanted}", timeout_seconds)
+        except AssertionError as error:
+            error.add_note(f"seen last: {json.dumps(last, indent=1)}\n{self.daemon.said()}")
+            raise
+
+    def start(self, name: str) -> dict[str, Any]:
+        spoken = self.daemon.run("agent", "start", name, "--json")
+        assert spoken.exit_code == 0, spoken.err
+        record: dict[str, Any] = spoken.json
+        return record
+
+    def kill(self, name: str) -> int:
+        """End the agent as a crash would; the pid it had."""
+        pid: int = self.agent(name)["pid"]
+        os.kill(pid, signal.SIGKILL)
+        return pid
+
+    def programs(self, name: str) -> list[int]:
+        """Every process that carries the agent's mark, in tmux or in a container of this host."""
+        marks = (("WAKEFUL_SESSION", f"agent-{name}"), ("WAKEFUL_AGENT", name))
+        return [each.pid for mark in marks for each in proc.carriers(*mark, os.getuid())]
+
+    def lives(self, name: str) -> bool:
+        return bool(self.programs(name))
+
+    def end_program(self, name: str) -> None:
+        """End everything of it, as a crash of its own would."""
+        for pid in self.programs(name):
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+        wait_for(lambda: not self.lives(name) or None, "end of its program")
+
+    def listen(self) -> ClientConnection:
+        return unix_connect(str(self.daemon.socket), "ws://wakeful/api/ws", proxy=None)
+
+    def sit_down(self, *arguments: str) -> None:
+        """Type a command at a terminal of one's own."""
+        self.desk.tmux("new-session", "-d", "-x", "120", "-y", "30", "-s", "desk", f"{self._person()} sh")
+        self.desk.tmux("set-option", "-g", "prefix", "C-q")
+        self.enter(*arguments)
+
+    def command(self, *arguments: str) -> str:
+        """The words of a command for another terminal of the same person."""
+        return f"{self._person()} {shlex.join([sys.executable, '-m', 'wakeful', *arguments])}"
+
+    def _person(self) -> str:
+        environ = {key: value for key, value in self.daemon.environ.items() if not key.startswith("TMUX")}
+        return shlex.join(["env", "-i", "TERM=screen", *(f"{key}={value}" for key, value in environ.items())])
+
+    def enter(self, *arguments: str) -> None:
+        """Type a command at the terminal that is there; its exit code is shown when it has ended."""
+        self.type(f"{shlex.join([sys.executable, '-m', 'wakeful', *arguments])}; echo left with $?")
+
+    def type(self, text: str) -> None:
+        self.desk.tmux("send-keys", "-t", "desk", "-l", text)
+        self.desk.tmux("send-keys", "-t", "desk", "Enter")
+
+    def press(self, *keys: str) -> None:
+        self.desk.tmux("send-keys", "-t", "desk", *keys)
+
+    def screen(self) -> str:
+        return self.desk.tmux("capture-pane", "-p", "-t", "desk")
+
+    def wait_for_screen(self, *texts: str, timeout_seconds: float = 60) -> str:
+        last = [""]
+
+        def look() -> str | None:
+            last[0] = self.screen()
+            return last[0] if all(text in last[0] for text in texts) else None
+
+        try:
+            return wait_for(look, f"screen with {texts}", timeout_seconds)
+        except AssertionError as error:
+            error.add_note(last[0])
+            raise
+
+    def end(self) -> None:
+        self.desk.end()
+        end_tmux(self.server.socket)
+
+
+def clients_of(server: Server) -> int:
+    """How many terminals are attached to a server."""
+    done = subprocess.run(
+        ("tmux", "-S", str(server.socket), "list-clients"), capture_output=True, text=True, check=False
+    )
+    return len(done.stdout.splitlines())

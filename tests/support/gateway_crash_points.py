@@ -1,0 +1,76 @@
+"""A gateway that dies at a point of its own code, in virtual time: nothing of it happens any more, the world goes on."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from support.gateway_virtual import Gateway, Parts
+from wakeful.core import fault_points as faults
+
+
+class Killed(BaseException):
+    """Nothing of this gateway happens any more."""
+
+
+class Life(faults.Plan):
+    """Counts the points a gateway reaches, and ends it at one of them."""
+
+    def __init__(self, point: str = "", nth: int = 0) -> None:
+        super().__init__()
+        self.reaches: Counter[str] = Counter()
+        self.is_over = False
+        self._end = (point, nth)
+
+    def reached(self, point: str) -> None:
+        self.reaches[point] += 1
+        if (point, self.reaches[point]) == self._end:
+            self.is_over = True
+        self.check()
+
+    def check(self) -> None:
+        if self.is_over:
+            raise Killed
+
+
+class Mortal:
+    """Passes calls on as long as its gateway lives; afterwards nothing arrives, whatever a task still tries."""
+
+    def __init__(self, inner: Any, life: Life) -> None:
+        self._inner = inner
+        self._life = life
+
+    def __getattr__(self, name: str) -> Any:
+        self._life.check()
+        return getattr(self._inner, name)
+
+
+@asynccontextmanager
+async def mortal(parts: Parts, life: Life) -> AsyncIterator[Gateway]:
+    """A gateway with this life; its death is no failure of the test."""
+    before = faults.install(life)
+    store, parts.store = parts.store, Mortal(parts.store, life)
+    gateway = Gateway(
+        parts,
+        chat=Mortal(parts.chat, life),
+        sessions=Mortal(parts.sessions, life),
+        answers=Mortal(parts.slate, life),
+    )
+    try:
+        yield gateway
+    except Killed:
+        pass
+    finally:
+        life.is_over = True
+        faults.install(before)
+        await _buried(gateway)
+        parts.store = store
+
+
+async def _buried(gateway: Gateway) -> None:
+    tasks = (*gateway._tasks, *gateway.turns._tasks, *gateway.intake._lines.values())
+    for task in tasks:
+        task.cancel()
+    await asyncio.gather(*tasks, return_exceptions=True)
+    gateway.questions.close()

@@ -1,0 +1,212 @@
+"""A gateway without a chat service and without a daemon, in virtual time; killed and started again on one store."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+from support.fake_sessions_and_answers import OpenDoor, Plain, ScriptedChat, ScriptedSessions, Slate
+from wakeful.client.api import Seat, Sessions
+from wakeful.core.clock import Clock
+from wakeful.gateway.follow_ups import FollowUpRules, FollowUps
+from wakeful.gateway.intake import Intake
+from wakeful.gateway.permissions import Questions
+from wakeful.gateway.ports import Chat
+from wakeful.gateway.prompt_delivery import Asking
+from wakeful.gateway.provider_guard import Guard
+from wakeful.gateway.rules.access import Role
+from wakeful.gateway.rules.breaker import Thresholds
+from wakeful.gateway.rules.messages import ConversationKey, Incoming
+from wakeful.gateway.rules.pool import Pool, PoolLimits
+from wakeful.gateway.rules.turn import Turn
+from wakeful.gateway.turn_context import Answers, Limits
+from wakeful.gateway.turn_listener import Judging
+from wakeful.gateway.turn_queue import Turns
+from wakeful.gateway.turn_runner import Course
+from wakeful.gateway.turn_store import Book, Conversations
+from wakeful.gateway.withheld import Withheld
+from wakeful.storage.base import Store
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
+
+BOT = "99"
+# Who answers where a test does not say; the fixture `provider` says it.
+PROVIDER = "claude"
+
+
+class Parts:
+    """What outlives a gateway: the world around it."""
+
+    def __init__(self, *, provider: str = "", limits: Limits | None = None) -> None:
+        self.clock = VirtualClock()
+        self.store: Store = MemoryStore(now=lambda: self.clock.now().wall)
+        self.chat = ScriptedChat()
+        self.sessions = ScriptedSessions()
+        self.slate = Slate()
+        self.plain = Plain()
+        self.door = OpenDoor()
+        self.provider = provider or PROVIDER
+        # How its conversations are held, as the configuration says it.
+        self.flags: tuple[str, ...] = ()
+        self.limits = limits or Limits()
+        self.pool_limits = PoolLimits()
+        self.heard_users = {42}
+        self.admins: set[int] = set()
+        self.bot = BOT
+        self.bot_name = "our_bot"
+        # What whoever looks from outside is told, the newest last.
+        self.told: list[str] = []
+
+    def key_of(self, update_id: int) -> str:
+        return f"tg-{self.bot}-{update_id}"
+
+
+Scene = Callable[[Parts, "Gateway"], Awaitable[None]]
+
+
+def play(scene: Scene, parts: Callable[[], Parts] = Parts) -> None:
+    """One gateway in a world of its own; nothing of it may have failed."""
+
+    async def played() -> None:
+        world = parts()
+        gateway = Gateway(world)
+        await gateway.start()
+        try:
+            await scene(world, gateway)
+            assert gateway.failed == []
+        finally:
+            await gateway.end()
+
+    asyncio.run(played())
+
+
+class Gateway:
+    """One life of it: everything a composition joins."""
+
+    def __init__(
+        self,
+        parts: Parts,
+        *,
+        clock: Clock | None = None,
+        chat: Chat | None = None,
+        sessions: Sessions | None = None,
+        answers: Answers | None = None,
+        seat: Seat | None = None,
+    ) -> None:
+        self.parts = parts
+        clock, chat = self._clock, self._chat = clock or parts.clock, chat or parts.chat
+        sessions = sessions or parts.sessions
+        self._seat = seat
+        self.book = Book(parts.store, clock, parts.bot)
+        self.conversations = Conversations(parts.store, clock)
+        self.questions = Questions(
+            chat=chat,
+            answers=answers or parts.slate,
+            sessions=sessions,
+            store=parts.store,
+            clock=clock,
+            conversations=self.conversations,
+            role_of=self._role_of,
+            seconds_max=parts.limits.question,
+        )
+        asking = Asking(
+            sessions=sessions,
+            clock=clock,
+            book=self.book,
+            conversations=self.conversations,
+            seat_for=self.seat_for,
+            limits=parts.limits,
+        )
+        thresholds = {"claude": Thresholds(), "codex": Thresholds()}
+        self.guard = Guard(clock, parts.door, thresholds)
+        self.judging = Judging()
+        self.course = Course(
+            clock=clock,
+            sessions=sessions,
+            book=self.book,
+            asking=asking,
+            questions=self.questions,
+            guard=self.guard,
+            judging=self.judging,
+            answers=answers or parts.slate,
+            finish=parts.plain,
+            witness=parts.plain,
+            seat_for=self.seat_for,
+            limits=parts.limits,
+        )
+        self.turns = Turns(
+            clock=clock,
+            pool=Pool[Turn](parts.pool_limits),
+            book=self.book,
+            conversations=self.conversations,
+            questions=self.questions,
+            course=self.course,
+            sessions=sessions,
+        )
+        self.intake = Intake(
+            chat=chat,
+            clock=clock,
+            book=self.book,
+            turns=self.turns,
+            hears=lambda update: update.user_id in parts.heard_users,
+            prompt_of=lambda incoming: incoming.text,
+            commands={"stop": self._stop, "new": self._new},
+            own_name=lambda: parts.bot_name,
+            presses=[
+                self.questions.pressed,
+                self._follow_ups().pressed,
+                self._withheld(chat, answers).pressed,
+            ],
+            tell=parts.told.append,
+        )
+        self._tasks: list[asyncio.Task[None]] = []
+
+    def seat_for(self, key: ConversationKey) -> Seat:
+        if self._seat is not None:
+            return self._seat
+        argv = (self.parts.provider, *self.parts.flags)
+        return Seat(self.parts.provider, "/folder", argv, {}, key.replace(":", "-"))
+
+    async def start(self) -> None:
+        await self.turns.take_up()
+        self._tasks = [asyncio.create_task(self.turns.run()), asyncio.create_task(self.intake.run())]
+
+    async def end(self) -> None:
+        """As a signal ends it."""
+        for task in self._tasks:
+            task.cancel()
+        for task in self._tasks:
+            with suppress(asyncio.CancelledError):
+                await task
+
+    @property
+    def failed(self) -> Sequence[BaseException]:
+        done = [each for each in self._tasks if each.done() and not each.cancelled()]
+        return [error for each in done if (error := each.exception()) is not None]
+
+    def _withheld(self, chat: Chat, answers: Answers | None) -> Withheld:
+        return Withheld(chat=chat, answers=answers or self.parts.slate, book=self.book, role_of=self._role_of)
+
+    def _role_of(self, user_id: int) -> Role:
+        return Role.ADMIN if user_id in self.parts.admins else Role.USER
+
+    def _follow_ups(self) -> FollowUps:
+        return FollowUps(
+            chat=self._chat,
+            answers=self.parts.slate,
+            clock=self._clock,
+            models={},
+            rules=FollowUpRules(),
+            queue=self._queue,
+            turn_of=self.book.find,
+            newest_of=self.book.newest_answer,
+            context_of=lambda turn: turn.session_id,
+        )
+
+    async def _queue(self, turn: Turn) -> None:
+        await self.intake.queue(await self.book.keep(turn))
+
+    async def _stop(self, incoming: Incoming, _arguments: str) -> str:
+        return await self.turns.stop(incoming.place.key)
+
+    async def _new(self, incoming: Incoming, _arguments: str) -> str:
+        return await self.turns.begin_anew(incoming.place.key)

@@ -1,0 +1,170 @@
+"""A clinic whose agents can be woken: the real wake service over real files, scripted clients and virtual time."""
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any
+
+from msgspec.structs import replace
+
+from support.fake_driver import ScriptedDriver
+from support.healing_fixture import Clinic, LivingDriver
+from support.supervisor_fixture import subject
+from wakeful.config.trust import TrustBook
+from wakeful.control.driver import LinesRefused, Seen
+from wakeful.control.gate import ActGate
+from wakeful.control.ownership import Holdings
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import Hosting
+from wakeful.heartbeat.file import AgentFiles
+from wakeful.heartbeat.policy import Bounds
+from wakeful.heartbeat.service import WakeRules, WakeService
+from wakeful.heartbeat.store import AuditBook, PolicyBook
+from wakeful.heartbeat.targets import Targets, WakeContext
+from wakeful.judging.events import TurnEnded
+from wakeful.judging.wake_eligibility import Reason
+from wakeful.storage.base import Store
+from wakeful.testing.virtual_clock import START_WALL
+
+GUIDANCE = "Look at the queue."
+# 2027-01-15T08:00:00Z
+QUIET_NOW = "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:30}]}"
+RETENTION_SECONDS = 604_800.0
+
+
+class HeldDriver(LivingDriver):
+    """A client that can be slow to take a prompt."""
+
+    def __init__(self, clinic: Clinic) -> None:
+        super().__init__(clinic)
+        self.held: asyncio.Event | None = None
+        # Whether its log shows a prompt at once.
+        self.writes_late = False
+        # Whether it would take each line for a prompt of its own.
+        self.one_line = False
+
+    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+        if self.one_line and "\n" in prompt:
+            raise LinesRefused
+        if self.held is not None:
+            await self.held.wait()
+        if self.writes_late:
+            self.prompts.append(prompt)
+            return await ScriptedDriver.deliver(self, hosting, prompt, environ)
+        return await super().deliver(hosting, prompt, environ)
+
+
+class WakeHouse(Clinic):
+    """`raise_agent` gives a name to a managed session, `policy` writes its HEARTBEAT.md."""
+
+    def __init__(
+        self,
+        folder: Path,
+        rules: WakeRules | None = None,
+        *,
+        store: Store | None = None,
+        start_wall: float = START_WALL,
+        burst: int = 10,
+    ) -> None:
+        self.folder = folder
+        self.wake_rules = rules or WakeRules()
+        # What the world does while somebody stands in the gate.
+        self.meanwhile: Callable[[SessionId], None] = lambda _session_id: None
+        super().__init__(store=store, start_wall=start_wall, burst=burst)
+
+    def build(self) -> None:
+        self.living = self.client = HeldDriver(self)
+        self.gate = ActGate(self.store, self.clock, self._look_again, self.calm.forbids)
+        self.holdings = Holdings(self.store, self.supervisor, "testhost", self.watch)
+        super().build()
+        self.audits = AuditBook(self.store, self.clock, RETENTION_SECONDS)
+        self.policies = PolicyBook(
+            AgentFiles(str(self.folder), Bounds(), TrustBook(str(self.folder / "trusted"))),
+            self.store,
+            self.clock,
+        )
+        self.wakes = WakeService(
+            clock=self.clock,
+            targets=Targets(self.roster),
+            policies=self.policies,
+            audits=self.audits,
+            gate=self.gate,
+            hands=self.hands,
+            own_hands=self._hands_with(by_itself=True),
+            judged_by=self.policy,
+            rules=self.wake_rules,
+            reach=self.reach,
+            paused=lambda: self.calm.paused,
+            context=WakeContext(self.store),
+        )
+        self.desk.wake_of = self.wakes.of_session
+
+    @property
+    def waking(self) -> WakeService:
+        return self.wakes
+
+    def _look_again(self, session_id: SessionId) -> None:
+        self.reread.append(session_id)
+        self.meanwhile(session_id)
+
+    async def raise_agent(self, agent: str, name: str | None = None) -> str:
+        """An idle session of a managed agent; its conversation's name."""
+        name = name or f"of-{agent}"
+        self.start(name)
+        self.finish(name)
+        hosting = await self.hands.adopt(name)
+        await self.holdings.keep(replace(hosting, name=agent))
+        self.settle()
+        return name
+
+    def write_policy(self, agent: str, *fields: str, body: str = GUIDANCE) -> Path:
+        path = self.folder / "agents" / agent / "HEARTBEAT.md"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("\n".join(("---", *fields, "---", body)))
+        return path
+
+    def end_turn(self, name: str) -> None:
+        self.hear(name, TurnEnded(self.wall()))
+
+    def session(self, name: str) -> SessionId:
+        return subject(name).id
+
+
+Scene = Callable[[WakeHouse], Coroutine[Any, Any, None]]
+
+
+def play(scene: Scene, folder: Path, rules: WakeRules | None = None, *, ready: bool = True) -> WakeHouse:
+    """Play a scene in a house of its own."""
+    house = WakeHouse(folder, rules)
+
+    async def run() -> None:
+        if ready:
+            await house.wakes.take_up()
+        await scene(house)
+
+    asyncio.run(run())
+    return house
+
+
+async def fox(house: WakeHouse, *fields: str) -> str:
+    house.write_policy("fox", *fields)
+    return await house.raise_agent("fox")
+
+
+async def reason_of(house: WakeHouse, name: str = "fox") -> Reason | None:
+    return (await house.wakes.wake(name)).reason
+
+
+def refusing(house: WakeHouse) -> Callable[[], None]:
+    """The store takes nothing from now on; what is given back ends that."""
+    keep, spend = house.store.keep_note, house.store.spend
+
+    async def refuse(*_words: object, **_options: object) -> Any:
+        raise WorldError
+
+    def take_again() -> None:
+        house.store.keep_note, house.store.spend = keep, spend  # type: ignore[method-assign]
+
+    house.store.keep_note = house.store.spend = refuse  # type: ignore[method-assign]
+    return take_again

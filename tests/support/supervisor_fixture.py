@@ -1,0 +1,413 @@
+"""A small house for the doors: sessions made by hand through the real supervisor, served by the real servers.
+
+Nothing in here moves by itself. Whatever touches the sessions runs in the servers' loop (`Doors.call`).
+"""
+
+import asyncio
+import socket
+import threading
+from collections.abc import Callable, Coroutine, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, TypeVar
+
+import httpx
+import msgspec
+
+from support.fake_driver import ScriptedDriver, ScriptedWorld
+from wakeful.agents.hub import Hub
+from wakeful.alerts.mute_pause import Calm
+from wakeful.checkpoints.service import Checkpoints
+from wakeful.checkpoints.user_rules import Lessons
+from wakeful.config.token_file import load_or_create_token
+from wakeful.control.controller import Hands
+from wakeful.control.gate import ActGate
+from wakeful.control.idempotency import OnceHands
+from wakeful.control.ownership import Holdings
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.process import Process, Sight
+from wakeful.healing.healer import Healer
+from wakeful.healing.restore import Restorer
+from wakeful.healing.trouble import Trouble
+from wakeful.heartbeat.service import WakeService
+from wakeful.http.app import build_app
+from wakeful.http.auth import Access
+from wakeful.http.caller import Deciders
+from wakeful.http.gate import Gate
+from wakeful.http.routes.healing import Queue
+from wakeful.http.server import PortBusy, bind_tcp, bind_unix, serve
+from wakeful.incidents.critical_log import CriticalLog
+from wakeful.incidents.service import Incidents
+from wakeful.integrations.git import GitFolders
+from wakeful.judging.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
+from wakeful.judging.evidence import Subject
+from wakeful.judging.thresholds import Policy
+from wakeful.judging.wake_eligibility import Reach
+from wakeful.linux.tcp_peers import tcp_callers
+from wakeful.reports.service import Reports
+from wakeful.sessions.feed import Change, Feed
+from wakeful.sessions.reachability import Proofs
+from wakeful.sessions.registry import Roster
+from wakeful.sessions.repair import Repairs
+from wakeful.sessions.supervisor import Supervisor
+from wakeful.storage.base import Store, Transition
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import START_WALL, VirtualClock
+from wakeful.views.sessions import Desk, EyeRecord, Standing
+from wakeful.work.service import WorkDesk
+
+BOOT: Final = "a-boot-of-a-test"
+STARTED_AT: Final = "2027-01-15T08:00:00.000Z"
+T = TypeVar("T")
+
+
+class House:
+    """Clock, supervisor, desk and store, without eyes: a test says what was seen. Is its own Surroundings."""
+
+    def __init__(
+        self, *, store: Store | None = None, start_wall: float = START_WALL, clock: VirtualClock | None = None
+    ) -> None:
+        self.clock = clock or VirtualClock(start_wall)
+        self.reread: list[SessionId] = []
+        # For whose orphans somebody was asked to look.
+        self.searched: list[SessionId] = []
+        self.policy = Policy()
+        self.roster = Roster(self.policy.fold_after_seconds)
+        self.feed = Feed()
+        self.troubles: dict[SessionId, Trouble] = {}
+        self.store: Store = store or MemoryStore(now=self._wall)
+        self.supervisor = Supervisor(self.clock, self.roster, self.policy, self, boot_id=BOOT)
+        self.desk = Desk(
+            self.clock,
+            self.roster,
+            self.feed,
+            self.store.transitions,
+            self.policy,
+            self.standing,
+            trouble_of=self.trouble_of,
+        )
+        self.work_desk = WorkDesk(self.store, self.clock, self.roster.resolve, lambda: None)
+        self.driver = ScriptedDriver()
+        self.world = ScriptedWorld()
+        self.holdings = Holdings(self.store, self.supervisor, "testhost", self.watch)
+        self.calm = Calm(self.store, self.clock)
+        self.incidents = Incidents(self.store, self.clock)
+        self.gate = ActGate(
+            self.store, self.clock, self.reread.append, self.calm.forbids, self.supervisor.acted
+        )
+        self.hands = self.hands_in("mine")
+        self.proofs = Proofs(self.supervisor, self.reach)
+        # A test that needs agents brings them.
+        self.hub: Hub | None = None
+        self.queue: Queue | None = None
+        # Whether prompts would arrive, and what may be touched, as a test says.
+        self.path_open = True
+        self.mode = "mine"
+        # Whether a process of the open call is found when somebody looks.
+        self.tool_runs = False
+        self._ended: set[Process] = set()
+        self._pids = iter(range(700_000, 4_000_000))
+
+    @property
+    def healing(self) -> tuple[Healer, Restorer] | None:
+        """Whoever heals here; in a plain house nobody does."""
+        return None
+
+    @property
+    def deciding(self) -> tuple[Checkpoints, Lessons] | None:
+        """What waits for people here; in a plain house nothing does."""
+        return None
+
+    @property
+    def waking(self) -> WakeService | None:
+        """Whoever wakes agents here; in a plain house nobody does."""
+        return None
+
+    def hands_in(self, mode: str) -> Hands:
+        return Hands(
+            clock=self.clock,
+            roster=self.roster,
+            holdings=self.holdings,
+            drivers={"claude": self.driver, "codex": self.driver, "tmux": self.driver},
+            gate=self.gate,
+            world=self.world,
+            mode=mode,
+        )
+
+    def standing(self) -> Standing:
+        eyes = (EyeRecord("by hand", None),)
+        notes = tuple(self.calm.lines(self._wall()))
+        paused = self.calm.paused_record
+        return Standing(self.mode, "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, notes, paused)
+
+    def trouble_of(self, session_id: SessionId) -> Trouble | None:
+        """What a test says of it; in a clinic, the healer."""
+        return self.troubles.get(session_id)
+
+    def start(self, name: str, *, project: str = "shop", pid: int | None = None) -> Process:
+        """An agent of this conversation comes up and is idle."""
+        process = Process(pid or next(self._pids), 1, BOOT)
+        self.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
+        self.hear(name, Opened(self._wall(), ConversationId(name), f"/home/me/{project}"))
+        return process
+
+    def hear(self, name: str, *events: Event) -> None:
+        """Its log says this."""
+        self.supervisor.heard(subject(name), events, live=True)
+        self.settle()
+
+    def work(self, name: str, command: str = "make test") -> None:
+        at = self._wall()
+        call = CallStarted(at, f"call-{at}", "Bash", input=msgspec.json.encode({"command": command}))
+        self.hear(name, Prompted(at), call)
+
+    def ask(self, name: str, about: str = "Bash: rm -r build") -> None:
+        self.hear(name, Prompted(self._wall()), Asked(self._wall(), about))
+
+    def finish(self, name: str) -> None:
+        self.hear(name, Prompted(self._wall()), TurnEnded(self._wall()))
+
+    def fail(self, name: str, message: str = "overloaded", failure: Failure = Failure.PROVIDER) -> None:
+        self.hear(name, Prompted(self._wall()), TurnFailed(self._wall(), failure, message))
+
+    def end(self, process: Process) -> None:
+        """The agent's process is gone."""
+        self._ended.add(process)
+        self.supervisor.gone(process)
+        self.settle()
+
+    def forget(self, name: str, process: Process) -> None:
+        self.end(process)
+        self.supervisor.forgotten(subject(name).id)
+
+    def settle(self) -> None:
+        while self.supervisor.settle():
+            pass
+
+    def _wall(self) -> float:
+        return self.clock.now().wall
+
+    # What the supervisor asks of its surroundings.
+    def wake(self) -> None: ...
+
+    def alarm(self, awake: float) -> None: ...
+
+    def catch_up(self, session_id: SessionId) -> None: ...
+
+    def watch(self, process: Process) -> Sight:
+        return Sight.DEAD if process in self._ended else Sight.ALIVE
+
+    def seek_holder(self, session_id: SessionId) -> None: ...
+
+    def seek_named(self, subject: Subject, pid: int, wall: float) -> None: ...
+
+    def seek_pane(self, session_id: SessionId) -> None: ...
+
+    def died(self, session_id: SessionId) -> None:
+        self.searched.append(session_id)
+
+    def vanished(self, session_id: SessionId) -> None: ...
+
+    def tool_alive(self, agent: Process, within_seconds: float) -> bool:
+        del agent, within_seconds
+        return self.tool_runs
+
+    def reach(self, session_id: SessionId) -> Reach:
+        watched = self.roster.watched[session_id]
+        return Reach(
+            ours=self.mode != "observe",
+            path_open=self.path_open and bool(watched.presence.living),
+            path_lost=self.driver.lost,
+            underway=self.gate.underway(session_id),
+            observing=self.mode == "observe",
+        )
+
+    def is_held(self, session_id: SessionId) -> bool:
+        return self.hands.is_held(session_id)
+
+    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
+        if isinstance(self.store, MemoryStore):
+            _at_once(self.store.record(transitions))
+        self.feed.publish(changes)
+
+
+def _at_once(work: Coroutine[Any, Any, object]) -> None:
+    """Run something that is async by its type only."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return
+    raise AssertionError("the memory store waited for something")
+
+
+def subject(name: str) -> Subject:
+    """Claude's, unless its name begins with `codex-`."""
+    if name.startswith("codex-"):
+        conversation = ConversationId(name.removeprefix("codex-"))
+        return Subject(SessionId(name), "codex", "testhost", "by hand", conversation)
+    return Subject(SessionId(f"claude-{name}"), "claude", "testhost", "by hand", ConversationId(name))
+
+
+def furnish(house: House) -> None:
+    """One session of each kind."""
+    house.work(_started(house, "working"))
+    house.ask(_started(house, "asking", project="bank"))
+    house.finish(_started(house, "done"))
+    house.fail(_started(house, "failed", project="bank"))
+    process = house.start("killed")
+    house.work("killed")
+    house.end(process)
+
+
+def _started(house: House, name: str, *, project: str = "shop") -> str:
+    house.start(name, project=project)
+    return name
+
+
+class Doors:
+    """Both doors of a house, open in a thread of their own."""
+
+    def __init__(self, house: House, folder: Path, ancestors: Callable[[int], Sequence[int]]) -> None:
+        self.house = house
+        self.path = folder / "wakeful.sock"
+        self.token = load_or_create_token(folder / "token")
+        self.orders: list[str] = []
+        # The session each pid works for, as far as a test says so.
+        self.working_for: dict[int, SessionId] = {}
+        self._listeners = (bind_unix(self.path), bind_tcp("127.0.0.1", 0))
+        tcp = self._listeners[1]
+        assert not isinstance(tcp, PortBusy)
+        self.port: int = tcp.getsockname()[1]
+        self.access = Access(self.token, self.port, house.clock.now)
+        self.app: Gate = build_app(
+            house.desk,
+            house.work_desk,
+            (house.hands, OnceHands(house.hands, house.store, lambda: house.clock.now().wall)),
+            Deciders(self.supervised, tcp_callers),
+            self.access,
+            now=house.clock.now,
+            ancestors=ancestors,
+            shut_down=lambda: self.orders.append("shut down"),
+            calm=house.calm,
+            incidents=house.incidents.listed,
+            critical=CriticalLog(folder / "critical_events.jsonl"),
+            healing=house.healing,
+            hub=house.hub,
+            checkpoints=house.deciding,
+            queue=house.queue,
+            wakes=house.waking,
+            repairs=Repairs(house.store, house.roster, house.clock, lambda _session: house.settle()),
+            reports=Reports(
+                clock=house.clock,
+                roster=house.roster,
+                memory=house.store,
+                folders=GitFolders(),
+                recall=lambda _session_id, _limit: [],
+                policy=house.policy,
+                paused=lambda: house.calm.paused_record,
+            ),
+        )
+        self._loop = asyncio.new_event_loop()
+        self._open = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="doors")
+
+    def supervised(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
+        del reduces
+        return next((self.working_for[pid] for pid in pids if pid in self.working_for), None)
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        self._thread.start()
+        assert self._open.wait(60), "the doors did not open"
+
+    def stop(self) -> None:
+        """Close both doors; twice is once."""
+        if not self._thread.is_alive():
+            return
+        self._loop.call_soon_threadsafe(self._stopped.set)
+        self._thread.join(10)
+        assert not self._thread.is_alive(), "the doors did not close"
+
+    def run(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await something of the house, in its own loop."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(10)
+
+    def call(self, act: Callable[[], T]) -> T:
+        """Do something to the house, in its own loop."""
+
+        async def do() -> T:
+            return act()
+
+        return asyncio.run_coroutine_threadsafe(do(), self._loop).result(10)
+
+    def socket(self, **options: Any) -> httpx.Client:
+        """A client of the Unix socket."""
+        transport = httpx.HTTPTransport(uds=str(self.path))
+        return httpx.Client(transport=transport, base_url="http://wakeful", timeout=20, **options)
+
+    def tcp(self, *, token: str | None = None, **options: Any) -> httpx.Client:
+        """A client of the loopback port: with our token unless another (or "") is given."""
+        shown = self.token if token is None else token
+        headers = {"authorization": f"Bearer {shown}"} if shown else {}
+        return httpx.Client(base_url=self.url, timeout=20, headers=headers, trust_env=False, **options)
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self._loop)
+        self._loop.run_until_complete(self._serve())
+        self._loop.close()
+
+    async def _serve(self) -> None:
+        self._stopped = asyncio.Event()
+        if self.house.waking is not None:
+            await self.house.waking.take_up()
+        tasks = [
+            asyncio.ensure_future(serve(self.app, each))
+            for each in self._listeners
+            if not isinstance(each, PortBusy)
+        ]
+        self._loop.call_soon(self._open.set)
+        await self._stopped.wait()
+        self.house.feed.close()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextmanager
+def open_doors(
+    folder: Path, house: House | None = None, *, ancestors: Callable[[int], Sequence[int]] = lambda _pid: ()
+) -> Iterator[Doors]:
+    """A furnished house (or the given one) with both doors open."""
+    if house is None:
+        from support.heartbeat_fixture import WakeHouse
+
+        # Nobody turns the clock behind the doors: whoever had to wait for a turn would wait for ever.
+        house = WakeHouse(folder, burst=1_000_000)
+        furnish(house)
+    doors = Doors(house, folder, ancestors)
+    doors.start()
+    try:
+        yield doors
+    finally:
+        doors.stop()
+
+
+def raw(doors: Doors, request: bytes, *, seconds_max: float = 20) -> bytes:
+    """Send bytes to the loopback port as they are; everything that comes back until the connection ends."""
+    with socket.create_connection(("127.0.0.1", doors.port), timeout=seconds_max) as connection:
+        connection.sendall(request)
+        return received(connection)
+
+
+def received(connection: socket.socket) -> bytes:
+    """What comes until the other end closes; a reset is an end too."""
+    pieces = []
+    try:
+        while piece := connection.recv(65536):
+            pieces.append(piece)
+    except ConnectionResetError:
+        pass
+    return b"".join(pieces)

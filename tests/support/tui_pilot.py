@@ -1,0 +1,78 @@
+"""Driving `wakeful top` by Textual's pilot: what stands on its screen, and the screens that were looked at.
+
+WAKEFUL_SCREENS=write keeps new ones: look at them.
+"""
+
+import asyncio
+import os
+import time
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+
+from support.supervisor_fixture import Doors
+from wakeful.config.paths import Places
+from wakeful.tui.app import TopApp
+
+SCREENS = Path(__file__).parents[1] / "integration" / "top_screens"
+SECONDS_MAX = 30.0
+# Below so many lines the list stands alone.
+LOW = 18
+Scene = Callable[[TopApp, Pilot[None]], Coroutine[Any, Any, None]]
+
+
+@pytest.fixture
+def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Times of day are those of the kept screens."""
+    monkeypatch.setenv("TZ", "UTC")
+    time.tzset()
+    yield
+    monkeypatch.undo()
+    time.tzset()
+
+
+def play(doors: Doors, scene: Scene, size: tuple[int, int] = (80, 24)) -> None:
+    """The view against these doors, once it is live; a low screen has no room for a ladder."""
+
+    async def run() -> None:
+        app = TopApp(Places(str(doors.path.parent)), now=lambda: doors.house.clock.now().wall)
+        async with app.run_test(size=size, notifications=True) as pilot:
+            is_low = size[1] < LOW
+            await until(pilot, lambda: "· live" in screen(app) and (is_low or "host" in screen(app)))
+            await scene(app, pilot)
+
+    asyncio.run(run())
+
+
+async def until(pilot: Pilot[None], seen: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS_MAX
+    while not seen():
+        assert time.monotonic() < deadline, screen(pilot.app)
+        await pilot.pause(0.02)
+
+
+def screen(app: Any) -> str:
+    """What stands on it, without colours."""
+    strips = app.screen._compositor.render_strips(app.size)
+    return "\n".join("".join(segment.text for segment in strip).rstrip() for strip in strips)
+
+
+def greens(app: Any) -> set[str]:
+    """Every colour on it that a person would call green."""
+    strips = app.screen._compositor.render_strips(app.size)
+    styles = {segment.style for strip in strips for segment in strip if segment.style}
+    found = [style.color.get_truecolor() for style in styles if style.color is not None]
+    return {each.hex for each in found if each.green > each.red + 20 and each.green > each.blue + 20}
+
+
+async def becomes(pilot: Pilot[None], name: str) -> None:
+    """The screen that was looked at; a moment may pass until everything is drawn."""
+    path = SCREENS / f"{name}.txt"
+    if os.environ.get("WAKEFUL_SCREENS") == "write":
+        await pilot.pause(0.5)
+        path.write_text(f"{screen(pilot.app)}\n")
+    kept = path.read_text().removesuffix("\n")
+    await until(pilot, lambda: screen(pilot.app) == kept)

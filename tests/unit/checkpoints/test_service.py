@@ -1,0 +1,487 @@
+"""Claims about checkpoints: numbers that never return, one decision, one effect, a file that says the same."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+from hypothesis import given, strategies as st
+from msgspec.structs import replace
+
+from support.healing_fixture import Clinic
+from wakeful.checkpoints.model import (
+    BadCheckpoint,
+    Checkpoint,
+    CheckpointKind,
+    CheckpointState,
+    Choice,
+    ChoiceName,
+    from_markdown,
+    numbered,
+    to_markdown,
+)
+from wakeful.checkpoints.service import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
+from wakeful.checkpoints.session_draft import session_draft
+from wakeful.checkpoints.sessions import HeldSessions
+from wakeful.core.errors import WorldError
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process
+from wakeful.healing.healer import HealerObserves
+from wakeful.healing.trouble import Trouble
+from wakeful.judging.events import CallEnded, CallStarted, Prompted, TurnEnded
+from wakeful.judging.evidence import Orphan
+from wakeful.judging.findings import Code
+from wakeful.sessions.session import Watched
+from wakeful.storage.base import Note, Outcome
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
+
+A = SessionId("claude-a")
+CONTINUE, ROLLBACK, ABORT = ChoiceName.CONTINUE, ChoiceName.ROLLBACK, ChoiceName.ABORT
+TEXTS = st.lists(st.text(max_size=400), max_size=25).map(tuple)
+
+
+class Papers:
+    """Files in memory; `taken` are somebody else's."""
+
+    def __init__(self) -> None:
+        self.taken: set[int] = set()
+        self.written: dict[int, Checkpoint] = {}
+
+    async def is_free(self, checkpoint: Checkpoint) -> bool:
+        return checkpoint.number not in self.taken
+
+    async def write(self, checkpoint: Checkpoint) -> None:
+        self.written[checkpoint.number] = checkpoint
+
+
+class Porter:
+    """Counts what it carried out, and can be unable to."""
+
+    def __init__(self) -> None:
+        self.done: list[tuple[int, ChoiceName]] = []
+        self.unable = False
+
+    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:
+        await asyncio.sleep(0)
+        if self.unable:
+            raise WorldError
+        self.done.append((checkpoint.number, choice))
+        return Done(Outcome.RECOVERED, "done")
+
+
+class BusyStore(MemoryStore):
+    """Others get their turn before an answer comes."""
+
+    async def notes(self, kind: str) -> list[Note]:
+        found = await super().notes(kind)
+        await asyncio.sleep(0)
+        return found
+
+
+class Desk:
+    """Checkpoints over one store, which outlives them."""
+
+    def __init__(self, store: MemoryStore | None = None) -> None:
+        self.store = store or MemoryStore()
+        self.papers = Papers()
+        self.porter = Porter()
+        self.checkpoints = Checkpoints(self.store, VirtualClock(), self.papers)
+        self.checkpoints.carriers[CheckpointKind.JOURNAL] = self.porter
+
+
+def draft(subject: str = "/srv/shop", may_have: str = "publish", *, undo: bool = False) -> Checkpoint:
+    choices = [Choice(CONTINUE, "the step is run again"), Choice(ABORT, "nothing more is run")]
+    if undo:
+        choices.append(Choice(ROLLBACK, "the steps are undone", ("./unpublish 1.2",)))
+    return Checkpoint(
+        0,
+        CheckpointKind.JOURNAL,
+        subject,
+        "shop",
+        0.0,
+        ("build",),
+        (may_have,),
+        ("announce",),
+        tuple(choices),
+    )
+
+
+def test_numbers_are_never_given_twice() -> None:
+    """Two desks on one store open at once; a file of somebody else's is gone around; the same question is one."""
+
+    async def scene() -> None:
+        one, two = Desk(), Desk(store := MemoryStore())
+        one.checkpoints = Checkpoints(store, VirtualClock(), one.papers)
+        opened = await asyncio.gather(
+            *(
+                desk.checkpoints.open(draft(f"/srv/{at}", name))
+                for at in range(5)
+                for name, desk in {"one": one, "two": two}.items()
+            )
+        )
+        assert {each.number for each in opened} == set(range(1, 11))
+        assert await two.checkpoints.open(draft("/srv/3", "one")) in opened
+        two.papers.taken = {11, 12}
+        assert (await two.checkpoints.open(draft("/srv/other"))).number == 13
+
+    asyncio.run(scene())
+
+
+def test_two_daemons_that_ask_the_same_at_once_ask_it_once() -> None:
+    """Of one store; what else is asked at the same moment gets a number of its own."""
+    store = BusyStore()
+
+    async def scene() -> list[int]:
+        desks = [Desk(store) for _ in range(3)]
+        questions = [draft(), draft(), draft("/srv/bank")]
+        opened = [desk.checkpoints.open(each) for desk, each in zip(desks, questions, strict=True)]
+        return [each.number for each in await asyncio.gather(*opened)]
+
+    first, second, other = asyncio.run(scene())
+    assert (first == second, first != other) == (True, True)
+
+
+def test_how_many_wait_is_known_whoever_opened_them() -> None:
+    """Counted when one is opened or decided here, and with every look for those of other programs."""
+
+    async def scene() -> None:
+        one = Desk()
+        two = Desk(one.store)
+        number = (await one.checkpoints.open(draft("/srv/one"))).number
+        await two.checkpoints.open(draft("/srv/two"))
+        assert (one.checkpoints.open_count, two.checkpoints.open_count) == (1, 2)
+        await one.checkpoints.listed()
+        assert one.checkpoints.open_count == 2
+        await one.checkpoints.decide(number, CONTINUE, "ann@host")
+        assert one.checkpoints.open_count == 1
+
+    asyncio.run(scene())
+
+
+def test_what_follows_from_a_choice_is_said_before_a_line_is_cut() -> None:
+    """However many tools live on, and however long their commands are."""
+    orphans = [Orphan(Process(pid, 1, "boot"), "x" * 400) for pid in range(9)]
+    trouble = Trouble(
+        session_id=A, work="w", project="shop", code=Code.SESSION_DEAD, opened_at=0.0, code_since=0.0
+    )
+    asked = numbered(session_draft(trouble, (), (), orphans), 1, 0.0)
+    told = [choice.consequence for choice in asked.choices]
+    assert [" is ended first: `" in each for each in told] == [True, True, False]
+    assert " What still runs is ended: `" in told[2]
+    assert all(each.endswith("(process 0) and 8 more.") for each in told)
+
+
+def test_the_first_decision_stays() -> None:
+    """Answered twice alike is once; answered differently, the second is told who decided what and when."""
+
+    async def scene() -> None:
+        desk = Desk()
+        number = (await desk.checkpoints.open(draft())).number
+        first = await desk.checkpoints.decide(number, CONTINUE, "ann@host")
+        assert (first.changed, first.checkpoint.state) == (True, CheckpointState.CONTINUED)
+        second = await desk.checkpoints.decide(number, CONTINUE, "bob@host")
+        assert (second.changed, second.checkpoint.decided_by) == (False, "ann@host")
+        with pytest.raises(AlreadyDecided, match=r"was continued by ann@host at 2\d{3}-"):
+            await desk.checkpoints.decide(number, ABORT, "bob@host")
+        assert desk.porter.done == [(number, CONTINUE)]
+        assert desk.papers.written[number].decided_by == "ann@host"
+
+    asyncio.run(scene())
+
+
+def test_many_who_answer_at_once_do_it_once() -> None:
+    """Of eight different answers one counts, and its effect happens once."""
+
+    async def scene() -> None:
+        desk = Desk(BusyStore())
+        number = (await desk.checkpoints.open(draft())).number
+        answers = [desk.checkpoints.decide(number, (CONTINUE, ABORT)[at % 2], f"p{at}") for at in range(8)]
+        outcomes = await asyncio.gather(*answers, return_exceptions=True)
+        assert len(desk.porter.done) == 1
+        assert sum(isinstance(each, AlreadyDecided) for each in outcomes) == 4
+
+    asyncio.run(scene())
+
+
+def test_what_was_decided_is_carried_out_by_the_next_one() -> None:
+    """A decision whose effect failed is kept, and done once at the next start or the next time somebody says so."""
+
+    async def scene() -> None:
+        desk = Desk()
+        number = (await desk.checkpoints.open(draft())).number
+        desk.porter.unable = True
+        with pytest.raises(WorldError):
+            await desk.checkpoints.decide(number, ABORT, "ann")
+        assert (await desk.checkpoints.get(number)).state is CheckpointState.ABORTED
+        following = Desk(desk.store)
+        for _ in range(2):
+            await following.checkpoints.take_up()
+            await asyncio.sleep(0.05)
+        assert following.porter.done == [(number, ABORT)]
+
+    asyncio.run(scene())
+
+
+def test_only_what_is_offered_can_be_chosen() -> None:
+    """No rollback without an undo, and nothing about a checkpoint that is not there."""
+
+    async def scene() -> None:
+        desk = Desk()
+        number = (await desk.checkpoints.open(draft())).number
+        with pytest.raises(NotOffered, match="nobody said how this could be undone"):
+            await desk.checkpoints.decide(number, ROLLBACK, "ann")
+        with pytest.raises(CheckpointNotFound):
+            await desk.checkpoints.decide(99, CONTINUE, "ann")
+        undoable = await desk.checkpoints.open(draft("/srv/2", undo=True))
+        choice = undoable.choice(ROLLBACK)
+        assert choice is not None
+        assert choice.commands == (f"wakeful checkpoint rollback {undoable.number}", "./unpublish 1.2")
+
+    asyncio.run(scene())
+
+
+@given(TEXTS, TEXTS, TEXTS, st.text(max_size=50))
+def test_the_file_says_what_the_value_says(
+    happened: tuple[str, ...], may_have: tuple[str, ...], did_not: tuple[str, ...], consequence: str
+) -> None:
+    """Whatever an agent wrote, the file is read back as it was, and every heading in it is ours."""
+    choices = (Choice(CONTINUE, consequence, happened), Choice(ABORT, ""))
+    whole = Checkpoint(
+        0, CheckpointKind.SESSION, A, "shop", 0.0, happened, may_have, did_not, choices, trace_id="t"
+    )
+    checkpoint = numbered(whole, 7, 1_800_000_000.125)
+    text = to_markdown(checkpoint)
+    assert from_markdown(text) == checkpoint
+    headings = [line for line in text.split("\n") if line.startswith("#")]
+    assert len(headings) == 7
+    decided = checkpoint.decided(ABORT, "ann@host", 1_800_000_001.5)
+    assert from_markdown(to_markdown(decided)) == decided
+
+
+@given(st.text(max_size=300) | st.text(max_size=200).map(lambda text: f"# Checkpoint 1: x\n{text}"))
+def test_any_text_is_a_checkpoint_or_refused(text: str) -> None:
+    """Nothing but BadCheckpoint comes of a file that is not ours."""
+    with pytest.raises(BadCheckpoint):
+        from_markdown(text)
+
+
+Scene = Callable[[Clinic], Awaitable[None]]
+
+
+def play(scene: Scene) -> Clinic:
+    clinic = Clinic()
+
+    async def run() -> None:
+        async with clinic.open():
+            await scene(clinic)
+
+    asyncio.run(run())
+    return clinic
+
+
+async def held(clinic: Clinic, command: str = "git push origin main") -> None:
+    """A session cut off inside this command, after it had opened a pull request."""
+    process = await clinic.manage("a")
+    at = clinic.wall()
+    opened = CallStarted(at, "c1", "Bash", input=b'{"command": "gh pr create --fill"}')
+    clinic.hear("a", Prompted(at), opened, CallEnded(at, "c1"))
+    clinic.work("a", command)
+    clinic.end(process)
+    await clinic.clock.run_for(10)
+
+
+def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
+    """Done, perhaps done and not done are told apart; the alert names it; asking again opens no second one."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        clinic.healer.look_again()
+        await clinic.clock.run_for(600)
+        (checkpoint,) = await clinic.checkpoints.listed()
+        assert checkpoint.happened == ("Bash `gh pr create --fill`",)
+        (cut_off,) = checkpoint.may_have
+        assert cut_off.startswith("Bash `git push origin main`, begun ")
+        assert "remote" in cut_off
+        assert [each.name for each in checkpoint.choices] == [CONTINUE, ChoiceName.DONE, ABORT]
+        assert [each.commands[0] for each in checkpoint.choices] == [
+            "wakeful checkpoint continue 1",
+            "wakeful checkpoint continue 1 --done",
+            "wakeful checkpoint abort 1",
+        ]
+        assert clinic.papers.written[1] == checkpoint
+
+    clinic = play(scene)
+    assert [each for each in clinic.recorder.said if "wakeful checkpoint show 1" in each] == [
+        clinic.recorder.said[0]
+    ]
+    assert clinic.living.acts == []
+
+
+def test_continue_revives_it_once() -> None:
+    """The decision names who; a second yes, and `revive --yes`, change nothing."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        decided = await clinic.checkpoints.decide(1, CONTINUE, "ann@host")
+        assert decided.outcome is Outcome.RECOVERED
+        assert (await clinic.checkpoints.decide(1, CONTINUE, "bob")).changed is False
+        clinic.hear("a", TurnEnded(clinic.wall()))
+        await clinic.clock.run_for(150)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"]
+    assert clinic.recorder.said[-1].startswith("Resolved")
+
+
+def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
+    """It goes on once, told that its calls have happened; a plain continue after that is another answer."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        decided = await clinic.checkpoints.decide(1, ChoiceName.DONE, "ann@host")
+        assert (decided.outcome, decided.checkpoint.state) == (
+            Outcome.RECOVERED,
+            CheckpointState.COUNTED_DONE,
+        )
+        assert (await clinic.checkpoints.decide(1, ChoiceName.DONE, "bob")).changed is False
+        with pytest.raises(AlreadyDecided, match="was counted done by ann@host"):
+            await clinic.checkpoints.decide(1, CONTINUE, "bob")
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["start"]
+    (prompt,) = clinic.living.prompts
+    assert "every call named above has happened. Do not repeat" in prompt
+
+
+def test_abort_stops_it_for_good() -> None:
+    """Nothing is started, now or later, nobody is alerted again, and its incident is over."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        decided = await clinic.checkpoints.decide(1, ABORT, "ann@host")
+        assert decided.checkpoint.state is CheckpointState.ABORTED
+        await clinic.clock.run_for(7200)
+        assert clinic.healer.trouble_of(A) is None
+        assert clinic.holdings.get(A).stopped
+        assert await clinic.incidents.listed() == []
+        with pytest.raises(AlreadyDecided):
+            await clinic.checkpoints.decide(1, CONTINUE, "bob")
+
+    assert "start" not in play(scene).living.acts
+
+
+@pytest.mark.parametrize(("choice", "acts"), [(CONTINUE, ["start"]), (ABORT, ["stop"])])
+def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -> None:
+    """Decided before the healer had noted its number, it is done all the same, and nobody is asked a second time."""
+    answers: list[asyncio.Task[object]] = []
+
+    class Hasty(HeldSessions):
+        async def hold(self, watched: Watched, trouble: Trouble) -> int:
+            number = await super().hold(watched, trouble)
+            answers.append(asyncio.create_task(self._checkpoints.decide(number, choice, "ann")))
+            for _ in range(50):
+                await asyncio.sleep(0)
+            return number
+
+    async def scene(clinic: Clinic) -> None:
+        around = clinic.healer._around
+        clinic.healer._holding = Hasty(clinic.checkpoints, around, clinic)
+        await held(clinic)
+        await clinic.clock.run_for(60)
+        await asyncio.gather(*answers)
+        (checkpoint,) = await clinic.checkpoints.listed()
+        assert checkpoint.decided_by == "ann"
+
+    assert play(scene).living.acts == acts
+
+
+def test_what_is_decided_while_observing_is_done_once_it_may_be() -> None:
+    """Nothing happens and nothing is forgotten: a yes to the session answers no checkpoint, a decision waits."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        rules, clinic.rules = clinic.rules, replace(clinic.rules, mode="observe")
+        with pytest.raises(HealerObserves):
+            await clinic.healer.revive("a", approved=True, by="ann")
+        assert len(await clinic.checkpoints.listed(everything=False)) == 1
+        with pytest.raises(HealerObserves):
+            await clinic.checkpoints.decide(1, CONTINUE, "ann")
+        assert clinic.living.acts == []
+        clinic.rules = rules
+        await clinic.checkpoints.take_up()
+        await clinic.clock.run_for(10)
+        assert clinic.living.acts == ["start"]
+
+    play(scene)
+
+
+def test_revive_yes_answers_the_checkpoint() -> None:
+    """With the name of whoever said so; an abort after that is refused."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        await clinic.healer.revive("a", approved=True, by="ann@host")
+        (checkpoint,) = await clinic.checkpoints.listed()
+        assert (checkpoint.state, checkpoint.decided_by) == (CheckpointState.CONTINUED, "ann@host")
+
+    assert play(scene).living.acts == ["start"]
+
+
+def test_a_yes_is_for_what_was_cut_off_then() -> None:
+    """Revived and killed inside another push of the same turn, it is held again, with a new number."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        await clinic.checkpoints.decide(1, CONTINUE, "ann")
+        clinic.work("a", "git push origin other")
+        await clinic.clock.run_for(60)
+        (holder,) = clinic.roster.find("a").presence.living
+        clinic.end(holder.process)
+        await clinic.clock.run_for(60)
+        (second,) = await clinic.checkpoints.listed(everything=False)
+        assert second.number == 2
+        assert "other" in second.may_have[-1]
+
+    assert play(scene).living.acts == ["start"]
+
+
+def test_whoever_goes_on_with_it_elsewhere_answers_it() -> None:
+    """A session that works again needs nobody's decision."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic)
+        clinic.start("a")
+        clinic.hear("a", Prompted(clinic.wall()), TurnEnded(clinic.wall()))
+        await clinic.clock.run_for(60)
+        assert await clinic.checkpoints.listed(everything=False) == []
+
+    assert "start" not in play(scene).living.acts
+
+
+def test_a_lesson_lets_go_what_was_held_for_it() -> None:
+    """Unknown becomes local in this project: it is resumed at once, and the next time nobody is asked."""
+
+    async def scene(clinic: Clinic) -> None:
+        await held(clinic, "./sync-fixtures.sh --all")
+        assert len(await clinic.checkpoints.listed(everything=False)) == 1
+        await clinic.lessons.teach("shop", "./sync-fixtures.sh", "ann")
+        await clinic.clock.run_for(10)
+        assert await clinic.checkpoints.listed(everything=False) == []
+
+    assert play(scene).living.acts == ["start"]
+
+
+def test_a_pause_does_not_lose_what_must_be_held() -> None:
+    """Told while paused that nothing is done, it is held and told again once the pause is over."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.calm.pause("ann")
+        await held(clinic)
+        assert await clinic.checkpoints.listed() == []
+        await clinic.calm.resume()
+        clinic.healer.look_again()
+        await clinic.clock.run_for(10)
+        assert len(await clinic.checkpoints.listed()) == 1
+
+    assert "wakeful checkpoint show 1" in play(scene).recorder.said[-1]

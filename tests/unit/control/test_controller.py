@@ -1,0 +1,472 @@
+"""Claims about acting on sessions: the gate, ownership, and what a crash leaves. A scripted driver, virtual time."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from support.supervisor_fixture import BOOT, House, subject
+from wakeful.control.controller import CannotResume, CutOffElsewhere, HolderAlive
+from wakeful.control.driver import Order
+from wakeful.control.gate import Act, Purpose, reconcile
+from wakeful.control.ownership import Holdings, HostedByAgent, NotManaged
+from wakeful.control.start import BadName, CodexNeedsExec, NameTaken, NoCommand, RunRequest
+from wakeful.core.errors import ClientMissing, WorldError
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.leases import ConversationHeld, HeldLease, Lease, LeaseKey
+from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, Hosting, PaneAddress
+from wakeful.core.process import Process, Sight
+from wakeful.storage.base import Intent, Outcome
+
+T = TypeVar("T")
+A = SessionId("claude-a")
+
+
+def now(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def request(*argv: str, **options: Any) -> RunRequest:
+    return RunRequest(argv=argv or ("claude",), cwd="/home/me/shop", environ={"PATH": "/bin"}, **options)
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def adopted(house: House, name: str = "a") -> Process:
+    process = house.start(name)
+    now(house.hands.adopt(name))
+    return process
+
+
+def test_a_found_session_is_not_touched(house: House) -> None:
+    """No act reaches the driver of a session nobody handed over."""
+    house.start("a")
+    with pytest.raises(NotManaged, match="wakeful session adopt claude-a"):
+        now(house.hands.deliver("a", "go on"))
+    assert house.driver.asked == []
+
+
+def test_an_adopted_session_is_managed_until_released(house: House) -> None:
+    """Its record says so, and says so no more after it was given back."""
+    adopted(house)
+    house.settle()
+    record = house.roster.find("a").record
+    assert record is not None
+    assert (record.managed, record.attempt) == (True, 1)
+    now(house.hands.release("a"))
+    house.settle()
+    record = house.roster.find("a").record
+    assert record is not None
+    assert not record.managed
+    with pytest.raises(NotManaged):
+        now(house.hands.interrupt("a"))
+
+
+@pytest.mark.parametrize("act", ["adopt", "release", "interrupt", "stop"])
+def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: House, act: str) -> None:
+    """Nobody takes its conversation away, and the refusal names the agent."""
+    house.start("a")
+    house.supervisor.lodge(A, "bot")
+    with pytest.raises(HostedByAgent, match="wakeful agent stop bot"):
+        now(getattr(house.hands, act)("a"))
+    assert house.driver.asked == []
+
+
+def test_of_two_adopts_by_two_daemons_one_wins(house: House) -> None:
+    """The second is told who has it."""
+    house.start("a")
+    other = Holdings(house.store, house.supervisor, "otherhost", house.watch)
+    now(other.claim(A))
+    with pytest.raises(ConversationHeld, match="wakeful on otherhost"):
+        now(house.hands.adopt("a"))
+
+
+def test_adopting_twice_is_adopting_once(house: House) -> None:
+    """The same hosting, no second claim."""
+    adopted(house)
+    assert now(house.hands.adopt("a")).epoch == 1
+
+
+def test_a_session_is_adopted_by_a_name(house: House) -> None:
+    """Also one that is managed already; a name that a living session has, or nobody can have, changes nothing."""
+    house.start("b")
+    now(house.hands.adopt("b", name="fox"))
+    adopted(house)
+    for name, refusal in (("fox", NameTaken), ("no name", BadName)):
+        with pytest.raises(refusal):
+            now(house.hands.adopt("a", name=name))
+    assert now(house.hands.adopt("a", name="owl")).name == "owl"
+    assert now(house.hands.adopt("a")).name == "owl"
+    house.settle()
+    record = house.roster.find("owl").record
+    assert record is not None
+    assert (record.id, record.name, record.managed) == (A, "owl", True)
+
+
+def test_twins_cannot_be_adopted(house: House) -> None:
+    """Which of two processes is meant is for a person to decide."""
+    house.start("a")
+    house.start("a")
+    with pytest.raises(CannotResume, match="2 processes hold it"):
+        now(house.hands.adopt("a"))
+
+
+def test_an_act_is_intended_before_and_concluded_after(house: House) -> None:
+    """While the driver acts the intent is open; afterwards it is not."""
+    adopted(house)
+    open_during: list[list[Intent]] = []
+    deliver = house.driver.deliver
+
+    async def watched(hosting: Hosting, prompt: str, environ: object = None) -> Any:
+        del environ
+        open_during.append(await house.store.open_intents())
+        return await deliver(hosting, prompt)
+
+    house.driver.deliver = watched  # type: ignore[method-assign]
+    deed = now(house.hands.deliver("a", "go on"))
+    assert [each.act for each in open_during[0]] == ["deliver"]
+    assert now(house.store.open_intents()) == []
+    assert deed.outcome is Outcome.RECOVERED
+
+
+def test_evidence_is_read_again_after_the_intent(house: House) -> None:
+    """A process that ended while the intent was stored is not spoken to: the act is declined, and that is stored."""
+    process = adopted(house)
+    reads = 0
+
+    def reread(_session_id: SessionId) -> None:
+        nonlocal reads
+        reads += 1
+        if reads == 2:
+            house.end(process)
+
+    house.gate._reread = reread
+    deed = now(house.hands.deliver("a", "go on"))
+    assert (deed.outcome, house.driver.asked) == (Outcome.DECLINED, [])
+    assert now(house.store.open_intents()) == []
+
+
+def test_a_driver_that_refuses_is_concluded_as_declined(house: House) -> None:
+    """Its error reaches whoever asked, and no intent stays open."""
+    adopted(house)
+    house.driver.problem = ClientMissing(program="claude")
+    with pytest.raises(ClientMissing):
+        now(house.hands.interrupt("a"))
+    assert now(house.store.open_intents()) == []
+
+
+def test_a_resume_inside_a_call_elsewhere_needs_a_persons_yes(house: House) -> None:
+    """Nothing is started, and the calls are named; with a yes it goes on."""
+    process = adopted(house)
+    house.work("a", "git push origin main")
+    house.end(process)
+    with pytest.raises(CutOffElsewhere, match=r"git push origin main.*session revive claude-a --yes"):
+        now(house.hands.resume("a"))
+    assert house.driver.asked == []
+    assert now(house.hands.resume("a", approved=True)).outcome is Outcome.RECOVERED
+
+
+def test_observe_acts_on_nothing(house: House) -> None:
+    """In that mode every act is declined before anything is intended."""
+    adopted(house)
+    observing = house.hands_in("observe")
+    deeds = [
+        now(observing.deliver("a", "x")),
+        now(observing.interrupt("a")),
+        now(observing.stop("a")),
+        now(observing.run(request())),
+    ]
+    assert {deed.outcome for deed in deeds} == {Outcome.DECLINED}
+    assert house.driver.asked == []
+
+
+def test_a_session_claimed_by_somebody_else_is_let_go(house: House) -> None:
+    """A late owner is fenced: its act is declined and the session is not managed here any more."""
+    adopted(house)
+    house.clock.advance(61)
+    taken = now(house.store.claim_lease(LeaseKey(A), "another tool"))
+    assert isinstance(taken, Lease)
+    deed = now(house.hands.deliver("a", "go on"))
+    assert (deed.outcome, house.driver.asked) == (Outcome.DECLINED, [])
+    with pytest.raises(NotManaged):
+        now(house.hands.deliver("a", "go on"))
+
+
+def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: House) -> None:
+    """Hostings and claims outlive whoever made them."""
+    adopted(house)
+    again = Holdings(house.store, house.supervisor, "testhost", house.watch)
+    now(again.load())
+    assert again.get(A).epoch == 1
+
+
+@pytest.mark.parametrize("also_server", [True, False])
+def test_a_restarted_daemon_knows_what_its_server_took_along(house: House, *, also_server: bool) -> None:
+    """Pane and server gone: it was lost. The pane alone: somebody closed it."""
+    process, server = adopted(house), Process(60, 1, BOOT)
+    pane = PaneAddress("/run/tmux", "%0", "work", process, server)
+    now(house.holdings.keep(replace(house.holdings.get(A), pane=pane)))
+    after = House(store=house.store)
+    for gone in (process, *((server,) if also_server else ())):
+        after.end(gone)
+    now(after.holdings.load())
+    seen = after.roster.watched[A].presence.pane
+    assert (seen.runtime if seen is not None else None) is (Sight.DEAD if also_server else None)
+
+
+def test_a_live_holder_is_not_joined_by_a_second(house: House) -> None:
+    """Resuming is refused while a process holds the conversation, and says which."""
+    process = adopted(house)
+    with pytest.raises(HolderAlive, match=f"process {process.pid}"):
+        now(house.hands.resume("a"))
+    assert house.driver.asked == []
+
+
+def test_a_resumed_session_has_the_next_epoch_and_learns_what_was_cut_off(house: House) -> None:
+    """The old owner is fenced, and the agent is told of the call that never came back."""
+    process = adopted(house)
+    house.work("a", "git push")
+    house.end(process)
+    deed = now(house.hands.resume("a", approved=True))
+    ((_, order),) = house.driver.asked
+    assert isinstance(order, Order)
+    assert (deed.outcome, order.epoch, order.resume) == (Outcome.RECOVERED, 2, True)
+    assert order.prompt is not None
+    assert "git push" in order.prompt
+
+
+def test_a_session_that_had_finished_is_told_nothing(house: House) -> None:
+    """Between two turns nothing was interrupted."""
+    process = adopted(house)
+    house.finish("a")
+    house.end(process)
+    now(house.hands.resume("a"))
+    ((_, order),) = house.driver.asked
+    assert isinstance(order, Order)
+    assert order.prompt is None
+
+
+def test_a_process_that_has_not_registered_yet_is_a_holder(house: House) -> None:
+    """Whoever carries the session's mark lives, so nothing is started beside it."""
+    process = adopted(house)
+    house.end(process)
+    house.world.marks[SESSION_VARIABLE, A] = [Process(4, 1, BOOT)]
+    deed = now(house.hands.resume("a"))
+    assert (deed.outcome, house.driver.asked) == (Outcome.DECLINED, [])
+
+
+def test_of_two_resumes_at_once_one_wins_and_ownership_stays(house: House) -> None:
+    """The second finds a living holder and is declined; it takes no epoch from the first."""
+    process = adopted(house)
+    house.end(process)
+
+    async def both() -> list[Outcome]:
+        deeds = await asyncio.gather(house.hands.resume("a"), house.hands.resume("a"))
+        return sorted(deed.outcome for deed in deeds)
+
+    assert now(both()) == [Outcome.DECLINED, Outcome.RECOVERED]
+    assert now(house.holdings.is_ours(house.holdings.get(A)))
+    assert house.holdings.get(A).epoch == 2
+
+
+def test_what_somebody_brings_back_is_not_begun_anew_beside_it(house: House) -> None:
+    """A healer that gave a conversation up waits for a resume that is under way, and finds it held."""
+    process = adopted(house)
+    house.end(process)
+
+    async def both() -> tuple[Any, Any]:
+        starting, anew = asyncio.Event(), asyncio.Event()
+
+        async def registered() -> None:
+            starting.set()
+            await anew.wait()
+            house.world.marks[SESSION_VARIABLE, A] = [Process(4, 1, BOOT)]
+
+        house.driver.settled = registered
+        resumed = asyncio.create_task(house.hands.resume("a"))
+        await starting.wait()
+        begun = asyncio.create_task(house.hands.begin_anew("a", "", "a key"))
+        await asyncio.sleep(0)
+        anew.set()
+        return await asyncio.gather(resumed, begun, return_exceptions=True)
+
+    _, refused = now(both())
+    assert isinstance(refused, CannotResume)
+    assert [act for act, _ in house.driver.asked] == ["start"]
+    assert not house.holdings.get(A).is_ended
+
+
+def test_a_stop_is_kept_as_final(house: House) -> None:
+    """A stopped session stays managed and is marked, so that nothing brings it back by itself."""
+    adopted(house)
+    now(house.hands.stop("a"))
+    assert house.driver.acts == ["stop"]
+    assert house.holdings.get(A).stopped
+
+
+def test_a_new_session_is_claimed_before_it_starts(house: House) -> None:
+    """It is known, managed and held from its first moment, under a conversation Wakeful named."""
+    deed = now(house.hands.run(request("claude", "--model", "opus")))
+    ((_, order),) = house.driver.asked
+    assert isinstance(order, Order)
+    held = now(house.store.claim_lease(LeaseKey(deed.session_id), "another tool"))
+    assert isinstance(held, HeldLease)
+    assert deed.session_id == f"claude-{order.conversation_id}"
+    assert house.roster.find(deed.session_id).presence.living
+
+
+def test_a_start_that_failed_leaves_no_claim(house: House) -> None:
+    """Neither an error nor an outcome that is not a start keeps the lease."""
+    house.driver.problem = ClientMissing(program="claude")
+    with pytest.raises(ClientMissing):
+        now(house.hands.run(request()))
+    house.driver.problem, house.driver.outcome = None, Outcome.INEFFECTIVE
+    now(house.hands.run(request()))
+    assert now(house.store.leases()) == []
+
+
+def test_a_client_that_names_itself_is_claimed_by_that_name(house: House) -> None:
+    """Codex tells its thread only after it has started."""
+    house.driver.names_itself = SessionId("codex-t")
+    deed = now(house.hands.run(request("codex", "exec", "fix it")))
+    assert deed.session_id == "codex-t"
+    assert [lease.key for lease in now(house.store.leases())] == ["codex-t"]
+
+
+def test_any_program_is_watched_by_the_name_it_was_given(house: House) -> None:
+    """Its event log is opened with its process."""
+    deed = now(house.hands.run(request("make", "nightly", name="nightly")))
+    assert (deed.session_id, house.world.registered) == ("nightly", ["nightly"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "refusal"),
+    [
+        (RunRequest(argv=(), cwd="/", environ={}), NoCommand),
+        (request("claude", name="../x"), BadName),
+        (request("claude", name="-x"), BadName),
+        (request("claude", name="x" * 65), BadName),
+        (request("codex"), CodexNeedsExec),
+        (request("codex", "exec"), CodexNeedsExec),
+        (request("codex", "exec", "--json"), CodexNeedsExec),
+    ],
+)
+def test_what_cannot_be_run_is_refused(house: House, asked: RunRequest, refusal: type[Exception]) -> None:
+    """Nothing is claimed, intended or started for it."""
+    with pytest.raises(refusal):
+        now(house.hands.run(asked))
+    assert house.driver.asked == []
+    assert now(house.store.leases()) == []
+
+
+def test_the_environment_does_not_tell_whose_child_it_is(house: House) -> None:
+    """A session started from inside another one is not taken for a part of it."""
+    inside = {"PATH": "/bin", "CLAUDE_CODE_SESSION_ID": "x", "TMUX": "y", SESSION_VARIABLE: "z"}
+    now(house.hands.run(RunRequest(argv=("claude",), cwd="/", environ=inside)))
+    ((_, order),) = house.driver.asked
+    assert isinstance(order, Order)
+    assert dict(order.environ) == {"PATH": "/bin"}
+
+
+def test_acts_on_one_session_wait_for_each_other(house: House) -> None:
+    """A stop that comes while a prompt is delivered begins after that has ended."""
+    adopted(house)
+    order: list[str] = []
+    delivering = house.driver.deliver
+
+    async def slow(hosting: Hosting, prompt: str, environ: object = None) -> Any:
+        del environ
+        order.append("deliver begins")
+        await asyncio.sleep(0)
+        await asyncio.sleep(0)
+        order.append("deliver ends")
+        return await delivering(hosting, prompt)
+
+    async def stop(hosting: Hosting) -> Any:
+        order.append("stop")
+        return await type(house.driver).interrupt(house.driver, hosting)
+
+    house.driver.deliver, house.driver.stop = slow, stop  # type: ignore[method-assign]
+
+    async def both() -> None:
+        await asyncio.gather(house.hands.deliver("a", "x"), house.hands.stop("a"))
+
+    now(both())
+    assert order == ["deliver begins", "deliver ends", "stop"]
+
+
+def planned(name: str = "a") -> Hosting:
+    return Hosting(
+        session_id=subject(name).id,
+        conversation_id=ConversationId(name),
+        driver="claude",
+        cwd="/home/me/shop",
+        argv=("claude",),
+        epoch=1,
+        since=0.0,
+        process=Process(5, 1, BOOT),
+    )
+
+
+def left_open(house: House, act: Act, purpose: Purpose) -> None:
+    intent = Intent("i1", A, act, msgspec.json.encode(purpose), 0.0)
+    now(house.store.intend(intent))
+
+
+def settled(house: House) -> Outcome:
+    (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
+    assert now(house.store.open_intents()) == []
+    return seen.outcome
+
+
+def test_a_start_whose_process_lives_is_taken_up(house: House) -> None:
+    """The daemon died between starting and writing it down: the process is found by its intent, not started again."""
+    left_open(house, Act.START, Purpose(planned=planned()))
+    house.world.marks[INTENT_VARIABLE, "i1"] = [Process(9, 1, BOOT)]
+    assert settled(house) is Outcome.RECOVERED
+    assert house.holdings.get(A).process == Process(9, 1, BOOT)
+    assert house.driver.asked == []
+
+
+def test_a_start_nobody_can_find_is_unverified(house: House) -> None:
+    """It may have come and gone: that is said, and nothing is started."""
+    left_open(house, Act.START, Purpose(planned=planned()))
+    assert settled(house) is Outcome.UNVERIFIED
+    assert house.driver.asked == []
+
+
+def test_a_prompt_of_which_nobody_saw_the_end_is_not_sent_again(house: House) -> None:
+    """It is unverified for ever."""
+    left_open(house, Act.DELIVER, Purpose(prompt_chars=3))
+    assert settled(house) is Outcome.UNVERIFIED
+    assert house.driver.asked == []
+
+
+@pytest.mark.parametrize(("dead", "outcome"), [(True, Outcome.RECOVERED), (False, Outcome.INEFFECTIVE)])
+def test_a_stop_is_judged_by_who_still_runs(house: House, *, dead: bool, outcome: Outcome) -> None:
+    """Whoever was to be stopped is looked at, by identity."""
+    left_open(house, Act.STOP, Purpose(planned=planned()))
+    if dead:
+        house.world.dead.add(Process(5, 1, BOOT))
+    assert settled(house) is outcome
+
+
+def test_an_intent_of_another_version_is_concluded_too(house: House) -> None:
+    """What cannot be read cannot be looked for, and must not stay open for ever."""
+    now(house.store.intend(Intent("i1", A, "start", b'{"planned": 7}', 0.0)))
+    house.world.marks[INTENT_VARIABLE, "i1"] = [Process(9, 1, BOOT)]
+    assert settled(house) is Outcome.UNVERIFIED
+
+
+def test_a_refusal_names_the_world(house: House) -> None:
+    """Whoever holds it is no mistake of the operator."""
+    adopted(house)
+    with pytest.raises(WorldError) as refused:
+        now(house.hands.resume("a"))
+    assert refused.value.http_status == 409

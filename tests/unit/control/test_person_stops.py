@@ -1,0 +1,163 @@
+"""Claims about what a person ended: its end is nobody's trouble, and nothing brings it back. Virtual time."""
+
+import asyncio
+
+from support.agents_fixture import TestHub, agent
+from support.healing_fixture import Clinic, play
+from support.supervisor_fixture import House
+from wakeful.agents.model import AgentState, Move, Restart
+from wakeful.control.driver import Seen
+from wakeful.control.person_stops import KEPT_SECONDS, PersonStops
+from wakeful.core.managed_session import Hosting
+from wakeful.judging.findings import Health
+from wakeful.testing.scripted_runtime import SESSION_DEAD
+
+
+def findings(house: House) -> int:
+    record = house.roster.find("a").record
+    assert record is not None
+    return len(record.findings)
+
+
+def test_a_process_that_a_person_ended_leaves_no_finding() -> None:
+    """Also where the next daemon sees its end; whoever goes on with the conversation and dies is news again."""
+
+    async def scene() -> None:
+        house = House()
+        process = house.start("a")
+        house.work("a")
+        await PersonStops(house.store, house.clock, house.supervisor.ended_by_person).order((process,))
+        following = House(store=house.store, clock=house.clock)
+        for each in (house, following):
+            stops = PersonStops(each.store, each.clock, each.supervisor.ended_by_person)
+            await stops.load()
+            each.start("a", pid=process.pid)
+            each.work("a")
+            each.end(process)
+            record = each.roster.find("a").record
+            assert record is not None
+            assert (findings(each), record.health) == (0, Health.HEALTHY)
+        await following.clock.run_for(1)
+        another = following.start("a", pid=4242)
+        following.work("a")
+        following.end(another)
+        assert findings(following) == 1
+
+    asyncio.run(scene())
+
+
+def test_a_session_that_a_person_stopped_and_resumed_by_hand_is_news_again() -> None:
+    """It was stopped through Wakeful; the process that went on with it elsewhere dies in a turn by itself."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        clinic.work("a")
+        await clinic.hands.stop("a")
+        clinic.settle()
+        assert findings(clinic) == 0
+        await clinic.clock.run_for(60)
+        another = clinic.start_again("a", 4242)
+        clinic.work("a")
+        clinic.end(another)
+        clinic.settle()
+        assert findings(clinic) == 1
+        await clinic.clock.run_for(60)
+
+    clinic = play(scene)
+    assert clinic.living.acts == ["stop"]
+    (told,) = clinic.recorder.said
+    assert "died in the middle of a turn" in told
+
+
+def test_an_order_that_came_to_nothing_is_withdrawn() -> None:
+    """It was never carried out: the process that dies later is news, also for the next daemon."""
+
+    async def scene() -> None:
+        house = House()
+        process = house.start("a")
+        house.work("a")
+        supervisor = house.supervisor
+        stops = PersonStops(
+            house.store, house.clock, supervisor.ended_by_person, supervisor.not_ended_by_person
+        )
+        await stops.order((process,))
+        await stops.withdraw((process,))
+        assert await house.store.notes("person_stop") == []
+        house.end(process)
+        assert findings(house) == 1
+
+    asyncio.run(scene())
+
+
+def test_orders_of_long_ago_are_forgotten() -> None:
+    """The store does not grow for ever."""
+
+    async def scene() -> None:
+        house = House()
+        stops = PersonStops(house.store, house.clock, house.supervisor.ended_by_person)
+        await stops.order((house.start("a"),))
+        await house.clock.run_for(KEPT_SECONDS + 1)
+        await stops.load()
+        assert await house.store.notes("person_stop") == []
+
+    asyncio.run(scene())
+
+
+def test_a_person_who_stops_a_session_that_is_being_revived_is_obeyed() -> None:
+    """The healer has ended its process and not yet started the next one: it starts none."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        clinic.prompted("a", "Fix the tests")
+        stop = clinic.living.stop
+        orders: list[asyncio.Task[object]] = []
+
+        async def stopped(hosting: Hosting) -> Seen:
+            if not orders:
+                # Waits for its turn, which comes between the healer's two acts.
+                orders.append(asyncio.create_task(clinic.hands.stop("a")))
+                await asyncio.sleep(0)
+            return await stop(hosting)
+
+        clinic.living.stop = stopped  # type: ignore[method-assign]
+        await clinic.clock.run_for(7200)
+        assert len(orders) == 1
+
+    clinic = play(scene)
+    assert "start" not in clinic.living.acts
+
+
+def test_an_agent_whose_stop_was_cut_off_by_a_crash_is_not_restarted() -> None:
+    """`restart = "auto"` brings back what ended by itself, not what a person had begun to stop."""
+
+    async def scene() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        async with house.open():
+            await house.orders.start("claude")
+            stopping = house.book.find("claude")
+            house.book.ordered(stopping, Move.STOP)
+            await house.book.keep(stopping)
+        house.build()
+        async with house.open():
+            await house.happens(SESSION_DEAD)
+            await house.clock.run_for(300)
+            assert house.record().state is AgentState.STALE
+        assert [act for act, _ in house.runtime.acts] == ["start claude"]
+
+    asyncio.run(scene())
+
+
+def test_trouble_that_a_person_ends_is_over_and_nothing_is_revived() -> None:
+    """Its process is ended by an order about its agent while it waits to be confirmed: told to nobody, done nothing."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = await clinic.manage("a")
+        clinic.work("a")
+        await PersonStops(clinic.store, clinic.clock, clinic.supervisor.ended_by_person).order((process,))
+        clinic.end(process)
+        await clinic.clock.run_for(3600)
+        assert clinic.healer.trouble_of(clinic.roster.resolve("a")) is None
+        assert await clinic.incidents.listed(include_resolved=True) == []
+
+    clinic = play(scene)
+    assert (clinic.living.acts, clinic.events, clinic.recorder.said) == ([], [], [])

@@ -1,0 +1,325 @@
+"""Claims about the commands of the chat: who may give them, what they answer, and that decisions are asked back."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable
+from itertools import count
+
+import pytest
+
+from support.fake_sessions_and_answers import message, plainly, press, silent
+from support.gateway_virtual import Gateway, Parts
+from wakeful.client.api import DaemonNotRunning, HouseStanding, OpenCheckpoint, Refused
+from wakeful.control.login import AuthMode, AuthState
+from wakeful.core.ids import SessionId
+from wakeful.gateway.commands import FOR_ADMINS, LEFT, OFFER_SECONDS, Decisions, Orders, Views
+from wakeful.gateway.rules.access import Access
+from wakeful.judging.thresholds import Policy
+from wakeful.reports.model import Past, Report, make_report
+from wakeful.testing.virtual_clock import START_WALL
+
+ADMIN, USER, STRANGER = 1, 42, 66
+ACCESS = Access(frozenset({ADMIN, USER}), frozenset({ADMIN}))
+CHECKPOINT = OpenCheckpoint(
+    3,
+    "claude-a \x1b[31m",
+    ("happened: git push",),
+    (("continue", "goes on"), ("abort", "is given up"), ("dance", "unknown to us")),
+)
+
+
+class ScriptedHouse:
+    """Implements client.api.House; remembers what was decided."""
+
+    def __init__(self) -> None:
+        self.decided: list[tuple[object, ...]] = []
+        self.is_away = False
+
+    async def standing(self) -> HouseStanding:
+        if self.is_away:
+            raise DaemonNotRunning
+        return HouseStanding("mine", "ada")
+
+    async def checkpoints(self) -> tuple[OpenCheckpoint, ...]:
+        return (CHECKPOINT,)
+
+    async def decide(self, number: int, choice: str, by: str) -> str:
+        self.decided.append((number, choice, by))
+        return "it goes on"
+
+    async def pause(self, by: str) -> None:
+        self.decided.append(("pause", by))
+
+    async def resume(self, by: str) -> None:
+        if self.is_away:
+            raise DaemonNotRunning
+        self.decided.append(("resume", by))
+
+    async def mute(self, session_id: SessionId, seconds: float, by: str) -> None:
+        self.decided.append(("mute", session_id, seconds, by))
+
+    async def report(self, since: str) -> Report:
+        if since == "teatime":
+            raise Refused(detail="'teatime' is no moment", reason="bad-moment", status=400)
+        hours = {"12h": 12, "22:00": 9}[since]
+        past = Past(START_WALL - hours * 3600, {}, (), {})
+        return make_report((), past, {}, Policy(), START_WALL)
+
+
+class Room:
+    """A chat with its commands, in virtual time."""
+
+    def __init__(self) -> None:
+        self.parts = Parts()
+        self.house = ScriptedHouse()
+        self.patterns: list[tuple[str, int, float]] = []
+        self.acts = ["restart_key chat:7:thread:main"]
+        self.auth = [AuthMode("claude")]
+        self.chat = self.parts.chat
+        numbers = count()
+        gateway = Gateway(self.parts)
+        self.decisions = Decisions(self.chat, self.parts.clock, ACCESS.role_of, lambda: f"t{next(numbers)}")
+        views = Views(
+            breaker=gateway.guard.breaker,
+            auth=lambda: self.auth,
+            host=lambda: "disk 41 %, memory 30 %",
+            patterns=lambda: self.patterns,
+            acts=lambda: self.acts,
+            last_words=lambda _session: "panic: key sk-ant-api03-" + "a" * 40,
+            provider_of=lambda _key: "claude",
+            trouble=lambda: None,
+            log="gateway.log",
+        )
+        self.orders = Orders(
+            clock=self.parts.clock,
+            role_of=ACCESS.role_of,
+            turns=gateway.turns,
+            house=self.house,
+            decisions=self.decisions,
+            views=views,
+        )
+        self.gateway = gateway
+
+    async def say(self, text: str, user_id: int = ADMIN) -> str:
+        name, _, arguments = text[1:].partition(" ")
+        return await self.orders.commands()[name](message(1, text, user_id=user_id), arguments)
+
+    def choice(self, label: str) -> str:
+        """What the newest button with this label carries."""
+        for _, _, buttons in reversed(self.chat.sent):
+            for row in buttons:
+                for button in row:
+                    if button.label == label:
+                        return button.choice
+        raise AssertionError(f"no button {label}")
+
+
+def play(scene: Callable[[Room], Awaitable[None]]) -> None:
+    async def played() -> None:
+        await scene(Room())
+
+    asyncio.run(played())
+
+
+@pytest.mark.parametrize(
+    "command", ["/health", "/errors", "/session", "/report", "/checkpoints", "/pause", "/resume", "/mute"]
+)
+def test_what_tells_about_the_host_is_for_admins(command: str) -> None:
+    """Somebody who is heard and no admin learns nothing and changes nothing."""
+
+    async def scene(room: Room) -> None:
+        assert await room.say(command, USER) == FOR_ADMINS
+        assert (room.chat.sent, room.house.decided) == ([], [])
+
+    play(scene)
+
+
+def test_everybody_may_stop_and_begin_anew() -> None:
+    """The two commands a user needs, and the help that names them."""
+
+    async def scene(room: Room) -> None:
+        assert await room.say("/stop", USER) == "Nothing is running."
+        assert "next message" in await room.say("/new", USER)
+        assert "/stop" in await room.say("/help", USER)
+
+    play(scene)
+
+
+def test_an_admin_ends_all_sessions_once_asked_back(caplog: pytest.LogCaptureFixture) -> None:
+    """What runs is cut short, what waits is dropped, each session is ended; the next message resumes its own."""
+
+    async def scene(room: Room) -> None:
+        sessions, slate = room.parts.sessions, room.parts.slate
+        await room.gateway.start()
+        room.chat.write(message(1, "one", 1), message(2, "two", 2))
+        await room.parts.clock.run_for(1)
+        sessions.reply = silent
+        room.chat.write(message(3, "three", 1), message(4, "four", 1))
+        await room.parts.clock.run_for(1)
+        assert await room.say("/stop all", USER) == FOR_ADMINS
+        assert await room.say("/stop all") == ""
+        assert sessions.acts == []
+        await room.decisions.pressed(press(5, room.choice("Yes, stop all"), user_id=ADMIN))
+        await room.parts.clock.run_for(20)
+        assert sessions.alive == set()
+        assert slate.answers()[-1] == "Stopped."
+        assert caplog.text.count("evictionReason=stop_all") == 2
+        sessions.reply = plainly
+        room.chat.write(message(6, "six", 2))
+        await room.parts.clock.run_for(1)
+        assert slate.answers()[-1] == "Answer to: six."
+        await room.gateway.end()
+
+    with caplog.at_level(logging.INFO, "wakeful.gateway"):
+        play(scene)
+
+
+def test_health_says_mode_host_login_and_the_next_step() -> None:
+    """The reading order begins here: a login that is gone comes before anything else."""
+
+    async def scene(room: Room) -> None:
+        well = await room.say("/health")
+        assert "Mode: mine · PAUSED by ada" in well
+        assert "Host: disk 41 %, memory 30 %" in well
+        assert "Next: nothing to do" in well
+        room.patterns = [("timeout", 3, 0.0)]
+        assert "Next: /errors patterns" in await room.say("/health")
+        room.auth = [AuthMode("claude", AuthState.REFUSED, 1.0)]
+        assert "Next: on the host: claude auth login" in await room.say("/health")
+
+    play(scene)
+
+
+def test_health_keeps_the_reading_order() -> None:
+    """Quick state, patterns, the breaker, the log of the watches, and last what the provider itself said."""
+
+    async def scene(room: Room) -> None:
+        (line,) = [
+            each for each in (await room.say("/health")).splitlines() if each.startswith("If it looks")
+        ]
+        read = ("/health", "/errors patterns", "breaker in /session", "gateway.log", "last words in /session")
+        assert [line.index(each) for each in read] == sorted(line.index(each) for each in read)
+
+    play(scene)
+
+
+def test_health_answers_without_a_daemon() -> None:
+    """Whoever asks because something is wrong gets an answer when the daemon is what is wrong."""
+
+    async def scene(room: Room) -> None:
+        room.house.is_away = True
+        assert "the daemon does not answer" in await room.say("/health")
+
+    play(scene)
+
+
+def test_errors_and_session_say_what_an_admin_needs() -> None:
+    """Category, count and last seen; key, provider, breaker, queue, redacted last words and what self-heal did."""
+
+    async def scene(room: Room) -> None:
+        assert await room.say("/errors patterns") == "No failures in the last 10 minutes."
+        room.patterns = [("timeout", 3, 60.0)]
+        assert "timeout: 3, last " in await room.say("/errors patterns")
+        now = room.parts.clock.now().awake
+        room.gateway.turns.pool.hold(message(1).place.key, "claude-a", now)
+        shown = await room.say("/session")
+        assert "Key: chat:7:thread:main" in shown
+        assert "Provider: claude, breaker closed" in shown
+        assert "Session: claude-a" in shown
+        assert "sk-ant" not in shown
+        assert "restart_key" in shown
+        room.acts = [f"act {n}: {'long ' * 100}" for n in range(20)]
+        shown = await room.say("/session")
+        assert ("act 19" in shown, "act 14" in shown, len(shown) < 4096) == (True, False, True)
+
+    play(scene)
+
+
+def test_a_checkpoint_is_decided_by_two_presses_of_an_admin() -> None:
+    """Shown, asked back, carried out once; both buttons are dead afterwards."""
+
+    async def scene(room: Room) -> None:
+        assert await room.say("/checkpoints") == ""
+        assert "\x1b" not in room.chat.sent[0][1]
+        assert [button.label for button in room.chat.sent[0][2][0]] == ["Continue", "Abort"]
+        first = room.choice("Continue")
+        assert await room.decisions.pressed(press(2, first, user_id=ADMIN))
+        assert room.house.decided == []
+        yes = f"do:t{2}"
+        await room.decisions.pressed(press(3, yes, user_id=ADMIN))
+        assert room.house.decided == [(3, "continue", "Telegram user 1")]
+        assert room.chat.edits[-1] == (1, "Continue checkpoint 3? goes on\nit goes on")
+        for choice in (yes, first):
+            await room.decisions.pressed(press(4, choice, user_id=ADMIN))
+        assert len(room.house.decided) == 1
+
+    play(scene)
+
+
+def test_no_leaves_everything_as_it_is() -> None:
+    """Asked back, an admin may think better of it."""
+
+    async def scene(room: Room) -> None:
+        await room.say("/pause")
+        await room.decisions.pressed(press(2, room.choice("No"), user_id=ADMIN))
+        assert room.house.decided == []
+        assert room.chat.edits[-1][1].endswith(LEFT)
+
+    play(scene)
+
+
+@pytest.mark.parametrize("user_id", [USER, STRANGER])
+def test_a_press_of_somebody_else_decides_nothing(user_id: int) -> None:
+    """Everybody in a group sees the buttons; an admin's press counts."""
+
+    async def scene(room: Room) -> None:
+        await room.say("/pause")
+        await room.decisions.pressed(press(2, room.choice("Yes, pause"), user_id=user_id))
+        assert room.house.decided == []
+        await room.decisions.pressed(press(3, room.choice("Yes, pause"), user_id=ADMIN))
+        assert room.house.decided == [("pause", "Telegram user 1")]
+
+    play(scene)
+
+
+def test_forged_late_and_carried_off_presses_decide_nothing() -> None:
+    """A token fits one place and one time; anything else is told that the button is not in use."""
+
+    async def scene(room: Room) -> None:
+        await room.say("/mute claude-a 30m")
+        yes = room.choice("Yes, mute")
+        await room.decisions.pressed(press(2, "do:guessed", user_id=ADMIN))
+        await room.decisions.pressed(press(3, yes, chat_id=8, user_id=ADMIN))
+        room.parts.clock.advance(OFFER_SECONDS)
+        await room.decisions.pressed(press(4, yes, user_id=ADMIN))
+        assert room.house.decided == []
+        assert all(words for _, words in room.chat.settled)
+        assert not await room.decisions.pressed(press(5, "ask:x:once", user_id=ADMIN))
+
+    play(scene)
+
+
+def test_what_cannot_be_done_is_said() -> None:
+    """A daemon that is away, a duration that is none: one sentence, and nothing is decided."""
+
+    async def scene(room: Room) -> None:
+        await room.say("/resume")
+        room.house.is_away = True
+        await room.decisions.pressed(press(2, room.choice("Yes, resume"), user_id=ADMIN))
+        assert "Not done: Wakeful is not running" in room.chat.edits[-1][1]
+        assert "not a duration" in await room.say("/mute claude-a soon")
+        assert "is not a session id" in await room.say("/mute ../etc 2h")
+        assert "Which session" in await room.say("/mute")
+
+    play(scene)
+
+
+def test_the_report_comes_by_chat() -> None:
+    """Of the last twelve hours, or since the moment that was named; what is none is said in words."""
+
+    async def scene(room: Room) -> None:
+        assert await room.say("/report") == "The last 12 h 0 min\nNobody was at work."
+        assert (await room.say("/report 22:00")).startswith("The last 9 h 0 min")
+        assert await room.say("/report teatime") == "Not done: 'teatime' is no moment"
+
+    play(scene)

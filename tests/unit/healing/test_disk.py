@@ -1,0 +1,187 @@
+"""Claims about a disk that is full: told once, also where nothing can be written, and over when there is room."""
+
+import asyncio
+
+from support.healing_fixture import Clinic, Notary
+from wakeful.core.errors import WorldError
+from wakeful.healing.disk import FREE_BYTES_AGAIN, DiskWatch
+from wakeful.healing.notifier import Voice
+from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.model import Cause
+from wakeful.incidents.service import SAME_SECONDS
+from wakeful.storage.base import Note
+from wakeful.testing.memory_store import MemoryStore
+
+
+class NoRoom(WorldError):
+    """No space left."""
+
+    code = "no-room"
+
+
+class SmallStore(MemoryStore):
+    """Takes nothing while it is full."""
+
+    full = False
+
+    async def keep_note(self, note: Note) -> None:
+        self._refuse()
+        await super().keep_note(note)
+
+    async def keep_new_note(self, note: Note) -> bool:
+        self._refuse()
+        return await super().keep_new_note(note)
+
+    def _refuse(self) -> None:
+        if self.full:
+            raise NoRoom
+
+
+class SmallRoom:
+    """A disk with as much room as a test says."""
+
+    folder = "/home/me/state"
+
+    def __init__(self) -> None:
+        self.free: int | None = FREE_BYTES_AGAIN
+
+    def free_bytes(self) -> int | None:
+        return self.free
+
+
+class DiskClinic(Clinic):
+    """A clinic whose disk can be full."""
+
+    def build(self) -> None:
+        super().build()
+        self.room = SmallRoom()
+        self.refused: str | None = None
+        voice = Voice(
+            clock=self.clock,
+            incidents=self.incidents,
+            alerts=self.alerts,
+            calm=self.calm,
+            write=self._write,
+            mode="mine",
+        )
+        self.disk = DiskWatch(
+            clock=self.clock,
+            host="testhost",
+            room=self.room,
+            refused=lambda: self.refused,
+            incidents=self.incidents,
+            owe=self.alerts.owe,
+            over=voice.resolved,
+            forge=self._forge,
+        )
+
+
+def test_a_full_disk_is_one_incident_with_one_alert_and_an_end() -> None:
+    """Told and listed although the store takes nothing; resolved when there is room again, and no earlier."""
+    store = SmallStore()
+    clinic = DiskClinic(store=store)
+
+    async def scene() -> None:
+        async with clinic.open():
+            await clinic.disk.look()
+            store.full, clinic.room.free = True, 0
+            for _ in range(3):
+                await clinic.disk.look()
+                await clinic.clock.run_for(5)
+            (incident,) = await clinic.incidents.listed()
+            assert (incident.cause, incident.scope, incident.is_open) == (Cause.DISK, "testhost", True)
+            (told,) = clinic.recorder.said
+            assert told.startswith("the disk of testhost is full or not writable")
+            assert told.endswith("→ df -h /home/me/state")
+            clinic.room.free = FREE_BYTES_AGAIN - 1
+            await clinic.disk.look()
+            assert len(await clinic.incidents.listed()) == 1
+            store.full, clinic.room.free = False, FREE_BYTES_AGAIN
+            await clinic.disk.look()
+            await clinic.clock.run_for(SAME_SECONDS + 10)
+            (over,) = await clinic.incidents.listed(include_resolved=True)
+            assert not over.is_open
+
+    asyncio.run(scene())
+    assert clinic.recorder.said[1].startswith("Resolved: the disk of testhost")
+    assert clinic.recorder.said[1].endswith("there is room again")
+
+
+def test_what_the_store_refuses_is_told_in_its_words() -> None:
+    """A disk that is not full but takes nothing all the same."""
+    clinic = DiskClinic()
+
+    async def scene() -> None:
+        async with clinic.open():
+            clinic.refused = "state.db cannot be used (read-only)"
+            await clinic.disk.look()
+            await clinic.clock.run_for(1)
+
+    asyncio.run(scene())
+    assert "Where: state.db cannot be used (read-only)" in clinic.recorder.said[0]
+
+
+def test_sessions_that_fail_for_want_of_room_are_in_the_same_incident() -> None:
+    """One alert for the disk and for them; it lasts until the last of them is well, too."""
+    clinic = DiskClinic()
+
+    async def scene() -> None:
+        async with clinic.open():
+            clinic.room.free = 0
+            await clinic.disk.look()
+            clinic.start("a")
+            clinic.fail("a", "ENOSPC: no space left on device")
+            await clinic.clock.run_for(5)
+            (incident,) = await clinic.incidents.listed()
+            assert incident.sessions == ("claude-a",)
+            clinic.finish("a")
+            await clinic.clock.run_for(5)
+            assert len(await clinic.incidents.listed()) == 1
+            clinic.room.free = FREE_BYTES_AGAIN
+            await clinic.disk.look()
+            assert await clinic.incidents.listed() == []
+            await clinic.clock.run_for(SAME_SECONDS + 10)
+
+    asyncio.run(scene())
+    assert [each.partition(" ")[0] for each in clinic.recorder.said] == ["the", "Resolved:"]
+
+
+class Unkept(Notary):
+    """A forge whose ledger lies on the same disk."""
+
+    def __init__(self, store: SmallStore) -> None:
+        super().__init__()
+        self._store = store
+
+    async def file(self, report: Report) -> Filing:
+        if self._store.full:
+            raise NoRoom
+        return await super().file(report)
+
+
+def test_a_full_disk_has_one_issue() -> None:
+    """Filed when there is room again if it could not be before; sessions that failed because of it share it."""
+    store = SmallStore()
+    forge = Unkept(store)
+    clinic = DiskClinic(store=store, forge=forge)
+
+    async def scene() -> None:
+        async with clinic.open():
+            store.full, clinic.room.free = True, 0
+            for _ in range(3):
+                await clinic.disk.look()
+                await clinic.clock.run_for(5)
+            assert (len(clinic.recorder.said), forge.reports) == (1, [])
+            store.full, clinic.room.free = False, FREE_BYTES_AGAIN
+            await clinic.disk.look()
+            (over,) = await clinic.incidents.listed(include_resolved=True)
+            assert over.issue_url == "https://forge.example/testhost/1"
+            await clinic.clock.run_for(SAME_SECONDS + 10)
+            clinic.room.free = 0
+            await clinic.disk.look()
+            clinic.start("a")
+            clinic.fail("a", "ENOSPC: no space left on device")
+            await clinic.clock.run_for(5)
+
+    asyncio.run(scene())
+    assert [(each.project, each.reason) for each in forge.reports] == [("testhost", "disk")] * 2

@@ -1,0 +1,406 @@
+"""Claims about incidents: who is in one, until when, what is told of it, and when it is over. Virtual time."""
+
+import asyncio
+
+import msgspec
+
+from support.healing_fixture import Clinic, Notary, die_in_a_turn, play, written
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.incidents.critical_event import ActionTaken, Happening
+from wakeful.incidents.model import Cause, Fate, Incident, Origin, count_words
+from wakeful.incidents.service import KIND, SAME_SECONDS, Incidents
+from wakeful.judging.events import Failure, Opened, Prompted, TurnEnded, TurnFailed
+from wakeful.judging.findings import Health, State
+from wakeful.storage.base import Note, Outcome
+from wakeful.testing.memory_store import MemoryStore
+from wakeful.testing.virtual_clock import VirtualClock
+
+
+def test_an_incident_that_was_claimed_and_never_written_goes_on() -> None:
+    """A crash between the two leaves a claim alone: whoever comes next writes it down and lists it."""
+
+    async def scene() -> None:
+        store, clock = MemoryStore(), VirtualClock()
+        origin = Origin(Cause.MANY_DEATHS, "tower")
+        await Incidents(store, clock).join(SessionId("claude-a"), origin, "died")
+        (written,) = await store.notes(KIND)
+        await store.drop_note(KIND, written.key)
+        after = Incidents(store, clock)
+        await after.load()
+        await after.join(SessionId("claude-b"), origin, "died")
+        (listed,) = await after.listed()
+        assert listed.id == written.key
+        assert SessionId("claude-b") in listed.sessions
+        assert [note.key for note in await store.notes(KIND)] == [written.key]
+
+    asyncio.run(scene())
+
+
+class SlowStore(MemoryStore):
+    """Writes take a moment, as on a disk."""
+
+    async def keep_note(self, note: Note) -> None:
+        for _ in range(3):
+            await asyncio.sleep(0)
+        await super().keep_note(note)
+
+
+def test_what_two_do_to_one_incident_at_once_is_kept_of_both() -> None:
+    """What became of one is not undone by the other, who made its own of the value it got when it joined."""
+
+    async def scene() -> Incident:
+        clock = VirtualClock()
+        incidents = Incidents(SlowStore(), clock)
+        origin = Origin(Cause.TMUX_SERVER, "/tmp/tmux")
+
+        async def revived(name: str) -> None:
+            joined = await incidents.join(SessionId(name), origin, "lost")
+            await incidents.keep(joined.treated(SessionId(name), Fate.REVIVED, "resumed"))
+
+        await asyncio.gather(*(revived(name) for name in ("a", "b", "c", "d")))
+        (incident,) = await incidents.listed()
+        return incident
+
+    members = asyncio.run(scene()).members
+    assert [(each.id, each.fate) for each in members] == [(name, Fate.REVIVED) for name in "abcd"]
+
+
+def limit(clinic: Clinic, name: str, seconds: float) -> None:
+    """Its turn meets the usage limit, which ends so many seconds from now."""
+    failed = TurnFailed(clinic.wall(), Failure.LIMIT, "limit reached", until=clinic.wall() + seconds)
+    clinic.hear(name, Prompted(clinic.wall()), failed)
+
+
+def test_a_usage_limit_with_an_end_is_one_incident_and_one_alert_that_say_it() -> None:
+    """Told once while it lasts, with its sessions and the latest end; over when they went on."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name, seconds in (("a", 3500.0), ("b", 3600.0)):
+            await clinic.manage(name)
+            limit(clinic, name, seconds)
+        began = clinic.wall()
+        await clinic.clock.run_for(60)
+        (incident,) = await clinic.incidents.listed()
+        assert (incident.cause, incident.affected) == (Cause.USAGE_LIMIT, 2)
+        assert incident.until == began + 3600
+        (told,) = clinic.recorder.said
+        assert "the usage limit of claude is reached until 2027-01-15 09:00 UTC: 2 sessions" in told
+        assert "then it is continued once" in told
+        assert clinic.living.acts == []
+        assert written(clinic) == [(Happening.SESSION_UNHEALTHY, ActionTaken.NONE)] * 2
+        await clinic.clock.run_for(3700)
+        assert [act.partition(" ")[0] for act in clinic.living.acts] == ["deliver"] * 2
+        assert await clinic.incidents.listed() == []
+        await clinic.clock.run_for(SAME_SECONDS)
+
+    clinic = play(scene)
+    assert [each.partition(":")[0] for each in clinic.recorder.said[1:]] == ["Resolved"]
+    assert "Wakeful did: revived 2 sessions, all came back" in clinic.recorder.said[1]
+
+
+def test_what_turns_out_to_be_managed_is_told_as_that() -> None:
+    """A client that fails at once is seen before whoever started it has written that down."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name in "ab":
+            clinic.start(name)
+            clinic.fail(name, "please log in", Failure.AUTH)
+        await clinic.clock.run_for(1)
+        for name in "ab":
+            await clinic.hands.adopt(name, name=f"name-{name}")
+            clinic.settle()
+        await clinic.clock.run_for(60)
+
+    (told,) = play(scene).recorder.said
+    assert told.splitlines()[1] == "Where: name-a (shop), name-b (shop)"
+    assert told.splitlines()[3] == "Wakeful did: left 2 sessions alone: auth_required needs a person"
+
+
+def test_a_found_session_leaves_the_incident_when_its_limit_is_lifted() -> None:
+    """Going on is up to whoever runs it; the cause is over, and that is told."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.start("a")
+        limit(clinic, "a", 600.0)
+        await clinic.clock.run_for(590)
+        assert len(await clinic.incidents.listed()) == 1
+        await clinic.clock.run_for(30)
+        assert await clinic.incidents.listed() == []
+        await clinic.clock.run_for(SAME_SECONDS)
+
+    assert [each.partition(":")[0] for each in play(scene).recorder.said[1:]] == ["Resolved"]
+
+
+def test_what_a_person_stopped_leaves_its_incident_and_is_healthy() -> None:
+    """Said to be stopped and never called recovered; the incident goes on for the others."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name in "ab":
+            await clinic.manage(name)
+            clinic.fail(name, "please log in", Failure.AUTH)
+        await clinic.clock.run_for(10)
+        await clinic.hands.stop("a")
+        clinic.settle()
+        await clinic.clock.run_for(10)
+        (incident,) = await clinic.incidents.listed()
+        assert (incident.sessions, incident.affected) == (("claude-b",), 2)
+        assert count_words(incident) == "1 session in trouble, 1: a person stopped it"
+        record = clinic.roster.find("a").record
+        assert record is not None
+        assert (record.state, record.health, record.findings) == (State.STOPPED, Health.HEALTHY, ())
+        assert clinic.healer.trouble_of(SessionId("claude-a")) is None
+        deed = await clinic.healer.revive("a", approved=True)
+        assert "`wakeful session resume claude-a`" in deed.words
+
+    clinic = play(scene)
+    assert Happening.SESSION_RECOVERED not in [each.event for each in clinic.events]
+
+
+def test_stopping_a_held_session_answers_its_checkpoint() -> None:
+    """Nothing is left to decide, and its incident is over because a person stopped it."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic, command="git push origin main")
+        await clinic.clock.run_for(10)
+        assert len(await clinic.checkpoints.listed(everything=False)) == 1
+        await clinic.hands.stop("a")
+        clinic.settle()
+        await clinic.clock.run_for(10)
+        assert await clinic.checkpoints.listed(everything=False) == []
+        assert await clinic.incidents.listed() == []
+        await clinic.clock.run_for(SAME_SECONDS)
+
+    assert "a person stopped it" in play(scene).recorder.said[-1]
+
+
+def test_a_found_session_that_somebody_closed_leaves_its_incident() -> None:
+    """A client that gives up by itself does so at once, and is still told; one closed later is nobody's trouble."""
+
+    async def scene(clinic: Clinic) -> None:
+        closed, gave_up = clinic.start("a"), clinic.start("b")
+        for name in "ab":
+            clinic.fail(name, "please log in", Failure.AUTH)
+        clinic.end(gave_up)
+        await clinic.clock.run_for(100)
+        clinic.end(closed)
+        await clinic.clock.run_for(10)
+        (incident,) = await clinic.incidents.listed()
+        assert incident.sessions == ("claude-b",)
+
+    play(scene)
+
+
+def test_a_session_whose_log_is_gone_keeps_no_incident_open() -> None:
+    """What was forgotten is looked at once more and let go."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = clinic.start("a")
+        clinic.fail("a")
+        await clinic.clock.run_for(10)
+        assert len(await clinic.incidents.listed()) == 1
+        clinic.forget("a", process)
+        await clinic.clock.run_for(3700)
+        assert await clinic.incidents.listed() == []
+
+    play(scene)
+
+
+def test_two_daemons_on_one_store_open_one_incident_and_tell_it_once() -> None:
+    """What the first manages is not found by the second, however late that hears of it; one of them revives it."""
+    first = Clinic()
+    second = Clinic(store=first.store, clock=first.clock)
+
+    async def scene() -> None:
+        async with first.open(), second.open():
+            process = second.start("a")
+            first.come_up("a", process)
+            first.hear("a", Opened(first.wall(), ConversationId("a"), "/home/me/shop"))
+            await first.hands.adopt("a")
+            for clinic in (second, first):
+                clinic.work("a")
+                clinic.end(process)
+            await first.clock.run_for(30)
+            assert len(await first.incidents.listed(include_resolved=True)) == 1
+            for clinic in (second, first):
+                clinic.finish("a")
+            await first.clock.run_for(30 + SAME_SECONDS)
+            (incident,) = await second.incidents.listed(include_resolved=True)
+            assert not incident.is_open
+
+    asyncio.run(scene())
+    assert first.living.acts + second.living.acts == ["start"]
+    told, over = first.recorder.said + second.recorder.said
+    assert "Wakeful did: resumed its conversation" in told, told
+    assert over.startswith("Resolved")
+
+
+def test_what_another_daemon_lets_go_or_stops_is_heard() -> None:
+    """Managed, stopped and released are the same for every daemon on a store."""
+    first = Clinic()
+    second = Clinic(store=first.store, clock=first.clock)
+    a = SessionId("claude-a")
+
+    async def scene() -> None:
+        await first.manage("a")
+        second.start("a")
+        await second.holdings.read_again()
+        assert second.holdings.get(a).epoch == first.holdings.get(a).epoch
+        await first.hands.stop("a")
+        await second.holdings.read_again()
+        assert second.holdings.get(a).stopped
+        await first.hands.release("a")
+        await second.holdings.read_again()
+        assert second.holdings.find(a) is None
+
+    asyncio.run(scene())
+
+
+def test_a_held_session_has_one_issue() -> None:
+    """It needs a person like any other trouble; its line in the log names the issue, and it is filed once."""
+    notary = Notary()
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic, command="git push origin main")
+        await clinic.clock.run_for(3600)
+
+    clinic = play(scene, forge=notary)
+    assert len(notary.reports) == 1
+    assert [(each.action_taken, each.github_issue) for each in clinic.events] == [
+        (ActionTaken.HELD_FOR_APPROVAL, "https://forge.example/shop/1")
+    ]
+
+
+def test_why_of_an_idle_session_says_that_it_is_done() -> None:
+    """Nobody is told to wait for an end that has come; a managed one is given a prompt, a found one is looked at."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.start("found")
+        await clinic.manage("managed")
+        await clinic.manage("stopped")
+        for name in ("found", "managed"):
+            clinic.finish(name)
+        clinic.work("stopped")
+        await clinic.hands.stop("stopped")
+        clinic.settle()
+
+        def why(name: str) -> dict[str, object]:
+            told: dict[str, object] = msgspec.json.decode(clinic.desk.why(name).body)
+            return told
+
+        assert why("found")["command"] == ["wakeful", "session", "inspect", "claude-found"]
+        assert why("managed")["command"] == ["wakeful", "session", "send", "claude-managed"]
+        for name in ("found", "managed"):
+            assert str(why(name)["command_text"]).startswith("nothing is wrong: it is done")
+        assert why("stopped")["sentence"] == "stopped by a person, which is final"
+
+    play(scene)
+
+
+def test_what_broke_in_the_hosts_sleep_is_one_incident() -> None:
+    """Three hang since it slept: one alert. A fourth lost its connection as it woke, and was well before they were found."""
+
+    async def scene(clinic: Clinic) -> None:
+        for name in "abcd":
+            await clinic.manage(name)
+            clinic.hear(name, Prompted(clinic.wall()))
+        await clinic.clock.run_for(30)
+        clinic.clock.suspend(8 * 3600.0)
+        clinic.clock.now()
+        await clinic.clock.run_for(20)
+        clinic.hear("d", TurnFailed(clinic.wall(), Failure.PROVIDER, "ECONNRESET"))
+        await clinic.clock.run_for(60)
+        clinic.finish("d")
+        await clinic.clock.run_for(840)
+        incidents = await clinic.incidents.listed(include_resolved=True)
+        assert [(each.cause, len(each.members)) for each in incidents] == [
+            (Cause.SUSPEND, 1),
+            (Cause.SUSPEND, 3),
+        ]
+
+    clinic = play(scene)
+    assert len(clinic.living.prompts) == 4
+    told = [each.splitlines()[0] for each in clinic.recorder.said if not each.startswith("Resolved")]
+    assert [each.partition(":")[0] for each in told] == ["testhost slept"] * 2
+
+
+class Outage:
+    """A provider that answers nobody for a while: every turn that is begun fails, after the client's own retries."""
+
+    RETRIES_SECONDS = 180.0
+    NAMES = tuple(f"s{number}" for number in range(12))
+
+    def __init__(self, clinic: Clinic) -> None:
+        self._clinic = clinic
+        self._asked_at: dict[str, float] = {}
+
+    async def last_for(self, seconds: float) -> None:
+        """Everybody works, everybody fails, for so long."""
+        for name in self.NAMES:
+            await self._clinic.manage(name)
+            self._clinic.fail(name)
+        for _ in range(int(seconds // 10)):
+            await self._clinic.clock.run_for(10)
+            for name in self.waiting():
+                if self._clinic.wall() - self._asked_at[name] >= self.RETRIES_SECONDS:
+                    self._clinic.hear(name, TurnFailed(self._clinic.wall(), Failure.PROVIDER, "overloaded"))
+
+    async def is_over_for(self, seconds: float) -> None:
+        """Whoever asks is answered."""
+        for _ in range(int(seconds // 10)):
+            await self._clinic.clock.run_for(10)
+            for name in self.waiting():
+                self._clinic.hear(name, TurnEnded(self._clinic.wall()))
+
+    def waiting(self) -> list[str]:
+        """Those in a turn; since when is noted."""
+        inside = [name for name in self.NAMES if self._clinic.roster.find(name).activity.in_turn]
+        self._asked_at = {name: self._asked_at.get(name, self._clinic.wall()) for name in inside}
+        return inside
+
+
+def test_in_an_outage_one_goes_ahead_and_the_others_keep_their_revival() -> None:
+    """Half an hour without an answer costs a few of twelve their only revival; the rest return when it is over."""
+
+    async def scene(clinic: Clinic) -> None:
+        outage = Outage(clinic)
+        await outage.last_for(1800)
+        assert len(clinic.living.acts) == 3
+        assert (
+            clinic.recorder.said[0].splitlines()[3].startswith("Wakeful did: revived 1 session, 0 came back")
+        )
+        await outage.is_over_for(1200)
+        assert len(clinic.living.acts) == len(outage.NAMES)
+        healths = [clinic.roster.find(name).verdict for name in outage.NAMES]
+        assert [each.health for each in healths if each is not None].count(Health.HEALTHY) == 9
+        (incident,) = await clinic.incidents.listed()
+        assert [each.fate for each in incident.members if each.is_in] == [Fate.GIVEN_UP] * 3
+
+    clinic = play(scene)
+    told = [each for each in clinic.recorder.said if "fails to answer" in each.splitlines()[0]]
+    assert len(told) == len(clinic.recorder.said) == 1
+
+
+def test_a_person_may_go_at_once_whoever_went_ahead() -> None:
+    """What waits for others waits for nobody who says so; the same where too many failed lately."""
+
+    async def scene(clinic: Clinic) -> None:
+        await Outage(clinic).last_for(30)
+        assert len(clinic.living.acts) == 1
+        waiting = [name for name in Outage.NAMES if not clinic.roster.find(name).activity.in_turn]
+        assert (await clinic.healer.revive(waiting[0], approved=True)).outcome is Outcome.RECOVERED
+
+    play(scene)
+
+
+def test_who_went_ahead_and_was_stopped_holds_nobody_back() -> None:
+    """Another one goes."""
+
+    async def scene(clinic: Clinic) -> None:
+        outage = Outage(clinic)
+        await outage.last_for(30)
+        await clinic.hands.stop(outage.waiting()[0])
+        clinic.settle()
+        await clinic.clock.run_for(60)
+        assert [each.partition(" ")[0] for each in clinic.living.acts] == ["deliver", "stop", "deliver"]
+
+    play(scene)

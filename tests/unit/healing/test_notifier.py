@@ -1,0 +1,324 @@
+"""Claims about what people hear of a trouble: once, after its mute, with its outcome, and of its end when it is over."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from support.healing_fixture import OWN_TMUX, Clinic
+from wakeful.alerts.mute_pause_model import MuteKind
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Sight
+from wakeful.incidents.model import Fate
+from wakeful.incidents.service import SAME_SECONDS
+from wakeful.judging.events import Failure, Prompted, TurnEnded
+
+A = SessionId("claude-a")
+HOUR = 3600.0
+
+
+def play(scene: Callable[[Clinic], Awaitable[None]], *, burst: int = 10) -> Clinic:
+    """Run a scene in an open clinic."""
+    clinic = Clinic(burst=burst)
+
+    async def run() -> None:
+        async with clinic.open():
+            await scene(clinic)
+
+    asyncio.run(run())
+    return clinic
+
+
+async def die_in_a_turn(clinic: Clinic, name: str = "a", command: str = "make test") -> None:
+    process = await clinic.manage(name)
+    clinic.work(name, command)
+    clinic.end(process)
+
+
+async def die_again(clinic: Clinic, name: str = "a") -> None:
+    (holder,) = clinic.roster.find(name).presence.living
+    clinic.end(holder.process)
+    await clinic.clock.run_for(10)
+
+
+async def lose_the_server(clinic: Clinic, managed: str, found: str = "") -> None:
+    """The tmux server of idle sessions ends; those that were only found were at work."""
+    processes = {name: await clinic.manage(name) for name in managed}
+    processes |= {name: clinic.start(name) for name in found}
+    for name, process in processes.items():
+        clinic.show(name, process)
+        if name in found:
+            clinic.work(name)
+        else:
+            clinic.finish(name)
+    for name, process in processes.items():
+        clinic.show(name, process, runtime=Sight.DEAD)
+        clinic.end(process)
+
+
+def lines(text: str) -> dict[str, str]:
+    """An alert's lines by what they begin with."""
+    first, *others, last = text.splitlines()
+    return {"": first, "→": last.removeprefix("→ ")} | dict(line.split(": ", 1) for line in others)
+
+
+def test_idle_sessions_that_a_server_took_along_are_told_to_be_back() -> None:
+    """One alert says that all three came back and that nothing is left to do."""
+
+    async def scene(clinic: Clinic) -> None:
+        await lose_the_server(clinic, "abc")
+        await clinic.clock.run_for(60)
+
+    (told,) = play(scene).recorder.said
+    shown = lines(told)
+    assert shown[""] == f"the tmux server on {OWN_TMUX} ended: 3 sessions, all well again"
+    assert shown["Wakeful did"] == "revived 3 sessions, all came back"
+    assert shown["If you do nothing"] == "nothing is left to do"
+
+
+def test_who_waits_for_their_turn_is_waited_for() -> None:
+    """Revivals are paced; the one alert comes when the last of them is done."""
+
+    async def scene(clinic: Clinic) -> None:
+        await lose_the_server(clinic, "abcdefgh")
+        await clinic.clock.run_for(60)
+
+    (told,) = play(scene, burst=1).recorder.said
+    assert lines(told)["Wakeful did"] == "revived 8 sessions, all came back"
+
+
+def test_an_incident_counts_those_that_are_still_in_it() -> None:
+    """Two that were only found are down, three are back, and the command is about the two."""
+
+    async def scene(clinic: Clinic) -> None:
+        await lose_the_server(clinic, "abc", "xy")
+        await clinic.clock.run_for(60)
+
+    (told,) = play(scene).recorder.said
+    shown = lines(told)
+    assert shown[""].endswith("2 sessions in trouble, 3 well again")
+    assert shown["Where"] == "shop x, shop y"
+    assert shown["Wakeful did"] == (
+        "revived 3 sessions, all came back; left 2 sessions alone: it was found, not handed over"
+    )
+    assert shown["If you do nothing"] == "they stay closed"
+    assert shown["→"] == "wakeful restore"
+
+
+def test_who_fails_twice_is_counted_once() -> None:
+    """A session that left its incident and came back into it is one session."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(10)
+        await die_again(clinic)
+        (incident,) = await clinic.incidents.listed()
+        assert (incident.affected, [each.fate for each in incident.members]) == (1, [Fate.GIVEN_UP])
+
+    play(scene)
+
+
+def test_what_was_muted_is_told_once_the_mute_has_ended() -> None:
+    """Once, and only because it still lasts."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.calm.mute(MuteKind.PROJECT, "shop", 2 * HOUR, by="ada")
+        clinic.place.gone.add("/home/me/shop")
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(2 * HOUR - 60)
+        assert clinic.recorder.said == []
+        await clinic.clock.run_for(2 * HOUR)
+        assert len(clinic.recorder.said) == 1
+
+    assert len(play(scene).events) == 1
+
+
+def test_what_was_given_up_while_muted_is_told_as_that() -> None:
+    """With the command that tries again."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.calm.mute(MuteKind.SESSION, A, HOUR, by="ada")
+        clinic.living.dies_at_once = True
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(2 * HOUR)
+
+    (told,) = play(scene).recorder.said
+    assert "then gave up" in told
+    assert lines(told)["→"] == "wakeful session revive claude-a"
+
+
+def test_what_is_over_before_its_mute_ends_is_never_told() -> None:
+    """Neither that it happened nor that it is over."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.calm.mute(MuteKind.SESSION, A, HOUR, by="ada")
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(10)
+        clinic.hear("a", TurnEnded(clinic.wall()))
+        await clinic.clock.run_for(2 * HOUR)
+
+    assert play(scene).recorder.said == []
+
+
+@pytest.mark.parametrize(("code", "count"), [("auth", 0), ("auth_required", 0), ("network", 1)])
+def test_a_cause_is_muted_as_well_as_a_code(code: str, count: int) -> None:
+    """`mute --code auth` silences lost logins, whose finding is called auth_required."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.calm.mute(MuteKind.CODE, code, HOUR, by="ada")
+        await clinic.manage("a")
+        clinic.fail("a", "please log in", Failure.AUTH)
+        await clinic.clock.run_for(HOUR / 2)
+
+    assert len(play(scene).recorder.said) == count
+
+
+def test_an_end_is_told_when_the_revival_has_held() -> None:
+    """Not within the time in which a failure would be the same trouble; by its name."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(5)
+        clinic.answer("a")
+        await clinic.clock.run_for(5)
+        await clinic.clock.run_for(SAME_SECONDS - 15)
+        assert len(clinic.recorder.said) == 1
+        await clinic.clock.run_for(20)
+
+    over = play(scene).recorder.said[1]
+    assert over.splitlines() == [
+        "Resolved: shop: died in the middle of a turn",
+        "It began at 2027-01-15 08:00 UTC",
+        "Wakeful did: resumed its conversation: recovered (started); it works again",
+    ]
+
+
+def test_who_fails_again_was_never_said_to_be_well() -> None:
+    """One message says that it was brought back and that it was given up; no end in between or after."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(60)
+        await die_again(clinic)
+        await clinic.clock.run_for(HOUR)
+
+    (told,) = play(scene).recorder.said
+    assert lines(told)["Wakeful did"].startswith("resumed its conversation: recovered")
+    assert "then gave up: it failed again" in lines(told)["Wakeful did"]
+    assert lines(told)["If you do nothing"] == "it stays stopped"
+    assert lines(told)["→"] == "wakeful session revive claude-a"
+
+
+def test_a_revival_is_told_when_it_is_seen_at_work() -> None:
+    """Not before: what comes of it is in the same message, also if the daemon is restarted meanwhile."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(30)
+        assert clinic.recorder.said == []
+
+    clinic = play(scene)
+
+    async def next_daemon() -> None:
+        clinic.build()
+        async with clinic.open():
+            await clinic.clock.run_for(30)
+            assert clinic.recorder.said == []
+            clinic.answer("a")
+            await clinic.clock.run_for(1)
+
+    asyncio.run(next_daemon())
+    (told,) = clinic.recorder.said
+    assert lines(told)["Wakeful did"].endswith("; it works again")
+    assert lines(told)["If you do nothing"] == "it goes on; if it fails again, Wakeful gives up"
+
+
+def test_a_person_who_stops_a_revived_session_hears_nothing_of_it() -> None:
+    """Its death was not told yet, and a person has ended it since."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(30)
+        await clinic.hands.stop("a")
+        await clinic.clock.run_for(HOUR)
+
+    assert play(scene).recorder.said == []
+
+
+def test_who_is_given_up_alive_is_not_said_to_be_stopped() -> None:
+    """A silent agent whose second silence is given up still runs."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.manage("a")
+        clinic.hear("a", Prompted(clinic.wall()))
+        await clinic.clock.run_for(2 * HOUR)
+
+    told = play(scene).recorder.said[-1]
+    assert lines(told)["If you do nothing"] == "it stays as it is, alive but stuck"
+    assert lines(told)["→"] == "wakeful session revive claude-a"
+
+
+def test_an_end_is_told_by_the_next_daemon_too() -> None:
+    """What was over when the first one ended is told by the second, once."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(5)
+        clinic.answer("a")
+        await clinic.clock.run_for(5)
+
+    clinic = play(scene)
+
+    async def next_daemon() -> None:
+        clinic.build()
+        async with clinic.open():
+            await clinic.clock.run_for(2 * SAME_SECONDS)
+
+    asyncio.run(next_daemon())
+    _, over = clinic.recorder.said
+    assert over.startswith("Resolved: shop")
+
+
+def test_an_incident_that_was_being_gathered_is_told_by_the_next_daemon() -> None:
+    """A crash in the moment of gathering loses no alert."""
+
+    async def scene(clinic: Clinic) -> None:
+        await lose_the_server(clinic, "ab")
+        await clinic.clock.run_for(4)
+        assert clinic.recorder.said == []
+
+    clinic = play(scene)
+
+    async def next_daemon() -> None:
+        clinic.build()
+        async with clinic.open():
+            await clinic.clock.run_for(30)
+
+    asyncio.run(next_daemon())
+    (told,) = clinic.recorder.said
+    assert "2 sessions, all well again" in told
+
+
+def test_a_folder_that_is_gone_is_named_as_the_reason() -> None:
+    """Nothing was done, and the line says why."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.place.gone.add("/home/me/shop")
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(60)
+
+    (told,) = play(scene).recorder.said
+    assert lines(told)["Wakeful did"] == "nothing (its working directory is gone)"
+
+
+def test_what_an_abort_ended_is_not_said_to_be_well() -> None:
+    """Its incident says that a person wanted it so."""
+
+    async def scene(clinic: Clinic) -> None:
+        await die_in_a_turn(clinic, command="git push origin main")
+        await clinic.clock.run_for(10)
+        await clinic.healer.give_up(A, "ada")
+        (incident,) = await clinic.incidents.listed(include_resolved=True)
+        assert (incident.is_open, incident.members[0].fate) == (False, Fate.ENDED)
+
+    play(scene)

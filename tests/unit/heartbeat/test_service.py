@@ -1,0 +1,350 @@
+"""Claims about waking: who is told what, who is refused before any work and why, and who is meant by a name."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from support.heartbeat_fixture import GUIDANCE, QUIET_NOW, Scene, WakeHouse, fox, play, reason_of
+from support.supervisor_fixture import subject
+from wakeful.agents.model import BadAgentName
+from wakeful.control.driver import PromptRefused
+from wakeful.core.clock import iso
+from wakeful.core.ids import SessionId
+from wakeful.core.leases import Work, WorkId
+from wakeful.heartbeat.model import WakeOutcome, WakesItself
+from wakeful.heartbeat.service import WakeRules
+from wakeful.judging.events import Asked, Prompted
+from wakeful.judging.wake_eligibility import Reason
+from wakeful.storage.base import Outcome
+from wakeful.testing.virtual_clock import START_WALL
+
+EVERYTHING = "context: {include: [self, session_health, task, inbox_summary]}"
+
+
+def test_an_agent_is_woken_and_told_what_for(tmp_path: Path) -> None:
+    """The prompt says that it is a wake and no person, names the snapshot, grants nothing, and carries the guidance."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, "summary: Looks after the shop.")
+        status = await house.wakes.status("fox")
+        assert (status.eligible_for_wake, status.ineligibility_reason) == (True, None)
+        answer = await house.wakes.wake("fox")
+        assert (answer.outcome, answer.reason) == (WakeOutcome.SENT, None)
+        assert answer.session_id == subject(name).id
+        (prompt,) = house.living.prompts
+        assert answer.snapshot_id is not None
+        for words in (answer.snapshot_id, "not a message of a person", "grants no permission", GUIDANCE):
+            assert words in prompt
+        assert "by hand" in prompt
+        assert prompt[0] not in "yYnN/!#"
+
+    play(scene, tmp_path)
+
+
+def order(number: int, *, project: str = "", session_id: SessionId | None = None) -> Work:
+    return Work(WorkId(f"w-{number}"), project, "words of somebody", session_id, "", START_WALL + number)
+
+
+def test_a_prompt_says_what_its_file_wants_to_be_told(tmp_path: Path) -> None:
+    """Who it is, how it is, which work it holds and what waits for it: facts, and nobody's words."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, EVERYTHING)
+        record = house.roster.watched[subject(name).id].record
+        assert record is not None
+        assert (await house.wakes.wake("fox")).reason is None
+        assert "\ntask: you hold no work\ninbox_summary: no work waits for you\n" in house.living.prompts[-1]
+        for number in range(4):
+            await house.store.enqueue(order(number, project=record.project))
+        await house.store.enqueue(order(4, session_id=record.id))
+        await house.store.enqueue(order(5, project="elsewhere"))
+        run = await house.store.claim_next_run("fox", project=record.project)
+        assert run is not None
+        house.end_turn(name)
+        house.clock.advance(3600.0)
+        assert (await house.wakes.wake("fox")).reason is None
+        prompt = house.living.prompts[-1]
+        assert f"self: you are the agent fox, session {record.id}\n" in prompt
+        assert "session_health: healthy, idle, last active 2027-01-15T08:" in prompt
+        assert f"\ntask: you hold w-0 until {iso(run.lease_until)}\n" in prompt
+        assert "\ninbox_summary: 4 waiting for you, the oldest since 2027-01-15T08:00:01" in prompt
+        assert "words of somebody" not in prompt
+
+    play(scene, tmp_path)
+
+
+async def _not_found(house: WakeHouse) -> None:
+    house.write_policy("fox")
+
+
+async def _unhealthy(house: WakeHouse) -> None:
+    house.fail(await fox(house))
+
+
+async def _dead(house: WakeHouse) -> None:
+    name = await fox(house)
+    house.work(name)
+    house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+
+
+async def _found(house: WakeHouse) -> None:
+    await house.hands.release(await fox(house))
+    house.settle()
+
+
+async def _observed(house: WakeHouse) -> None:
+    await fox(house)
+    house.mode = "observe"
+
+
+async def _path_closed(house: WakeHouse) -> None:
+    await fox(house)
+    house.path_open = False
+
+
+async def _ended(house: WakeHouse) -> None:
+    name = await fox(house)
+    house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+
+
+async def _busy(house: WakeHouse) -> None:
+    house.work(await fox(house))
+
+
+async def _waiting(house: WakeHouse) -> None:
+    house.hear(await fox(house), Prompted(house.wall()), Asked(house.wall(), "Bash: rm"))
+
+
+async def _quiet(house: WakeHouse) -> None:
+    await fox(house, QUIET_NOW)
+
+
+async def _outside_active_hours(house: WakeHouse) -> None:
+    await fox(house, "preferences: {active_hours: [{timezone: UTC, start: 09:00, end: 17:00}]}")
+
+
+async def _disabled(house: WakeHouse) -> None:
+    await fox(house, "enabled: false")
+
+
+async def _invalid(house: WakeHouse) -> None:
+    await fox(house, "enabled: perhaps")
+
+
+async def _no_policy(house: WakeHouse) -> None:
+    await house.raise_agent("fox")
+
+
+async def _cooling(house: WakeHouse) -> None:
+    name = await fox(house)
+    assert await reason_of(house) is None
+    house.end_turn(name)
+    house.clock.advance(59.0)
+
+
+async def _inside_its_interval(house: WakeHouse) -> None:
+    name = await fox(house, 'preferences: {min_interval: "10m"}')
+    assert await reason_of(house) is None
+    house.end_turn(name)
+    house.clock.advance(599.0)
+
+
+async def _failing(house: WakeHouse) -> None:
+    await fox(house)
+    house.living.outcome = Outcome.INEFFECTIVE
+
+
+async def _unseen(house: WakeHouse) -> None:
+    await fox(house)
+    house.living.outcome = Outcome.UNVERIFIED
+
+
+async def _refusing(house: WakeHouse) -> None:
+    await fox(house)
+    house.living.problem = PromptRefused(reason="a test")
+
+
+SCENES: dict[str, tuple[Scene, Reason]] = {
+    "unknown agent": (_not_found, Reason.SESSION_NOT_FOUND),
+    "failed turn": (_unhealthy, Reason.SESSION_UNHEALTHY),
+    "dead": (_dead, Reason.SESSION_UNHEALTHY),
+    "found": (_found, Reason.SESSION_NOT_ATTACHABLE),
+    "observe": (_observed, Reason.SESSION_NOT_ATTACHABLE),
+    "path closed": (_path_closed, Reason.SESSION_NOT_ATTACHABLE),
+    "ended": (_ended, Reason.SESSION_NOT_ATTACHABLE),
+    "busy": (_busy, Reason.SESSION_PROMPT_ACTIVE),
+    "waits for a person": (_waiting, Reason.SESSION_PROMPT_ACTIVE),
+    "quiet window": (_quiet, Reason.QUIET_WINDOW),
+    "outside active hours": (_outside_active_hours, Reason.QUIET_WINDOW),
+    "disabled": (_disabled, Reason.HEARTBEAT_DISABLED),
+    "invalid": (_invalid, Reason.HEARTBEAT_INVALID),
+    "no policy": (_no_policy, Reason.HEARTBEAT_NO_POLICY),
+    "cooling": (_cooling, Reason.COOLDOWN_ACTIVE),
+    "inside its interval": (_inside_its_interval, Reason.COOLDOWN_ACTIVE),
+    "prompt not taken": (_failing, Reason.SYNTHETIC_PROMPT_FAILED),
+    "prompt not seen": (_unseen, Reason.SYNTHETIC_PROMPT_FAILED),
+    "prompt refused": (_refusing, Reason.SYNTHETIC_PROMPT_FAILED),
+}
+
+
+@pytest.mark.parametrize("name", SCENES)
+def test_a_refusal_has_its_reason_and_no_effect(name: str, tmp_path: Path) -> None:
+    """Refused before any work: nobody was spoken to, and the decision stands in the store with its reason."""
+    begin, reason = SCENES[name]
+
+    async def scene(house: WakeHouse) -> None:
+        await begin(house)
+        prompts = len(house.living.prompts)
+        status = await house.wakes.status("fox")
+        answer = await house.wakes.wake("fox")
+        assert answer.reason is reason
+        if reason is Reason.SYNTHETIC_PROMPT_FAILED:
+            assert answer.outcome is WakeOutcome.FAILED
+        else:
+            assert status.ineligibility_reason is reason
+            assert len(house.living.prompts) == prompts
+        audit = house.audits.last("fox")
+        assert audit is not None
+        assert (audit.reason, audit.outcome, audit.words) == (reason, answer.outcome, answer.words)
+        assert audit.snapshot_id == answer.snapshot_id
+
+    play(scene, tmp_path)
+
+
+def test_configuration_disables_everybody(tmp_path: Path) -> None:
+    """`[agents.heartbeat] enabled = false`."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        assert await reason_of(house) is Reason.HEARTBEAT_DISABLED
+
+    play(scene, tmp_path, WakeRules(enabled=False))
+
+
+def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
+    """An agent with several; the answer has its id."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox")
+        await house.raise_agent("fox", "old")
+        house.clock.advance(5.0)
+        await house.raise_agent("fox", "new")
+        assert (await house.wakes.status("fox")).session_id == subject("new").id
+        house.clock.advance(5.0)
+        house.finish("old")
+        answer = await house.wakes.wake("fox")
+        assert (answer.session_id, answer.outcome) == (subject("old").id, WakeOutcome.SENT)
+
+    play(scene, tmp_path)
+
+
+def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -> None:
+    """Before, nobody has that name."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox")
+        house.start("a")
+        house.finish("a")
+        assert await reason_of(house) is Reason.SESSION_NOT_FOUND
+        await house.hands.adopt("a", name="fox")
+        house.settle()
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+@pytest.mark.parametrize("name", ["Fox", "F" * 64, "sess_123"])
+def test_whatever_a_session_may_be_called_it_is_woken_by(name: str, tmp_path: Path) -> None:
+    """Agents of the hub have small letters; `wakeful run --name` takes others, too. Before, nobody has that name."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy(name)
+        assert await reason_of(house, name) is Reason.SESSION_NOT_FOUND
+        await house.raise_agent(name, "a")
+        assert name in house.wakes._targets.names()
+        assert await reason_of(house, name) is None
+
+    play(scene, tmp_path)
+
+
+def test_a_session_is_meant_by_its_id_too(tmp_path: Path) -> None:
+    """Nobody's session has one as well: a found one is not attachable, an unknown one not found, a path no id."""
+    ids = [f"0b7ad3cd-16c1-4a5c-8a9b-7d1f0e2a3b{number}c" for number in range(3)]
+
+    async def scene(house: WakeHouse) -> None:
+        for name in ids[:2]:
+            house.start(name)
+            house.finish(name)
+        assert await reason_of(house, f"claude-{ids[0]}") is Reason.SESSION_NOT_ATTACHABLE
+        assert await reason_of(house, f"claude-{ids[2]}") is Reason.SESSION_NOT_FOUND
+        await house.hands.adopt(ids[1])
+        house.settle()
+        assert await reason_of(house, f"claude-{ids[1]}") is Reason.HEARTBEAT_NO_POLICY
+        await house.hands.adopt(ids[0], name="fox")
+        house.write_policy("fox")
+        house.settle()
+        woken = await house.wakes.wake(f"claude-{ids[0]}")
+        assert (woken.agent, woken.session_id, woken.reason) == ("fox", f"claude-{ids[0]}", None)
+        for odd in (f"../claude-{ids[0]}", f"claude-../{ids[0]}", "claude-0b7ad3cd!"):
+            with pytest.raises(BadAgentName):
+                await house.wakes.wake(odd)
+
+    play(scene, tmp_path)
+
+
+def asked_by(session_id: SessionId, asked: list[str] | None = None) -> Callable[[], Any]:
+    async def caller() -> SessionId:
+        if asked is not None:
+            asked.append(session_id)
+        return session_id
+
+    return caller
+
+
+def test_nobody_is_looked_up_for_a_wake_that_is_refused(tmp_path: Path) -> None:
+    """Who asks takes a walk over processes to know: of a thousand at once one walk is made, and none for a refusal."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        asked: list[str] = []
+        caller = asked_by(SessionId("claude-another"), asked)
+        answers = await asyncio.gather(*(house.wakes.wake("fox", caller=caller) for _ in range(1000)))
+        assert (len(asked), sum(each.outcome is WakeOutcome.SENT for each in answers)) == (1, 1)
+        house.end_turn(name)
+        assert (await house.wakes.wake("fox", caller=caller)).reason is Reason.COOLDOWN_ACTIVE
+        assert len(asked) == 1
+
+    play(scene, tmp_path)
+
+
+def test_a_prompt_given_while_the_caller_is_looked_up_goes_first(tmp_path: Path) -> None:
+    """The look takes a moment, and the prompt is in no log yet: the wake is skipped all the same."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        house.client.writes_late = True
+
+        async def slow() -> None:
+            await house.hands.deliver(name, "a person's words")
+
+        assert (await house.wakes.wake("fox", caller=slow)).reason is Reason.SESSION_PROMPT_ACTIVE_RACE
+        assert house.client.prompts == ["a person's words"]
+
+    play(scene, tmp_path)
+
+
+def test_an_agent_does_not_wake_itself(tmp_path: Path) -> None:
+    """Others may be woken by it."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        with pytest.raises(WakesItself):
+            await house.wakes.wake("fox", caller=asked_by(subject(name).id))
+        assert house.audits.last("fox") is None
+        answer = await house.wakes.wake("fox", caller=asked_by(SessionId("claude-another")))
+        assert answer.outcome is WakeOutcome.SENT
+
+    play(scene, tmp_path)

@@ -1,0 +1,332 @@
+"""Claims about the gate of wakes: one prompt at a time, one wake for many, over restarts, clocks and several daemons."""
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from support.heartbeat_fixture import WakeHouse, fox, play, reason_of, refusing
+from support.supervisor_fixture import subject
+from wakeful.core.errors import WorldError
+from wakeful.heartbeat import store as wake_audit
+from wakeful.heartbeat.model import HealthNotKnownYet, WakeOutcome
+from wakeful.heartbeat.service import WakeRules, WakeService
+from wakeful.judging.events import Prompted
+from wakeful.judging.wake_eligibility import Reason
+from wakeful.storage.base import Outcome
+from wakeful.testing.virtual_clock import START_WALL, settle
+
+
+def test_a_program_that_reads_lines_is_woken_by_one(tmp_path: Path) -> None:
+    """The same words, none of them lost."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.write_policy("fox", body="One.\n\n  Two.")
+        await house.raise_agent("fox")
+        house.client.one_line = True
+        assert await reason_of(house) is None
+        (prompt,) = house.living.prompts
+        assert prompt.endswith(" Guidance of that file: One. Two.")
+        assert "\n" not in prompt
+
+    play(scene, tmp_path)
+
+
+def test_a_prompt_that_began_inside_the_gate_goes_first(tmp_path: Path) -> None:
+    """A person types while the wake waits for its turn: nothing is sent, and neither cooldown nor cycle is spent."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        house.meanwhile = lambda _session: house.hear(name, Prompted(house.wall()))
+        answer = await house.wakes.wake("fox")
+        assert (answer.reason, answer.outcome) == (Reason.SESSION_PROMPT_ACTIVE_RACE, WakeOutcome.SKIPPED)
+        assert house.living.prompts == []
+        house.meanwhile = lambda _session: None
+        house.end_turn(name)
+        assert (await house.wakes.status("fox")).wake_state.wakes_in_cycle == 0
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+def test_a_user_prompt_and_a_wake_are_serialised(tmp_path: Path) -> None:
+    """While a person's prompt is being delivered the session still looks idle: the wake waits, and sees it was overtaken."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        house.client.held = asyncio.Event()
+        house.client.writes_late = True
+        person = asyncio.create_task(house.hands.deliver(name, "a person's words"))
+        await settle()
+        wake = asyncio.create_task(house.wakes.wake("fox"))
+        await settle()
+        # Its log is not written yet: what the gate knows must be enough.
+        house.client.held.set()
+        assert (await person).outcome is Outcome.RECOVERED
+        assert (await wake).reason is Reason.SESSION_PROMPT_ACTIVE_RACE
+        assert house.living.prompts == ["a person's words"]
+
+    play(scene, tmp_path)
+
+
+def test_a_prompt_that_no_log_shows_yet_is_a_prompt(tmp_path: Path) -> None:
+    """Given a moment ago, it looks idle and is not; a client that shows nothing for half a minute has lost it."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        house.client.writes_late = True
+        house.clock.advance(5.0)
+        await house.hands.deliver(name, "a person's words")
+        assert await reason_of(house) is Reason.SESSION_PROMPT_ACTIVE
+        house.clock.advance(31.0)
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+def test_whoever_ended_has_no_prompt_in_flight(tmp_path: Path) -> None:
+    """Its log never showed the last one, and the answer is that of its record."""
+
+    async def scene(house: WakeHouse) -> None:
+        house.client.writes_late = True
+        name = await fox(house)
+        house.clock.advance(5.0)
+        assert await reason_of(house) is None
+        house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+        house.settle()
+        record = house.roster.watched[subject(name).id].record
+        assert record is not None
+        assert (await reason_of(house), record.ineligibility_reason) == (Reason.SESSION_NOT_ATTACHABLE,) * 2
+
+    play(scene, tmp_path)
+
+
+def test_a_thousand_wakes_at_once_are_one_prompt(tmp_path: Path) -> None:
+    """One is sent; the others are coalesced, and all of them are counted."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        answers = await asyncio.gather(*(house.wakes.wake("fox") for _ in range(1000)))
+        outcomes = [answer.outcome for answer in answers]
+        assert outcomes.count(WakeOutcome.SENT) == len(house.living.prompts) == 1
+        assert {answer.reason for answer in answers} == {None, Reason.WAKE_COALESCED}
+        assert sum(each.count for each in house.audits.of("fox")) == 1000
+
+    play(scene, tmp_path)
+
+
+def test_a_cycle_has_its_number_of_wakes(tmp_path: Path) -> None:
+    """The next cycle has it again."""
+
+    async def scene(house: WakeHouse) -> None:
+        for agent in ("ant", "bee", "cat"):
+            house.write_policy(agent)
+            await house.raise_agent(agent)
+        reasons = [await reason_of(house, agent) for agent in ("ant", "bee", "cat")]
+        assert reasons == [None, None, Reason.HEARTBEAT_RATE_LIMITED]
+        house.clock.advance(60.0)
+        assert await reason_of(house, "cat") is None
+
+    play(scene, tmp_path, WakeRules(wakes_per_cycle_max=2))
+
+
+def test_a_restart_begins_no_new_cycle(tmp_path: Path) -> None:
+    """Whoever was woken before it counts until the cycle is over."""
+
+    async def scene(house: WakeHouse) -> None:
+        for agent in ("ant", "bee", "cat"):
+            house.write_policy(agent)
+            await house.raise_agent(agent)
+        assert await reason_of(house, "ant") is None
+        house.clock.advance(20.0)
+        assert await reason_of(house, "bee") is None
+        house.clock.advance(20.0)
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house, "cat") is Reason.HEARTBEAT_RATE_LIMITED
+        house.clock.advance(20.0)
+        assert await reason_of(house, "cat") is None
+
+    play(scene, tmp_path, WakeRules(wakes_per_cycle_max=2))
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 86_400.0])
+def test_a_clock_that_jumps_moves_no_cooldown(jump: float, tmp_path: Path) -> None:
+    """Cooldowns count seconds that passed; what the wall clock was set to is nobody's cooldown."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        assert await reason_of(house) is None
+        house.end_turn(name)
+        house.clock.advance(30.0)
+        house.clock.set_wall(START_WALL + 30.0 + jump)
+        assert await reason_of(house) is Reason.COOLDOWN_ACTIVE
+        house.clock.advance(31.0)
+        house.end_turn(name)
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+@pytest.mark.parametrize("jump", [-86_400.0, 0.0])
+def test_a_cooldown_outlives_the_daemon(jump: float, tmp_path: Path) -> None:
+    """Also if the wall clock was set back meanwhile: then it lasts once more, and not for a day."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        assert await reason_of(house) is None
+        house.end_turn(name)
+        house.clock.set_wall(START_WALL + jump)
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house) is Reason.COOLDOWN_ACTIVE
+        house.clock.advance(61.0)
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+def test_wakes_before_and_after_a_jump_keep_their_order(tmp_path: Path) -> None:
+    """The clock is set back a day between two wakes: a restart still knows which was the last, and a third is sent."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        for jump in (0.0, -86_400.0):
+            house.clock.set_wall(house.clock.now().wall + jump)
+            assert await reason_of(house) is None
+            house.end_turn(name)
+            house.clock.advance(3600.0)
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house) is None
+        assert [each.count for each in (await house.wakes.status("fox")).audits] == [1, 1, 1]
+
+    play(scene, tmp_path)
+
+
+def test_nobody_is_woken_before_everybody_was_judged(tmp_path: Path) -> None:
+    """Asked too early, the service says so; it does not guess."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        for ask in (house.wakes.wake, house.wakes.status):
+            with pytest.raises(HealthNotKnownYet):
+                await ask("fox")
+        await house.wakes.take_up()
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path, ready=False)
+
+
+def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
+    """A store that refuses the reservation: no prompt, and no cooldown afterwards."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        take_again = refusing(house)
+        with pytest.raises(WorldError):
+            await house.wakes.wake("fox")
+        assert house.living.prompts == []
+        take_again()
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path)
+
+
+async def second_daemon(house: WakeHouse) -> tuple[WakeService, WakeService]:
+    """Two wake services on one store, as of two daemons: neither hears of the other's acts, and logs show nothing yet."""
+    first = house.wakes
+    house.client.writes_late = True
+    house.build()
+    house.client.writes_late = True
+    await house.holdings.load()
+    await house.wakes.take_up()
+    return first, house.wakes
+
+
+def test_a_wake_that_was_not_given_costs_nobody_else_his(tmp_path: Path) -> None:
+    """A store that refused one reservation has not used up the cycle."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        take_again = refusing(house)
+        for _ in range(2):
+            with pytest.raises(WorldError):
+                await house.wakes.wake("fox")
+        take_again()
+        assert await reason_of(house) is None
+
+    play(scene, tmp_path, WakeRules(wakes_per_cycle_max=1))
+
+
+@pytest.mark.parametrize(("interval", "reason"), [("1h", None), ("20d", Reason.COOLDOWN_ACTIVE)])
+def test_a_session_outlives_what_is_kept_of_its_wakes(
+    interval: str, reason: Reason | None, tmp_path: Path
+) -> None:
+    """After the retention and a restart it is woken as if nothing were forgotten: not barred, and not too early."""
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house, f"preferences: {{min_interval: {interval}}}")
+        assert await reason_of(house) is None
+        house.end_turn(name)
+        house.clock.advance(8 * 86_400.0)
+        await house.audits.forget_old()
+        house.build()
+        await house.holdings.load()
+        await house.wakes.take_up()
+        assert await reason_of(house) is reason
+
+    play(scene, tmp_path)
+
+
+def test_names_that_nobody_has_fill_no_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever asks for ever new ones drives out the oldest decisions, never what a session cools by."""
+    monkeypatch.setattr(wake_audit, "ENTRIES_MAX", 10)
+
+    async def scene(house: WakeHouse) -> None:
+        name = await fox(house)
+        assert await reason_of(house) is None
+        house.end_turn(name)
+        for number in range(50):
+            assert await reason_of(house, f"nobody-{number}") is Reason.SESSION_NOT_FOUND
+        assert len(await house.store.notes("wake")) == 10
+        assert house.audits.last("nobody-0") is None
+        assert await reason_of(house) is Reason.COOLDOWN_ACTIVE
+
+    play(scene, tmp_path)
+
+
+def test_of_two_daemons_on_one_store_one_wakes(tmp_path: Path) -> None:
+    """Both are asked at once, or one after the other: one prompt, and the other one says that it cools."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        first, second = await second_daemon(house)
+        answers = await asyncio.gather(first.wake("fox"), second.wake("fox"))
+        assert [each.reason for each in answers].count(None) == 1
+        assert {each.reason for each in answers} == {None, Reason.COOLDOWN_ACTIVE}
+        house.clock.advance(61.0)
+        assert (await second.wake("fox")).reason is None
+        house.clock.advance(31.0)
+        assert (await first.wake("fox")).reason is Reason.COOLDOWN_ACTIVE
+        house.clock.advance(30.0)
+        assert (await first.wake("fox")).reason is None
+
+    play(scene, tmp_path)
+
+
+def test_a_daemon_that_missed_many_wakes_still_wakes(tmp_path: Path) -> None:
+    """It reads what it missed, and goes on from there."""
+
+    async def scene(house: WakeHouse) -> None:
+        await fox(house)
+        first, second = await second_daemon(house)
+        for _ in range(3):
+            assert (await second.wake("fox")).reason is None
+            house.clock.advance(61.0)
+        assert (await first.wake("fox")).reason is None
+
+    play(scene, tmp_path)

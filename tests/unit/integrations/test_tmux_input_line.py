@@ -1,0 +1,187 @@
+"""Claims about texts that were being typed when Wakeful ended: which one is meant, and what proves that it was taken."""
+
+import asyncio
+import json
+from collections.abc import Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from support.supervisor_fixture import BOOT, House, subject
+from wakeful.control.driver import Seen, TypedText
+from wakeful.control.gate import Act, Purpose, reconcile
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import INTENT_VARIABLE, PaneAddress
+from wakeful.core.process import Process
+from wakeful.integrations.tmux.driver import TmuxDriver
+from wakeful.integrations.tmux.input_line import ClaudeInput, Input, PlainInput, Standing
+from wakeful.integrations.tmux.said import was_said
+from wakeful.integrations.tmux.screen import Screen
+from wakeful.integrations.tmux.typed_notes import Stage, TypedNote, TypedNotes
+from wakeful.storage.base import Intent, Outcome
+from wakeful.testing.virtual_clock import VirtualClock
+
+T = TypeVar("T")
+A = subject("a").id
+SENT = Seen(Outcome.RECOVERED, "sent")
+REMOVED = Seen(Outcome.INEFFECTIVE, "removed")
+RULE = "─" * 40
+ANGLE = "\u276f"
+
+
+def now(work: Coroutine[Any, Any, T]) -> T:
+    return asyncio.run(work)
+
+
+def left_open(house: House, act: Act, at: float) -> None:
+    """As a daemon leaves it that is killed in the middle of this act."""
+    house.start("a")
+    hosting = now(house.hands.adopt("a"))
+    purpose = Purpose(hosting if act is not Act.DELIVER else None, prompt_chars=24)
+    now(house.store.intend(Intent("i1", A, act, msgspec.json.encode(purpose), at)))
+
+
+def settled(house: House, *typed: TypedText) -> Seen:
+    (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world, typed))
+    return seen
+
+
+def test_a_text_from_before_the_prompt_says_nothing_of_it(house: House) -> None:
+    """The note of an earlier prompt is left behind: that it was sent does not make the new one sent."""
+    left_open(house, Act.DELIVER, at=100.0)
+    assert settled(house, TypedText(A, 99.0, "the one before", SENT)).outcome is Outcome.UNVERIFIED
+
+
+def test_the_newest_text_of_the_prompt_counts(house: House) -> None:
+    """One in the input line of another pane was typed before."""
+    left_open(house, Act.DELIVER, at=100.0)
+    texts = (TypedText(A, 102.0, "x", SENT), TypedText(A, 101.0, "x", REMOVED))
+    assert settled(house, *texts).outcome is Outcome.RECOVERED
+    assert house.holdings.get(A).note == ""
+
+
+def test_a_command_that_was_removed_from_a_shell_started_nothing(house: House) -> None:
+    """It is known that it never ran."""
+    left_open(house, Act.RESUME, at=100.0)
+    assert settled(house, TypedText(A, 101.0, "claude --resume", REMOVED, is_command=True)) == REMOVED
+
+
+def test_a_command_that_ran_is_not_the_prompt_that_was_to_follow_it(house: House) -> None:
+    """Killed before it typed the prompt: the agent runs, and was told nothing."""
+    left_open(house, Act.RESUME, at=100.0)
+    process = house.holdings.get(A).process
+    assert process is not None
+    house.world.marks[INTENT_VARIABLE, "i1"] = [process]
+    seen = settled(house, TypedText(A, 101.0, "claude --resume", SENT, is_command=True))
+    assert (seen.outcome, "not typed" in seen.words) == (Outcome.UNVERIFIED, True)
+    assert "Send it again" in house.holdings.get(A).note
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def line(**fields: object) -> bytes:
+    return json.dumps({"timestamp": "2027-01-15T08:00:05.000Z", **fields}).encode()
+
+
+CLAUDE = line(type="user", message={"role": "user", "content": "do  this\nnow"})
+BLOCKS = line(type="user", message={"role": "user", "content": [{"type": "text", "text": "do this now"}]})
+QUEUED = line(type="queue-operation", operation="enqueue", content="do this now")
+TAKEN_OUT = line(type="queue-operation", operation="remove", content="do this now")
+CODEX = line(type="event_msg", payload={"type": "user_message", "message": "do this now"})
+ANSWER = line(type="assistant", message={"role": "assistant", "content": "do this now"})
+RESULT = line(type="user", message={"content": [{"type": "tool_result", "content": "do this now"}]})
+
+
+@pytest.mark.parametrize(
+    ("record", "is_proof"),
+    [
+        (CLAUDE, True),
+        (BLOCKS, True),
+        (QUEUED, True),
+        (CODEX, True),
+        (TAKEN_OUT, False),
+        (ANSWER, False),
+        (RESULT, False),
+        (b'{"torn', False),
+    ],
+)
+def test_only_a_prompt_in_the_log_proves_that_it_was_taken(record: bytes, *, is_proof: bool) -> None:
+    """Blanks do not count, who said it does."""
+    assert was_said([b"{}", record], " do this now", 1799999999.0) is is_proof
+
+
+def test_the_same_words_from_an_earlier_time_prove_nothing() -> None:
+    """Who sends a text twice may have been cut off the second time."""
+    after = 4102444800.0
+    assert not was_said([CLAUDE, CODEX], "do this now", after)
+    assert not was_said([CLAUDE], "do this now, please", 0.0)
+
+
+PANE = PaneAddress("/run/none.sock", "%1", "a")
+NOTE = TypedNote(A, PANE, Process(1, 1, BOOT), "PlainInput", "words", "> ", at=1.0)
+
+
+def test_a_note_that_never_took_its_place_is_not_read(tmp_path: Path) -> None:
+    """Killed while it noted that Enter comes next: the older note is what was acted on, and the only one."""
+    notes = TypedNotes(str(tmp_path))
+    notes.keep(replace(NOTE, stage=Stage.PASTED))
+    (path,) = tmp_path.iterdir()
+    unfinished = path.with_name(f"{path.name}.new")
+    unfinished.write_bytes(msgspec.json.encode(replace(NOTE, stage=Stage.ENTER)))
+    assert [each.stage for each in notes.all()] == [Stage.PASTED]
+    assert list(tmp_path.iterdir()) == [path]
+
+
+def test_a_note_of_another_version_stops_nothing(tmp_path: Path) -> None:
+    """A reader that is not known here is unknown, and the daemon comes up."""
+    TypedNotes(str(tmp_path)).keep(replace(NOTE, reader="NoLongerThere"))
+    driver = TmuxDriver(str(tmp_path / "tmux.sock"), str(tmp_path), VirtualClock())
+    (text,) = now(driver.settle_typed())
+    assert (text.session_id, text.seen.outcome) == (A, Outcome.UNVERIFIED)
+    assert now(driver.settle_typed()) == []
+
+
+def test_what_was_seen_is_known_after_a_second_crash(tmp_path: Path) -> None:
+    """The note goes once the outcome is written down, not before."""
+    TypedNotes(str(tmp_path)).keep(replace(NOTE, stage=Stage.TAKEN))
+    driver = TmuxDriver(str(tmp_path / "tmux.sock"), str(tmp_path), VirtualClock())
+    for _ in range(2):
+        (text,) = now(driver.settle_typed())
+        assert text.seen.outcome is Outcome.RECOVERED
+    driver.forget_typed(SessionId("another"))
+    driver.forget_typed(A)
+    assert now(driver.settle_typed()) == []
+
+
+def screen(*rows: str, column: int, row: int) -> Screen:
+    facts = f"10 0 0 0 0 80 {column} {row} /dev/pts/1\n"
+    return Screen.parse(facts.encode() + "\n".join(rows).encode())
+
+
+@pytest.mark.parametrize(
+    ("typed", "expected"),
+    [
+        ("", Standing.EMPTY),
+        ("the who", Standing.PART),
+        ("the whole text", Standing.OURS),
+        ("the whole text and mine", Standing.OTHER),
+        ("mine", Standing.OTHER),
+    ],
+)
+@pytest.mark.parametrize("reader", [ClaudeInput(), PlainInput()])
+def test_what_stands_in_an_input_line_is_compared_with_the_text(
+    reader: Input, typed: str, expected: Standing
+) -> None:
+    """Its beginning is told apart from the whole: after Enter was next, only the whole can be ours."""
+    shown = (
+        screen(RULE, f"{ANGLE} {typed}", RULE, column=2 + len(typed), row=1)
+        if isinstance(reader, ClaudeInput)
+        else screen(f"> {typed}", column=2 + len(typed), row=0)
+    )
+    assert reader.standing(shown, "> ", "the whole text") is expected

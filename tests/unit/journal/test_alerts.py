@@ -1,0 +1,94 @@
+"""Claims about what people hear of programs' journals: one word at a time, its end, and nothing while it is muted."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+
+from support.healing_fixture import Clinic
+from wakeful.alerts.model import Matter
+from wakeful.alerts.mute_pause_model import MuteKind
+from wakeful.journal.alerts import JournalVoice
+from wakeful.journal.recovery_rules import Recovered, Status
+from wakeful.journal.recovery_watch import Sighting
+
+ROOT = "/srv/shop"
+STALE = Sighting(ROOT, None, 41, f"{ROOT}: stale; pid 41 has the journal", 600.0)
+RECOVERED = Recovered(Status.OK, None, "t-1", "publish", (), (), (), None, None, "timeline", ())
+SETTLED = Sighting(ROOT, RECOVERED, None, f"{ROOT}: its program was cut off: ok")
+Scene = Callable[[Clinic, JournalVoice], Awaitable[None]]
+
+
+def play(scene: Scene) -> list[str]:
+    """What was said in the end."""
+
+    async def played() -> list[str]:
+        clinic = Clinic()
+        async with clinic.open():
+            await scene(clinic, JournalVoice(clinic.alerts, clinic.clock))
+            await clinic.clock.run_for(10)
+        return list(clinic.recorder.said)
+
+    return asyncio.run(played())
+
+
+def test_a_silent_program_is_told_with_its_end() -> None:
+    """Since it fell silent; and that it writes again, once."""
+
+    async def scene(clinic: Clinic, voice: JournalVoice) -> None:
+        await voice.told(STALE)
+        await clinic.clock.run_for(10)
+        await voice.well(ROOT)
+        await voice.well(ROOT)
+
+    told, over = play(scene)
+    assert told.splitlines()[:3] == [
+        "stale; pid 41 has the journal (journal)",
+        f"Where: journal {ROOT}",
+        "Since: 2027-01-15 07:50 UTC",
+    ]
+    assert over.splitlines()[0] == f"Resolved: journal {ROOT}"
+
+
+def test_what_was_settled_is_over_with_that() -> None:
+    """The silence before it is not said to end, nor the settling; a second one later is told again."""
+
+    async def scene(clinic: Clinic, voice: JournalVoice) -> None:
+        for _ in range(2):
+            await voice.told(STALE)
+            await clinic.clock.run_for(10)
+            await voice.told(SETTLED)
+            await clinic.clock.run_for(10)
+            await voice.well(ROOT)
+            await clinic.clock.run_for(7200)
+
+    heads = [each.splitlines()[0] for each in play(scene)]
+    assert heads == 2 * [
+        "stale; pid 41 has the journal (journal)",
+        "its program was cut off: ok (journal)",
+    ]
+
+
+def test_one_journal_below_another_is_another() -> None:
+    """What is well about a folder says nothing about what lies in it."""
+
+    async def scene(clinic: Clinic, voice: JournalVoice) -> None:
+        await voice.told(Sighting(f"{ROOT}/inner", None, 41, "stale"))
+        await clinic.clock.run_for(10)
+        await voice.well(ROOT)
+
+    assert len(play(scene)) == 1
+
+
+def test_a_journal_can_be_muted() -> None:
+    """By its code and by its project, until that ends."""
+    for kind, value in ((MuteKind.CODE, str(Matter.JOURNAL)), (MuteKind.PROJECT, "shop")):
+
+        async def scene(
+            clinic: Clinic, voice: JournalVoice, kind: MuteKind = kind, value: str = value
+        ) -> None:
+            await clinic.calm.mute(kind, value, 3600.0, by="ada")
+            await voice.told(STALE)
+            await clinic.clock.run_for(3000)
+            assert clinic.recorder.said == []
+            await clinic.clock.run_for(1000)
+
+        assert len(play(scene)) == 1

@@ -1,0 +1,190 @@
+"""Claims about what a record offers: a closed list, each act with its command, and why not where it may not be done."""
+
+from pathlib import Path
+
+import pytest
+from msgspec.json import decode
+from msgspec.structs import replace
+
+import wakeful
+from support.healing_fixture import Clinic, die_in_a_turn, play
+from support.judging_helpers import POLICY, at, folded, held
+from support.supervisor_fixture import subject
+from wakeful.control.controller import CutOffElsewhere
+from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.process import Sight
+from wakeful.healing.healer import HeldForPerson
+from wakeful.judging import events as e
+from wakeful.judging.available_actions import (
+    HELD,
+    OBSERVING,
+    Action,
+    ActionName,
+    possible_actions,
+    restrained,
+)
+from wakeful.judging.evidence import Presence, Subject
+from wakeful.judging.explanation import Why
+from wakeful.judging.judge import judge
+
+FOUND = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
+MANAGED = replace(FOUND, managed=True)
+PROMPT = e.Prompted(1.0)
+PAGE = Path(wakeful.__file__).parent / "web"
+
+
+def offered(
+    subject: Subject,
+    *events: e.Event,
+    now: float = 9.0,
+    presence: Presence | None = None,
+    path_open: bool = False,
+) -> dict[ActionName, Action]:
+    presence = presence if presence is not None else held()
+    activity = folded([PROMPT, *events])
+    verdict = judge(activity, presence, POLICY, at(now))
+    possible = possible_actions(subject, activity, presence, verdict, verdict.state, path_open=path_open)
+    return {each.name: each for each in possible}
+
+
+def gone() -> Presence:
+    return held(Sight.DEAD, ended_at=at(8.0))
+
+
+def test_a_client_with_a_process_for_each_turn_takes_a_prompt_between_them() -> None:
+    """Codex is stopped when its turn is over, and attachable; one whose way went with its process is not."""
+    ended = offered(MANAGED, e.TurnEnded(2.0), presence=gone(), path_open=True)[ActionName.SEND]
+    assert (ended.allowed, ended.reason) == (True, "it waits for a prompt")
+    lost = offered(MANAGED, e.TurnEnded(2.0), presence=gone())[ActionName.SEND]
+    assert (lost.allowed, lost.reason) == (False, "its process is gone")
+
+
+def test_a_dead_managed_session_may_be_revived() -> None:
+    """With the command that does it."""
+    revive = offered(MANAGED, presence=gone())[ActionName.REVIVE]
+    assert revive.allowed
+    assert revive.argv == ("wakeful", "session", "revive", "claude-x")
+    assert not revive.reversible
+
+
+def test_what_a_revival_does_not_help_says_what_does() -> None:
+    """A limit needs time, a login a person, a session that is well nothing at all, and a stop is final."""
+    limited = offered(MANAGED, e.TurnFailed(2.0, e.Failure.LIMIT, "limit"))[ActionName.REVIVE]
+    login = offered(MANAGED, e.TurnFailed(2.0, e.Failure.AUTH, "login"))[ActionName.REVIVE]
+    well = offered(MANAGED)[ActionName.REVIVE]
+    stopped = gone()
+    stopped.stopped = True
+    final = offered(MANAGED, presence=stopped)[ActionName.REVIVE]
+    assert [(each.allowed, each.reason) for each in (limited, login, well, final)] == [
+        (False, "only time helps"),
+        (False, "it needs a login"),
+        (False, "nothing is wrong with it"),
+        (False, "a person stopped it, which is final"),
+    ]
+
+
+def test_nobody_is_offered_what_is_not_theirs_to_act_on() -> None:
+    """A found session is handed over first; one of the hub is restarted by its agent."""
+    found = offered(FOUND, presence=gone())
+    hosted = offered(replace(FOUND, agent="bot"), presence=gone())
+    assert ActionName.REVIVE not in found.keys() | hosted.keys()
+    assert found[ActionName.ADOPT].allowed
+    assert hosted[ActionName.RESTART].argv == ("wakeful", "agent", "restart-session", "bot")
+
+
+def test_whom_nobody_saw_is_not_revived() -> None:
+    """Unknown never authorises anything that cannot be undone."""
+    silent = offered(MANAGED, now=9_000.0, presence=Presence())
+    assert not silent[ActionName.REVIVE].allowed
+
+
+def test_observing_nothing_of_wakefuls_own_is_offered() -> None:
+    """Waiting, going there and handing over stay; what is refused for another reason keeps it."""
+    dead = tuple(offered(MANAGED, presence=gone()).values())
+    seen = {each.name: each for each in restrained(dead, observing=True, held=False)}
+    assert {name for name, each in seen.items() if each.allowed} == {ActionName.WAIT, ActionName.RELEASE}
+    assert seen[ActionName.REVIVE].reason == seen[ActionName.RESUME].reason == OBSERVING
+    assert seen[ActionName.STOP].reason == "its process is gone"
+
+
+def test_nobody_goes_on_inside_a_call_that_may_have_happened() -> None:
+    """Neither by a revival nor by a resume, before a person looked."""
+    dead = tuple(offered(MANAGED, presence=gone()).values())
+    seen = {each.name: each for each in restrained(dead, observing=False, held=True)}
+    assert {name for name, each in seen.items() if each.reason == HELD} == {
+        ActionName.REVIVE,
+        ActionName.RESUME,
+    }
+    assert not seen[ActionName.REVIVE].allowed
+
+
+def test_the_page_knows_the_reason_by_its_words() -> None:
+    """What a person who looked may do all the same is offered by them."""
+    assert f'const HELD = "{HELD}";' in (PAGE / "actions.js").read_text()
+    assert f'const OBSERVING = "{OBSERVING}";' in (PAGE / "actions.js").read_text()
+
+
+def told_by(clinic: Clinic) -> tuple[dict[ActionName, Action], Why]:
+    """What the record offers, and what `why` says."""
+    watched = clinic.roster.find("a")
+    assert watched.record is not None
+    return {each.name: each for each in watched.record.actions}, decode(clinic.desk.why("a").body, type=Why)
+
+
+def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere() -> None:
+    """Also while nobody has asked a person yet, in a pause: the same calls forbid the act and its offer."""
+
+    async def scene(clinic: Clinic) -> None:
+        await clinic.calm.pause("ann")
+        await die_in_a_turn(clinic, command="git push origin main")
+        await clinic.clock.run_for(3600)
+        acts, why = told_by(clinic)
+        assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == HELD
+        assert [(each.name, each.reason) for each in why.refused] == [
+            (ActionName.RESUME, HELD),
+            (ActionName.REVIVE, HELD),
+        ]
+        assert why.command == ("wakeful", "session", "revive", "claude-a", "--yes")
+        for refused in (clinic.healer.revive("a", approved=False), clinic.hands.resume("a")):
+            with pytest.raises((HeldForPerson, CutOffElsewhere)):
+                await refused
+
+    play(scene)
+
+
+def test_what_was_taught_to_be_harmless_is_offered() -> None:
+    """The offer knows the same lessons as the refusal, from the first look on."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.rules = replace(clinic.rules, confirm_seconds=86_400.0)
+        await die_in_a_turn(clinic, command="./sync.sh")
+        assert not told_by(clinic)[0][ActionName.REVIVE].allowed
+        project = told_by_project(clinic)
+        await clinic.lessons.teach(project, "./sync.sh", "ann")
+        clinic.supervisor.acted(subject("a").id)
+        clinic.settle()
+        assert told_by(clinic)[0][ActionName.REVIVE].allowed
+        assert not told_by(clinic)[1].refused
+
+    play(scene)
+
+
+def told_by_project(clinic: Clinic) -> str:
+    record = clinic.roster.find("a").record
+    assert record is not None
+    return record.project
+
+
+def test_a_record_offers_nothing_that_observing_forbids() -> None:
+    """It says so as a reason, and `why` sends nobody to a command that would be declined."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.mode = "observe"
+        clinic.rules = replace(clinic.rules, mode="observe")
+        await die_in_a_turn(clinic)
+        acts, why = told_by(clinic)
+        assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == OBSERVING
+        assert why.command == ("wakeful", "session", "inspect", "claude-a")
+        assert "the mode is observe" in why.command_text
+
+    play(scene)

@@ -1,0 +1,315 @@
+"""Claims about the morning report: what is counted, what is said of it, and in which order. In virtual time."""
+
+import asyncio
+from datetime import UTC, datetime
+
+import msgspec
+import pytest
+
+from support.supervisor_fixture import House
+from wakeful.checkpoints import service as checkpoints
+from wakeful.checkpoints.model import Checkpoint, CheckpointKind
+from wakeful.cli.commands.report import heading
+from wakeful.cli.format.sessions import counts_text, needs_you
+from wakeful.core.clock import iso
+from wakeful.core.ids import SessionId
+from wakeful.incidents.model import Cause, Fate, Origin
+from wakeful.judging.events import Event, Failure, Spent as SpentEvent
+from wakeful.judging.findings import NEEDS_YOU
+from wakeful.judging.thresholds import Dollars, Policy
+from wakeful.reports.model import Commit, Folder, Part, Report, SessionReport
+from wakeful.reports.service import Reports, spent_since
+from wakeful.reports.text import CHAT_CHARS_MAX, BadMoment, chat_text, report_lines, wall_at
+from wakeful.storage.base import Note
+from wakeful.testing.virtual_clock import START_WALL
+
+NIGHT_SECONDS = 9 * 3600.0
+
+
+class ScriptedFolders:
+    """git as a test says it is: by the last part of a folder's path."""
+
+    def __init__(self, **known: Folder) -> None:
+        self.known = known
+        self.asked: list[str] = []
+
+    async def look(self, folder: str, since_wall: float) -> Folder:
+        del since_wall
+        self.asked.append(folder)
+        return self.known.get(folder.rpartition("/")[2], Folder(folder))
+
+
+def reported(
+    house: House,
+    folders: ScriptedFolders | None = None,
+    *,
+    since: float = START_WALL,
+    policy: Policy | None = None,
+    events: tuple[Event, ...] = (),
+    with_folders: bool = True,
+) -> Report:
+    reports = Reports(
+        clock=house.clock,
+        roster=house.roster,
+        memory=house.store,
+        folders=folders or ScriptedFolders(),
+        recall=lambda _session_id, _limit: list(events),
+        policy=policy or house.policy,
+        paused=lambda: house.calm.paused_record,
+    )
+    return asyncio.run(reports.since(since, with_folders=with_folders))
+
+
+def of(report: Report, name: str) -> SessionReport:
+    return next(each for each in report.sessions if each.id == f"claude-{name}")
+
+
+def night() -> House:
+    """One who worked and finished, one who asks, one who died, one who goes on."""
+    house = House()
+    for name in ("done", "asks", "dies", "works"):
+        process = house.start(name, project=name)
+        house.clock.advance(60.0)
+        house.work(name)
+        if name == "dies":
+            house.end(process)
+    house.clock.advance(3600.0)
+    house.finish("done")
+    house.ask("asks", "Bash: git push")
+    return house
+
+
+def test_everybody_stands_where_a_person_looks_first() -> None:
+    """Who asks comes before the dead, the dead before those who finished, and each is counted once."""
+    report = reported(night())
+    assert [(each.id, each.part) for each in report.sessions] == [
+        ("claude-asks", Part.WAITING),
+        ("claude-dies", Part.DIED),
+        ("claude-done", Part.FINISHED),
+        ("claude-works", Part.WORKING),
+    ]
+    totals = report.totals
+    assert (totals.sessions, totals.waiting, totals.died, totals.finished) == (4, 1, 1, 1)
+    assert report.line == "2 need you · 1 died · 1 finished"
+
+
+def test_a_turn_that_changed_nothing_says_so() -> None:
+    """Finished is what the agent said; git says whether anything came of it."""
+    house = night()
+    bare = reported(house, ScriptedFolders(done=Folder("/home/me/done", changed_files=3)))
+    assert of(bare, "done").unchanged
+    assert bare.totals.unchanged == 1
+    said = "\n".join(report_lines(bare, "", house.clock.now().wall))
+    assert "finished, but nothing changed in its folder" in said
+    assert "1 finished (1 without a change)" in said
+    busy = reported(house, ScriptedFolders(done=Folder("/home/me/done", changed_files=3, touched_files=1)))
+    assert not of(busy, "done").unchanged
+
+
+def test_where_git_knows_nothing_nobody_is_blamed() -> None:
+    """A folder without git is no proof that nothing changed."""
+    report = reported(
+        night(), ScriptedFolders(done=Folder("/home/me/done", problem="not in a git repository"))
+    )
+    assert not of(report, "done").unchanged
+    assert report.totals.unchanged == 0
+
+
+def test_a_night_nobody_watched_is_read_from_the_session() -> None:
+    """Without a daemon there is no transition: how the last turn ended is known all the same."""
+    house = night()
+    asyncio.run(house.store.prune(START_WALL + 1e6))
+    report = reported(house, since=house.clock.now().wall - 60.0)
+    assert of(report, "done").finished == 1
+
+
+def test_what_was_before_is_left_out() -> None:
+    """Only who was heard since then, or needs somebody now, is in the report."""
+    house = night()
+    house.clock.advance(NIGHT_SECONDS)
+    report = reported(house, since=house.clock.now().wall - 60.0)
+    assert [each.id for each in report.sessions] == ["claude-asks", "claude-dies"]
+    assert report.line == "2 need you"
+
+
+@pytest.mark.parametrize("since_seconds", [60.0, 300 * 86_400.0])
+def test_every_problem_that_the_list_counts_is_counted(since_seconds: float) -> None:
+    """Whenever it began: `ls` and the report's heading and line say the same number of sessions that need you."""
+    house = night()
+    house.start("login")
+    house.fail("login", "please log in", Failure.AUTH)
+    house.start("failed")
+    house.fail("failed")
+    house.clock.advance(NIGHT_SECONDS)
+    shown = [each.record for each in house.roster.shown(house.clock.now()) if each.record is not None]
+    report = reported(house, since=house.clock.now().wall - since_seconds)
+    needing = [each for each in report.sessions if each.attention in NEEDS_YOU]
+    assert len(needing) == sum(needs_you(each) for each in shown) == 4
+    totals = report.totals
+    died_now = sum(each.died > 0 for each in needing)
+    assert totals.waiting + totals.held + totals.trouble + died_now == 4
+    assert totals.needs_you == 4
+    heading_line = next(iter(list(report_lines(report, "", house.clock.now().wall))[1:2]))
+    assert heading_line.startswith("  4 need you, ")
+    assert report.line.startswith("4 need you")
+    assert counts_text(shown).startswith("4 need you, ")
+
+
+def test_who_died_came_back_and_failed_is_in_trouble() -> None:
+    """That it died is over; what is wrong now is another problem, which `ls` counts."""
+    house = night()
+    house.start("dies", project="dies", pid=4242)
+    house.work("dies")
+    house.fail("dies", "please log in", Failure.REQUEST)
+    house.clock.advance(60.0)
+    report = reported(house)
+    record = of(report, "dies")
+    assert (record.died, record.attention in NEEDS_YOU) == (1, True)
+    assert report.line == "2 need you · 1 died · 1 finished"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("300d", 300 * 86_400), ("6w", 42 * 86_400), ("1w2d", 9 * 86_400)]
+)
+def test_days_and_weeks_ago_are_understood(text: str, seconds: float) -> None:
+    """However long ago: a report may reach back further than a mute or a wait may last."""
+    assert START_WALL - wall_at(text, START_WALL) == seconds
+
+
+def test_folders_count_once() -> None:
+    """Two who work in one repository have made its commits together."""
+    house = House()
+    for name in ("one", "two"):
+        house.start(name, project="shared")
+        house.finish(name)
+    folder = Folder("/home/me/shared", commits=2, changed_files=5, unpushed_commits=2, unpushed_files=4)
+    folders = ScriptedFolders(shared=folder)
+    report = reported(house, folders)
+    assert (report.totals.commits, report.totals.changed_files, report.totals.unpushed_files) == (2, 5, 4)
+    assert [each.shared_with for each in report.sessions] == [1, 1]
+    assert folders.asked == ["/home/me/shared"]
+
+
+def test_a_status_bar_asks_no_git() -> None:
+    """What is asked for every few seconds reads neither folders nor logs."""
+    folders = ScriptedFolders()
+    report = reported(night(), folders, with_folders=False)
+    assert (folders.asked, report.sessions[0].spent, report.line) == (
+        [],
+        None,
+        "2 need you · 1 died · 1 finished",
+    )
+
+
+def test_who_was_brought_back_and_who_is_held() -> None:
+    """Revivals come from the book of incidents, what is held from open checkpoints."""
+    house = night()
+    back, held = SessionId("claude-works"), SessionId("claude-dies")
+
+    async def happen() -> None:
+        opened = await house.incidents.join(back, Origin(Cause.SESSION, back), "silent")
+        await house.incidents.keep(opened.treated(back, Fate.REVIVED, "resumed its conversation"))
+        asked = Checkpoint(7, CheckpointKind.SESSION, held, "dies", 1.0, (), ("Bash `git push`",), (), ())
+        await house.store.keep_note(Note(checkpoints.KIND, "000007", msgspec.json.encode(asked)))
+
+    asyncio.run(happen())
+    report = reported(house)
+    assert (of(report, "works").part, of(report, "works").revived) == (Part.REVIVED, True)
+    assert (of(report, "dies").part, of(report, "dies").held) == (Part.HELD, 7)
+    assert (report.totals.revived, report.totals.held, report.totals.died) == (1, 1, 1)
+    decided = Note(checkpoints.DECISION, "000007", b"{}")
+    asyncio.run(house.store.keep_note(decided))
+    assert of(reported(house), "dies").part is Part.DIED
+
+
+def test_cost_is_tokens_and_money_where_somebody_named_prices() -> None:
+    """Only what was used since then counts."""
+    house = night()
+    events = (SpentEvent(START_WALL - 9, 1000, 1000), SpentEvent(START_WALL + 9, 2_000_000, 100_000))
+    plain = reported(house, events=events)
+    assert (plain.totals.input_tokens, plain.totals.cost_usd) == (8_000_000, None)
+    priced = Policy(input_usd_per_million=Dollars(1.0), output_usd_per_million=Dollars(5.0))
+    assert of(reported(house, events=events, policy=priced), "done").cost_usd == 2.5
+
+
+@pytest.mark.parametrize(
+    ("first_at", "began", "whole"), [(50.0, 10.0, True), (150.0, 10.0, False), (150.0, 150.0, True)]
+)
+def test_what_was_not_read_is_said(first_at: float, began: float, whole: bool) -> None:
+    """A log that begins after that moment, and not with the session, was read in part."""
+    assert spent_since([SpentEvent(first_at, 1, 1)], 100.0, began).whole is whole
+
+
+def test_a_pause_stands_first() -> None:
+    """Whatever happened: nothing is done by Wakeful now."""
+    house = night()
+    asyncio.run(house.calm.pause("me", "repairs"))
+    report = reported(house)
+    assert report.line.startswith("PAUSED · 2 need you")
+    assert next(iter(report_lines(report, "", START_WALL))).startswith("PAUSED by me")
+
+
+def test_the_report_reads_like_this() -> None:
+    """The whole text, as a person gets it; what agents wrote cannot move a cursor or begin a line."""
+    house = night()
+    commit = Commit("1a2b3c4", iso(START_WALL), "Fix the\x1b[31m login\nwakeful: all is well")
+    folder = Folder(
+        "/home/me/done",
+        commits=1,
+        newest_commits=(commit,),
+        changed_files=2,
+        touched_files=1,
+        unpushed_commits=3,
+        unpushed_files=5,
+    )
+    report = reported(house, ScriptedFolders(done=folder), events=(SpentEvent(START_WALL, 11_000, 400),))
+    now = house.clock.now().wall
+    assert list(report_lines(report, heading(START_WALL, now), now))[1:] == [
+        "  2 need you, 1 finished, 1 died, 0 revived",
+        "  1 commit, 2 changed files, 3 commits not pushed · 46k tokens",
+        "",
+        "◆ waiting",
+        "  asks   claude-asks  asks you · Bash: git push · for 0s",
+        "         11k tokens",
+        "",
+        "✗ died",
+        "  dies   claude-dies  died in the middle of a turn · Bash: make test · 1h ago",
+        "         11k tokens",
+        "",
+        "✓ finished",
+        "  done   claude-done  1 turn, the last 0s ago",
+        "         1 commit, 2 changed files · 3 commits not pushed (5 files) · 11k tokens",
+        "           1a2b3c4 Fix the login wakeful: all is well",
+        "",
+        "● working",
+        "  works  claude-works  at work · Bash: make test",
+        "         11k tokens",
+    ]
+
+
+def test_a_chat_gets_it_in_one_message() -> None:
+    """Without columns, who needs somebody first; a long night says how much of it is missing."""
+    house = night()
+    lines = chat_text(reported(house)).splitlines()
+    assert lines[0].startswith("The last ")
+    assert lines[1] == "2 need you, 1 finished (1 without a change), 1 died, 0 revived"
+    assert lines[4:6] == ["◆ waiting", "asks  claude-asks  asks you · Bash: git push · for 0s"]
+    report = reported(house)
+    crowded = chat_text(msgspec.structs.replace(report, sessions=report.sessions * 40))
+    assert len(crowded) < CHAT_CHARS_MAX + 100
+    assert crowded.splitlines()[-1].endswith("more lines: `wakeful report` on the host")
+
+
+def test_a_time_of_day_is_the_last_one() -> None:
+    """22:00 said in the morning was yesterday evening; said at 23:00 it was an hour ago."""
+    for hour, seconds in ((7, 9 * 3600), (23, 3600), (22, 0)):
+        # By whatever clock this host has on the wall.
+        now = datetime(2026, 3, 10, hour, tzinfo=UTC).replace(tzinfo=None).timestamp()
+        assert now - wall_at("22:00", now) == seconds
+
+
+@pytest.mark.parametrize("text", ["24:00", "7:5", "22:00:00", "yesterday", "", "-1h"])
+def test_what_is_no_moment_is_refused(text: str) -> None:
+    """With the three ways to write one."""
+    with pytest.raises(BadMoment, match="22:00"):
+        wall_at(text, START_WALL)

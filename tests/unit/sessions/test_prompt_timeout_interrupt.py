@@ -1,0 +1,117 @@
+"""Claims about prompts that time out: a silent model is interrupted, and nobody who has a reason to be silent."""
+
+import asyncio
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from support.supervisor_fixture import House, subject
+from wakeful.core.ids import SessionId
+from wakeful.healing.closed_sessions import CutShort
+from wakeful.judging.events import CallStarted, Prompted, Spoke
+from wakeful.sessions.prompt_timeouts import Running, Stage, SupervisionEvent, SupervisionTimers, TimerRules
+from wakeful.testing.virtual_clock import settle
+
+A = subject("a").id
+# Shorter than the silence that is a finding: then healing has its own word.
+RULES = TimerRules(warning_seconds=120.0, timeout_seconds=300.0)
+
+
+class Timed:
+    """A managed session whose prompts time out."""
+
+    def __init__(self) -> None:
+        self.house = House()
+        self.said: list[SupervisionEvent] = []
+        self.treated: set[SessionId] = set()
+        cut_short = CutShort(self.house.hands_in("mine"), self.house.roster, self.treated.__contains__)
+        self.cut_short = cut_short
+        self.timers = SupervisionTimers(
+            self.house.clock, self.running, RULES, self.said.append, cut_short.timed_out
+        )
+
+    def running(self) -> Iterator[Running]:
+        for watched in self.house.roster.watched.values():
+            if watched.record is not None and watched.record.active_prompt:
+                yield Running(watched.subject.id, watched.record.state, watched.activity.progress_at)
+
+    async def begin(self) -> None:
+        self.house.start("a")
+        self.house.finish("a")
+        await self.house.hands.adopt("a")
+        self.house.settle()
+
+    async def pass_time(self, seconds: float) -> None:
+        for _ in range(int(seconds // 30)):
+            self.house.clock.advance(30.0)
+            self.timers.look()
+            await settle()
+
+
+def test_a_model_that_says_nothing_is_interrupted_once() -> None:
+    """At the timeout and not before; supervision itself writes no record."""
+
+    async def live() -> None:
+        timed = Timed()
+        await timed.begin()
+        timed.house.hear("a", Prompted(timed.house._wall()))
+        watched = timed.house.roster.watched[A]
+        record = watched.record
+        await timed.pass_time(270)
+        assert timed.house.driver.acts == []
+        await timed.pass_time(240)
+        assert timed.house.driver.acts == ["interrupt"]
+        assert [each.event for each in timed.said] == [Stage.WARNING, Stage.TIMEOUT]
+        assert watched.record is record
+
+    asyncio.run(live())
+
+
+def _runs_a_tool(timed: Timed) -> None:
+    at = timed.house._wall()
+    timed.house.hear("a", Prompted(at), CallStarted(at, "c1", "Bash", input=b'{"command":"make test"}'))
+
+
+def _asks(timed: Timed) -> None:
+    timed.house.ask("a")
+
+
+def _is_treated(timed: Timed) -> None:
+    timed.house.hear("a", Prompted(timed.house._wall()))
+    timed.treated.add(A)
+
+
+def _was_only_found(timed: Timed) -> None:
+    timed.house.supervisor.manage(A, None)
+    timed.house.hear("a", Prompted(timed.house._wall()))
+
+
+@pytest.mark.parametrize("begin", [_runs_a_tool, _asks, _is_treated, _was_only_found])
+def test_whoever_may_be_silent_is_left_alone(begin: Callable[[Timed], None]) -> None:
+    """A running tool, a question, healing at work, a session of somebody else's."""
+
+    async def live() -> None:
+        timed = Timed()
+        await timed.begin()
+        begin(timed)
+        timed.house.settle()
+        await timed.pass_time(540)
+        assert timed.house.driver.acts == []
+
+    asyncio.run(live())
+
+
+def test_whoever_moves_at_the_last_moment_is_left_alone() -> None:
+    """The newest evidence is read inside the gate, and decides."""
+
+    async def live() -> None:
+        timed = Timed()
+        await timed.begin()
+        timed.house.hear("a", Prompted(timed.house._wall()))
+        timed.house.clock.advance(300.0)
+        timed.cut_short.timed_out(A)
+        timed.house.hear("a", Spoke(timed.house._wall()))
+        await settle()
+        assert timed.house.driver.acts == []
+
+    asyncio.run(live())

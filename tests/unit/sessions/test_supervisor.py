@@ -1,0 +1,763 @@
+"""The head: what evidence leads to, and when; with a clock that only the test moves."""
+
+from typing import Any
+
+import msgspec
+import pytest
+from msgspec.structs import replace
+
+from support.supervisor_fixture import House, subject
+from wakeful.core.clock import iso
+from wakeful.core.ids import ConversationId
+from wakeful.core.managed_session import Hosting
+from wakeful.core.process import Process, Sight
+from wakeful.judging.activity import Activity
+from wakeful.judging.events import Asked, CallEnded, CallStarted, Progressed, Prompted, TurnEnded
+from wakeful.judging.evidence import STREAM, DialogKind, Orphan, Pane, Status
+from wakeful.judging.findings import Attention, Code, Health, State, Verdict
+from wakeful.judging.judge import judge
+from wakeful.judging.session_record import SessionRecord
+from wakeful.sessions.feed import Change
+from wakeful.sessions.supervisor import LOOK_SECONDS_MAX
+from wakeful.storage.base import Transition
+
+HOUR = 3600.0
+
+
+@pytest.fixture
+def house() -> House:
+    return House()
+
+
+def record(house: House, name: str) -> SessionRecord:
+    found = house.roster.watched[subject(name).id].record
+    assert found is not None
+    return found
+
+
+def codes(house: House, name: str) -> list[Code]:
+    return [finding.code for finding in record(house, name).findings]
+
+
+def pass_time(house: House, seconds: float) -> None:
+    house.clock.advance(seconds)
+    house.supervisor.ring()
+    house.settle()
+
+
+def test_a_pending_answer_is_silent_after_its_limit_and_not_before(house: House) -> None:
+    """The deadline alone changes the verdict: nobody has to look."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    pass_time(house, house.policy.silence_seconds - 1)
+    assert codes(house, "a") == []
+    pass_time(house, 2)
+    assert codes(house, "a") == [Code.SILENT]
+    assert record(house, "a").health is Health.DEGRADED
+
+
+def test_a_silence_that_ended_is_over(house: House) -> None:
+    """One sign of progress and the session is healthy again."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    pass_time(house, HOUR)
+    assert codes(house, "a") == [Code.SILENT]
+    house.hear("a", Progressed(house.clock.now().wall))
+    assert codes(house, "a") == []
+
+
+def test_a_host_that_slept_accuses_nobody(house: House) -> None:
+    """Eight hours of suspend inside a turn are not silence."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    house.clock.suspend(8 * HOUR)
+    pass_time(house, 1)
+    assert codes(house, "a") == []
+
+
+def test_a_clock_set_forth_and_back_accuses_nobody(house: House) -> None:
+    """A wall clock that jumps is not time that passed."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    house.clock.set_wall(house.clock.now().wall + 24 * HOUR)
+    pass_time(house, 1)
+    assert codes(house, "a") == []
+    house.clock.set_wall(house.clock.now().wall - 48 * HOUR)
+    pass_time(house, 1)
+    assert codes(house, "a") == []
+
+
+def test_a_tool_with_its_own_timeout_is_waited_for(house: House) -> None:
+    """Half an hour was declared: silent for twenty minutes is expected, silent for forty is not."""
+    house.start("a")
+    now = house.clock.now().wall
+    house.hear("a", Prompted(now), CallStarted(now, "1", "Bash", timeout_seconds=1800))
+    pass_time(house, 20 * 60)
+    assert codes(house, "a") == []
+    assert [wait.kind for wait in record(house, "a").expected_waits] == ["tool"]
+    pass_time(house, 20 * 60)
+    assert codes(house, "a") == [Code.SILENT, Code.TOOL_WEDGED]
+
+
+def test_a_question_is_waited_for_without_end(house: House) -> None:
+    """A person may take all night."""
+    house.start("a")
+    house.ask("a")
+    pass_time(house, 12 * HOUR)
+    assert (record(house, "a").state, codes(house, "a")) == (State.WAITING, [])
+
+
+def test_a_guessed_permission_is_looked_at_until_its_call_runs(house: House) -> None:
+    """No process of the call is found, so it probably asks; once one is seen it works, and the wait is over."""
+    house.start("a")
+    now = house.clock.now().wall
+    call = CallStarted(now, "1", "Bash", timeout_seconds=120.0, enforced=True, limit_seconds=120.0)
+    house.hear("a", Prompted(now), call)
+    pass_time(house, 149)
+    assert record(house, "a").state is State.PROMPTING
+    pass_time(house, 2)
+    (wait,) = record(house, "a").expected_waits
+    assert (record(house, "a").state, wait.probable, codes(house, "a")) == (State.WAITING, True, [])
+    house.tool_runs = True
+    pass_time(house, LOOK_SECONDS_MAX)
+    assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
+
+
+def test_an_escalated_call_that_runs_is_never_called_waiting(house: House) -> None:
+    """Its permission was given before: the first look finds its process."""
+    house.start("a")
+    now = house.clock.now().wall
+    house.tool_runs = True
+    house.hear("a", Prompted(now), CallStarted(now, "1", "exec_command", enforced=True, escalated=True))
+    assert record(house, "a").state is State.PROMPTING
+
+
+def test_a_call_found_open_by_a_new_daemon_is_looked_at_first(house: House) -> None:
+    """Open for an hour when it is first read, and its process is there: it works."""
+    house.start("a")
+    before = house.clock.now().wall - HOUR
+    house.tool_runs = True
+    house.hear("a", Prompted(before), CallStarted(before, "1", "Bash", enforced=True, limit_seconds=120.0))
+    assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
+
+
+def test_the_same_call_with_the_same_result_is_a_loop(house: House) -> None:
+    """Four in a row; a different result would have ended the streak."""
+    house.start("a")
+    for number in range(4):
+        assert codes(house, "a") == []
+        at = house.clock.now().wall
+        call = str(number)
+        house.hear(
+            "a", CallStarted(at, call, "Bash", input=b'{"command":"ls"}'), CallEnded(at, call, result=b'"x"')
+        )
+    assert codes(house, "a") == [Code.LOOP]
+
+
+def test_six_errors_in_a_row_are_a_cascade(house: House) -> None:
+    """Five occurred in a healthy recording, six in none."""
+    house.start("a")
+    for number in range(6):
+        assert codes(house, "a") == []
+        at, call = house.clock.now().wall, str(number)
+        given = f'{{"command":"{number}"}}'.encode()
+        house.hear(
+            "a", CallStarted(at, call, "Bash", input=given), CallEnded(at, call, is_error=True, result=given)
+        )
+    assert codes(house, "a") == [Code.ERROR_CASCADE]
+
+
+def test_gone_after_a_finished_turn_is_stopped(house: House) -> None:
+    """A normal exit is healthy."""
+    process = house.start("a")
+    house.finish("a")
+    house.end(process)
+    assert (record(house, "a").state, record(house, "a").health) == (State.STOPPED, Health.HEALTHY)
+
+
+def test_gone_inside_a_turn_is_dead(house: House) -> None:
+    """With the call that was open named as untrusted text."""
+    process = house.start("a")
+    house.work("a", "make deploy")
+    house.end(process)
+    assert (record(house, "a").health, codes(house, "a")) == (Health.DEAD, [Code.SESSION_DEAD])
+    assert "make deploy" in record(house, "a").findings[0].untrusted[0]
+
+
+def test_another_process_with_the_same_pid_changes_nothing(house: House) -> None:
+    """A pid is not an identity."""
+    process = house.start("a")
+    house.work("a")
+    house.end(msgspec.structs.replace(process, started=process.started + 1))
+    assert record(house, "a").session_alive is True
+
+
+def test_a_resumed_conversation_forgets_its_death(house: House) -> None:
+    """Every field is valid for the current attempt only."""
+    process = house.start("a")
+    house.work("a")
+    house.end(process)
+    house.supervisor.held(subject("a"), Process(9, 9, process.boot_id), Sight.ALIVE, source="a test")
+    house.hear("a", Prompted(house.clock.now().wall))
+    assert (record(house, "a").health, codes(house, "a")) == (Health.HEALTHY, [])
+
+
+def test_a_log_that_grows_after_its_process_ended_has_another_writer(house: House) -> None:
+    """Whoever writes is not dead, seen or not; once it is quiet again nobody knows. Nor does a restart forget that."""
+    house.end(start_work(house))
+    assert codes(house, "a") == [Code.SESSION_DEAD]
+    house.clock.advance(60)
+    house.hear("a", Progressed(house.clock.now().wall))
+    assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+    pass_time(house, house.policy.silence_seconds + 2)
+    assert (record(house, "a").health, codes(house, "a")) == (Health.UNKNOWN, [])
+    later = House()
+    assert later.supervisor.recalled(subject("a"), kept)
+    later.settle()
+    assert (record(later, "a").health, codes(later, "a")) == (Health.UNKNOWN, [])
+
+
+def test_the_last_lines_of_a_process_do_not_revive_it(house: House) -> None:
+    """They may be told after its end: what it wrote itself is no other writer, nor is a report without a time."""
+    process = start_work(house)
+    wall = house.clock.now().wall
+    house.clock.advance(1)
+    house.end(process)
+    house.clock.advance(30)
+    house.hear("a", Progressed(wall))
+    assert codes(house, "a") == [Code.SESSION_DEAD]
+    house.supervisor.heard(replace(subject("a"), source=STREAM), [Asked(wall + 31, "Bash")], live=True)
+    house.settle()
+    assert codes(house, "a") == [Code.SESSION_DEAD]
+
+
+def test_what_a_process_wrote_while_nobody_watched_does_not_revive_it(house: House) -> None:
+    """It went on after the daemon ended, and died: when is not known, so that its last lines are its own."""
+    process = start_work(house)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+    later = House()
+    later.clock.advance(HOUR)
+    later.end(process)
+    assert later.supervisor.recalled(subject("a"), kept)
+    unwatched = house.clock.now().wall + HOUR / 2
+    later.supervisor.heard(subject("a"), [Progressed(unwatched)], live=False)
+    later.settle()
+    assert codes(later, "a") == [Code.SESSION_DEAD]
+
+
+def test_a_process_that_takes_over_and_dies_is_dead(house: House) -> None:
+    """Another writer is believed until it is known, no longer."""
+    house.end(start_work(house))
+    house.clock.advance(60)
+    house.hear("a", Progressed(house.clock.now().wall))
+    second = Process(9, 9, "boot")
+    house.supervisor.held(subject("a"), second, Sight.ALIVE, source="a test")
+    house.end(second)
+    assert codes(house, "a") == [Code.SESSION_DEAD]
+
+
+def start_work(house: House) -> Process:
+    process = house.start("a")
+    house.work("a")
+    return process
+
+
+@pytest.mark.parametrize(
+    ("status", "health"),
+    [(Status.BUSY, Health.UNKNOWN), (None, Health.UNKNOWN), (Status.IDLE, Health.HEALTHY)],
+)
+def test_how_a_process_ended_whose_log_is_gone_is_unknown(
+    house: House, status: Status | None, health: Health
+) -> None:
+    """Only its registry file is left: that it ended well is said of none but one that had called itself idle."""
+    for sight in (Sight.ALIVE, Sight.DEAD):
+        name = f"first seen {sight}".replace(" ", "-")
+        process = Process(7, 7, "boot")
+        house.supervisor.held(subject(name), process, sight, source="registry", status=status)
+        house.end(process)
+        assert (record(house, name).state, record(house, name).health) == (State.STOPPED, health), name
+        assert codes(house, name) == []
+
+
+def test_the_clients_own_word_counts_where_it_is_newer(house: House) -> None:
+    """The registry says idle after the last record: the turn is over, whatever the log left open."""
+    process = house.start("a")
+    house.work("a")
+    house.clock.advance(5)
+    wall = house.clock.now().wall
+    house.supervisor.held(
+        subject("a"), process, Sight.ALIVE, source="registry", status=Status.IDLE, status_wall=wall
+    )
+    house.settle()
+    assert record(house, "a").state is State.IDLE
+
+
+@pytest.mark.anyio
+async def test_only_transitions_are_stored(house: House) -> None:
+    """A hundred lines of work are one row."""
+    house.start("a")
+    house.hear("a", Prompted(house.clock.now().wall))
+    before = len(await house.store.transitions(subject("a").id))
+    for _ in range(100):
+        house.clock.advance(1)
+        house.hear("a", Progressed(house.clock.now().wall))
+    assert len(await house.store.transitions(subject("a").id)) == before
+
+
+def test_a_secret_in_an_error_does_not_reach_the_record(house: House) -> None:
+    """`last_error` is redacted."""
+    house.start("a")
+    house.fail("a", "401 for key sk-ant-REDACTED at https://me:hunter2@example.org")
+    body = house.roster.watched[subject("a").id].body()
+    assert b"abcdefghijklmnop" not in body
+    assert b"hunter2" not in body
+
+
+def test_nothing_is_kept_of_a_session_nobody_heard_of(house: House) -> None:
+    """An empty log is followed before it is a session; asking about it is no error."""
+    assert house.supervisor.kept(subject("empty").id) is None
+
+
+def killed_with_tools(house: House, *pids: int) -> list[Process]:
+    """An agent that died and left these tools running."""
+    process = house.start("a")
+    house.work("a")
+    house.end(process)
+    tools = [Process(pid, 1, process.boot_id) for pid in pids]
+    house.supervisor.left_behind(subject("a").id, tuple(Orphan(each, "make") for each in tools))
+    house.settle()
+    return tools
+
+
+def still_running(house: House) -> list[str]:
+    return [line for line in record(house, "a").findings[0].evidence if "still runs" in line]
+
+
+def test_an_orphan_that_ended_is_named_no_more(house: House) -> None:
+    """One tool ends after the other, and each is dropped as it does."""
+    one, two = killed_with_tools(house, 71, 72)
+    assert still_running(house) == [
+        "its tool still runs as process 71",
+        "its tool still runs as process 72",
+    ]
+    house.end(one)
+    assert still_running(house) == ["its tool still runs as process 72"]
+    house.end(two)
+    assert still_running(house) == []
+
+
+def test_an_orphan_that_ended_before_it_was_reported_is_not_named(house: House) -> None:
+    """Looking for orphans takes a while; whoever is gone by then is none."""
+    house.end(Process(71, 1, "a-boot-of-a-test"))
+    killed_with_tools(house, 71)
+    assert still_running(house) == []
+
+
+def test_a_restart_says_the_same_of_an_agent_that_left_its_pane(house: House) -> None:
+    """The pane is remembered with the rest, and its tools are looked for again."""
+    agent = house.start("a")
+    house.work("a")
+    pane = Pane("/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject("a").id, pane)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    after.end(agent)
+    assert after.supervisor.recalled(subject("a"), kept)
+    after.settle()
+    assert codes(after, "a") == [Code.AGENT_EXITED]
+    assert after.searched == [subject("a").id]
+
+
+def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: House) -> None:
+    """Whose pane is gone too has not left for a shell: it is dead."""
+    agent = house.start("a")
+    house.work("a")
+    pane = Pane("/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject("a").id, pane)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    after.end(agent)
+    after.end(pane.process)
+    assert after.supervisor.recalled(subject("a"), kept)
+    after.settle()
+    assert codes(after, "a") == [Code.SESSION_DEAD]
+
+
+def test_a_server_that_ended_with_the_daemon_away_is_named(house: House) -> None:
+    """It took the session along: nobody left it."""
+    agent = house.start("a")
+    server = Process(60, 1, agent.boot_id)
+    pane = Pane("/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE, server)
+    house.work("a")
+    house.supervisor.shown(subject("a").id, pane)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    for process in (agent, pane.process, server):
+        after.end(process)
+    after.supervisor.recalled(subject("a"), kept)
+    assert after.roster.watched[subject("a").id].presence.pane == replace(
+        pane, sight=Sight.DEAD, runtime=Sight.DEAD
+    )
+
+
+def test_a_pane_of_another_boot_is_remembered_as_gone(house: House) -> None:
+    """Under which name a session was shown is asked after a reboot: it is brought back by it."""
+    agent = house.start("a")
+    house.work("a")
+    pane = Pane("/run/tmux", "garden", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject("a").id, pane)
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    assert not after.supervisor.recalled(subject("a"), kept.replace(agent.boot_id.encode(), b"another boot"))
+    after.work("a")
+    recalled = after.roster.watched[subject("a").id].presence.pane
+    assert recalled is not None
+    assert (recalled.session, recalled.sight, recalled.runtime) == ("garden", Sight.DEAD, Sight.DEAD)
+    assert codes(after, "a") == [Code.SESSION_DEAD]
+    assert after.searched == []
+
+
+def test_a_session_names_the_agent_that_hosts_it(house: House) -> None:
+    """Known before or after its log was read, and no longer once another conversation began there."""
+    house.supervisor.lodge(subject("a").id, "bot")
+    for name in ("a", "b"):
+        house.start(name)
+    house.supervisor.lodge(subject("b").id, "other")
+    house.settle()
+    assert [record(house, name).agent for name in ("a", "b")] == ["bot", "other"]
+    house.supervisor.lodge(subject("a").id, None)
+    house.settle()
+    assert record(house, "a").agent is None
+
+
+def test_what_an_agent_of_the_hub_hosts_is_managed_and_treated_by_its_agent(house: House) -> None:
+    """Counted as managed; its actions are its agent's, and nobody is offered its conversation."""
+    agent = house.start("a")
+    house.supervisor.lodge(subject("a").id, "bot")
+    house.settle()
+    assert record(house, "a").managed
+    assert house.roster.counts(house.clock.now())["total"]["managed"] == 1
+    assert offered(house) == {
+        "wait": ("wakeful", "session", "wait", "claude-a", "--until", "idle"),
+        "attach": ("wakeful", "attach", "bot"),
+        "stop": ("wakeful", "agent", "stop", "bot"),
+    }
+    house.end(agent)
+    house.settle()
+    assert offered(house)["restart"] == ("wakeful", "agent", "restart-session", "bot")
+    assert offered(house).keys() == {"wait", "attach", "restart"}
+
+
+def offered(house: House) -> dict[str, tuple[str, ...]]:
+    return {each.name: each.argv for each in record(house, "a").actions if each.allowed}
+
+
+def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
+    """Its pane stays known, it died when it died; a resume that writes a word is the session's new process."""
+    process = house.start("a")
+    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject("a").id, pane)
+    house.work("a")
+    pass_time(house, 5)
+    house.end(process)
+    dead = record(house, "a")
+    assert [(each.code, each.since) for each in dead.findings] == [
+        (Code.AGENT_EXITED, iso(house.clock.now().wall))
+    ]
+    pass_time(house, 60)
+    failing = resume(house, "a", pane)
+    pass_time(house, 1)
+    house.end(failing)
+    assert (record(house, "a").findings, record(house, "a").alive_to) == (dead.findings, dead.alive_to)
+    working = resume(house, "a", pane)
+    house.hear("a", Prompted(house.clock.now().wall))
+    house.supervisor.shown(subject("a").id, replace(pane, sight=Sight.DEAD))
+    pass_time(house, 1)
+    house.end(working)
+    assert [(each.code, each.since) for each in record(house, "a").findings] == [
+        (Code.SESSION_DEAD, iso(house.clock.now().wall))
+    ]
+
+
+def test_a_resume_that_failed_after_a_restart_changes_nothing(house: House) -> None:
+    """The daemon was killed before it could write down that the agent had ended: it died no later for that."""
+    process = house.start("a")
+    pass_time(house, 5)
+    house.work("a")
+    kept = house.supervisor.kept(subject("a").id)
+    assert kept is not None
+
+    after = House()
+    after.clock.advance(60.0)
+    after.end(process)
+    assert after.supervisor.recalled(subject("a"), kept)
+    after.settle()
+    dead = record(after, "a")
+    assert codes(after, "a") == [Code.SESSION_DEAD]
+    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
+    pass_time(after, 60)
+    failing = resume(after, "a", pane)
+    pass_time(after, 1)
+    after.end(failing)
+    after.settle()
+    assert record(after, "a").findings == dead.findings
+
+
+def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: House) -> None:
+    """The older one ended while this one waited for the model: its own death is when it died, and its tools are sought."""
+    older = house.start("a")
+    pass_time(house, 5)
+    newer = Process(9, 9, "boot")
+    house.supervisor.held(subject("a"), newer, Sight.ALIVE, source="a test")
+    pass_time(house, 5)
+    house.hear("a", Prompted(house.clock.now().wall))
+    pass_time(house, 60)
+    house.end(older)
+    pass_time(house, 60)
+    house.end(newer)
+    assert [(each.code, each.since) for each in record(house, "a").findings] == [
+        (Code.SESSION_DEAD, iso(house.clock.now().wall))
+    ]
+
+
+def resume(house: House, name: str, pane: Pane) -> Process:
+    """Somebody resumes it elsewhere: its pane shows nothing of that."""
+    process = Process(900_000 + int(house.clock.now().awake), 1, "boot")
+    house.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
+    house.settle()
+    house.supervisor.shown(subject(name).id, replace(pane, sight=Sight.DEAD))
+    house.settle()
+    return process
+
+
+AWAITED = replace(subject("start-7"), conversation_id=None, awaited=True)
+AGENT = Process(4711, 1, "a-boot-of-a-test")
+
+
+def ask(house: House, kind: DialogKind, words: str = "Do you trust it?") -> SessionRecord:
+    house.supervisor.asked(AWAITED, AGENT, kind, words, cwd="/work")
+    house.settle()
+    return record(house, "start-7")
+
+
+def test_a_client_at_a_dialog_waits_for_a_person_and_takes_no_prompt(house: House) -> None:
+    """Its words are the screen's, its turn has not begun, and only a login asks for a login."""
+    asked = ask(house, DialogKind.TRUST)
+    assert (asked.state, asked.health, asked.attention) == (State.WAITING, Health.HEALTHY, Attention.PERSON)
+    assert (asked.active_prompt, asked.attachable, asked.eligible_for_wake) == (False, False, False)
+    assert [each.untrusted for each in asked.expected_waits] == ["Do you trust it?"]
+    assert ask(house, DialogKind.LOGIN).attention is Attention.LOGIN
+
+
+def test_a_screen_that_is_not_understood_is_unknown_and_said(house: House) -> None:
+    """It is neither called idle nor waiting: nobody knows."""
+    seen = ask(house, DialogKind.UNKNOWN, "Brand new")
+    assert (seen.state, seen.health, seen.attention) == (State.STARTING, Health.UNKNOWN, Attention.OPERATOR)
+    assert [(each.code, each.untrusted) for each in seen.findings] == [(Code.READER_DRIFT, ("Brand new",))]
+
+
+def test_the_same_dialog_keeps_its_time_and_another_one_has_its_own(house: House) -> None:
+    """A look that sees nothing new changes nothing: nobody is told twice."""
+    first = ask(house, DialogKind.TRUST).expected_waits[0].since
+    house.clock.advance(10)
+    assert ask(house, DialogKind.TRUST).expected_waits[0].since == first
+    house.clock.advance(10)
+    assert ask(house, DialogKind.BYPASS).expected_waits[0].since > first
+
+
+def test_its_conversation_takes_the_place_of_what_stood_for_it(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Everybody is told of its end before it is gone, and one session is left."""
+    ask(house, DialogKind.TRUST)
+    told: dict[str, str] = {}
+
+    def changed(transitions: list[Transition], changes: list[Change]) -> None:
+        assert transitions
+        told.update({each.session_id: each.state for each in changes})
+
+    monkeypatch.setattr(house, "changed", changed)
+    house.supervisor.held(subject("real"), AGENT, Sight.ALIVE, source="registry", status=Status.IDLE)
+    house.settle()
+    assert sorted(house.roster.watched) == [subject("real").id]
+    assert told == {AWAITED.id: State.STOPPED, subject("real").id: State.IDLE}
+
+
+def test_a_client_that_ended_at_its_dialog_was_no_session(house: House) -> None:
+    """Nothing of it is listed, and a managed one is simply stopped."""
+    ask(house, DialogKind.TRUST)
+    house.supervisor.gone(AGENT)
+    house.settle()
+    assert AWAITED.id not in house.roster.watched
+    house.supervisor.held(subject("mine"), AGENT, Sight.ALIVE, source="hands")
+    house.supervisor.asked(subject("mine"), AGENT, DialogKind.TRUST, "?", cwd=None)
+    house.supervisor.gone(AGENT)
+    house.settle()
+    ended = record(house, "mine")
+    assert (ended.state, ended.expected_waits) == (State.STOPPED, ())
+
+
+def test_what_stood_for_a_conversation_goes_with_its_last_dialog(house: House) -> None:
+    """A client that takes prompts and has no conversation is no session; one that asks again is listed again."""
+    ask(house, DialogKind.LOGIN)
+    house.supervisor.not_asked(AGENT)
+    house.supervisor.asked(AWAITED, AGENT, DialogKind.TRUST, "?", cwd=None)
+    house.settle()
+    assert record(house, "start-7").state is State.WAITING
+    house.supervisor.not_asked(AGENT)
+    house.settle()
+    assert AWAITED.id not in house.roster.watched
+
+
+def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house: House) -> None:
+    """Resumed after it was killed in a turn: until the dialog is answered it is neither at work nor silent."""
+    house.hear("a", Prompted(house.clock.now().wall))
+    house.supervisor.asked(subject("a"), AGENT, DialogKind.TRUST, "?", cwd=None)
+    pass_time(house, HOUR)
+    seen = record(house, "a")
+    assert (seen.state, seen.active_prompt, seen.findings) == (State.WAITING, False, ())
+    house.supervisor.held(subject("a"), AGENT, Sight.ALIVE, source="registry", status=Status.IDLE)
+    house.settle()
+    assert record(house, "a").expected_waits == ()
+
+
+@pytest.mark.anyio
+async def test_a_session_asked_for_before_its_first_judgement_is_judged_at_once(house: House) -> None:
+    """Seen a moment ago: its record is there for whoever asks, and its transition is stored all the same."""
+    house.supervisor.heard(subject("a"), [Prompted(house.clock.now().wall)], live=True)
+    answer = msgspec.json.decode(house.desk.record(subject("a").id).body)
+    assert (answer["id"], answer["active_prompt"]) == (subject("a").id, True)
+    house.settle()
+    assert [each.session_id for each in await house.store.transitions(subject("a").id)] == [subject("a").id]
+
+
+def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A defect of a rule in one session is said of that session, not as a failed request."""
+
+    def fail_on_work(activity: Activity, *rest: Any) -> Verdict:
+        if activity.drifted:
+            return judge(activity, *rest)
+        raise ZeroDivisionError
+
+    monkeypatch.setattr("wakeful.sessions.supervisor.judge", fail_on_work)
+    house.supervisor.heard(subject("a"), [Prompted(house.clock.now().wall)], live=True)
+    assert msgspec.json.decode(house.desk.record(subject("a").id).body)["health"] == Health.UNKNOWN
+
+
+@pytest.mark.parametrize("first", ["log", "hosting"])
+def test_a_managed_session_is_read_also_where_no_process_of_it_is_left(house: House, first: str) -> None:
+    """A client that ended with the daemon away leaves its log: what it did is read, and its folder is known."""
+    known = subject("codex-019a")
+    hosting = Hosting(known.id, ConversationId("019a"), "codex", "/home/me/shop", (), 1, 0.0)
+    at = house.clock.now().wall
+    read: list[str] = []
+
+    def read_log(session_id: str) -> None:
+        read.append(session_id)
+        house.supervisor.heard(known, [Prompted(at), TurnEnded(at)], live=False)
+
+    house.catch_up = read_log  # type: ignore[method-assign]
+    if first == "hosting":
+        house.supervisor.manage(known.id, hosting)
+    house.supervisor.glimpsed(known, at, None)
+    house.supervisor.manage(known.id, hosting)
+    house.settle()
+    assert read == [known.id]
+    assert record(house, "codex-019a").project == "shop"
+    assert record(house, "codex-019a").state is not State.PROMPTING
+
+
+def killed_in_a_turn(house: House, name: str = "a") -> None:
+    process = house.start(name)
+    house.work(name)
+    house.clock.advance(1)
+    house.end(process)
+    house.clock.advance(60)
+
+
+def come_up(house: House, pid: int, name: str = "a", **said: Any) -> Process:
+    """A process that holds the conversation, and has written nothing."""
+    process = Process(pid, pid, "boot")
+    house.supervisor.held(subject(name), process, Sight.ALIVE, source="registry", **said)
+    house.settle()
+    return process
+
+
+@pytest.mark.anyio
+async def test_a_resumed_session_is_starting_until_its_client_says_what_it_does(house: House) -> None:
+    """The turn that its predecessor left open is not at work again, and does not end when the client is idle."""
+    killed_in_a_turn(house)
+    process = come_up(house, 9000)
+    assert (record(house, "a").state, record(house, "a").active_prompt) == (State.STARTING, False)
+    house.supervisor.held(
+        subject("a"),
+        process,
+        Sight.ALIVE,
+        source="registry",
+        status=Status.IDLE,
+        status_wall=house.clock.now().wall,
+    )
+    house.settle()
+    assert record(house, "a").state is State.IDLE
+    states = [each.new_state for each in await house.store.transitions(subject("a").id)]
+    assert states[-3:] == [State.STOPPED, State.STARTING, State.IDLE]
+
+
+def test_a_resumed_session_that_says_nothing_is_at_work_and_gets_silent(house: House) -> None:
+    """Clients without a registry show their work in the log; one that writes nothing at all is found."""
+    killed_in_a_turn(house)
+    come_up(house, 9000)
+    pass_time(house, 11)
+    assert record(house, "a").state is State.PROMPTING
+    pass_time(house, house.policy.silence_seconds)
+    assert Code.SILENT in codes(house, "a")
+
+
+def test_a_second_process_for_a_moment_is_no_twin(house: House) -> None:
+    """A resume that fails elsewhere is registered for a tenth of a second; one that stays is a twin."""
+    house.start("a")
+    house.finish("a")
+    second = come_up(house, 9000)
+    pass_time(house, 1)
+    assert codes(house, "a") == []
+    house.end(second)
+    assert (codes(house, "a"), record(house, "a").state) == ([], State.IDLE)
+    come_up(house, 9001)
+    pass_time(house, 6)
+    assert codes(house, "a") == [Code.TWIN_PROCESSES]
+
+
+def test_a_dialog_ends_with_its_own_client_only(house: House) -> None:
+    """Another process of the same conversation comes and goes; the first one still waits at its dialog."""
+    killed_in_a_turn(house)
+    first = Process(9000, 9000, "boot")
+    house.supervisor.asked(subject("a"), first, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
+    house.settle()
+    assert record(house, "a").state is State.WAITING
+    house.end(come_up(house, 9001, status=Status.BUSY, status_wall=house.clock.now().wall))
+    assert record(house, "a").state is State.WAITING
+    house.end(first)
+    assert record(house, "a").health is Health.DEAD
+
+
+def test_a_client_at_a_dialog_beside_a_living_one_changes_nothing(house: House) -> None:
+    """The conversation is held; where the second one waits says nothing about it."""
+    house.start("a")
+    house.work("a")
+    second = Process(9000, 9000, "boot")
+    house.supervisor.asked(subject("a"), second, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
+    house.settle()
+    assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])

@@ -1,0 +1,94 @@
+"""Claims about the board of `wakeful top`: order, filter, and who is next; and that nobody else pays for Textual."""
+
+import re
+from pathlib import Path
+
+from support.supervisor_fixture import House, furnish, subject
+from wakeful.judging.session_record import SessionRecord
+from wakeful.tui.session_table import Board
+
+SOURCE = Path(__file__).parents[3] / "src" / "wakeful"
+
+
+def records(house: House) -> list[SessionRecord]:
+    return [each.record for each in house.roster.watched.values() if each.record is not None]
+
+
+def furnished() -> tuple[House, Board]:
+    house = House()
+    furnish(house)
+    board = Board()
+    board.replace(records(house), older=2)
+    return house, board
+
+
+def names(board: Board) -> list[str]:
+    return [each.id.removeprefix("claude-") for each in board.rows]
+
+
+def test_who_needs_a_person_stands_first() -> None:
+    """The order of `wakeful ls`; nobody is counted twice."""
+    _, board = furnished()
+    assert names(board) == ["asking", "failed", "killed", "working", "done"]
+    assert (board.counts(), board.older) == ("3 need you, 1 prompting, 1 idle", 2)
+
+
+def test_a_change_moves_its_row_and_an_old_one_does_not() -> None:
+    """News may overtake each other: the newest word about a session counts."""
+    house, board = furnished()
+    before = house.roster.watched[subject("working").id].record
+    assert before is not None
+    house.clock.advance(1.0)
+    house.finish("working")
+    board.change([each for each in records(house) if each.id == "claude-working"])
+    assert names(board)[-2:] == ["working", "done"]
+    board.change([before])
+    assert [each.state for each in board.rows[-2:]] == ["idle", "idle"]
+
+
+def test_the_next_one_who_needs_somebody_comes_round_again() -> None:
+    """From anywhere the first, from the last the first again; nobody where nobody does."""
+    _, board = furnished()
+    assert [board.next_needing(place) for place in (0, 1, 2, 4)] == [1, 2, 0, 0]
+    board.filter("prompting")
+    assert board.next_needing(0) is None
+
+
+def test_every_word_of_the_filter_must_stand_somewhere() -> None:
+    """In the id, the project, the state or what it does; counts are of all."""
+    _, board = furnished()
+    board.filter("BANK  error")
+    assert (names(board), board.counts()) == (["failed"], "3 need you, 1 prompting, 1 idle")
+    assert board.place_of(subject("failed").id) == 0
+    assert board.place_of(subject("done").id) is None
+    board.filter("")
+    assert len(names(board)) == 5
+
+
+def test_letter_by_letter_is_the_same_as_at_once() -> None:
+    """Every letter narrows, every one taken back widens, also over a word's end."""
+    _, typed = furnished()
+    _, whole = furnished()
+    text = "bank err"
+    for chars in (*range(len(text) + 1), *reversed(range(len(text)))):
+        typed.filter(text[:chars])
+        whole.filter("")
+        whole.filter(text[:chars])
+        assert names(typed) == names(whole)
+    assert len(names(typed)) == 5
+
+
+def test_textual_is_imported_by_this_command_alone() -> None:
+    """It takes half a second: no other command and no door may need it."""
+    importing = {
+        path.relative_to(SOURCE).parts[0]
+        for path in SOURCE.rglob("*.py")
+        if re.search(r"^\s*(?:from|import) textual", path.read_text(), re.MULTILINE)
+    }
+    assert importing == {"tui"}
+    at_once = [
+        path.name
+        for path in (SOURCE / "cli").rglob("*.py")
+        if re.search(r"^(?:from|import) wakeful\.tui", path.read_text(), re.MULTILINE)
+    ]
+    assert at_once == []

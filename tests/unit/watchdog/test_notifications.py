@@ -1,0 +1,433 @@
+"""Claims about a queue's sessions in a daemon: what its operator is told, incidents, pace, and a person's yes."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from support.healing_fixture import Clinic, Place
+from wakeful.alerts.mute_pause_model import MuteKind
+from wakeful.core.ids import SessionId
+from wakeful.healing.notifier import Voice
+from wakeful.healing.plan import Rules
+from wakeful.healing.rate_limit import Pace
+from wakeful.incidents.critical_event import CriticalEvent
+from wakeful.incidents.model import Cause, Fate, Origin, fate_words
+from wakeful.incidents.service import SAME_SECONDS
+from wakeful.judging.events import CallStarted
+from wakeful.judging.evidence import Subject
+from wakeful.judging.findings import Health
+from wakeful.testing.memory_jobs import MemoryJobs, NoGround
+from wakeful.watchdog.callbacks import Callbacks
+from wakeful.watchdog.healing import FolderGone
+from wakeful.watchdog.loop import RedisWatch
+from wakeful.watchdog.notifications import QueueVoice
+from wakeful.watchdog.queue import Job, JobsUnreachable, LogReading, QueuedSession, Snapshot, Watched
+
+ONE = SessionId("tg_popoto_-529_1")
+
+
+class Logs(NoGround):
+    """The logs and folders a test says there are."""
+
+    def __init__(self, place: Place) -> None:
+        self.place = place
+        self.opened: dict[SessionId, CallStarted] = {}
+
+    async def read(self, session_ids: Any) -> dict[SessionId, LogReading]:
+        known = [each for each in session_ids if each in self.opened]
+        return {each: LogReading([self.opened[each]], reset=True) for each in known}
+
+    async def folder_is_gone(self, path: str) -> bool:
+        return path in self.place.gone
+
+
+class QueueClinic(Clinic):
+    """A daemon with a queue in memory."""
+
+    def build(self) -> None:
+        super().build()
+        self.jobs = MemoryJobs()
+        self.logs = Logs(self.place)
+        self.sent: list[str] = []
+        voice = Voice(
+            clock=self.clock,
+            incidents=self.incidents,
+            alerts=self.alerts,
+            calm=self.calm,
+            write=self._write,
+            mode="mine",
+        )
+        self.watch_queue = RedisWatch(
+            jobs=self.jobs,
+            logs=self.logs,
+            clock=self.clock,
+            callbacks=Callbacks(write=self._note, send_message=self._send),
+            rules=Rules,
+            operator=QueueVoice(
+                incidents=self.incidents,
+                alerts=self.alerts,
+                soon=voice.soon,
+                over=voice.resolved,
+                treated=lambda session_id: self.healer.trouble_of(session_id) is not None,
+            ),
+            pace=Pace(self.clock, 2.0, 10),
+            present=self._runs,
+        )
+
+    def _runs(self, session_ids: Collection[SessionId]) -> None:
+        self.circumstances.queued = frozenset(session_ids)
+        self.supervisor.vouch_for(session_ids)
+
+    async def _note(self, event: CriticalEvent) -> None:
+        self.events.append(event)
+
+    async def _send(self, _chat: str, text: str) -> None:
+        self.sent.append(text)
+
+    def silent(self, session_id: SessionId = ONE, job_id: str = "one", folder: str = "/srv/popoto") -> None:
+        """A session that did nothing for a quarter of an hour, with its running job."""
+        began = self.wall() - 960
+        key, message = f"RedisJob:{job_id}:popoto:running", session_id[-4:]
+        job = Job(key, job_id, "popoto", session_id, began, "-529", message, folder)
+        self.jobs.watched[session_id] = Watched(
+            QueuedSession("", session_id, "popoto", "-529", began, self.wall() - 900), job
+        )
+
+    def waiting(self, project: str = "popoto") -> None:
+        """A job that nobody took for six minutes."""
+        job = Job("RedisJob:late:popoto:pending", "late", project, ONE, self.wall() - 360, "-529", "1", None)
+        self.jobs.pending.append(job)
+
+    def cut_off(self, session_id: SessionId = ONE) -> None:
+        """The same, inside a call that may have had effects elsewhere."""
+        self.silent(session_id)
+        call = CallStarted(self.wall() - 900, "c1", "Bash", input=b'{"command": "git push origin main"}')
+        self.logs.opened[session_id] = call
+
+
+def play(scene: Callable[[QueueClinic], Awaitable[None]]) -> QueueClinic:
+    """Play a scene while its clock runs on by itself."""
+    clinic = QueueClinic()
+
+    async def turn() -> None:
+        async with clinic.open():
+            task = asyncio.ensure_future(scene(clinic))
+            while not task.done():
+                await clinic.clock.run_for(0.5)
+            await task
+
+    asyncio.run(turn())
+    return clinic
+
+
+async def later(clinic: QueueClinic, seconds: float) -> None:
+    await clinic.clock.sleep_until(clinic.clock.now().awake + seconds)
+
+
+def test_a_revival_and_the_end_of_hope_are_told_in_words() -> None:
+    """Project first, what happened, what was done and what to type; a second failure is told as one, not as resolved."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        for number in range(2):
+            clinic.silent(job_id=str(number))
+            await clinic.watch_queue.check()
+            await later(clinic, 10)
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+        assert await clinic.incidents.listed() == []
+
+    revived, given_up = play(scene).recorder.said
+    assert revived.splitlines() == [
+        "popoto: silent for more than 15 min (silent_for_15_minutes)",
+        "Where: session tg_popoto_-529_1, chat -529, in a queue in memory",
+        "Since: 2027-01-15 07:45 UTC",
+        "Wakeful did: revived it: the message was enqueued again",
+        "If you do nothing: its message is tried once more; a second failure is given up",
+        "→ wakeful events --since 1h",
+    ]
+    assert "Wakeful did: gave up: it failed again after it was revived; the chat: sent" in given_up
+
+
+def test_a_revived_session_is_resolved_once_its_next_job_runs() -> None:
+    """Until then its incident stays open."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        clinic.silent()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+        await clinic.watch_queue.check()
+        (incident,) = await clinic.incidents.listed()
+        assert incident.cause is Cause.SESSION
+        assert [each.fate for each in incident.members] == [Fate.REVIVED]
+        (job,) = clinic.jobs.pending
+        clinic.silent(job_id=job.job_id)
+        watched = clinic.jobs.watched[ONE]
+        fresh = QueuedSession("", ONE, "popoto", "-529", clinic.wall() - 5, clinic.wall())
+        clinic.jobs.watched[ONE] = Watched(fresh, watched.job)
+        await clinic.watch_queue.check()
+        assert len(await clinic.incidents.listed()) == 1
+        await later(clinic, 10)
+        clinic.jobs.watched[ONE] = Watched(replace(fresh, last_activity=clinic.wall()), watched.job)
+        await clinic.watch_queue.check()
+        await later(clinic, SAME_SECONDS)
+        assert await clinic.incidents.listed() == []
+
+    assert play(scene).recorder.said[-1].startswith("Resolved")
+
+
+def test_a_session_that_is_gone_from_the_queue_is_closed_and_not_resolved() -> None:
+    """It was revived, and another watchdog saw the end of that: nobody here saw it well."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        clinic.silent()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+        clinic.jobs.pending.clear()
+        for revival in await clinic.jobs.open_revivals():
+            await clinic.jobs.close_revival(revival.work)
+        await clinic.watch_queue.check()
+        await later(clinic, SAME_SECONDS)
+        assert await clinic.incidents.listed() == []
+
+    last = play(scene).recorder.said[-1]
+    assert not last.startswith("Resolved"), last
+    assert "how it ended was not seen" in last
+
+
+def test_a_session_of_which_nothing_is_known_stays_in_its_incident() -> None:
+    """Its record says nothing any more while its job runs: that is no sign of health."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        clinic.cut_off()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+        watched = clinic.jobs.watched[ONE]
+        del clinic.logs.opened[ONE]
+        clinic.jobs.watched[ONE] = Watched(QueuedSession("", ONE, "popoto", "-529"), watched.job)
+        await clinic.watch_queue.check()
+        assert len(await clinic.incidents.listed()) == 1
+
+    play(scene)
+
+
+def test_a_workers_death_is_one_incident_and_one_alert_and_revived_in_turn() -> None:
+    """Ten at once, then one every two seconds."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        for number in range(12):
+            clinic.silent(SessionId(f"tg_popoto_-529_{number + 1000}"), job_id=str(number))
+        check = asyncio.ensure_future(clinic.watch_queue.check())
+        await later(clinic, 1)
+        assert len(clinic.jobs.pending) == 10
+        await check
+        assert len(clinic.jobs.pending) == 12
+        (incident,) = await clinic.incidents.listed()
+        assert (incident.cause, incident.scope, incident.affected) == (Cause.WORKER, "popoto", 12)
+        await later(clinic, 10)
+
+    (told,) = play(scene).recorder.said
+    headline, where, _, did, otherwise, command = told.splitlines()
+    assert headline == "several sessions of popoto stopped working at once: 12 sessions in trouble"
+    assert where.endswith(" and 7 more")
+    assert did == "Wakeful did: revived 12 sessions, 0 came back so far"
+    assert otherwise == "If you do nothing: Wakeful goes on; what fails again is given up"
+    assert command == "→ wakeful incidents"
+
+
+def test_a_held_session_says_what_to_type_and_takes_a_yes_only_with_its_folder() -> None:
+    """`waits` says that it is held; a folder that is gone is refused, whatever a person says."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        clinic.cut_off()
+        await clinic.watch_queue.check()
+        await later(clinic, 5)
+        assert await clinic.watch_queue.waits(ONE) == (
+            "a call was cut off that may have had effects elsewhere"
+        )
+        assert await clinic.watch_queue.waits("tg_popoto_-529_2") is None
+        clinic.place.gone.add("/srv/popoto")
+        with pytest.raises(FolderGone, match="/srv/popoto is gone"):
+            await clinic.watch_queue.release(ONE)
+        assert clinic.jobs.pending == []
+        clinic.place.gone.clear()
+        assert await clinic.watch_queue.release(ONE) == "a person approved it"
+        assert len(clinic.jobs.pending) == 1
+
+    clinic = play(scene)
+    held = clinic.recorder.said[0]
+    assert "Wakeful did: held: a call was cut off" in held
+    assert "`git push origin main`" in held
+    assert held.endswith(f"→ wakeful session revive {ONE} --yes")
+
+
+def test_a_queue_that_does_not_answer_is_told_once_with_its_end() -> None:
+    """One incident, one alert, a note for the status; over when it answers again."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        look = clinic.jobs.look
+
+        async def refused() -> Snapshot:
+            raise JobsUnreachable(place="a queue in memory", reason="connection refused")
+
+        clinic.jobs.look = refused  # type: ignore[method-assign]
+        for _ in range(3):
+            await clinic.watch_queue.check()
+        assert "connection refused" in str(clinic.watch_queue.trouble)
+        (incident,) = await clinic.incidents.listed()
+        assert incident.cause is Cause.QUEUE
+        await later(clinic, 5)
+        clinic.jobs.look = look  # type: ignore[method-assign]
+        await clinic.watch_queue.check()
+        assert clinic.watch_queue.trouble is None
+        await later(clinic, SAME_SECONDS)
+        assert await clinic.incidents.listed() == []
+
+    lost, back = play(scene).recorder.said
+    assert lost.startswith("a queue in memory cannot be looked at, and its queue is not watched")
+    assert back.endswith("it answers again")
+
+
+def test_a_session_that_its_queue_runs_is_judged_like_any_other() -> None:
+    """Its log alone vouches for nobody; with its queue's word, silence in it is trouble, and the queue's to heal."""
+    subject = Subject(ONE, "tool-use", "testhost", "tool_use.jsonl", project="popoto")
+
+    async def scene(clinic: QueueClinic) -> None:
+        call = CallStarted(clinic.wall() - 900, "c1", "Bash", input=b'{"command": "git push"}')
+        clinic.supervisor.heard(subject, [call], live=False)
+        clinic.settle()
+        assert healths(clinic) == [Health.UNKNOWN]
+        clinic.cut_off()
+        await clinic.watch_queue.check()
+        clinic.settle()
+        assert healths(clinic) == [Health.DEGRADED]
+        await later(clinic, 60)
+        clinic.jobs.watched.clear()
+        await clinic.watch_queue.check()
+        clinic.settle()
+        assert healths(clinic) == [Health.UNKNOWN]
+
+    assert len([each for each in play(scene).recorder.said if "adopt" in each]) == 0
+
+
+def healths(clinic: QueueClinic) -> list[Health]:
+    return [each.record.health for each in clinic.roster.watched.values() if each.record is not None]
+
+
+def test_a_queue_that_stands_still_is_told_like_any_trouble_and_so_is_its_end() -> None:
+    """What, where, since when, what was done, what happens otherwise, one command; once, and resolved once it moves."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        clinic.waiting()
+        for _ in range(2):
+            await clinic.watch_queue.check()
+            await later(clinic, 10)
+        clinic.jobs.pending.clear()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+
+    told, over = play(scene).recorder.said
+    assert told.splitlines() == [
+        "popoto: 1 job waits for up to 6 min, and none runs (queue_stalled)",
+        "Where: project popoto, in a queue in memory",
+        "Since: 2027-01-15 07:54 UTC",
+        "Wakeful did: nothing: it knows no way to start a worker",
+        "If you do nothing: it waits until a worker of this project runs",
+        "→ wakeful events --since 1h",
+    ]
+    assert over.splitlines() == [
+        "Resolved: popoto: its jobs waited and none ran",
+        "It began at 2027-01-15 07:54 UTC",
+        "Over: its work is being done again, or none waits",
+    ]
+
+
+MUTED = [
+    (MuteKind.CODE, "queue_stalled", True),
+    (MuteKind.PROJECT, "popoto", True),
+    (MuteKind.CODE, "message_unrouted", False),
+    (MuteKind.PROJECT, "bank", False),
+]
+
+
+@pytest.mark.parametrize(("kind", "value", "is_silent"), MUTED)
+def test_a_muted_queue_is_told_when_the_mute_has_ended(kind: MuteKind, value: str, is_silent: bool) -> None:
+    """By code or by project; what lasts longer than its mute is told then, once."""
+    heard: list[int] = []
+
+    async def scene(clinic: QueueClinic) -> None:
+        await clinic.calm.mute(kind, value, 600.0, by="ada")
+        clinic.waiting()
+        await clinic.watch_queue.check()
+        await later(clinic, 500)
+        heard.append(len(clinic.recorder.said))
+        await later(clinic, 300)
+
+    clinic = play(scene)
+    assert heard == [0 if is_silent else 1]
+    assert [each.count("queue_stalled") for each in clinic.recorder.said] == [1]
+
+
+@pytest.mark.parametrize(
+    ("kind", "value"), [(MuteKind.SESSION, ONE), (MuteKind.PROJECT, "popoto"), (MuteKind.CODE, "silent")]
+)
+def test_a_queues_muted_session_is_revived_in_silence(kind: MuteKind, value: str) -> None:
+    """Healed as ever; nobody hears of it, nor of its end."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        await clinic.calm.mute(kind, value, 3600.0, by="ada")
+        clinic.silent()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+        assert len(clinic.jobs.pending) == 1
+        clinic.jobs.watched.clear()
+        clinic.jobs.pending.clear()
+        await later(clinic, 700)
+        await clinic.watch_queue.check()
+        await later(clinic, SAME_SECONDS + 10)
+
+    assert play(scene).recorder.said == []
+
+
+def test_during_a_pause_whatever_is_told_says_so_first() -> None:
+    """Of a queue as of anything else; somebody else's chat is not concerned."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        await clinic.calm.pause("ada@tower")
+        clinic.waiting()
+        await clinic.watch_queue.check()
+        await later(clinic, 10)
+
+    (told,) = play(scene).recorder.said
+    assert told.startswith("PAUSED by ada@tower: Wakeful acts on nothing until `wakeful resume`\npopoto: ")
+
+
+def test_the_queues_look_ends_nobody_elses_incident() -> None:
+    """An engine that cannot be asked is the hub's to settle."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        origin = Origin(Cause.ENGINE, "docker")
+        await clinic.incidents.join(SessionId("agent-bot"), origin, "it does not answer")
+        await clinic.watch_queue.check()
+        assert [each.cause for each in await clinic.incidents.listed()] == [Cause.ENGINE]
+
+    play(scene)
+
+
+def test_what_was_given_up_is_not_called_well_again() -> None:
+    """Its incident is over with what was done, and nobody hears that it is resolved."""
+
+    async def scene(clinic: QueueClinic) -> None:
+        for number in range(2):
+            clinic.silent(job_id=str(number))
+            await clinic.watch_queue.check()
+            await later(clinic, 10)
+        clinic.jobs.watched.clear()
+        await clinic.watch_queue.check()
+        await later(clinic, SAME_SECONDS + 10)
+        (incident,) = await clinic.incidents.listed(include_resolved=True)
+        assert fate_words(incident.members[0]).startswith("over: gave up: it failed again")
+
+    assert not any(each.startswith("Resolved") for each in play(scene).recorder.said)
