@@ -71,6 +71,7 @@ class House:
         self.reread: list[SessionId] = []
         # For whose orphans somebody was asked to look.
         self.searched: list[SessionId] = []
+        self.sought: list[SessionId] = []
         self.policy = Policy()
         self.roster = Roster(self.policy.fold_after_seconds)
         self.feed = Feed()
@@ -201,7 +202,8 @@ class House:
 
     def seek_named(self, subject: Subject, pid: int, wall: float) -> None: ...
 
-    def seek_pane(self, session_id: SessionId) -> None: ...
+    def seek_pane(self, session_id: SessionId) -> None:
+        self.sought.append(session_id)
 
     def died(self, session_id: SessionId) -> None:
         self.searched.append(session_id)

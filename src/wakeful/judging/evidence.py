@@ -148,10 +148,15 @@ class Presence(Struct, gc=False):
 
     @property
     def newest(self) -> Holder | None:
-        """The holder to speak of: the living one, else the one that was seen last."""
+        """The holder to speak of: the living one, else the one that was seen last.
+
+        Of two living ones it is the one that says what it does: a resume that fails never does.
+        """
         if len(self.holders) <= 1:  # nearly always, and asked for several times per verdict
             return next(iter(self.holders.values()), None)
-        return max(self.living or self.holders.values(), key=_seen_at)
+        living = self.living
+        saying = [holder for holder in living if holder.status is not None]
+        return max(saying or living or self.holders.values(), key=_seen_at)
 
 
 STOPPED_BY_PERSON: Final = "a person stopped it"

@@ -361,10 +361,19 @@ class Supervisor:
         self._mark(session_id)
 
     def _is_moved_too_soon(self, watched: Watched, pane: Pane | None) -> bool:
-        """Whether its pane is there, and only shows nothing of a process elsewhere that has yet to write a word."""
-        if pane is None or (pane.sight, pane.runtime) != (Sight.DEAD, Sight.ALIVE):
+        """Whether its pane is there, and only shows nothing of a process elsewhere that came beside or after its own.
+
+        Which of two living processes goes on is not known yet; once one has ended, the pane is sought again.
+        """
+        known, are_two = watched.presence.pane, len(watched.presence.living) > 1
+        if pane is None:
             return False
-        return self._has_only_come_up(watched) and self._around.watch(pane.process) is Sight.ALIVE
+        if (pane.sight, pane.runtime) == (Sight.DEAD, Sight.ALIVE):
+            came = are_two or self._has_only_come_up(watched)
+            return came and self._around.watch(pane.process) is Sight.ALIVE
+        if known is None or known.sight is not Sight.ALIVE or known.process == pane.process:
+            return False
+        return are_two and self._around.watch(known.process) is Sight.ALIVE
 
     def _has_only_come_up(self, watched: Watched) -> bool:
         return len(watched.presence.holders) > 1 and has_only_come_up(
@@ -603,6 +612,8 @@ class Supervisor:
         if _is_at_dialog(watched, process):
             watched.presence.dialog = None
         self._mark(watched.subject.id)
+        if watched.presence.living:
+            self._around.seek_pane(watched.subject.id)
         if holder is watched.presence.newest and self._has_only_come_up(watched):
             # A resume that failed: the session is as dead as before, and since then.
             del watched.presence.holders[process.pid]

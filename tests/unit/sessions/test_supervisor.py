@@ -490,6 +490,49 @@ def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
     ]
 
 
+@pytest.mark.parametrize("is_shown", [True, False], ids=["in another pane", "in no pane"])
+def test_a_resume_that_fails_beside_a_living_process_takes_no_pane(house: House, *, is_shown: bool) -> None:
+    """Its pane stays the one of the process that lives; a process that stays is shown once the other one ended."""
+    first = house.start("a")
+    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
+    elsewhere = Pane("/tmp/tmux", "work", "%2", Process(6, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
+    house.supervisor.shown(subject("a").id, pane)
+    house.work("a")
+    pass_time(house, 5)
+    sought = len(house.sought)
+    second = Process(900_000, 1, "boot")
+    house.supervisor.held(subject("a"), second, Sight.ALIVE, source="a test")
+    house.supervisor.shown(subject("a").id, elsewhere if is_shown else replace(pane, sight=Sight.DEAD))
+    house.settle()
+    assert house.roster.watched[subject("a").id].presence.pane == pane
+    house.end(second)
+    assert house.roster.watched[subject("a").id].presence.pane == pane
+    assert house.sought[sought:] == [subject("a").id] * 2
+    house.supervisor.held(subject("a"), Process(900_001, 1, "boot"), Sight.ALIVE, source="a test")
+    house.end(first)
+    house.supervisor.shown(subject("a").id, elsewhere)
+    assert house.roster.watched[subject("a").id].presence.pane == elsewhere
+
+
+def test_a_resume_that_fails_beside_an_open_question_leaves_it_open(house: House) -> None:
+    """What its client asks is the same question as before, so that nobody is told of it again."""
+    process = house.start("a")
+    house.work("a")
+    house.supervisor.held(
+        subject("a"), process, Sight.ALIVE, source="a test", status=Status.WAITING, waiting_for="permission"
+    )
+    house.settle()
+    asked = record(house, "a").expected_waits
+    assert record(house, "a").state is State.WAITING
+    pass_time(house, 5)
+    failing = Process(900_000, 1, "boot")
+    house.supervisor.held(subject("a"), failing, Sight.ALIVE, source="a test")
+    house.settle()
+    assert (record(house, "a").state, record(house, "a").expected_waits) == (State.WAITING, asked)
+    house.end(failing)
+    assert (record(house, "a").state, record(house, "a").expected_waits) == (State.WAITING, asked)
+
+
 def test_a_resume_that_failed_after_a_restart_changes_nothing(house: House) -> None:
     """The daemon was killed before it could write down that the agent had ended: it died no later for that."""
     process = house.start("a")
