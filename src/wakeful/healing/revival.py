@@ -52,6 +52,8 @@ FILE_AGAIN_SECONDS: Final = 600.0
 # An agent that was seen ready is found in its pane within this; a busy host needs many times what it takes.
 AGENT_HEARS_SECONDS_MAX: Final = 30.0
 AGENT_POLL_SECONDS: Final = 0.1
+# Each attempt to tell it is written down.
+AGENT_AGAIN_SECONDS: Final = 1.0
 _decode: Final = json_decoder(Revival)
 ELSEWHERE: Final = "another daemon on this store brings it back"
 
@@ -269,6 +271,10 @@ class Reviver:
         if prompt is None:
             return started
         told = await hands.deliver(session_id, prompt)
+        while told.outcome is Outcome.DECLINED and self._clock.now().awake < until:
+            # Nothing was typed: a client that calls itself idle may have yet to show its input line.
+            await self._clock.sleep_until(self._clock.now().awake + AGENT_AGAIN_SECONDS)
+            told = await hands.deliver(session_id, prompt)
         if told.outcome is Outcome.INEFFECTIVE:
             # A client that has just come up may lose a paste. Enter was not pressed, and a draft would refuse it.
             told = await hands.deliver(session_id, prompt)

@@ -96,6 +96,30 @@ def test_an_agent_that_dies_again_in_the_same_work_is_given_up() -> None:
     assert "gave up" in clinic.recorder.said[-1]
 
 
+@pytest.mark.parametrize("shown", [True, False], ids=["shows it later", "never shows it"])
+def test_an_agent_without_an_input_line_yet_is_told_once_it_has_one(*, shown: bool) -> None:
+    """A client calls itself idle before its terminal shows that: the turn is not lost for that. No attempt after 30 s."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.living.outcome = Outcome.DECLINED
+        bot = Bot(clinic)
+        bot.die()
+        await clinic.clock.run_for(10)
+        assert bot.starts == 1
+        if shown:
+            clinic.living.outcome = Outcome.RECOVERED
+        await clinic.clock.run_for(60)
+        assert bot.starts == 1
+        trouble = clinic.healer.trouble_of(A)
+        assert trouble is not None
+        outcome = Outcome.RECOVERED if shown else Outcome.UNVERIFIED
+        assert trouble.did.startswith(f"resumed its conversation: {outcome}")
+
+    clinic = play(scene)
+    assert len(set(clinic.living.prompts)) == 1
+    assert len(clinic.living.prompts) < 35
+
+
 def test_a_call_elsewhere_holds_an_agent_until_a_person_says_yes() -> None:
     """`restart = "auto"` is no approval."""
 
