@@ -255,7 +255,7 @@ def trouble_text(
         otherwise=_otherwise(trouble, record, decision),
         mode=mode,
         paused_by=paused_by,
-        command=_command(trouble, decision.step),
+        command=_command(trouble, record, decision.step),
     )
 
 
@@ -282,11 +282,12 @@ def _finding(trouble: Trouble, record: SessionRecord) -> FindingRecord | None:
     return FindingRecord(trouble.code, severity, iso(trouble.code_since), trouble.summary, (), ())
 
 
-def _command(trouble: Trouble, step: Step) -> str | None:
-    """The one that helps; None: the one that explains, or hands it over."""
+def _command(trouble: Trouble, record: SessionRecord, step: Step) -> str | None:
+    """The one that helps; None: the one that explains, hands it over, or goes to the agent that hosts it."""
     if step is Step.HOLD and trouble.checkpoint is not None:
         return f"wakeful checkpoint show {trouble.checkpoint}"
-    return f"wakeful session revive {trouble.session_id}" if trouble.given_up else None
+    is_hosted = record.agent is not None
+    return f"wakeful session revive {trouble.session_id}" if trouble.given_up and not is_hosted else None
 
 
 def _otherwise(trouble: Trouble, record: SessionRecord, decision: Decision) -> str:

@@ -94,6 +94,7 @@ def test_an_agent_that_dies_again_in_the_same_work_is_given_up() -> None:
     clinic = play(scene)
     assert (Happening.REVIVAL_FAILED, ActionTaken.NONE) in written(clinic)
     assert "gave up" in clinic.recorder.said[-1]
+    assert clinic.recorder.said[-1].endswith("→ wakeful attach bot"), "its agent's command, not a session's"
 
 
 @pytest.mark.parametrize("shown", [True, False], ids=["shows it later", "never shows it"])
