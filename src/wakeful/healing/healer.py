@@ -37,7 +37,7 @@ from wakeful.healing.trouble import (
 )
 from wakeful.healing.trouble_store import Troubles, reason_for
 from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.model import Cause, Fate, Incident, Origin
+from wakeful.incidents.model import DEATHS, Cause, Fate, Incident, Origin
 from wakeful.incidents.service import Incidents
 from wakeful.judging.evidence import ended_by
 from wakeful.judging.findings import Code
@@ -563,8 +563,9 @@ class Healer:
         limit = watched.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None
         until = limit.wall if limit is not None else None
         agent = agent_member(watched.subject.agent) if watched.subject.agent is not None else None
+        died = trouble.code in DEATHS
         incident = await self._incidents.join(
-            trouble.session_id, origin, summary, name, until=until, instead_of=agent
+            trouble.session_id, origin, summary, name, until=until, instead_of=agent, died=died
         )
         if did and not incident.did:
             incident = await self._incidents.keep(replace(incident, did=did))

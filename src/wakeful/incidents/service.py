@@ -17,7 +17,7 @@ from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.incidents.model import Cause, Incident, Origin
+from wakeful.incidents.model import Cause, Fate, Incident, Origin
 from wakeful.storage.base import Note, Store
 from wakeful.storage.readable import values
 
@@ -102,11 +102,13 @@ class Incidents:
         *,
         until: float | None = None,
         instead_of: SessionId | None = None,
+        died: bool = False,
     ) -> Incident:
         """The incident this trouble belongs to, opened if there is none with this cause and scope.
 
         `until`: when that cause ends by itself; the latest word of its sessions counts. `instead_of`: a member that is
-        the same agent under another name, and must not count twice.
+        the same agent under another name, and must not count twice. `died`: its agent died, which belongs to no incident about
+        something else that was over just now.
         """
         # One after the other: two that join at once would each open one.
         async with self._in_line:
@@ -119,7 +121,9 @@ class Incidents:
                 if known is not None:
                     await self._leave(session_id, "its cause turned out to be another")
                 now = self._clock.now().wall
-                incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
+                incident = self._open.get(origin.key) or await self._opened(
+                    origin, summary, now, died=died and origin.cause is Cause.SESSION
+                )
                 newest = incident.joined(session_id, now, name).lasting(until)
                 self._of_session[session_id] = origin.key
                 if instead_of is not None and self._of_session.get(instead_of) == origin.key:
@@ -212,9 +216,9 @@ class Incidents:
                 self._unsaved.setdefault(newest.id, newest)
                 raise
 
-    async def _opened(self, origin: Origin, summary: str, now: float) -> Incident:
+    async def _opened(self, origin: Origin, summary: str, now: float, *, died: bool = False) -> Incident:
         """A new one, or one that was over just now; or the one that another daemon on this store opened first."""
-        over = self._reopened(origin, now)
+        over = self._reopened(origin, summary, now, died=died)
         incident = over or _new(origin, summary, now)
         claim = Note(OPEN, origin.key, msgspec.json.encode(incident))
         if await self._store.keep_new_note(claim):
@@ -233,14 +237,17 @@ class Incidents:
         # Else the daemon that claimed it ended before it wrote it down: it continues here.
         return theirs
 
-    def _reopened(self, origin: Origin, now: float) -> Incident | None:
+    def _reopened(self, origin: Origin, summary: str, now: float, *, died: bool) -> Incident | None:
+        """One that was over just now, unless a session died of whom other trouble was told and left alone."""
         self._lately = {
             key: each
             for key, each in self._lately.items()
             if each.resolved_at is not None and now - each.resolved_at <= SAME_SECONDS
         }
         over = self._lately.pop(origin.key, None)
-        return replace(over, resolved_at=None) if over is not None else None
+        if over is None or (died and over.summary != summary and not _is_treated(over)):
+            return None
+        return replace(over, resolved_at=None)
 
     def _remember(self, incident: Incident) -> None:
         self._open[_key(incident)] = incident
@@ -259,6 +266,11 @@ def _new(origin: Origin, summary: str, now: float) -> Incident:
         sessions=(),
         summary=summary,
     )
+
+
+def _is_treated(incident: Incident) -> bool:
+    """Whether something was done about it: what fails after that is the same episode, whatever it looks like."""
+    return any(each.fate not in {Fate.OPEN, Fate.LEFT_ALONE, Fate.UNSEEN} for each in incident.members)
 
 
 def _key(incident: Incident) -> str:

@@ -531,6 +531,33 @@ def test_a_restarted_daemon_remembers_that_the_budget_is_spent() -> None:
     play(scene)
 
 
+def test_a_death_soon_after_other_trouble_is_told_as_a_death() -> None:
+    """A turn failed, the next one began, and its agent died in it: another incident and another alert, within minutes."""
+
+    async def scene(clinic: Clinic) -> None:
+        process = clinic.start("a")
+        clinic.work("a")
+        clinic.hear("a", TurnFailed(clinic.wall(), Failure.REQUEST, "API Error: 400"))
+        await clinic.clock.run_for(10)
+        clinic.work("a")
+        await clinic.clock.run_for(10)
+        clinic.end(process)
+        await clinic.clock.run_for(10)
+        failed, died = await clinic.incidents.listed(include_resolved=True)
+        assert (failed.is_open, died.is_open) == (False, True)
+        assert died.summary == "died in the middle of a turn"
+        assert [each.split("\n")[0] for each in clinic.recorder.said] == [
+            "shop: the last turn ended with an error: `API Error: 400` (turn_failed)",
+            "shop: died in the middle of a turn: `Bash: make test` (session_dead)",
+        ]
+        clinic.start("a")
+        clinic.work("a")
+        await clinic.clock.run_for(10)
+        assert await clinic.incidents.listed() == []
+
+    play(scene)
+
+
 def test_nobody_revives_what_was_only_found_or_is_well() -> None:
     """A person's order too needs a managed session in trouble."""
 
