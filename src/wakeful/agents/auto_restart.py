@@ -92,6 +92,8 @@ class Losses:
 def _fate(agent: Agent) -> tuple[Fate, str]:
     reason = plain(agent.record.reason, REASON_CHARS_MAX)
     match agent.state:
+        case AgentState.STALE if agent.given_up_since == agent.work_since:
+            return Fate.GIVEN_UP, "brought it back once, which did not last; gave up"
         case AgentState.STALE if agent.spec.restart is Restart.AUTO:
             return Fate.OPEN, "waits for its turn"
         case AgentState.STALE:
@@ -296,6 +298,7 @@ class AutoRestart:
 
     async def _give_up(self, agent: Agent) -> None:
         self._given_up.add(_budget(agent))
+        agent.given_up_since = agent.work_since
         news = given_up_news(agent.record, agent.moved_at)
         log.warning("%s", news.what)
         topic = Topic((Code.AGENT_EXITED,), session_id=agent.record.session_id)

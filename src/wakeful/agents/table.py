@@ -88,6 +88,8 @@ class Agent:
         # Whether anything of it was there at the last look: only then it can go.
         self.placed = False
         self.stop_ordered = False
+        # Since when the work began for which its one restart is spent and nothing more is tried.
+        self.given_up_since: float | None = None
         # The newest epoch that was seen on anything of it, and the same when its last start was ordered.
         self.epoch_seen = 0
         self.epoch_before = 0

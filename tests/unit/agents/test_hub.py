@@ -27,7 +27,7 @@ from wakeful.agents.table import ENDED_EARLY, Agent, AgentNotFound, AgentRefuses
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import ConversationHeld, Lease, LeaseKey
 from wakeful.healing.plan import AgentWay
-from wakeful.incidents.model import Cause, Origin
+from wakeful.incidents.model import Cause, Fate, Origin
 from wakeful.storage.base import Outcome
 from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNSEEN, ScriptedRuntime
 from wakeful.testing.virtual_clock import settle
@@ -761,6 +761,29 @@ def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
             assert ended == key
             assert end.splitlines()[0] == "Resolved: agent claude was brought back once and ended again"
             assert end.splitlines()[-1] == "Over: it is running"
+
+    run(story)
+
+
+def test_an_agent_that_is_given_up_is_so_in_its_incident() -> None:
+    """Its tmux server ended again soon after: nothing more is tried, so nothing waits for its turn."""
+
+    async def story() -> None:
+        house = TestHub(agent(restart=Restart.AUTO))
+        async with house.open():
+            await running(house)
+            for _ in range(2):
+                await house.happens(UNSEEN)
+                await house.happens(SESSION_DEAD)
+                await house.clock.run_for(30)
+            assert house.record().state is AgentState.STALE
+            assert "gave up" in house.said[-1][1]
+            (incident,) = await house.incidents.listed()
+            (member,) = incident.members
+            assert (member.fate, member.words) == (
+                Fate.GIVEN_UP,
+                "brought it back once, which did not last; gave up",
+            )
 
     run(story)
 
