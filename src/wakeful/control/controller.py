@@ -453,9 +453,9 @@ class Hands:
         except OperatorError:
             await self._holdings.yield_(lease)
             raise
-        if named is not None and process is None:
-            return replace(hosting, driver="tmux", name=plain_name(named))
-        return hosting
+        if process is not None:
+            return replace(hosting, kept_back=self._world.kept_back(process))
+        return hosting if named is None else replace(hosting, driver="tmux", name=plain_name(named))
 
     async def release(self, text: str) -> Hosting:
         """Let go of a managed session; its agent goes on. Raises NothingToRelease, HostedByAgent."""

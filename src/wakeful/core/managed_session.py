@@ -46,6 +46,8 @@ class Hosting(Struct, frozen=True):
     # Handed over by a person, not started by Wakeful.
     adopted: bool = False
     name: str | None = None
+    # The names of what its agent had of Wakeful's secrets when it was handed over: its shell has them, too.
+    kept_back: tuple[str, ...] = ()
     # A person's stop is final: nothing brings it back but a person.
     stopped: bool = False
     # Not a person, but the chat gateway stopped it, for room or memory: a message there may bring it back.

@@ -282,7 +282,7 @@ async def resume(hand: PaneHand, hosting: Hosting, order: Order, command: tuple[
         return Seen(Outcome.DECLINED, reason)
     # By `env`, which every shell has in the same spelling: the marks are the agent's and not the shell's.
     marks = [f"{name}={value}" for name, value in marks_of(order, hosting.session_id).items()]
-    left_out = [word for name in _leaking(hand.process) for word in ("-u", name)]
+    left_out = [word for name in _leaking(hand.process, hosting) for word in ("-u", name)]
     await _redraw(hand)
     before = await hand.type_in(
         typable(shlex.join(("env", *left_out, *marks, *command)), several_lines=False)
@@ -306,12 +306,13 @@ async def resume(hand: PaneHand, hosting: Hosting, order: Order, command: tuple[
     return Seen(Outcome.RECOVERED, words, resumed)
 
 
-def _leaking(shell: Process) -> list[str]:
+def _leaking(shell: Process, hosting: Hosting) -> list[str]:
     """Settings of Wakeful, and copies of its secrets, that the shell would hand on.
 
-    What a person exported there after the shell's start cannot be read; if the daemon has it too, it is known by name.
+    What a person exported there after the shell's start cannot be read: the agent that was handed over had it, or the
+    daemon has it.
     """
-    return sorted(kept_back(proc.environ(shell.pid)) | kept_back(os.environ))
+    return sorted(kept_back(proc.environ(shell.pid)) | kept_back(os.environ) | {*hosting.kept_back})
 
 
 def _no_shell(shell: Process, cwd: str) -> str | None:
