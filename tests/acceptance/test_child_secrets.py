@@ -32,6 +32,7 @@ SECRETS = {
 }
 USER = 42
 OTHER = "an-other-programs-key"
+EXPORTED = f"export WAKEFUL_GATEWAY__TOKEN=2:{SECRET.upper()}"
 
 
 @pytest.fixture
@@ -150,12 +151,18 @@ def test_the_gateways_agents_have_no_token(house: AgentHouse, api: BotApi) -> No
 def test_a_real_client_has_no_secret_after_it_was_adopted(
     claude: ClaudeHome, daemon: RunningDaemon, tmp_path: Path
 ) -> None:
-    """Claude Code started by hand, adopted, killed and resumed in its pane; and one that a person has the daemon start."""
+    """Claude Code started by hand, adopted, killed and resumed in its pane; and one that a person has the daemon start.
+
+    The shell of that pane has the secrets, one of them under a name of its own, and hands on what else it has. One was
+    exported there later.
+    """
     daemon.watch(**claude.environ(), **SECRETS, COPY=SECRETS["WAKEFUL_ALERTS__PING_URL"], OTHER=OTHER)
     daemon.up()
     socket = tmp_path / "hand.sock"
     try:
-        pane = claude.in_tmux(socket, script(DONE), "mine", shell_wrapped=True)
+        copied = {"MINE": SECRETS["WAKEFUL_ALERTS__PING_URL"], "PROMPT_COMMAND": EXPORTED}
+        shell = {**SECRETS, **copied, "KEPT": "kept"}
+        pane = claude.in_tmux(socket, script(DONE), "mine", shell_wrapped=True, more=shell)
         # Before its first turn it is idle, too, and has no conversation that could be resumed.
         wait_for(lambda: any("All done" in each.read_text() for each in claude.logs()) or None, "answer")
         mine = daemon.wait_for_session(lambda each: each["state"] == "idle", "its turn's end")
@@ -165,13 +172,16 @@ def test_a_real_client_has_no_secret_after_it_was_adopted(
         wait_for(lambda: daemon.run("session", "resume", mine["id"]).exit_code == 0 or None, "resume")
         back = daemon.pid_of(mine["id"], unlike=mine["pid"])
         assert int(pane.shown("pane_pid")) in [each.pid for each in proc.ancestors(back)]
+        assert proc.environ_value(back, "KEPT") == "kept"
         found = {"adopted and resumed": environ_of(back), "its words": " ".join(proc.command(back))}
         asked = ("run", "--json", "--headless", "--prompt", script(DONE), "--", "claude")
         headless = daemon.run(*asked, cwd=claude.project).json["session_id"]
         found["started"] = environ_of(daemon.pid_of(headless)).replace(OTHER, "which the person chose")
     finally:
         end_tmux(socket)
-    assert [way for way, text in found.items() if SECRET in text or OTHER in text] == []
+    assert [
+        way for way, text in found.items() if SECRET in text.replace(EXPORTED, "").lower() or OTHER in text
+    ] == []
 
 
 def _text(path: Path) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from support.real_clients import require_tmux
+from support.real_clients import require_tmux, wait_for
 from support.tmux_server import Server
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, Sight
@@ -75,6 +75,20 @@ def test_a_session_is_shown_in_the_pane_above_its_holder(server: Server, house: 
     house.move_in(ONE, shell)
     house.look()
     assert (house.pane(ONE).session, house.pane(ONE).sight) == ("work", Sight.ALIVE)
+
+
+def test_what_this_process_started_is_not_in_its_own_pane(
+    server: Server, house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A daemon in a pane, and an agent that it started without a terminal: nobody sees that agent there."""
+    daemon = server.start("daemon", "sh -c 'sleep 600; true'")
+    shell = proc.identify(daemon)
+    assert shell is not None
+    agent = wait_for(lambda: next(iter(proc.children(shell)), None), "agent")
+    monkeypatch.setattr(os, "getpid", lambda: daemon)
+    house.move_in(ONE, agent.pid)
+    house.look()
+    assert house.tenants[ONE].pane is None
 
 
 def test_who_neither_moved_nor_arrived_is_not_asked_about(server: Server, house: House) -> None:

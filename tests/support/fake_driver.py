@@ -106,6 +106,10 @@ class ScriptedWorld:
     def sight(self, process: Process) -> Sight:
         return Sight.DEAD if process in self.dead else Sight.ALIVE
 
+    def kept_back(self, process: Process) -> tuple[str, ...]:
+        del process
+        return ()
+
     def command(self, process: Process) -> tuple[str, ...]:
         del process
         return ("claude", "--model", "opus")

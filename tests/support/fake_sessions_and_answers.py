@@ -43,6 +43,8 @@ class ScriptedSessions:
         self.answer_outcomes: list[Outcome] = []
         self.answers: list[tuple[str, Reply]] = []
         self.alive: set[str] = set()
+        # Whom the gateway ended though nobody asked for it.
+        self.evicted: list[str] = []
         self.known: set[str] = set()
         # Whom a healer that began anew called by the name of another one.
         self.heirs: dict[str, str] = {}
@@ -95,8 +97,9 @@ class ScriptedSessions:
     async def interrupt(self, session_id: SessionId) -> Answered:
         return self._act("interrupt", session_id)
 
-    async def stop(self, session_id: SessionId) -> Answered:
+    async def stop(self, session_id: SessionId, *, by_itself: bool = False) -> Answered:
         answered = self._act("stop", session_id)
+        self.evicted += [session_id] if by_itself else []
         self.alive.discard(session_id)
         return answered
 
@@ -152,9 +155,9 @@ def held_up(sessions: ScriptedSessions, act: str) -> asyncio.Event:
     """Let this act of the daemon be done only once the event is set."""
     done, free = getattr(sessions, act), asyncio.Event()
 
-    async def slowly(*given: Any) -> Any:
+    async def slowly(*given: Any, **named: Any) -> Any:
         await free.wait()
-        return await done(*given)
+        return await done(*given, **named)
 
     setattr(sessions, act, slowly)
     return free

@@ -287,11 +287,15 @@ class ClaudeHome(ClientHome):
         *,
         shell_wrapped: bool = False,
         at_once_max: int = CLIENTS_AT_ONCE_MAX,
+        more: Mapping[str, str] | None = None,
     ) -> TmuxSession:
-        """Interactive Claude Code in a new session; wrapped, a shell outlives it, as when a person typed it."""
+        """Interactive Claude Code in a new session; wrapped, a shell outlives it, as when a person typed it.
+
+        `more` are variables that the session has beside those of this home.
+        """
         self._make_room(at_once_max)
         # A new session gets the environment of the tmux server, not ours: name each variable.
-        variables = [f"-e{name}={value}" for name, value in self.environ().items()]
+        variables = [f"-e{name}={value}" for name, value in {**self.environ(), **(more or {})}.items()]
         place = ["-d", "-s", session_name, "-x", "160", "-y", "50", "-c", str(self.project)]
         command = ["bash", "--norc", "--noprofile"] if shell_wrapped else ["claude", prompt]
         tmux(socket, "new-session", *place, *variables, "--", *command, environ=self.environ())

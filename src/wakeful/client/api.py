@@ -105,8 +105,8 @@ class Sessions(Protocol):
     async def interrupt(self, session_id: SessionId) -> Answered:
         """Cut the running turn short."""
 
-    async def stop(self, session_id: SessionId) -> Answered:
-        """End it. Its conversation can be resumed."""
+    async def stop(self, session_id: SessionId, *, by_itself: bool = False) -> Answered:
+        """End it. Its conversation can be resumed. `by_itself`: no person asked for it."""
 
     async def end_process(self, session_id: SessionId) -> bool:
         """End its process as a crash would: the healer brings it back, asks first where it must, and goes on with its turn.

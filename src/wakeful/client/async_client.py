@@ -253,8 +253,8 @@ class DaemonSessions:
     async def interrupt(self, session_id: SessionId) -> Answered:
         return await self._act(session_id, "interrupt", {})
 
-    async def stop(self, session_id: SessionId) -> Answered:
-        return await self._act(session_id, "stop", {})
+    async def stop(self, session_id: SessionId, *, by_itself: bool = False) -> Answered:
+        return await self._act(session_id, "stop", {"by_gateway": by_itself})
 
     async def end_process(self, session_id: SessionId) -> bool:
         processes = await self._listener.processes_of(session_id)

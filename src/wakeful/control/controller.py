@@ -26,7 +26,7 @@ from wakeful.core.process import Process, Sight
 from wakeful.effects.rules import Effect
 from wakeful.judging import interrupted_calls as effects
 from wakeful.judging.available_actions import OBSERVING
-from wakeful.judging.evidence import Holder, Pane, ended_by
+from wakeful.judging.evidence import Holder, Pane, why_final
 from wakeful.judging.session_record import safe
 from wakeful.judging.summary import still_runs
 from wakeful.judging.wake_eligibility import Reach
@@ -300,7 +300,7 @@ class Hands:
             Act.INTERRUPT, watched, Purpose(), lambda: self._needs_life(watched) or unless(), driver.interrupt
         )
 
-    async def stop(self, text: str, *, final: bool = True) -> Deed:
+    async def stop(self, text: str, *, final: bool = True, by_gateway: bool = False) -> Deed:
         """End the agent and what it left behind. A person's stop is final: nothing revives it.
 
         One that is still being started is ended once its start has come to its end.
@@ -309,7 +309,8 @@ class Hands:
         driver = self._drivers[hosting.driver]
 
         async def stopped(current: Hosting) -> Seen:
-            await self._holdings.keep(replace(current, stopped=final or current.stopped))
+            stopped, by = (final, by_gateway) if final else (current.stopped, current.by_gateway)
+            await self._holdings.keep(replace(current, stopped=stopped, by_gateway=by))
             return await driver.stop(current)
 
         return await self._act(
@@ -452,9 +453,9 @@ class Hands:
         except OperatorError:
             await self._holdings.yield_(lease)
             raise
-        if named is not None and process is None:
-            return replace(hosting, driver="tmux", name=plain_name(named))
-        return hosting
+        if process is not None:
+            return replace(hosting, kept_back=self._world.kept_back(process))
+        return hosting if named is None else replace(hosting, driver="tmux", name=plain_name(named))
 
     async def release(self, text: str) -> Hosting:
         """Let go of a managed session; its agent goes on. Raises NothingToRelease, HostedByAgent."""
@@ -477,7 +478,7 @@ class Hands:
         hosting = self._holdings.find(watched.subject.id)
         if not self._by_itself or hosting is None or not hosting.is_ended:
             return None
-        return f"{ended_by(hosting.heir)}, which is final"
+        return why_final(hosting.heir, by_gateway=hosting.by_gateway)
 
     def _is_per_turn(self, hosting: Hosting) -> bool:
         driver = self._drivers.get(hosting.driver)

@@ -201,6 +201,9 @@ class World(Protocol):
     def command(self, process: Process) -> tuple[str, ...]:
         """The words a process was started with; none if that cannot be read."""
 
+    def kept_back(self, process: Process) -> tuple[str, ...]:
+        """The names of what a process was started with and no program of ours may be given."""
+
     def environ(self) -> Mapping[str, str]:
         """The daemon's own environment."""
 

@@ -152,7 +152,8 @@ class Holdings:
         """Keep what an act found, under the claim it has. What was stopped or released meanwhile stays so."""
         known = self.find(seen.session_id)
         if known is not None:
-            await self.keep(replace(seen, epoch=known.epoch, stopped=known.stopped, heir=known.heir))
+            ended = {"stopped": known.stopped, "by_gateway": known.by_gateway, "heir": known.heir}
+            await self.keep(replace(seen, epoch=known.epoch, **ended))
 
     async def drop(self, hosting: Hosting) -> None:
         """Manage it no longer; its agent goes on as it is."""

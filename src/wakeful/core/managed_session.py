@@ -46,8 +46,12 @@ class Hosting(Struct, frozen=True):
     # Handed over by a person, not started by Wakeful.
     adopted: bool = False
     name: str | None = None
+    # The names of what its agent had of Wakeful's secrets when it was handed over: its shell has them, too.
+    kept_back: tuple[str, ...] = ()
     # A person's stop is final: nothing brings it back but a person.
     stopped: bool = False
+    # Not a person, but the chat gateway stopped it, for room or memory: a message there may bring it back.
+    by_gateway: bool = False
     # The conversation that Wakeful began in its place: its work goes on there, and nothing brings this one back.
     heir: SessionId | None = None
     # Its agent ended by itself while whatever hosted it lived: nothing that ends later took it along.
@@ -61,7 +65,7 @@ class Hosting(Struct, frozen=True):
 
     @property
     def is_ended(self) -> bool:
-        """It ended on purpose: a person stopped it, or another conversation took its place."""
+        """It ended on purpose: a person or the chat gateway stopped it, or another conversation took its place."""
         return self.stopped or self.heir is not None
 
     def is_ended_in(self, process: Process | None) -> bool:

@@ -28,7 +28,7 @@ from wakeful.integrations.providers import NAMES, every
 from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.integrations.tmux.said import was_said
 from wakeful.linux import proc
-from wakeful.linux.child_environment import agent_environ
+from wakeful.linux.child_environment import agent_environ, kept_back
 from wakeful.linux.owner_only import owner_only
 from wakeful.linux.terminate import sweep
 from wakeful.sources.tool_processes import TOOL_VARIABLES, is_tool
@@ -147,6 +147,9 @@ class LocalWorld:
 
     def command(self, process: Process) -> tuple[str, ...]:
         return tuple(proc.command(process.pid))
+
+    def kept_back(self, process: Process) -> tuple[str, ...]:
+        return tuple(sorted(kept_back(proc.environ(process.pid))))
 
     def environ(self) -> Mapping[str, str]:
         return agent_environ(os.environ)

@@ -92,7 +92,7 @@ class Asking:
         log.warning("%s begins anew: its provider, folder or permissions were changed", key)
         session_id = SessionId(known.session_id)
         try:
-            await self._patiently(lambda: self._sessions.stop(session_id))
+            await self._patiently(lambda: self._sessions.stop(session_id, by_itself=True))
         except Refused as refused:
             log.info("%s could not be ended: %s", session_id, refused)
         return ""

@@ -20,7 +20,7 @@ from wakeful.core.waiting import told_or_due
 from wakeful.gateway.permissions import Questions
 from wakeful.gateway.prompt_delivery import BEYOND
 from wakeful.gateway.rules.messages import ConversationKey
-from wakeful.gateway.rules.pool import Evicted, EvictionReason, Next, Pool
+from wakeful.gateway.rules.pool import STOPS, Evicted, EvictionReason, Next, Pool
 from wakeful.gateway.rules.turn import Cut, Stage, Turn
 from wakeful.gateway.turn_context import Passage
 from wakeful.gateway.turn_listener import STOPPED_WORDS
@@ -318,7 +318,8 @@ class Turns:
         try:
             if evicted.session_id:
                 heir = await self._heir_of(evicted.key, evicted.session_id)
-                await self._sessions.stop(heir or SessionId(evicted.session_id))
+                leaving = heir or SessionId(evicted.session_id)
+                await self._sessions.stop(leaving, by_itself=evicted.reason not in STOPS)
             await self._conversations.unseat(evicted.key)
         except Refused as refused:
             log.warning("%s could not be ended: %s", evicted.session_id, refused)

@@ -39,7 +39,7 @@ from wakeful.healing.trouble_store import Troubles, reason_for
 from wakeful.incidents.critical_event import ActionTaken, Happening
 from wakeful.incidents.model import DEATHS, Cause, Fate, Incident, Origin
 from wakeful.incidents.service import Incidents
-from wakeful.judging.evidence import ended_by
+from wakeful.judging.evidence import ended_by, why_final
 from wakeful.judging.findings import Code
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.summary import still_runs
@@ -92,7 +92,7 @@ BRAKED: Final = "too many revivals failed lately: none is tried for a while"
 GONE: Final = {True: "idle, and gone with what hosted it", False: "ended again before its work was done"}
 ONE_AHEAD: Final = "one goes ahead, and the others follow once it is answered"
 WENT_ON: Final = "whoever went on with it"
-STOPPED: Final = "a person stopped it, which is final: `wakeful session resume {id}` continues it"
+STOPPED: Final = "{why}: `wakeful session resume {id}` continues it"
 
 log = logging.getLogger("wakeful.healing")
 
@@ -245,7 +245,9 @@ class Healer:
         decision = await self._treat_one(session_id, asked=True)
         trouble = self._troubles.get(session_id)
         if decision is None or trouble is None:
-            words = STOPPED.format(id=session_id) if watched.presence.stopped else "nothing is wrong with it"
+            presence = watched.presence
+            why = why_final(presence.heir, by_gateway=presence.by_gateway)
+            words = STOPPED.format(why=why, id=session_id) if presence.stopped else "nothing is wrong with it"
             return Deed(session_id, Act.RESUME, session_id, Outcome.DECLINED, words)
         if decision.step not in ACTS:
             return Deed(session_id, Act.RESUME, session_id, Outcome.DECLINED, decision.reason)
@@ -480,7 +482,9 @@ class Healer:
         if trouble is None:
             return
         if watched.presence.stopped:
-            await self._dismiss(trouble.session_id, ended_by(watched.presence.heir))
+            await self._dismiss(
+                trouble.session_id, ended_by(watched.presence.heir, by_gateway=watched.presence.by_gateway)
+            )
             return
         assert watched.verdict is not None, "judged before it is treated"
         status = work_status(trouble, watched.activity, watched.verdict)

@@ -40,7 +40,7 @@ def ending_of(
 ) -> Ending:
     """How the problem of a session without a finding ended."""
     if presence.stopped:
-        return Ending(ended_by(presence.heir))
+        return Ending(ended_by(presence.heir, by_gateway=presence.by_gateway))
     if verdict.agent is Sight.ALIVE:
         return _of_living(trouble, verdict, activity, presence, now)
     if activity.ended_well and trouble.code not in _BESIDE_TURNS:

@@ -20,7 +20,7 @@ from wakeful.core.process import Sight
 from wakeful.healing.rate_limit import Pace
 from wakeful.healing.situation import Circumstances, Place
 from wakeful.incidents.model import SENTENCES, Surroundings, lost_with
-from wakeful.judging.evidence import ended_by
+from wakeful.judging.evidence import why_final
 from wakeful.judging.session_record import safe
 from wakeful.sessions.registry import Roster
 from wakeful.sessions.session import Watched
@@ -117,7 +117,7 @@ class Restorer:
 
     def _skipped(self, watched: Watched, cwd: str, hosting: Hosting | None) -> str | None:
         if hosting is not None and hosting.is_ended:
-            return f"{ended_by(hosting.heir)}, which is final"
+            return why_final(hosting.heir, by_gateway=hosting.by_gateway)
         if (agent := watched.subject.agent) is not None and not watched.subject.managed:
             return f"agent {agent} hosts it: `wakeful attach {agent}`"
         if not cwd or not self._place.exists(cwd):

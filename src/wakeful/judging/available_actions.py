@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from wakeful.core.ids import ConversationId
 from wakeful.core.process import Sight
 from wakeful.judging.activity import Activity
-from wakeful.judging.evidence import Presence, Subject, ended_by
+from wakeful.judging.evidence import Presence, Subject, why_final
 from wakeful.judging.findings import MEANINGS, Act, Code, State, Verdict
 from wakeful.judging.resuming import RESUMED_BY_HAND, resume_argv, resume_place
 
@@ -198,7 +198,7 @@ def _revive(subject: Subject, presence: Presence, verdict: Verdict) -> Action:
 def _not_revived(presence: Presence, verdict: Verdict) -> str:
     """Why bringing it back is nothing to offer now; empty if it is."""
     if presence.stopped:
-        return f"{ended_by(presence.heir)}, which is final"
+        return why_final(presence.heir, by_gateway=presence.by_gateway)
     if not verdict.findings:
         return "nothing is wrong with it"
     code = verdict.findings[0].code

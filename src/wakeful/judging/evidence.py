@@ -120,6 +120,8 @@ class Presence(Struct, gc=False):
     vouched: bool = False
     # It ended on purpose: whatever went before is nobody's trouble once its agent is gone.
     stopped: bool = False
+    # Not a person, but the chat gateway ended it.
+    by_gateway: bool = False
     # Not a person, but Wakeful ended it: its work goes on in this conversation.
     heir: SessionId | None = None
     cwd: str | None = None
@@ -162,9 +164,20 @@ class Presence(Struct, gc=False):
 STOPPED_BY_PERSON: Final = "a person stopped it"
 
 
-def ended_by(heir: SessionId | None) -> str:
-    """Who ended what ended on purpose: Wakeful, for the conversation in its place, or a person."""
-    return STOPPED_BY_PERSON if heir is None else f"its work goes on in {heir}"
+STOPPED_BY_GATEWAY: Final = "the chat gateway stopped it"
+
+
+def ended_by(heir: SessionId | None, *, by_gateway: bool = False) -> str:
+    """Who ended what ended on purpose: Wakeful, for the conversation in its place, the chat gateway, or a person."""
+    if heir is not None:
+        return f"its work goes on in {heir}"
+    return STOPPED_BY_GATEWAY if by_gateway else STOPPED_BY_PERSON
+
+
+def why_final(heir: SessionId | None, *, by_gateway: bool = False) -> str:
+    """The same, as a reason not to bring it back. What the gateway stopped comes back with a message there."""
+    words = ended_by(heir, by_gateway=by_gateway)
+    return words if words == STOPPED_BY_GATEWAY else f"{words}, which is final"
 
 
 # A process writes its last lines up to 0.4 s before its end is told; a clock read twice differs by less.

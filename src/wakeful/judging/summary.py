@@ -36,8 +36,8 @@ def sentence(
         return f"unknown: {_unclear(activity, verdict)}"
     if verdict.state is State.STOPPED:
         ended = f"{_ending(activity, now)}, and its process ended"
-        if presence.heir is not None:
-            return f"stopped: {ended_by(presence.heir)}"
+        if presence.heir is not None or (presence.stopped and presence.by_gateway):
+            return f"stopped: {ended_by(presence.heir, by_gateway=presence.by_gateway)}"
         return "stopped by a person, which is final" if presence.stopped else f"stopped: {ended}"
     return _living(activity, presence, verdict, now, state)
 

@@ -55,6 +55,11 @@ def given_environ(environ: Mapping[str, str]) -> dict[str, str]:
     return without_secrets(environ, _known.withheld)
 
 
+def kept_back(environ: Mapping[str, str]) -> set[str]:
+    """The names of settings of Wakeful and of values with a secret of it: what no other program may be given."""
+    return environ.keys() - given_environ(environ).keys()
+
+
 def own_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For Wakeful's daemon and gateway, which read their settings there. For nothing else."""
     return dict(environ)

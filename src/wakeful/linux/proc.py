@@ -231,6 +231,12 @@ def environ_value(pid: int, name: str) -> str | None:
     return None
 
 
+def environ(pid: int) -> dict[str, str]:
+    """All it was started with; nothing when it is gone or not ours to read."""
+    entries = (os.fsdecode(each).partition("=") for each in _look(f"/proc/{pid}/environ").split(b"\0"))
+    return {name: value for name, equals, value in entries if equals}
+
+
 def environ_values(pid: int, names: Collection[str]) -> dict[str, str]:
     """Those of these variables that it was started with and that are not empty."""
     return {name: value for name in names if (value := environ_value(pid, name))}

@@ -646,7 +646,9 @@ class Supervisor:
     def _judge(self, watched: Watched, now: Instant) -> None:
         hosting = self._hosted.get(watched.subject.id)
         watched.presence.stopped = self._is_stopped(watched)
-        watched.presence.heir = hosting.heir if hosting is not None and watched.presence.stopped else None
+        ended = hosting if watched.presence.stopped else None
+        watched.presence.heir = ended.heir if ended is not None else None
+        watched.presence.by_gateway = ended is not None and ended.by_gateway
         verdict = judge(watched.activity, watched.presence, self._policy, now)
         guess = next((wait for wait in verdict.waits if wait.probable), None)
         if guess is not None and self._look_at_tool(watched):

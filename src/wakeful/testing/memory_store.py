@@ -384,7 +384,7 @@ class MemoryStore:
         if isinstance(taken, HeldLease):
             return taken
         following = structs.replace(
-            hosting, epoch=taken.epoch, process=None, stopped=False, heir=None, closed=False
+            hosting, epoch=taken.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
         )
         self._hostings[hosting.session_id] = following
         return following

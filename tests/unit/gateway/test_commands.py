@@ -164,6 +164,7 @@ def test_an_admin_ends_all_sessions_once_asked_back(caplog: pytest.LogCaptureFix
         assert sessions.alive == set()
         assert slate.answers()[-1] == "Stopped."
         assert caplog.text.count("evictionReason=stop_all") == 2
+        assert sessions.evicted == [], "a person did that"
         sessions.reply = plainly
         room.chat.write(message(6, "six", 2))
         await room.parts.clock.run_for(1)

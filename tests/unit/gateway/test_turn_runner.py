@@ -118,6 +118,7 @@ def test_idle_sessions_make_room_and_come_back(caplog: pytest.LogCaptureFixture)
         assert len(parts.slate.answers()) == 30
         assert (len(parts.sessions.alive), gateway.turns.pool.active) == (3, 3)
         assert parts.sessions.acts[0] == ("stop", f"{parts.provider}-1")
+        assert parts.sessions.evicted == [f"{parts.provider}-{n}" for n in range(1, 28)], "no person did that"
         evicted = f"sessionId={parts.provider}-1 evictionReason=lru_limit"
         assert f"conversationKey=chat:1:thread:main {evicted}" in caplog.text
         parts.chat.write(message(31, "again", 1))

@@ -220,6 +220,36 @@ def test_what_is_no_answer_is_withheld(asked: str, text: str, reason: Reason) ->
     assert validate(text, asked=asked, finish=Finish.COMPLETE) is reason
 
 
+@pytest.mark.parametrize(
+    "below",
+    [
+        "The cart of a new customer is None. Shall I return an empty list?",
+        "Should I return an empty list?",
+        "The cart of a new customer is None. ",
+        "**Cause:** the cart of a new customer is `None`.",
+        "The cart is None for a new customer.\n- return an empty list\n- or refuse it",
+        "Le panier est vide, je le corrige ?",
+    ],
+)
+def test_a_trace_with_its_cause_below_is_an_answer(below: str) -> None:
+    """One line is enough: a sentence, a question, a cause in bold, also with a list behind it or a blank at its end."""
+    assert validate(f"{TRACE}\n\n{below}", asked="run it", finish=Finish.COMPLETE) is None
+
+
+@pytest.mark.parametrize(
+    "below",
+    [
+        "Node.js v20.11.0",
+        "note: run with `RUST_BACKTRACE=1` environment variable to display a backtrace",
+        "error Command failed with exit code 1.",
+        f"During handling of the above exception, another exception occurred:\n\n{TRACE}",
+    ],
+)
+def test_what_a_program_prints_below_a_trace_explains_nothing(below: str) -> None:
+    """Only a person's words do."""
+    assert validate(f"{TRACE}\n{below}", asked="run it", finish=Finish.COMPLETE) is Reason.ERROR_LEAK
+
+
 @pytest.mark.parametrize("trace", [TRACE, JS_TRACE, "Error: spawn claude ENOENT"])
 def test_a_trace_is_not_seen_while_it_is_written(trace: str) -> None:
     """Letter by letter, whatever arrived so far: nothing of it is shown; what stands before it is."""

@@ -277,10 +277,13 @@ def test_why_of_an_idle_session_says_that_it_is_done() -> None:
         clinic.start("found")
         await clinic.manage("managed")
         await clinic.manage("stopped")
+        await clinic.manage("evicted")
         for name in ("found", "managed"):
             clinic.finish(name)
         clinic.work("stopped")
         await clinic.hands.stop("stopped")
+        clinic.work("evicted")
+        await clinic.hands.stop("evicted", by_gateway=True)
         clinic.settle()
 
         def why(name: str) -> dict[str, object]:
@@ -292,6 +295,10 @@ def test_why_of_an_idle_session_says_that_it_is_done() -> None:
         for name in ("found", "managed"):
             assert str(why(name)["command_text"]).startswith("nothing is wrong: it is done")
         assert why("stopped")["sentence"] == "stopped by a person, which is final"
+        assert why("evicted")["sentence"] == "stopped: the chat gateway stopped it"
+        declined = await clinic.healer.revive("evicted", approved=True)
+        resume = "`wakeful session resume claude-evicted` continues it"
+        assert declined.words == f"the chat gateway stopped it: {resume}"
 
     play(scene)
 

@@ -33,7 +33,16 @@ OWN = {"linux/child_process.py", "cli/commands/daemon.py", "cli/demo/stage.py"}
 # The whole environment is handed to those who look up names in it, and to the makers above.
 READERS = {
     *MAKERS,
-    *("own_environ", "leaked_names", "Places.of", "config_path", "require_home", "combine", "load"),
+    *(
+        "own_environ",
+        "leaked_names",
+        "kept_back",
+        "Places.of",
+        "config_path",
+        "require_home",
+        "combine",
+        "load",
+    ),
     *("engine_address", "open_channels", "Scene", "Gateway", "Notifier.taken_from", "set", "has_desktop"),
     *("work.plan_install", "work.lingers", "work.plan_remove", "partial", "settings_path"),
 }

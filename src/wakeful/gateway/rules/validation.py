@@ -128,8 +128,9 @@ _EXPLAINS: Final = re.compile(
     r"\b(?:means?|meaning|because|happens?|happened|usually|therefore|in short|it is fine|[Yy]ou|[Yy]our"
     r"|I|I've|we|(?:raised|thrown) (?:when|if|by))\b"
 )
-# Below a trace a program may print one word and a colon, or a part of a path; a person writes a sentence.
-_SENTENCE: Final = re.compile(r"[A-Z](?![\w.]*:\s)\S*(?:\s+\S+){2,}[.!]")
+# Below a trace a program may print one word and a colon, or a part of a path; a person writes a sentence, asks, or
+# names the cause in bold.
+_SENTENCE: Final = re.compile(r"(?:[^\W\d_a-z](?![\w.]*:\s)\S*(?:\s+\S+){2,}\s?[.!?]|\*\*\w.*)")
 # Whoever asks about one of these may be shown one.
 _ASKED_FOR: Final = re.compile(
     r"\b(?:errors?|exceptions?|trace\w*|stack|logs?|output|crash\w*|fail\w*|wrong|broken|status)\b",
@@ -143,9 +144,12 @@ def _leaks_an_error(candidate: Candidate) -> bool:
     if len(lines) == 1 and candidate.text.strip() == lines[0].strip():
         return _is_bare_error(lines[0].strip(), candidate.asked)
     # One line may be a sentence that looks like it.
-    traced = _traced_lines(lines)
-    is_most = traced >= 2 and 2 * traced > len(lines)
-    return is_most and not _SENTENCE.fullmatch(lines[-1]) and not _ASKED_FOR.search(candidate.asked)
+    marks = _traced(lines)
+    traced = sum(marks)
+    if traced < 2 or 2 * traced <= len(lines) or _ASKED_FOR.search(candidate.asked):
+        return False
+    below = lines[len(lines) - marks[::-1].index(True) :]
+    return not any(_SENTENCE.fullmatch(each.strip()) for each in below)
 
 
 def _is_bare_error(line: str, asked: str) -> bool:
@@ -192,14 +196,14 @@ def without_trace(text: str) -> str:
     return text
 
 
-def _traced_lines(lines: Sequence[str]) -> int:
-    """How many lines belong to a trace. Python shows the source below each place, and the error at the end."""
-    traced, was_traced = 0, False
+def _traced(lines: Sequence[str]) -> list[bool]:
+    """Which lines belong to a trace. Python shows the source below each place, and the error at the end."""
+    traced, was_traced = list[bool](), False
     for line in lines:
         belongs = _TRACE_HEAD.match(line) or _TRACE_LINE.match(line)
         follows = was_traced and (line.startswith("    ") or _ERROR_ALONE.fullmatch(line.strip()))
         was_traced = bool(belongs or follows)
-        traced += was_traced
+        traced.append(was_traced)
     return traced
 
 

@@ -57,6 +57,12 @@ class Adoption(Struct, frozen=True, forbid_unknown_fields=True):
     name: str | None = None
 
 
+class Stopping(Struct, frozen=True, forbid_unknown_fields=True):
+    """Whether the chat gateway stops it by itself, for room or memory; else somebody wants it stopped."""
+
+    by_gateway: bool = False
+
+
 class Handover(Struct, frozen=True):
     """A session that is, or was, managed."""
 
@@ -94,7 +100,7 @@ class ActRoutes:
             post(f"{one}/answer", self.answer, Deed, body=QuestionAnswer, problems=CONFLICTS),
             post(f"{one}/interrupt", self.interrupt, Deed, problems=CONFLICTS),
             post(f"{one}/resume", self.resume, Deed, body=Resumption, problems=CONFLICTS),
-            post(f"{one}/stop", self.stop, Deed, problems=CONFLICTS),
+            post(f"{one}/stop", self.stop, Deed, optional_body=Stopping, problems=CONFLICTS),
             post(f"{one}/adopt", self.adopt, Handover, optional_body=Adoption, problems=CONFLICTS),
             post(f"{one}/release", self.release, Handover, problems=CONFLICTS),
         )
@@ -133,9 +139,10 @@ class ActRoutes:
         """Continue a conversation whose agent is gone."""
         return answer_deed(await self._hands.resume(request.id, request.input.environ))
 
-    async def stop(self, request: Request[None]) -> Encoded[Deed]:
+    async def stop(self, request: Request[Stopping | None]) -> Encoded[Deed]:
         """End the agent, gently first, and the tools it left behind."""
-        return answer_deed(await self._hands.stop(request.id))
+        by_gateway = request.input is not None and request.input.by_gateway
+        return answer_deed(await self._hands.stop(request.id, by_gateway=by_gateway))
 
     async def adopt(self, request: Request[Adoption | None]) -> Encoded[Handover]:
         """Hand a found session over to Wakeful. A person's decision: refused to supervised agents."""

@@ -10,6 +10,7 @@ started with a relative path it is only that path.
 import asyncio
 import os
 from collections.abc import Callable, Iterable
+from itertools import takewhile
 from pathlib import Path
 from typing import Final
 
@@ -305,8 +306,12 @@ class TmuxEye:
 
 
 def _above(process: Process) -> list[Process]:
-    """Its ancestors; none where they cannot be seen."""
+    """Its ancestors; none where they cannot be seen.
+
+    Up to this process: an agent that the daemon started without a terminal is not in the daemon's own pane.
+    """
     try:
-        return proc.ancestors(process.pid)
+        found = proc.ancestors(process.pid)
     except proc.ProcessHidden:
         return []
+    return list(takewhile(lambda each: each.pid != os.getpid(), found))

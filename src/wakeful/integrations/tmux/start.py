@@ -45,7 +45,7 @@ from wakeful.integrations.tmux.screen import (
 from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer, discard, exists, write_private
 from wakeful.integrations.tmux.typed_notes import Stage
 from wakeful.linux import proc
-from wakeful.linux.child_environment import given_environ, leaked_names
+from wakeful.linux.child_environment import given_environ, kept_back, leaked_names
 from wakeful.linux.launch import find_program
 from wakeful.storage.base import Outcome
 
@@ -282,8 +282,11 @@ async def resume(hand: PaneHand, hosting: Hosting, order: Order, command: tuple[
         return Seen(Outcome.DECLINED, reason)
     # By `env`, which every shell has in the same spelling: the marks are the agent's and not the shell's.
     marks = [f"{name}={value}" for name, value in marks_of(order, hosting.session_id).items()]
+    left_out = [word for name in _leaking(hand.process, hosting) for word in ("-u", name)]
     await _redraw(hand)
-    before = await hand.type_in(typable(shlex.join(("env", *marks, *command)), several_lines=False))
+    before = await hand.type_in(
+        typable(shlex.join(("env", *left_out, *marks, *command)), several_lines=False)
+    )
     if isinstance(before, Seen):
         return before
     hand.note(Stage.ENTER)
@@ -301,6 +304,15 @@ async def resume(hand: PaneHand, hosting: Hosting, order: Order, command: tuple[
     words = f"process {holder.pid} continues the conversation in its pane"
     resumed = replace(hosting, process=holder, argv=order.argv, epoch=order.epoch)
     return Seen(Outcome.RECOVERED, words, resumed)
+
+
+def _leaking(shell: Process, hosting: Hosting) -> list[str]:
+    """Settings of Wakeful, and copies of its secrets, that the shell would hand on.
+
+    What a person exported there after the shell's start cannot be read: the agent that was handed over had it, or the
+    daemon has it.
+    """
+    return sorted(kept_back(proc.environ(shell.pid)) | kept_back(os.environ) | {*hosting.kept_back})
 
 
 def _no_shell(shell: Process, cwd: str) -> str | None:

@@ -320,7 +320,7 @@ def _rehost(
     if isinstance(taken, HeldLease):
         return taken
     following = msgspec.structs.replace(
-        hosting, epoch=taken.epoch, process=None, stopped=False, heir=None, closed=False
+        hosting, epoch=taken.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
     )
     _write("host", [_hosting_row(following)], connection)
     return following
