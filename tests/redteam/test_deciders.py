@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 import transcripts
 from bot_api import TOKEN, BotApi
 from clients import end_tmux, wait_for
@@ -361,8 +363,13 @@ def test_a_log_cannot_take_a_clients_session(daemon: RunningDaemon, tmp_path: Pa
         )
 
 
-def test_a_refused_decision_is_told_once(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
-    """However often it tries: one alert, with the session that asked, and without the secret in its words."""
+@pytest.mark.parametrize(
+    "words", [("mute", "--project", f"p?key={SECRET}", "--for", "1h"), ("config", "trust")]
+)
+def test_a_refused_decision_is_told_once(
+    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam, words: tuple[str, ...]
+) -> None:
+    """However often it tries, also what no daemon does: one alert, with the session that asked, and without a secret."""
     with BotApi() as api:
         daemon.watch(
             WAKEFUL_ALERTS__TELEGRAM_TOKEN=TOKEN,
@@ -371,7 +378,7 @@ def test_a_refused_decision_is_told_once(daemon: RunningDaemon, tmp_path: Path, 
         )
         with supervised(daemon, tmp_path) as scene:
             for _ in range(redteam.rounds(5, 30)):
-                said = scene.agent.ask(daemon.argv("mute", "--project", f"p?key={SECRET}", "--for", "1h"))
+                said = scene.agent.ask(daemon.argv(*words))
                 assert REFUSED in said.err
             api.wait(lambda: bool(api.seen(7)))
             time.sleep(1)
