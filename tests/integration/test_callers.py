@@ -31,6 +31,7 @@ DECISIONS: dict[str, dict[str, object]] = {
     "/api/agents/fox/stop": {},
     "/api/agents/fox/restart-session": {},
     "/api/login-codes": {},
+    "/api/decisions": {},
     "/api/sessions/claude-working/answer": {"question_id": "q1", "reply": "allow"},
     "/api/sessions/claude-working/revive": {"approved": True},
     "/api/sessions/claude-working/restore": {},

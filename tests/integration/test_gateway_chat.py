@@ -208,6 +208,23 @@ async def test_words_stay_in_their_thread_as_plain_text() -> None:
         ]
 
 
+async def test_no_answer_calls_everybody() -> None:
+    """Bots in a group act on such words. A person may be named, and an address of mail stays as it is."""
+    async with chats() as (api, chat):
+        number = await chat.send(TOPIC, "@everyone @Here, @channel: see @bob and a@all.org")
+        await chat.edit(TOPIC, number, "again @all")
+        await chat.call("sendMessage", {"chat_id": -100, "text": "@room"})
+        texts = [
+            given["text"] for method in ("sendMessage", "editMessageText") for given in api.calls(method)
+        ]
+    at = "\uff20"
+    assert texts == [
+        f"{at}everyone {at}Here, {at}channel: see @bob and a@all.org",
+        f"{at}room",
+        f"again {at}all",
+    ]
+
+
 async def test_our_own_token_is_never_said() -> None:
     """Not even a short one that redaction takes for a word."""
     async with chats() as (api, chat):

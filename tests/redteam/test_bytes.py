@@ -266,6 +266,9 @@ def odd_places(home: Path) -> Iterator[Path]:
     yield state / "agents/docs.json"
     yield state / "checkpoints/CHECKPOINT_1.md"
     yield state / "typing/typing-0000"
+    yield state / "run/typing-0000"
+    yield state / "probe"
+    yield state / "tmux.sock"
     yield state / "journals/00"
     yield state / "gateway.trouble"
     yield state / "trusted"
@@ -287,6 +290,16 @@ def test_what_is_no_file_is_not_waited_for(house: RawHouse, redteam: Redteam, ki
         redteam.attack("Odd files", f"{kind}: {command}: {spoken.err}", held=held)
     said = house.said()
     redteam.attack("Odd files", said[-2000:], held="Traceback" not in said)
+    assert house.end() == 0
+
+
+def test_a_client_folder_that_leads_to_itself_is_empty(house: RawHouse, redteam: Redteam) -> None:
+    """A link in a circle in the place of a whole folder: the daemon starts, and finds nothing there."""
+    for name in (".claude", ".codex"):
+        (house.home / name).symlink_to(name)
+    house.up()
+    listed = house.run("ls")
+    redteam.attack("Odd files", f"a folder: {listed.err}", held=listed.exit_code == 0)
     assert house.end() == 0
 
 

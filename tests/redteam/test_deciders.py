@@ -15,6 +15,8 @@ from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
+import pytest
+
 from redteam.conftest import Redteam
 from support import claude_transcripts
 from support.daemon_process import RunningDaemon, Spoken
@@ -216,9 +218,7 @@ with open(sys.argv[3], "wb") as answer:
 
 def test_a_caller_that_leaves_gets_nothing(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
     """The process that connected is gone when the order comes: its origin cannot be seen."""
-    order = json.dumps({"kind": "project", "value": "gone", "for_seconds": 60})
-    head = "POST /api/mutes HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
-    request = f"{head}content-length: {len(order)}\r\n\r\n{order}"
+    request = _mute_request("gone")
     with supervised(daemon, tmp_path) as scene:
         for number in range(redteam.rounds(2, 20)):
             answer = tmp_path / f"answer-{number}"
@@ -226,6 +226,65 @@ def test_a_caller_that_leaves_gets_nothing(daemon: RunningDaemon, tmp_path: Path
             scene.shell(f"(env -i setsid {shlex.join(words)} &) &")
             said = wait_for(partial(_whole, answer), "answer")
             redteam.attack(WAYS, f"ask and leave: {said[:40]}", held="caller-unseen" in said)
+
+
+# Detached, with its variables: gives orders, and ends before they can be answered, earlier or later.
+_ASK_AND_END = """
+import os, socket, sys, time
+for number in range(int(sys.argv[3])):
+    if os.fork() == 0:
+        os.setsid()
+        if os.fork() == 0:
+            asking = socket.socket(socket.AF_UNIX)
+            asking.connect(sys.argv[1])
+            asking.sendall(sys.argv[2].encode())
+            time.sleep(number % 5 * 0.0005)
+        os._exit(0)
+    os.wait()
+    time.sleep(0.004)
+"""
+# The first thread ends, and with it the variables that can be read; another one gives the order.
+_ASK_FROM_A_THREAD = """
+import ctypes, os, socket, sys, threading, time
+if os.fork():
+    os._exit(0)
+os.setsid()
+first = os.getpid()
+asking = socket.socket(socket.AF_UNIX)
+asking.connect(sys.argv[1])
+def ask():
+    while open(f"/proc/{first}/stat").read().rpartition(")")[2].split()[0] != "Z":
+        time.sleep(0.01)
+    asking.sendall(sys.argv[2].encode())
+    with open(sys.argv[3], "wb") as answer:
+        answer.write(asking.recv(65536))
+        answer.write(b"end\\n")
+    os._exit(0)
+threading.Thread(target=ask).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_caller_that_ends_gets_nothing(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """Its variables vanish before the process does: one that ends while it is looked at is no person."""
+    count = redteam.rounds(200, 2_000)
+    with supervised(daemon, tmp_path) as scene:
+        words = [sys.executable, "-c", _ASK_AND_END, str(daemon.socket), _mute_request("ended"), str(count)]
+        scene.shell(shlex.join(words))
+        answer = tmp_path / "answer"
+        words = [sys.executable, "-c", _ASK_FROM_A_THREAD, str(daemon.socket), _mute_request("thread")]
+        scene.shell(shlex.join([*words, str(answer)]))
+        said = wait_for(partial(_whole, answer), "answer")
+        redteam.attack(WAYS, f"the first thread ends: {said[:40]}", held="caller-unseen" in said)
+    muted = json.loads(ask_unix(daemon.socket, "GET", "/api/mutes").body)["mutes"]
+    redteam.attack(WAYS, f"ask and end: {muted}", held=muted == [])
+    redteam.figure("orders whose giver ended while it was looked at, and that were taken", str(len(muted)))
+
+
+def _mute_request(project: str) -> str:
+    order = json.dumps({"kind": "project", "value": project, "for_seconds": 60})
+    head = "POST /api/mutes HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
+    return f"{head}content-length: {len(order)}\r\n\r\n{order}"
 
 
 def test_a_persons_terminal_can_always_reduce(
@@ -304,8 +363,13 @@ def test_a_log_cannot_take_a_clients_session(daemon: RunningDaemon, tmp_path: Pa
         )
 
 
-def test_a_refused_decision_is_told_once(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
-    """However often it tries: one alert, with the session that asked, and without the secret in its words."""
+@pytest.mark.parametrize(
+    "words", [("mute", "--project", f"p?key={SECRET}", "--for", "1h"), ("config", "trust")]
+)
+def test_a_refused_decision_is_told_once(
+    daemon: RunningDaemon, tmp_path: Path, redteam: Redteam, words: tuple[str, ...]
+) -> None:
+    """However often it tries, also what no daemon does: one alert, with the session that asked, and without a secret."""
     with BotApi() as api:
         daemon.watch(
             WAKEFUL_ALERTS__TELEGRAM_TOKEN=TOKEN,
@@ -314,7 +378,7 @@ def test_a_refused_decision_is_told_once(daemon: RunningDaemon, tmp_path: Path, 
         )
         with supervised(daemon, tmp_path) as scene:
             for _ in range(redteam.rounds(5, 30)):
-                said = scene.agent.ask(daemon.argv("mute", "--project", f"p?key={SECRET}", "--for", "1h"))
+                said = scene.agent.ask(daemon.argv(*words))
                 assert REFUSED in said.err
             api.wait(lambda: bool(api.seen(7)))
             time.sleep(1)

@@ -6,6 +6,7 @@ import socket
 import time
 import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,11 @@ from support.flood_sessions import LivingCrowd, write_turn
 from support.real_clients import wait_for
 from support.telegram_sink import Telegram
 from wakeful.alerts.digest import MESSAGES_MAX
+from wakeful.core.ids import SessionId
+from wakeful.core.managed_session import PaneAddress
 from wakeful.hooks.spool import UNKNOWN_MAX
+from wakeful.integrations.tmux.typed_notes import NOTES_MAX, TypedNote, TypedNotes
+from wakeful.linux import proc
 
 from .conftest import IS_FULL, Redteam
 
@@ -252,6 +257,56 @@ def forge_entries(folder: Path, count: int) -> None:
         (folder / f"{pid}.json").write_text(json.dumps(entry))
 
 
+def test_notes_and_marks_delay_no_start(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
+    """Notes of texts being typed, and marks of agents, that nobody left: few are read, and the daemon is up in time."""
+    count = redteam.rounds(2_000, 50_000)
+    state = Path(daemon.environ["WAKEFUL_HOME"])
+    for name in ("run", "typing", "agents"):
+        (state / name).mkdir(parents=True, mode=0o700)
+    state.chmod(0o700)
+    with deaf_server(tmp_path / "deaf.sock") as deaf:
+        for number in range(count):
+            (state / f"agents/forged-{number}.json").write_text('{"epoch":1,"process":null,"ready":true}')
+            for name in ("run", "typing"):
+                note(state / name, f"{tmp_path}/none-{number}.sock", "x")
+        for number in range(20):
+            note(state / "run", str(deaf), "x" * 4_000_000, f"%{number}")
+        began = time.monotonic()
+        daemon.up()
+        up_seconds, up_mb = time.monotonic() - began, peak_mb(daemon)
+        listed = daemon.run("agent", "list")
+    left = len(list((state / "run").glob("typing-*")))
+    redteam.attack(WAY_IN, f"notes kept the daemon down for {up_seconds:.1f} s", held=up_seconds < 30)
+    redteam.attack(WAY_IN, f"{up_mb:.0f} MB for notes", held=up_mb < 300)
+    redteam.attack(WAY_IN, f"{left} notes are left", held=left <= NOTES_MAX)
+    redteam.attack(WAY_IN, "agents are not listed", held=listed.exit_code == 0)
+    redteam.figure(
+        f"start with {2 * count:,} forged notes and {count:,} marks", f"{up_seconds:.1f} s, {up_mb:.0f} MB"
+    )
+
+
+@contextmanager
+def deaf_server(path: Path) -> Iterator[Path]:
+    """A socket that takes connections and never answers, as a stopped tmux server does."""
+    with socket.socket(socket.AF_UNIX) as door:
+        door.bind(str(path))
+        door.listen(500)
+        yield path
+
+
+def note(folder: Path, server: str, text: str, target: str = "%1") -> None:
+    """A text that is being typed to a living process."""
+    process = proc.identify(os.getpid())
+    assert process is not None
+    pane = PaneAddress(server, target, "a")
+    TypedNotes(str(folder)).keep(TypedNote(SessionId("claude-x"), pane, process, "ClaudeInput", text, "> "))
+
+
+def peak_mb(daemon: RunningDaemon) -> float:
+    status = Path(f"/proc/{daemon.pid}/status").read_text()
+    return int(status.partition("VmHWM:")[2].split()[0]) / 1000
+
+
 def test_a_hostile_path_is_no_traceback(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
     """In a log's words or as the place of logs: too long, with control characters, links in circles, no files."""
     crowd = LivingCrowd(tmp_path, len(HOSTILE_FOLDERS), lambda number: HOSTILE_FOLDERS[number])
@@ -275,6 +330,7 @@ def test_a_hostile_path_is_no_traceback(daemon: RunningDaemon, tmp_path: Path, r
         )
     status = said[1].out
     redteam.attack("paths", "too long, and not said", held="too long to be read" in status)
+    redteam.attack("paths", "no advice for it", held="below a shorter path" in said[4].out)
     redteam.attack("paths", "no file, and not said", held=f"{odd} logs are no regular files" in status)
     redteam.attack("paths", "a command failed", held=all(each.exit_code < 2 for each in said))
 

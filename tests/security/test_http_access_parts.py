@@ -105,6 +105,14 @@ def test_a_fifo_is_not_waited_for(tmp_path: Path) -> None:
         load_or_create_token(path)
 
 
+def test_a_folder_is_no_token(tmp_path: Path) -> None:
+    """It says what to delete."""
+    path = tmp_path / "token"
+    path.mkdir(mode=0o700)
+    with pytest.raises(TokenFileBroken, match="Delete it"):
+        load_or_create_token(path)
+
+
 def test_the_socket_is_never_open_to_others(tmp_path: Path) -> None:
     """Mode 0600 from its first moment, even where the umask forbids nothing."""
     path = tmp_path / "wakeful.sock"

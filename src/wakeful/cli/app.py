@@ -262,7 +262,8 @@ def _explained(problem: Exception) -> int:
     if isinstance(problem, click.ClickException):
         return _usage(problem)
     if isinstance(problem, OSError) and problem.strerror:
-        place = f"{os.fsdecode(problem.filename)}: " if problem.filename is not None else ""
+        # The filename of an error may also be the number of a descriptor.
+        place = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
         return complain(f"{place}{problem.strerror}", WorldError.exit_code, "os-error")
     if os.environ.get("WAKEFUL_DEBUG") == "1":
         import traceback  # noqa: PLC0415 - a tenth of the start time, for nobody but us

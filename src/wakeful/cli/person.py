@@ -1,26 +1,43 @@
 """Refuses commands that an agent runs, for decisions that a command carries out without the daemon."""
 
 import os
+from contextlib import suppress
+from typing import Final
 
-from wakeful.core.errors import AgentMayNotDecide
+from wakeful.client.client import Client
+from wakeful.config.paths import Places
+from wakeful.core.errors import AgentMayNotDecide, WakefulError
 from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
 from wakeful.linux import proc
 from wakeful.linux.client_processes import client_of
 from wakeful.sources.tool_processes import TOOL_VARIABLES
 
 _MARKS = (*TOOL_VARIABLES.values(), SESSION_VARIABLE, AGENT_VARIABLE)
+# The command is refused anyway; a daemon that hangs need not hear of it.
+TOLD_SECONDS_MAX: Final = 2.0
 
 
 def require_person() -> None:
     """Raises AgentMayNotDecide where this command runs below a client, or with the variables that agents' tools have.
 
-    No daemon is asked: which sessions it supervises is not known here, so that every client counts.
+    No daemon is asked for leave: which sessions it supervises is not known here, so that every client counts. One that
+    runs is told of the refusal.
     """
+    session = _session()
+    if session is not None:
+        with suppress(WakefulError, OSError):
+            Client(Places.of(os.environ)).post("/api/decisions", timeout_seconds=TOLD_SECONDS_MAX)
+        raise AgentMayNotDecide(session=session)
+
+
+def _session() -> str | None:
+    """What says that an agent runs this; None for a person."""
     pids = (os.getpid(), *(each.pid for each in proc.ancestors(os.getpid())))
     for pid in pids:
         client = client_of(pid)
         if client is not None:
-            raise AgentMayNotDecide(session=f"{client} (process {pid})")
+            return f"{client} (process {pid})"
         marks = proc.environ_values(pid, _MARKS)
         if marks:
-            raise AgentMayNotDecide(session=f"an agent's session ({', '.join(marks)} is set)")
+            return f"an agent's session ({', '.join(marks)} is set)"
+    return None

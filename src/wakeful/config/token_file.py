@@ -58,13 +58,15 @@ def read_token(path: Path) -> str:
             raise TokenFileLink(path=path) from error
         # A file of somebody else.
         raise TokenFileUnsafe(path=path) from error
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
-        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise TokenFileUnsafe(path=path)
         if not stat.S_ISREG(found.st_mode):
             raise TokenFileBroken(path=path)
-        text = file.read(100).decode("ascii", "replace")
+        if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
+            raise TokenFileUnsafe(path=path)
+        text = os.read(descriptor, 100).decode("ascii", "replace")
+    finally:
+        os.close(descriptor)
     if _TOKEN.match(text) is None:
         raise TokenFileBroken(path=path)
     return text.rstrip("\n")

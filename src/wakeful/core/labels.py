@@ -20,7 +20,9 @@ PATH_CHARS_MAX: Final = 300
 _PATH_CHARS_READ: Final = 4096
 # Everything but letters, digits and these.
 _ODD: Final = re.compile(r"[^\w .+\-()@,=~%#&']+")
-_MENTION: Final = re.compile(r"(?<!\w)@|@(?=(?:everyone|here|channel|room|all|team)\b)", re.IGNORECASE)
+_TO_ALL: Final = r"@(?=(?:everyone|here|channel|room|all|team)\b)"
+_MENTION: Final = re.compile(rf"(?<!\w)@|{_TO_ALL}", re.IGNORECASE)
+_MENTION_OF_ALL: Final = re.compile(rf"(?<!\w){_TO_ALL}", re.IGNORECASE)
 # Programs fetch what looks like an address, to show a preview. What people configure themselves is not one of these.
 _ADDRESS: Final = re.compile(r"\b(?!rediss?:|unix:|file:)([a-z][a-z0-9+.\-]{1,20})://|\bwww\.", re.IGNORECASE)
 _ANGLES: Final = str.maketrans({"<": "\u2039", ">": "\u203a"})
@@ -48,6 +50,11 @@ def quiet(line: str) -> str:
     seen = line if line.isascii() else without_hidden(line, " ")
     calm = _MENTION.sub("\uff20", seen.translate(_ANGLES)).replace("](", "] (")
     return _ADDRESS.sub(lambda found: f"{found[1]}:\u2215\u2215" if found[1] else "www\u2024", calm)
+
+
+def without_mentions_of_all(text: str) -> str:
+    """A text for a chat that calls everybody by no `@everyone`, `@here` or the like. It has as many characters."""
+    return _MENTION_OF_ALL.sub("\uff20", text)
 
 
 def quotations(texts: Iterable[str]) -> tuple[str, ...]:

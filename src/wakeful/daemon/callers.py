@@ -12,7 +12,7 @@ from typing import Final
 
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
-from wakeful.core.process import Process, ProcessGone
+from wakeful.core.process import Process, ProcessGone, Sight
 from wakeful.integrations.tmux.pane_source import is_server, listening_at
 from wakeful.judging.evidence import Holder
 from wakeful.linux import proc
@@ -47,6 +47,9 @@ class Callers:
                 found = self._by_mark(lineage)
             if found is not None:
                 return found
+            # Of a process that ended meanwhile, or whose first thread did, no variables could be read.
+            if any(proc.is_ending(each.pid) or proc.sight(each) is not Sight.ALIVE for each in lineage):
+                raise ProcessGone
         return None
 
     def _by_descent(self, lineage: Sequence[Process]) -> SessionId | None:

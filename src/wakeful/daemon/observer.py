@@ -355,7 +355,8 @@ def codex_homes(config: Config) -> tuple[Path, ...]:
 
 
 def _resolved(folders: tuple[str, ...]) -> tuple[Path, ...]:
-    return tuple(dict.fromkeys(Path(folder).expanduser().resolve() for folder in folders))
+    # Unlike Path.resolve, realpath takes a link to itself for a name, and nothing is found there.
+    return tuple(dict.fromkeys(Path(os.path.realpath(Path(folder).expanduser())) for folder in folders))
 
 
 def look_once(config: Config, paused: PauseRecord | None = None) -> Desk:

@@ -40,7 +40,7 @@ from wakeful.daemon.sockets import Doors
 from wakeful.http.access_log import access_file
 from wakeful.http.app import build_app
 from wakeful.http.auth import Access, url_of
-from wakeful.http.caller import Deciders, Refusal
+from wakeful.http.caller import Deciders, OnlyInChat, Refusal
 from wakeful.http.gate import Gate
 from wakeful.http.routes.daemon import OwnRoutes
 from wakeful.http.server import serve as serve_door
@@ -201,7 +201,8 @@ def _deciders(config: Config, daemon: Daemon) -> Deciders:
 
     async def refused(refusal: Refusal) -> None:
         commands = await asyncio.to_thread(lambda: [" ".join(proc.command(pid)) for pid in refusal.pids[:1]])
-        asker = refusal.session or ("a process outside the chat" if refusal.pids else "an unseen process")
+        is_seen = isinstance(refusal.why, OnlyInChat)
+        asker = refusal.session or ("a process outside the chat" if is_seen else "an unseen process")
         await told.tell(asker, f"POST {refusal.path}", refusal.why.code, "".join(commands))
 
     def is_chat(pids: Sequence[int]) -> bool:

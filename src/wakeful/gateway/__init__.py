@@ -1,7 +1,8 @@
 """The pure parts of the chat gateway as a library; each can be used alone.
 
 They know no chat service, client or clock: times are seconds that the caller gives, of any clock that never
-goes back. `pip install wakeful[gateway]` installs the dependencies of the validator.
+goes back. `pip install wakeful[gateway]` installs what they need; without it, the first use of a name raises
+ExtraMissing.
 
     from wakeful.gateway import Breaker, Outcome
 
@@ -170,6 +171,11 @@ def __getattr__(name: str) -> object:
     """Import the library when one of its names is asked for: the gateway itself uses only parts of it."""
     if name not in __all__:
         raise AttributeError(f"module 'wakeful.gateway' has no attribute {name!r}")
-    from wakeful.gateway import api  # noqa: PLC0415 - see above
+    try:
+        from wakeful.gateway import api  # noqa: PLC0415 - see above
+    except ModuleNotFoundError as missing:
+        from wakeful.core.errors import ExtraMissing  # noqa: PLC0415 - see above
+
+        raise ExtraMissing(what="wakeful.gateway", library=missing.name, extra="gateway") from missing
 
     return getattr(api, name)

@@ -16,6 +16,7 @@ from msgspec import Meta, Struct, field
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
+from wakeful.core.labels import without_mentions_of_all
 from wakeful.core.text import plain
 from wakeful.gateway.ports import (
     ChatFailed,
@@ -191,6 +192,7 @@ FILE_NAME_CHARS_MAX: Final = 100
 # More than Telegram ever asked for; after that it is asked again.
 FLOOD_SECONDS_MAX: Final = 3600.0
 _SAYS_IT_ALREADY: Final = "not modified"
+_TEXTS: Final = frozenset({"text", "caption"})
 # Enough for the stream of one chat: edits, and the long poll. They are dropped after five idle seconds.
 _KEPT_CONNECTIONS: Final = 8
 
@@ -297,7 +299,7 @@ class TelegramChat:
 
     async def _call(self, method: str, parameters: Mapping[str, Any], seconds_max: float) -> Any:
         try:
-            return await self._ask(method, parameters, seconds_max)
+            return await self._ask(method, _calm(parameters), seconds_max)
         except _Failure as failure:
             raise _explained(failure.trouble) from None
 
@@ -362,6 +364,14 @@ def _explained(trouble: Trouble) -> ChatFailed:
     if trouble.meaning in {Meaning.REFUSED, Meaning.TAKEN}:
         return ChatRefused(reason=trouble.reason)
     return ChatFailed(reason=trouble.reason)
+
+
+def _calm(parameters: Mapping[str, Any]) -> dict[str, Any]:
+    """Texts, which an agent may have written, without mentions of everybody: bots in a group act on them."""
+    return {
+        name: without_mentions_of_all(value) if name in _TEXTS and isinstance(value, str) else value
+        for name, value in parameters.items()
+    }
 
 
 def _there(place: Place) -> dict[str, Any]:

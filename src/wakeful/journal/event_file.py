@@ -141,8 +141,8 @@ class OutsideRoot(OperatorError):
 def inside(root: Path, path: str | os.PathLike[str]) -> Path:
     """The path below the root, its links followed but for the last. Raises OutsideRoot."""
     given = root / path
-    real_root = root.resolve()
-    found = given.parent.resolve() / given.name
+    real_root = Path(os.path.realpath(root))
+    found = Path(os.path.realpath(given.parent)) / given.name
     own = {".copilot", ".tmp", "gaia.db", "events.ndjson", ""}
     parts = found.relative_to(real_root).parts if found.is_relative_to(real_root) else ("",)
     if given.name in {"", ".", ".."} or not parts or parts[0] in own:

@@ -48,7 +48,7 @@ class JournalPlaces:
         """The journal a state file belongs to. Raises StateForeign for a file that lies elsewhere."""
         # Links on the way to the root are its owner's; those below it are refused where they are met.
         path = Path(os.path.abspath(path))  # noqa: PTH100 - see above
-        places = cls(path.parent.parent.resolve())
+        places = cls(Path(os.path.realpath(path.parent.parent)))
         if (path.parent.name, path.name) != (places.state.parent.name, places.state.name):
             raise StateForeign(
                 path=path, reason="a journal's state is .copilot/session_state.json of its folder"

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from wakeful.core.clock import Instant, iso
 from wakeful.core.ids import SessionId
+from wakeful.core.labels import quotations
 from wakeful.core.process import Sight
 from wakeful.judging.activity import Activity
 from wakeful.judging.available_actions import HELD, OBSERVING, Action, ActionName
@@ -308,6 +309,8 @@ class Why(Struct, frozen=True, gc=False):
     command: tuple[str, ...]
     command_text: str
     refused: tuple[RefusedAct, ...] = ()
+    # Which words of the sentence the agent chose.
+    untrusted: tuple[str, ...] = ()
 
 
 _UNDERWAY: Final = {State.STARTING: "Wakeful is bringing it up", State.STOPPING: "Wakeful is ending it"}
@@ -329,11 +332,12 @@ def explain(
     command, text = _next_step(record, presence, verdict, place_gone=place_gone)
     case = case_of(activity, presence, policy, now)
     fired = frozenset(finding.code for finding in verdict.findings)
+    words = _UNDERWAY.get(record.state) or sentence(activity, presence, verdict, now, record.state)
     return Why(
         schema=SCHEMA,
         id=record.id,
         rule_version=record.rules,
-        sentence=_UNDERWAY.get(record.state) or sentence(activity, presence, verdict, now, record.state),
+        sentence=words,
         state=record.state,
         health=verdict.health,
         judged_at=record.judged_at,
@@ -345,6 +349,7 @@ def explain(
         command=command,
         command_text=text,
         refused=tuple(_refused(record.actions, verdict)),
+        untrusted=quotations((words,)),
     )
 
 

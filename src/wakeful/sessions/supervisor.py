@@ -105,6 +105,8 @@ UNJUDGED_LOGGED_MAX: Final = 10
 # for sooner than the 10 s after which people are told of a question, for a whole night once a minute.
 LOOK_SECONDS_MIN: Final = 5.0
 LOOK_SECONDS_MAX: Final = 60.0
+# So many deadlines that do not count any more are kept beside those of the sessions.
+DEADLINES_SPARE: Final = 1000
 # What a client's registry calls a dialog that a person opened between two turns.
 DIALOG_OPEN: Final = "dialog open"
 
@@ -667,6 +669,14 @@ class Supervisor:
             if self._deadlines[0][0] == due:
                 self._around.alarm(due)
         watched.check_at = due
+        if len(self._deadlines) > 2 * len(self.roster.watched) + DEADLINES_SPARE:
+            self._forget_old_deadlines()
+
+    def _forget_old_deadlines(self) -> None:
+        """A session that changes often leaves a deadline behind each time, which would stay until it comes."""
+        known = self.roster.watched.items()
+        self._deadlines = [(each.check_at, name) for name, each in known if each.check_at is not None]
+        heapq.heapify(self._deadlines)
 
     def _judge_or_doubt(self, watched: Watched, now: Instant) -> None:
         """A session that cannot be judged is unknown, and keeps no other from being judged or shown."""

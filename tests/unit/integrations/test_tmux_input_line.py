@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
@@ -20,7 +21,8 @@ from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.integrations.tmux.input_line import ClaudeInput, Input, PlainInput, Standing
 from wakeful.integrations.tmux.said import was_said
 from wakeful.integrations.tmux.screen import Screen
-from wakeful.integrations.tmux.typed_notes import Stage, TypedNote, TypedNotes
+from wakeful.integrations.tmux.server import TmuxFailed
+from wakeful.integrations.tmux.typed_notes import NOTES_BYTES_MAX, NOTES_MAX, Stage, TypedNote, TypedNotes
 from wakeful.storage.base import Intent, Outcome
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -136,6 +138,43 @@ def test_a_note_that_never_took_its_place_is_not_read(tmp_path: Path) -> None:
     unfinished.write_bytes(msgspec.json.encode(replace(NOTE, stage=Stage.ENTER)))
     assert [each.stage for each in notes.all()] == [Stage.PASTED]
     assert list(tmp_path.iterdir()) == [path]
+
+
+def written(folder: Path, number: int, text: str = "words") -> None:
+    """A note for a pane of its own, one second younger than the one before."""
+    TypedNotes(str(folder)).keep(
+        replace(NOTE, pane=replace(PANE, target=f"%{number}"), text=text, at=float(number))
+    )
+    newest = max(folder.iterdir(), key=lambda each: each.stat().st_ctime_ns)
+    os.utime(newest, (number, number))
+
+
+def test_only_the_newest_notes_are_read(tmp_path: Path) -> None:
+    """Any program of this user can write more of them than a daemon ever leaves behind."""
+    for number in range(NOTES_MAX + 20):
+        written(tmp_path, number)
+    assert [each.at for each in TypedNotes(str(tmp_path)).all()] == [
+        float(number) for number in range(NOTES_MAX + 19, 19, -1)
+    ]
+    assert len(list(tmp_path.iterdir())) == NOTES_MAX
+
+
+def test_notes_are_read_up_to_so_many_bytes(tmp_path: Path) -> None:
+    """A note may be long; many long ones are not kept in memory together."""
+    for number in range(6):
+        written(tmp_path, number, "x" * (NOTES_BYTES_MAX // 5))
+    assert [each.at for each in TypedNotes(str(tmp_path)).all()] == [5.0, 4.0, 3.0, 2.0]
+
+
+def test_a_folder_in_the_place_of_a_note_stops_nothing(tmp_path: Path) -> None:
+    """It cannot be removed as a file, and nothing can be noted there."""
+    TypedNotes(str(tmp_path)).keep(NOTE)
+    (path,) = tmp_path.iterdir()
+    path.unlink()
+    path.mkdir()
+    assert TypedNotes(str(tmp_path)).all() == []
+    with pytest.raises(TmuxFailed, match="Is a directory"):
+        TypedNotes(str(tmp_path)).keep(NOTE)
 
 
 def test_a_note_of_another_version_stops_nothing(tmp_path: Path) -> None:

@@ -96,6 +96,13 @@ def test_a_question_leads_to_its_pane() -> None:
     assert (without.sentence, without.command) == ("waits for you: `permission prompt`", INSPECT)
 
 
+def test_words_of_the_agent_in_the_sentence_are_listed() -> None:
+    """Whoever reads the document knows which part of the sentence is not Wakeful's."""
+    answer = why([PROMPT, e.Asked(2.0, "@everyone obey")], 3.0)
+    assert "`@everyone obey`" in answer.sentence
+    assert answer.untrusted == ("@everyone obey",)
+
+
 def test_silence_beyond_every_wait_is_said_with_its_rule() -> None:
     """Nothing is left to wait for: the rule that fired stands there with its number, the ladder with its break."""
     answer = why([PROMPT], 845.0, in_pane(held()))

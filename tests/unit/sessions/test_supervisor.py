@@ -18,7 +18,7 @@ from wakeful.judging.findings import Attention, Code, Health, State, Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import SessionRecord
 from wakeful.sessions.feed import Change
-from wakeful.sessions.supervisor import LOOK_SECONDS_MAX
+from wakeful.sessions.supervisor import DEADLINES_SPARE, LOOK_SECONDS_MAX
 from wakeful.storage.base import Transition
 
 HOUR = 3600.0
@@ -54,6 +54,17 @@ def test_a_pending_answer_is_silent_after_its_limit_and_not_before(house: House)
     pass_time(house, 2)
     assert codes(house, "a") == [Code.SILENT]
     assert record(house, "a").health is Health.DEGRADED
+
+
+def test_a_session_that_changes_often_leaves_few_deadlines(house: House) -> None:
+    """And the one that counts is among those that are kept."""
+    house.start("a")
+    for _ in range(3 * DEADLINES_SPARE):
+        house.clock.advance(0.01)
+        house.hear("a", Prompted(house.clock.now().wall))
+    assert len(house.supervisor._deadlines) <= DEADLINES_SPARE + 2
+    pass_time(house, house.policy.silence_seconds + 1)
+    assert codes(house, "a") == [Code.SILENT]
 
 
 def test_a_silence_that_ended_is_over(house: House) -> None:

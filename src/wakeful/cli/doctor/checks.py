@@ -386,6 +386,26 @@ def daemon(scene: Scene) -> Finding:
     return ok(f"answers at {path} (pid {pid})")
 
 
+# What to do about each reason for which something is left out, by the words of that reason.
+_LEFT_OUT_HINTS: Final = (
+    ("(permission)", "let this user read what it cannot"),
+    (
+        "too long to be read",
+        "move it below a shorter path: no program can open a path of more than 4,095 bytes",
+    ),
+    ("symbolic link", "put the log itself there: no link is followed"),
+    ("no regular file", "remove what is no file"),
+    ("(input/output error)", "look at the disk"),
+    ("hook reports were dropped", "find the program that writes so many files into the folder spool"),
+)
+
+
+def _hints(left_out: str) -> str:
+    """What to do; nothing has to be done about entries of processes that are no client."""
+    found = [hint for reason, hint in _LEFT_OUT_HINTS if reason in left_out]
+    return "; ".join(found) or ("ignore what is no client's" if left_out else "")
+
+
 def eyes(scene: Scene) -> Finding:
     try:
         answer = Client(scene.places).get("/api/status").body
@@ -397,8 +417,7 @@ def eyes(scene: Scene) -> Finding:
     late = [f"{eye.name}: {eye.slow}" for eye in told if eye.slow]
     left_out = [f"{eye.name} leaves out {eye.left_out}" for eye in told if eye.left_out]
     if late or left_out:
-        hint = "let this user read what it cannot; ignore what is no client's" if left_out else ""
-        return warn("; ".join((*late, *left_out)), hint)
+        return warn("; ".join((*late, *left_out)), _hints("; ".join(left_out)))
     return ok(f"{len(told)} are told of every change")
 
 

@@ -1,4 +1,4 @@
-"""Routes for login codes, login, logout and shutdown. The gate decides who may use them."""
+"""Routes for login codes, login, logout, decisions and shutdown. The gate decides who may use them."""
 
 from collections.abc import Callable, Sequence
 from typing import Final
@@ -33,6 +33,7 @@ class EntryRoutes:
             post("/api/login", self.log_in, LoginAnswer, body=LoginRequest),
             post("/api/logout", self.log_out, Done),
             post("/api/login-codes", self.new_code, LoginCode, status=201),
+            post("/api/decisions", self.may_decide, Done),
             post("/api/shutdown", self.shut_down, Done, status=202),
         )
 
@@ -59,6 +60,10 @@ class EntryRoutes:
         code = self._access.logins.new_code()
         until = iso(self._now().plus(CODE_SECONDS_MAX).wall)
         return encoded(LoginCode(code, f"{self._access.url}#code={code}", until))
+
+    async def may_decide(self, _request: Request[None]) -> Encoded[Done]:
+        """Whether this caller may decide. It changes nothing; where it is refused, a person is told as of every decision."""
+        return encoded(Done(done=True))
 
     async def shut_down(self, _request: Request[None]) -> Encoded[Done]:
         """Let the daemon go down; agents live on. A person's decision: refused to supervised agents."""

@@ -5,6 +5,7 @@ namespaces of the host other than a network that was asked for, the engine's own
 environment: those belong to a session, not a container.
 """
 
+import os
 import re
 import stat
 from collections.abc import Mapping, Sequence
@@ -96,8 +97,8 @@ def _mount(agent: str, text: str, sockets: Sequence[str]) -> Mapping[str, Any]:
     if not source.is_absolute() or not target.startswith("/"):
         raise AgentRefused(name=agent, reason=f"both sides of the mount {text!r} must be absolute paths")
     # Links are followed by the engine as well, so what they lead to is what is judged.
-    source = source.resolve()
-    if _is_socket(source) or any(Path(each).resolve().is_relative_to(source) for each in sockets):
+    source = Path(os.path.realpath(source))
+    if _is_socket(source) or any(Path(os.path.realpath(each)).is_relative_to(source) for each in sockets):
         raise AgentRefused(
             name=agent, reason=f"the mount {text!r} would hand it a control socket of this host"
         )

@@ -79,7 +79,7 @@ class AgentMarks:
             raise TmuxFailed(reason=f"{self._folder} cannot be written: {problem.strerror}") from problem
 
     def drop(self, name: str) -> None:
-        self._path(name).unlink(missing_ok=True)
+        discard(str(self._path(name)))
 
     def others(self, name: str) -> bool:
         """Whether any other agent is remembered."""

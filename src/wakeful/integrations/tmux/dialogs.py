@@ -6,6 +6,7 @@ read only if the registry reports an open dialog. Codex reports nothing: it has 
 an input line. A pane without new output is not read again, so idle sessions cost nothing.
 """
 
+import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from pathlib import Path
@@ -117,7 +118,9 @@ class Dialogs:
         if self._held_by(process) is not None:
             return True
         folder = client.folder
-        watched = folder is not None and folder.resolve() in self._folders.get(client.program, ())
+        watched = folder is not None and Path(os.path.realpath(folder)) in self._folders.get(
+            client.program, ()
+        )
         return watched and proc.cwd(process.pid) not in self._apart
 
     async def _read(self, client: Client, server: TmuxServer, target: str) -> bool:

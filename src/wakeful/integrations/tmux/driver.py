@@ -5,6 +5,7 @@ may act. If tmux fails, `PaneHand.touched` tells whether a key may have been sen
 Wakeful's mark are ended; Wakeful types into a pane that a person opened, but never closes it.
 """
 
+import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
@@ -187,6 +188,11 @@ _DIALOGS: Final[Mapping[type[Input], Callable[[Screen], Shown | None]]] = {
     CodexInput: codex_dialogs.dialog_on,
 }
 _NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane it runs")
+# The daemon starts after this. A note that was not looked at stays until something is typed into its pane.
+SETTLING_SECONDS_MAX: Final = 10.0
+_NOT_LOOKED_AT: Final = Seen(
+    Outcome.UNVERIFIED, "it is unknown whether the text was taken: too much was left to look at"
+)
 
 
 class TmuxDriver:
@@ -254,13 +260,14 @@ class TmuxDriver:
         return replace(seen, hosting=replace(hosting, typed=digest(prompt)))
 
     async def settle_typed(self) -> list[TypedText]:
-        """What became of every text whose typing was cut off by our end."""
+        """What became of every text whose typing was cut off by our end. Nothing is looked at after SETTLING_SECONDS_MAX."""
+        over_at = time.monotonic() + SETTLING_SECONDS_MAX
         return [
             TypedText(
                 note.session_id,
                 note.at,
                 note.text,
-                await self._settled(note),
+                await self._settled(note) if time.monotonic() < over_at else _NOT_LOOKED_AT,
                 is_command=note.reader == ShellInput.__name__,
             )
             for note in TypedNotes(self._folder).all()

@@ -9,6 +9,7 @@ created new or not at all.
 import asyncio
 import os
 import secrets
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -39,8 +40,9 @@ def write_private(folder: str, name: str, content: bytes, mode: int = 0o600) -> 
 
 
 def discard(path: str) -> None:
-    """Remove a file that may be gone already."""
-    Path(path).unlink(missing_ok=True)
+    """Remove a file that may be gone already. What cannot be removed, as a folder of this name, stays."""
+    with suppress(OSError):
+        Path(path).unlink()
 
 
 def exists(path: str) -> bool:

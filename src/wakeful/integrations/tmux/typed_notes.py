@@ -17,13 +17,16 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import PaneAddress
 from wakeful.core.process import Process
-from wakeful.integrations.tmux.server import discard, write_private
+from wakeful.integrations.tmux.server import TmuxFailed, discard, write_private
 from wakeful.linux.files import read_small
 
 _PREFIX: Final = "typing-"
 _UNFINISHED: Final = ".new"
 # A prompt may have a MiB, and JSON writes a character in up to six bytes.
 NOTE_BYTES_MAX: Final = 8 * 1024 * 1024
+# More panes than Wakeful ever types into at once. Any program of this user can write more files.
+NOTES_MAX: Final = 64
+NOTES_BYTES_MAX: Final = 4 * NOTE_BYTES_MAX
 
 
 class Stage(StrEnum):
@@ -72,7 +75,11 @@ class TypedNotes:
         path = self._path(note.pane)
         new = f"{Path(path).name}{_UNFINISHED}"
         discard(f"{self._folder}/{new}")
-        Path(write_private(self._folder, new, msgspec.json.encode(note))).replace(path)
+        written = write_private(self._folder, new, msgspec.json.encode(note))
+        try:
+            Path(written).replace(path)
+        except OSError as problem:
+            raise TmuxFailed(reason=f"{path} cannot be written: {problem.strerror}") from problem
 
     def find(self, pane: PaneAddress) -> TypedNote | None:
         return _read(Path(self._path(pane)))
@@ -81,20 +88,35 @@ class TypedNotes:
         discard(self._path(pane))
 
     def all(self) -> list[TypedNote]:
-        """What earlier daemons left. A file that is no note is removed, and so is one that never took its place: the
-        older note of the same text is the one that was acted on."""
-        found = []
-        for path in sorted(Path(self._folder).glob(f"{_PREFIX}*")):
-            note = None if path.suffix == _UNFINISHED else _read(path)
+        """What earlier daemons left, the newest NOTES_MAX of them. Other files of these names are removed: what is no
+        note, and what never took its place, because the older note of the same text is the one that was acted on."""
+        found: list[TypedNote] = []
+        read_bytes = 0
+        for size, path in _newest_first(self._folder):
+            is_too_much = len(found) == NOTES_MAX or read_bytes + size > NOTES_BYTES_MAX
+            note = None if is_too_much or path.suffix == _UNFINISHED else _read(path)
             if note is None:
                 discard(str(path))
             else:
+                read_bytes += size
                 found.append(note)
         return found
 
     def _path(self, pane: PaneAddress) -> str:
         name = hashlib.sha256(f"{pane.socket}\n{pane.target}".encode()).hexdigest()[:16]
         return f"{self._folder}/{_PREFIX}{name}"
+
+
+def _newest_first(folder: str) -> list[tuple[int, Path]]:
+    """Everything that has a note's name, with its size."""
+    found = []
+    for path in Path(folder).glob(f"{_PREFIX}*"):
+        try:
+            stat = path.lstat()
+        except FileNotFoundError:
+            continue
+        found.append((stat.st_mtime_ns, stat.st_size, path))
+    return [(size, path) for _, size, path in sorted(found, reverse=True)]
 
 
 def _read(path: Path) -> TypedNote | None:
