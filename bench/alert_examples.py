@@ -8,48 +8,57 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.agents.auto_restart import given_up_news
+from wakeful.agents.auto_restart import given_up_alert
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState
 from wakeful.alerts.digest import digest_text
 from wakeful.alerts.model import (
     Alert,
+    AlertBody,
     AlertKind,
-    Gist,
-    News,
-    checkpoint_opened,
-    failure_news,
-    finished,
-    forge_news,
-    incident,
-    needs_you,
-    prefaced,
+    DigestEntry,
+    checkpoint_text,
+    failed_part_alert,
+    finished_text,
+    format_alert,
+    incident_text,
+    issue_tracker_alert,
+    needs_you_text,
     question_of,
-    refusal_news,
-    resolved,
-    text_of,
+    refused_decision_alert,
+    resolved_text,
+    with_pause_line,
 )
-from wakeful.alerts.pending import owed
+from wakeful.alerts.pending import new_pending_alert
 from wakeful.core.clock import Instant, iso
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.leases import Work, WorkId
-from wakeful.core.process import Sight
-from wakeful.daemon.healing import KEPT_FOR_LATER
-from wakeful.healing.disk import disk_news
-from wakeful.healing.plan import Decision, Step
-from wakeful.healing.trouble import WORKS_AGAIN, Trouble, trouble_text
-from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.model import Cause, Fate, Incident, Member, did_words, words_of
-from wakeful.journal.alerts import journal_news
-from wakeful.journal.recovery_rules import Recovered, Status
-from wakeful.journal.recovery_watch import Sighting
+from wakeful.core.leases import WorkId, WorkItem
+from wakeful.core.process import ProcessState
+from wakeful.daemon.healing import SAVED_FOR_LATER
+from wakeful.healing.case import WORKS_AGAIN, HealingCase, case_alert_text
+from wakeful.healing.disk import disk_alert
+from wakeful.healing.plan import HealingDecision, HealingStep
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
+from wakeful.incidents.model import Cause, Incident, Member, MemberStatus, actions_text, summary_of
+from wakeful.journal.alerts import journal_alert_body
+from wakeful.journal.recovery_rules import RecoveryResult, RecoveryStatus
+from wakeful.journal.recovery_watch import JournalWatchReport
 from wakeful.judging.activity import Activity
-from wakeful.judging.available_actions import Action, ActionName
-from wakeful.judging.evidence import Presence, Rung, Subject
-from wakeful.judging.findings import Attention, Code, ExpectedWait, Finding, Health, State, Verdict, WaitKind
-from wakeful.judging.session_record import SessionRecord, describe
-from wakeful.watchdog.notifications import QueueEpisode, lost_news
-from wakeful.watchdog.queue_health import NO_WORKER, stalled_news, unrouted_news
-from wakeful.work.expiry import lease_news
+from wakeful.judging.available_actions import ActionName, AvailableAction
+from wakeful.judging.evidence import LivenessLevel, RuntimeState, SessionIdentity
+from wakeful.judging.findings import (
+    Attention,
+    ExpectedWait,
+    Finding,
+    FindingCode,
+    Health,
+    State,
+    Verdict,
+    WaitKind,
+)
+from wakeful.judging.session_record import SessionRecord, build_record
+from wakeful.watchdog.notifications import QueueEpisode, unreachable_alert_body
+from wakeful.watchdog.queue_health import NO_WORKER, stalled_alert_body, unrouted_alert_body
+from wakeful.work.expiry import lease_alert
 
 _WALL: Final = 1_800_000_000.0
 _NOW: Final = Instant(0.0, _WALL)
@@ -63,23 +72,23 @@ def _record(
     verdict = Verdict(
         state=State.PROMPTING if alive else State.STOPPED,
         health=Health.HEALTHY,
-        agent=Sight.ALIVE if alive else Sight.DEAD,
+        agent=ProcessState.ALIVE if alive else ProcessState.DEAD,
         active_prompt=False,
         attention=Attention.NONE,
         findings=(),
         waits=(),
-        alive_to=Rung.HOST,
+        alive_to=LivenessLevel.HOST,
         broken_at=None,
         next_check_at=None,
     )
-    subject = Subject(
+    identity = SessionIdentity(
         _ID, "claude", "tower", "claude-code", ConversationId("3f2a91bc"), managed=managed, name=name
     )
     shown = replace(verdict, **changes)
-    return describe(subject, Activity(cwd="/home/me/shop"), Presence(), shown, _NOW)
+    return build_record(identity, Activity(cwd="/home/me/shop"), RuntimeState(), shown, _NOW)
 
 
-def _found(code: Code, summary: str, said: str = "") -> tuple[Finding, ...]:
+def _found(code: FindingCode, summary: str, said: str = "") -> tuple[Finding, ...]:
     return (Finding(code, _NOW, summary, untrusted=(said,) if said else ()),)
 
 
@@ -87,27 +96,27 @@ def _asking(said: str, *, in_pane: bool) -> str:
     wait = ExpectedWait(WaitKind.PERSON, _NOW, None, "a question is open", said)
     record = _record(alive=True, state=State.WAITING, waits=(wait,))
     if in_pane:
-        attach = Action(ActionName.ATTACH, allowed=True, reason="", argv=(), reversible=True)
+        attach = AvailableAction(ActionName.ATTACH, allowed=True, reason="", argv=(), reversible=True)
         record = replace(record, actions=(*record.actions, attach))
     question = question_of(record)
     assert question is not None, "it asks"
-    return needs_you(record, question)
+    return needs_you_text(record, question)
 
 
-_DIED: Final = _found(Code.SESSION_DEAD, "died in the middle of a turn")
-_SILENT: Final = _found(Code.SILENT, "silent for 10 min", "Bash make test")
+_DIED: Final = _found(FindingCode.SESSION_DEAD, "died in the middle of a turn")
+_SILENT: Final = _found(FindingCode.SILENT, "silent for 10 min", "Bash make test")
 
 
 def _trouble(
     findings: tuple[Finding, ...],
-    decision: Decision,
+    decision: HealingDecision,
     *,
     managed: bool = True,
     alive: bool = False,
     paused_by: str | None = None,
     **known: object,
 ) -> str:
-    trouble = Trouble(
+    case = HealingCase(
         session_id=_ID,
         work=f"{_ID}@1",
         project="shop",
@@ -116,7 +125,7 @@ def _trouble(
         code_since=_WALL,
     )
     record = _record(managed=managed, alive=alive, findings=findings)
-    return trouble_text(replace(trouble, **known), record, decision, mode="mine", paused_by=paused_by)
+    return case_alert_text(replace(case, **known), record, decision, mode="mine", paused_by=paused_by)
 
 
 def _incident(cause: Cause, scope: str, *members: Member, did: str = "") -> Incident:
@@ -136,10 +145,11 @@ def _incident(cause: Cause, scope: str, *members: Member, did: str = "") -> Inci
     )
 
 
-def _members(names: str, fate: Fate, words: str, *, out: bool = False) -> list[Member]:
+def _members(names: str, status: MemberStatus, words: str, *, out: bool = False) -> list[Member]:
     left_at = _WALL if out else None
     return [
-        Member(SessionId(f"claude-{name}"), f"{name} (shop)", fate, words, left_at) for name in names.split()
+        Member(SessionId(f"claude-{name}"), f"{name} (shop)", status, words, left_at)
+        for name in names.split()
     ]
 
 
@@ -147,17 +157,21 @@ _SOCKET: Final = "/run/user/1000/wakeful/tmux.sock"
 _SERVER: Final = _incident(
     Cause.TMUX_SERVER,
     _SOCKET,
-    *_members("api docs web", Fate.REVIVED, _RESUMED, out=True),
-    *_members("notes", Fate.LEFT_ALONE, "nothing (it was found, not handed over)"),
+    *_members("api docs web", MemberStatus.REVIVED, _RESUMED, out=True),
+    *_members("notes", MemberStatus.LEFT_ALONE, "nothing (it was found, not handed over)"),
 )
-_OVER: Final = _incident(Cause.SESSION, _ID, *_members("api", Fate.REVIVED, _RESUMED, out=True), did=_RESUMED)
+_OVER: Final = _incident(
+    Cause.SESSION, _ID, *_members("api", MemberStatus.REVIVED, _RESUMED, out=True), did=_RESUMED
+)
 _OUTAGE: Final = _incident(
-    Cause.NETWORK, "tower", *_members("api docs", Fate.REVIVED, "told it to go on: recovered", out=True)
+    Cause.NETWORK,
+    "tower",
+    *_members("api docs", MemberStatus.REVIVED, "told it to go on: recovered", out=True),
 )
 
 _QUEUE: Final = "redis://localhost:6379/0"
-_STALLED: Final = QueueEpisode(Happening.QUEUE_STALLED, "shop", _WALL)
-_UNROUTED: Final = QueueEpisode(Happening.MESSAGE_UNROUTED, "shop", _WALL)
+_STALLED: Final = QueueEpisode(CriticalEventKind.QUEUE_STALLED, "shop", _WALL)
+_UNROUTED: Final = QueueEpisode(CriticalEventKind.MESSAGE_UNROUTED, "shop", _WALL)
 _AGENT: Final = AgentRecord(
     id="bot",
     name="bot",
@@ -173,11 +187,13 @@ _AGENT: Final = AgentRecord(
     reason="the agent exited to a shell",
     session_id=_ID,
 )
-_RECOVERED: Final = Recovered(Status.OK, None, "t-1", "publish", (), (), (), None, None, "timeline", ())
+_RECOVERED: Final = RecoveryResult(
+    RecoveryStatus.OK, None, "t-1", "publish", (), (), (), None, None, "timeline", ()
+)
 
 
-def _lease(action: ActionTaken) -> News:
-    work = Work(
+def _lease(action: ActionTaken) -> AlertBody:
+    work = WorkItem(
         id=WorkId("w-1"), prompt="fix the build", project="shop", session_id=_ID, context="", created_at=_WALL
     )
     did = (
@@ -185,35 +201,39 @@ def _lease(action: ActionTaken) -> News:
         if action is ActionTaken.REVIVAL_ATTEMPTED
         else "gave up: it failed again after it was revived"
     )
-    return lease_news(work, "its lease ended", action, did, _WALL)
+    return lease_alert(work, "its lease ended", action, did, _WALL)
 
 
-def _journal(recovered: Recovered | None) -> str:
+def _journal(recovered: RecoveryResult | None) -> str:
     root = "/home/me/shop"
     words = f"{root}: stale; pid 41 has the journal and wrote nothing since {iso(_WALL)}"
     if recovered is not None:
         words = f"{root}: its program was cut off: {recovered.status}"
-    return text_of(journal_news(Sighting(root, recovered, None if recovered else 41, words), _WALL))
+    return format_alert(
+        journal_alert_body(JournalWatchReport(root, recovered, None if recovered else 41, words), _WALL)
+    )
 
 
 def _digest(count: int) -> str:
     """A message for many alerts, a third of which are about another finding and another project."""
     gists = [
-        Gist(f"s{each}", "docs" if each % 3 else "shop", Code.SILENT if each % 3 else Code.LOOP)
+        DigestEntry(
+            f"s{each}", "docs" if each % 3 else "shop", FindingCode.SILENT if each % 3 else FindingCode.LOOP
+        )
         for each in range(count)
     ]
     alerts = [Alert(AlertKind.TROUBLE, each.name, "", gist=each) for each in gists]
-    return digest_text([owed(each, "", (), _WALL) for each in alerts])
+    return digest_text([new_pending_alert(each, "", (), _WALL) for each in alerts])
 
 
-def trouble_of(code: Code, decision: Decision, *, managed: bool, given_up: bool) -> str:
+def trouble_of(code: FindingCode, decision: HealingDecision, *, managed: bool, given_up: bool) -> str:
     """The message about any trouble of a session."""
     return _trouble(_found(code, "a summary"), decision, managed=managed, given_up=given_up)
 
 
-def incident_of(cause: Cause, fate: Fate, names: str) -> Incident:
+def incident_of(cause: Cause, status: MemberStatus, names: str) -> Incident:
     """Any incident with sessions of these names in it."""
-    return _incident(cause, "a scope", *_members(names, fate, "some words"))
+    return _incident(cause, "a scope", *_members(names, status, "some words"))
 
 
 EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
@@ -221,87 +241,90 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
         'permission prompt: Bash {"command": "rm -r build"}', in_pane=True
     ),
     "A question without a terminal": lambda: _asking('Bash {"command": "rm -r build"}', in_pane=False),
-    "A turn is finished": lambda: finished(_record(alive=True)),
+    "A turn is finished": lambda: finished_text(_record(alive=True)),
     "Died, and was brought back": lambda: _trouble(
         _DIED,
-        Decision(Step.RESUME, "its conversation can go on"),
+        HealingDecision(HealingStep.RESUME, "its conversation can go on"),
         did=f"{_RESUMED}; {WORKS_AGAIN}",
         revival_seen=True,
     ),
     "Died, in a session that was only found": lambda: _trouble(
-        _DIED, Decision(Step.NOTIFY, "it was found, not handed over"), managed=False
+        _DIED, HealingDecision(HealingStep.NOTIFY, "it was found, not handed over"), managed=False
     ),
     "Died, and its folder is gone": lambda: _trouble(
-        _DIED, Decision(Step.NOTIFY, "its working directory is gone")
+        _DIED, HealingDecision(HealingStep.NOTIFY, "its working directory is gone")
     ),
-    "Died while paused": lambda: prefaced(
-        _trouble(_DIED, Decision(Step.NOTIFY, "PAUSED by ada@tower"), paused_by="ada@tower"), "ada@tower"
+    "Died while paused": lambda: with_pause_line(
+        _trouble(_DIED, HealingDecision(HealingStep.NOTIFY, "PAUSED by ada@tower"), paused_by="ada@tower"),
+        "ada@tower",
     ),
     "Cut off inside a call that may have had effects elsewhere": lambda: _trouble(
         _DIED,
-        Decision(Step.HOLD, "a call was cut off that may have had effects elsewhere"),
+        HealingDecision(HealingStep.HOLD, "a call was cut off that may have had effects elsewhere"),
         checkpoint=3,
         did="held it: a call was cut off that may have had effects elsewhere (checkpoint 3)",
     ),
     "Given up": lambda: _trouble(
         _SILENT,
-        Decision(Step.GIVE_UP, "it failed again after it was revived"),
+        HealingDecision(HealingStep.GIVE_UP, "it failed again after it was revived"),
         alive=True,
         given_up=True,
         did=f"{_RESUMED}; then gave up: it failed again after it was revived",
     ),
-    "A tmux server ended under four sessions": lambda: incident(_SERVER),
-    "A login is lost under many": lambda: incident(
+    "A tmux server ended under four sessions": lambda: incident_text(_SERVER),
+    "A login is lost under many": lambda: incident_text(
         _incident(
             Cause.AUTH,
             "claude",
-            *_members("api docs web shop bank", Fate.LEFT_ALONE, "nothing (auth_required needs a person)"),
+            *_members(
+                "api docs web shop bank", MemberStatus.LEFT_ALONE, "nothing (auth_required needs a person)"
+            ),
         )
     ),
-    "Many sessions end at once": lambda: incident(
+    "Many sessions end at once": lambda: incident_text(
         _incident(
             Cause.MANY_DEATHS,
             "tower",
-            *_members("api docs " * 12, Fate.LEFT_ALONE, "nothing (not managed by Wakeful)"),
+            *_members("api docs " * 12, MemberStatus.LEFT_ALONE, "nothing (not managed by Wakeful)"),
         )
     ),
     "Many problems at once": lambda: _digest(64),
-    "A container engine cannot be asked": lambda: incident(
+    "A container engine cannot be asked": lambda: incident_text(
         _incident(
             Cause.ENGINE,
             "unix:///var/run/docker.sock",
             *(
                 replace(each, name="agent bot")
-                for each in _members("bot", Fate.UNSEEN, "nothing (the engine does not answer)")
+                for each in _members("bot", MemberStatus.UNSEEN, "nothing (the engine does not answer)")
             ),
             did="nothing (the engine does not answer)",
         )
     ),
-    "An agent of the hub is given up": lambda: text_of(given_up_news(_AGENT, _WALL)),
-    "A work's lease ended, and it was queued once more": lambda: text_of(
+    "An agent of the hub is given up": lambda: format_alert(given_up_alert(_AGENT, _WALL)),
+    "A work's lease ended, and it was queued once more": lambda: format_alert(
         _lease(ActionTaken.REVIVAL_ATTEMPTED)
     ),
-    "A work's lease ended, and it is given up": lambda: text_of(_lease(ActionTaken.NONE)),
-    "A queue does not move": lambda: text_of(
-        stalled_news(_STALLED, "shop: 3 jobs wait for up to 6 min, and none runs", _QUEUE, NO_WORKER)
+    "A work's lease ended, and it is given up": lambda: format_alert(_lease(ActionTaken.NONE)),
+    "A queue does not move": lambda: format_alert(
+        stalled_alert_body(_STALLED, "shop: 3 jobs wait for up to 6 min, and none runs", _QUEUE, NO_WORKER)
     ),
-    "Nobody serves a project": lambda: text_of(
-        unrouted_news(_UNROUTED, "shop: 1 message waits, and nobody serves this project", _QUEUE)
+    "Nobody serves a project": lambda: format_alert(
+        unrouted_alert_body(_UNROUTED, "shop: 1 message waits, and nobody serves this project", _QUEUE)
     ),
-    "A queue cannot be looked at": lambda: text_of(
-        lost_news(_incident(Cause.QUEUE, _QUEUE), "Redis does not answer: connection refused")
+    "A queue cannot be looked at": lambda: format_alert(
+        unreachable_alert_body(_incident(Cause.QUEUE, _QUEUE), "Redis does not answer: connection refused")
     ),
-    "The disk is full": lambda: text_of(
-        disk_news(_incident(Cause.DISK, "tower"), "512 KiB are left for /home/me/state", "/home/me/state")
+    "The disk is full": lambda: format_alert(
+        disk_alert(_incident(Cause.DISK, "tower"), "512 KiB are left for /home/me/state", "/home/me/state")
     ),
-    "Issues cannot be filed": lambda: text_of(
-        forge_news("gh is logged out", "tower", _WALL, did=KEPT_FOR_LATER)
+    "Issues cannot be filed": lambda: format_alert(
+        issue_tracker_alert("gh is logged out", "tower", _WALL, did=SAVED_FOR_LATER)
     ),
-    "A part of Wakeful is down": lambda: text_of(
-        failure_news("claude-registry", "OSError: too many open files", "tower", _WALL)
+    "A part of Wakeful is down": lambda: format_alert(
+        failed_part_alert("claude-registry", "OSError: too many open files", "tower", _WALL)
     ),
-    "A decision was refused": lambda: text_of(
-        refusal_news(
+    "A decision was refused": lambda: format_alert(
+        refused_decision_alert(
             "claude-3f2a91bc-5d1e-4c55-9c8e-2f6b9f0a7e11",
             "POST /api/sessions/3f2a91bc/revive",
             "agent-may-not-decide",
@@ -311,19 +334,21 @@ EXAMPLES: Final[Mapping[str, Callable[[], str]]] = {
     ),
     "A program's journal was settled": lambda: _journal(_RECOVERED),
     "A program's journal could not be settled": lambda: _journal(
-        replace(_RECOVERED, status=Status.REQUIRED_ROLLBACK)
+        replace(_RECOVERED, status=RecoveryStatus.REQUIRED_ROLLBACK)
     ),
     "A program is silent": lambda: _journal(None),
-    "A program's journal waits for a decision": lambda: checkpoint_opened(
+    "A program's journal waits for a decision": lambda: checkpoint_text(
         "shop",
         where="journal /home/me/shop",
         since=iso(_WALL),
         doubt="step publish, attempt 1",
         number=4,
     ),
-    "One session is well again": lambda: resolved(words_of(_OVER), iso(_WALL), did=did_words(_OVER)),
-    "A session is gone": lambda: resolved(
-        words_of(_OVER), iso(_WALL), because="its session is gone, and so is its log", well=False
+    "One session is well again": lambda: resolved_text(
+        summary_of(_OVER), iso(_WALL), did=actions_text(_OVER)
     ),
-    "An incident is over": lambda: resolved(words_of(_OUTAGE), iso(_WALL), did=did_words(_OUTAGE)),
+    "A session is gone": lambda: resolved_text(
+        summary_of(_OVER), iso(_WALL), because="its session is gone, and so is its log", well=False
+    ),
+    "An incident is over": lambda: resolved_text(summary_of(_OUTAGE), iso(_WALL), did=actions_text(_OUTAGE)),
 }

@@ -19,9 +19,9 @@ from bench.figures import Figure, milliseconds
 from bench.peers import read_everything, scan_and_stat
 from bench.room import Room
 from bench.scale import Scale
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
-from wakeful.daemon.observer import Lookout, PlainProcesses
+from wakeful.daemon.observer import PlainProcesses, SessionObserver
 from wakeful.linux.clock import SystemClock
 from wakeful.sessions.registry import Page, Query
 
@@ -65,11 +65,11 @@ def _against_reading(tree: Path, scale: Scale, size_bytes: int) -> Figure:
     return Figure(ROW, measured, truth / reading, 0.1)
 
 
-def first_truth() -> tuple[Lookout, Page]:
+def first_truth() -> tuple[SessionObserver, Page]:
     """Look at everything from nothing, down to the bodies a door would send."""
-    lookout = Lookout(Config(), Places.of(os.environ), SystemClock(), PlainProcesses())
-    asyncio.run(lookout.look())
-    return lookout, lookout.roster.page(Query(), lookout.clock.now())
+    observer = SessionObserver(Config(), StatePaths.from_environ(os.environ), SystemClock(), PlainProcesses())
+    asyncio.run(observer.scan())
+    return observer, observer.registry.page(Query(), observer.clock.now())
 
 
 def _cpu_medians(works: Sequence[Callable[[], object]], repeats: int) -> list[float]:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 from uuid import UUID
 
-from wakeful.testing.scripted_transcript import Transcript
+from wakeful.testing.scripted_transcript import ScriptedTranscript
 
 # Records of 1,545 recorded calls: 1.3 KB for a call and 10.8 KB for its result on average, ahead of it words of
 # 1.1 KB and thoughts of 2.2 KB. Some 800 bytes of each are the record around it.
@@ -67,7 +67,7 @@ def let_age(paths: Sequence[Path], *, recent_every: int) -> None:
 def next_turn(path: Path) -> None:
     """Append what a client writes when somebody prompts it again: a prompt, words, a call."""
     cwd = Path("/home/u/" + path.parent.name.removeprefix("-home-u-"))
-    transcript = Transcript(path.parents[2], cwd, path.stem)
+    transcript = ScriptedTranscript(path.parents[2], cwd, path.stem)
     rng = random.Random(path.stem)
     transcript.prompt("and now the rest")
     _call(transcript, rng)
@@ -83,7 +83,7 @@ def _template(rng: random.Random, size_bytes: int, index: int) -> bytes:
     """A log of about this size with places left for its conversation and its time."""
     ends_open = index % OPEN_TURN_EVERY == OPEN_TURN_EVERY - 1
     with tempfile.TemporaryDirectory() as folder:
-        transcript = Transcript(Path(folder), Path(_CWD.decode()), _CONVERSATION.decode())
+        transcript = ScriptedTranscript(Path(folder), Path(_CWD.decode()), _CONVERSATION.decode())
         for left_bytes, may_stop in _play(transcript, rng, size_bytes, ends_open=ends_open):
             if may_stop and left_bytes < CALL_BYTES / 2:
                 break
@@ -91,7 +91,7 @@ def _template(rng: random.Random, size_bytes: int, index: int) -> bytes:
 
 
 def _play(
-    transcript: Transcript, rng: random.Random, size_bytes: int, *, ends_open: bool
+    transcript: ScriptedTranscript, rng: random.Random, size_bytes: int, *, ends_open: bool
 ) -> Iterator[tuple[int, bool]]:
     """Turns without end; how many bytes are left of the size after each step, and whether the log may stop there."""
     left_bytes = size_bytes
@@ -108,7 +108,7 @@ def _play(
         yield left_bytes, not ends_open
 
 
-def _call(transcript: Transcript, rng: random.Random) -> str:
+def _call(transcript: ScriptedTranscript, rng: random.Random) -> str:
     for mean_bytes in (THOUGHT_BYTES, TEXT_BYTES):
         # Numbered: a text that says one thing over and over would be a model that lost its thread.
         transcript.text("".join(f"I look {number} " for number in range(int(_about(rng, mean_bytes) / 11))))

@@ -17,10 +17,10 @@ from msgspec import Struct, field
 
 from bench.accuracy.recordings import READERS, SMALL, Recording, load
 from wakeful.core.clock import Instant
-from wakeful.effects.rules import MEANINGS, PROGRAMS, RANK, VERBS, Effect, Rule, Verbs
+from wakeful.effects.rules import MEANINGS, PROGRAMS, RANK, VERBS, Effect, EffectRule, Verbs
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold
-from wakeful.judging.interrupted_calls import TOOLS, EffectVerdict, classify, interrupted
+from wakeful.judging.interrupted_calls import TOOLS, EffectVerdict, classify, interrupted_calls
 
 ROOT: Final = Path(__file__).parents[1]
 UNKNOWN_SHARE_MAX: Final = 0.05
@@ -52,7 +52,7 @@ in the text. They never run or fetch anything and never trust a program for lyin
 class Shares(Struct):
     """Counts for one client: of its calls by rule, and by class of the moments in which one had just begun."""
 
-    rules: Counter[Rule] = field(default_factory=Counter)
+    rules: Counter[EffectRule] = field(default_factory=Counter)
     moments: Counter[Effect] = field(default_factory=Counter)
     unknown: Counter[str] = field(default_factory=Counter)
 
@@ -102,7 +102,7 @@ def _verdicts(events: Sequence[e.Event]) -> Iterator[tuple[EffectVerdict, Effect
     for event in events:
         fold(activity, event, Instant(event.at, event.at))
         if isinstance(event, e.CallStarted):
-            left = [call.verdict for call in interrupted(activity)]
+            left = [call.verdict for call in interrupted_calls(activity)]
             yield classify(event.tool, event.input), max(left, key=lambda verdict: RANK[verdict.rule])
 
 
@@ -182,7 +182,7 @@ def rule_tables() -> str:
     return "\n".join(lines) + "\n"
 
 
-def _by_rule(names: Mapping[str, Rule]) -> Iterator[str]:
+def _by_rule(names: Mapping[str, EffectRule]) -> Iterator[str]:
     for rule in MEANINGS:
         found = sorted(name for name, each in names.items() if each is rule)
         if found:

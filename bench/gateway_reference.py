@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from wakeful.control.login import (
-    MOVES as AUTH_MOVES,
+    AUTH_TRANSITIONS as AUTH_MOVES,
     PROBE_SECONDS,
     SHORT_CHARS_MAX,
     USER_SENTENCE,
@@ -15,13 +15,13 @@ from wakeful.gateway.import_config import NAMES
 from wakeful.gateway.rules.access import (
     CODE_CHARS,
     PAIRING_SECONDS,
-    PRESS_WORDS,
+    PRESS_REFUSAL_TEXTS,
     TRIES_MAX,
     PermissionChoice,
 )
-from wakeful.gateway.rules.breaker import MOVES, Breaker, BreakerState
+from wakeful.gateway.rules.breaker import TRANSITIONS, Breaker, BreakerState
 from wakeful.gateway.rules.chat_methods import METHODS
-from wakeful.gateway.rules.errors import CATEGORY_OF, MEANINGS, USER_WORDS, Category
+from wakeful.gateway.rules.errors import CATEGORY_OF, MEANINGS, USER_TEXTS, Category
 from wakeful.gateway.rules.follow_ups import CUES, LABELS, PROMPTS
 from wakeful.gateway.rules.formatting import PARTS_MAX, UNITS_MAX
 from wakeful.gateway.rules.host import (
@@ -29,7 +29,7 @@ from wakeful.gateway.rules.host import (
     CATEGORY_SECONDS,
     CHECKS,
     COOLDOWN_SECONDS,
-    HEALS,
+    HEAL_RULES,
     PATTERN_COUNT_MIN,
     PATTERN_SECONDS,
 )
@@ -84,9 +84,9 @@ def _breaker() -> Iterator[str]:
         "stateDiagram-v2",
         f"    [*] --> {_id(BreakerState.CLOSED)}",
     )
-    yield from (f"    {_id(state)} --> {_id(after)}: {move}" for (state, move), after in MOVES.items())
+    yield from (f"    {_id(state)} --> {_id(after)}: {move}" for (state, move), after in TRANSITIONS.items())
     yield from ("```", "", "| state | what | then |", "|---|---|---|")
-    yield from (f"| `{state}` | {move} | `{after}` |" for (state, move), after in MOVES.items())
+    yield from (f"| `{state}` | {move} | `{after}` |" for (state, move), after in TRANSITIONS.items())
     yield ""
 
 
@@ -121,7 +121,7 @@ def _classifier() -> Iterator[str]:
         "| category | when | what the user is told |",
         "|---|---|---|",
     )
-    yield from (f"| `{each}` | {MEANINGS[each]} | {USER_WORDS[each]} |" for each in Category)
+    yield from (f"| `{each}` | {MEANINGS[each]} | {USER_TEXTS[each]} |" for each in Category)
     yield ""
 
 
@@ -177,7 +177,8 @@ def _self_heal() -> Iterator[str]:
         "|---|---|---|---|",
     )
     yield from (
-        f"| `{kind}` | {heal.when} | {heal.what} | `{heal.cooldown_key}` |" for kind, heal in HEALS.items()
+        f"| `{kind}` | {heal.when} | {heal.what} | `{heal.cooldown_key}` |"
+        for kind, heal in HEAL_RULES.items()
     )
     yield ""
 
@@ -207,7 +208,7 @@ def _access() -> Iterator[str]:
         "| a press that is | reads |",
         "|---|---|",
     )
-    yield from (f"| `{refusal}` | {words} |" for refusal, words in PRESS_WORDS.items())
+    yield from (f"| `{refusal}` | {words} |" for refusal, words in PRESS_REFUSAL_TEXTS.items())
     yield ""
 
 

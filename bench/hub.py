@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Final
 from bench.crowd import Stage
 from bench.figures import Figure, milliseconds
 from bench.scale import FULL
-from wakeful.agents.model import AgentRuntime, AgentSpec, Move, move_of
+from wakeful.agents.model import AgentEvent, AgentRuntime, AgentSpec, event_of
 from wakeful.integrations.docker.agent_runtime import DockerRuntime
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
@@ -99,7 +99,7 @@ async def _watching_seconds(
     began, ends, rounds = _cpu_seconds(engine), time.monotonic() + WATCH_SECONDS, 0
     while time.monotonic() < ends:
         for spec in specs:
-            assert move_of(await runtime.look(spec)) is Move.READY, "nobody is lost at rest"
+            assert event_of(await runtime.inspect(spec)) is AgentEvent.READY, "nobody is lost at rest"
         rounds += 1
         await asyncio.sleep(ROUND_SECONDS)
     return (_cpu_seconds(engine) - began) / rounds

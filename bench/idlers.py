@@ -7,14 +7,14 @@ import os
 import sys
 from pathlib import Path
 
-from wakeful.testing.scripted_transcript import Registry
+from wakeful.testing.scripted_transcript import ScriptedRegistryFile
 
 
 def main(home: Path, conversations: list[str]) -> None:
     """Fork them all, then wait with them for the end."""
     for conversation in conversations:
         if os.fork() == 0:
-            Registry(home, Path("/home/u/project"), conversation).say("idle")
+            ScriptedRegistryFile(home, Path("/home/u/project"), conversation).write_status("idle")
             _sleep()
     os.write(1, b"ready\n")
     os.read(0, 1)

@@ -13,33 +13,33 @@ import msgspec
 
 from bench.alert_examples import EXAMPLES
 from bench.gateway_reference import gateway as gateway_page
-from wakeful.agents.model import MOVES, AgentState, Move, accepts
+from wakeful.agents.model import AGENT_TRANSITIONS, AgentEvent, AgentState, accepts
 from wakeful.cli.app import root
 from wakeful.config.gateway import CHAT_KEYS, CHATS
 from wakeful.config.schema import AGENT_KEYS, KEYS
-from wakeful.core.child_environ import AGENT, GH, HELPER, USUAL
-from wakeful.core.process import Sight
+from wakeful.core.environment_allowlist import AGENT, GH, HELPER, USUAL
+from wakeful.core.process import ProcessState
 from wakeful.core.redaction import FORMATS
-from wakeful.healing.plan import BUDGET_SECONDS, RULES, Step as PlanStep, revive_rule as _revive
-from wakeful.incidents.model import SENTENCES, Cause
-from wakeful.journal.model import Last, OnAlive, StepEffects
+from wakeful.healing.plan import BUDGET_SECONDS, RULES, HealingStep as PlanStep, revive_rule as _revive
+from wakeful.incidents.model import CAUSE_TEXTS, Cause
+from wakeful.journal.model import OnAlive, StepEffects, StepStatus
 from wakeful.journal.recovery_rules import (
     ATTEMPTS_MAX,
     RULES as RECOVERY_RULES,
     STATUS_OF,
-    Answer,
-    Course,
-    Question,
-    Rule as RecoveryRule,
+    RecoveryRule,
+    RemoteAnswer,
+    StepAction,
+    StepFacts,
+    action_for_running,
     decide,
-    living,
 )
-from wakeful.judging.evidence import Rung
-from wakeful.judging.findings import EXIT_CODES, MEANINGS, Code, Health, State
-from wakeful.judging.turn_state import OPEN, TRANSITIONS, Phase, Step
-from wakeful.judging.waits import WAIT_WORDS
-from wakeful.judging.wake_eligibility import RULES as WAKE_RULES, Reason
-from wakeful.metrics.model import FAMILIES, SECONDS_BOUNDS, Kind
+from wakeful.judging.evidence import LivenessLevel
+from wakeful.judging.findings import EXIT_CODES, MEANINGS, FindingCode, Health, State
+from wakeful.judging.turn_state import OPEN, TRANSITIONS, TurnPhase, TurnStep
+from wakeful.judging.waits import WAIT_TEXTS
+from wakeful.judging.wake_eligibility import RULES as WAKE_RULES, IneligibilityReason
+from wakeful.metrics.model import FAMILIES, SECONDS_BOUNDS, MetricKind
 from wakeful.sessions.health_fields import WRITERS, HealthTrigger
 
 DOCS = Path(__file__).parents[1] / "docs" / "reference"
@@ -52,31 +52,32 @@ def states() -> str:
     lines += [
         "A log's events become steps; a step moves the turn to its next phase. Every pair has an answer.",
         "",
-        f"Inside a turn: {', '.join(f'`{phase}`' for phase in Phase if phase in OPEN)}.",
+        f"Inside a turn: {', '.join(f'`{phase}`' for phase in TurnPhase if phase in OPEN)}.",
         "",
         "```mermaid",
         "stateDiagram-v2",
         *_diagram(),
         "```",
         "",
-        "| phase \\ step | " + " | ".join(Step) + " |",
-        "|---" * (len(Step) + 1) + "|",
+        "| phase \\ step | " + " | ".join(TurnStep) + " |",
+        "|---" * (len(TurnStep) + 1) + "|",
     ]
     lines += [
-        f"| **{phase}** | " + " | ".join(TRANSITIONS[phase, step] for step in Step) + " |" for phase in Phase
+        f"| **{phase}** | " + " | ".join(TRANSITIONS[phase, step] for step in TurnStep) + " |"
+        for phase in TurnPhase
     ]
     lines += [
         "",
         "# The ladder",
         "",
-        "From the ground up: " + " > ".join(f"`{rung}`" for rung in Rung) + ".",
+        "From the ground up: " + " > ".join(f"`{rung}`" for rung in LivenessLevel) + ".",
         "",
     ]
     return "\n".join(lines)
 
 
 def _diagram() -> Iterator[str]:
-    moves: dict[tuple[Phase, Phase], list[str]] = {}
+    moves: dict[tuple[TurnPhase, TurnPhase], list[str]] = {}
     for (phase, step), after in TRANSITIONS.items():
         if phase is not after:
             moves.setdefault((phase, after), []).append(step)
@@ -95,7 +96,7 @@ def findings() -> str:
         "| finding | in state | health | severity | notice | act | attention | exit code |",
         "|---|---|---|---|---|---|---|---|",
     ]
-    for code in Code:
+    for code in FindingCode:
         grouped: dict[object, list[State]] = {}
         for state in State:
             grouped.setdefault(MEANINGS[code, state], []).append(state)
@@ -119,7 +120,7 @@ def _waits() -> Iterator[str]:
         "",
     )
     yield from ("| wait | rests on | runs out |", "|---|---|---|")
-    for kind, (evidence, end) in WAIT_WORDS.items():
+    for kind, (evidence, end) in WAIT_TEXTS.items():
         yield f"| `{kind}` | {evidence} | {end} |"
 
 
@@ -138,7 +139,8 @@ def configuration() -> str:
         "|---|---|---|",
     ]
     lines += [
-        f"| `{key.name}` | `{_default(key.written(key.default))}` | {key.allowed} |" for key in KEYS.values()
+        f"| `{key.name}` | `{_default(key.format_value(key.default))}` | {key.allowed} |"
+        for key in KEYS.values()
     ]
     return "\n".join([*lines, "", *_agent_keys(), "", *_chat_keys(), "", *_environments(), ""])
 
@@ -254,7 +256,7 @@ def healing() -> str:
         "| cause | what the alert says |",
         "|---|---|",
     ]
-    lines += [f"| `{cause}` | {SENTENCES[cause].format(scope='…')} |" for cause in Cause]
+    lines += [f"| `{cause}` | {CAUSE_TEXTS[cause].format(scope='…')} |" for cause in Cause]
     return "\n".join([*lines, ""])
 
 
@@ -273,14 +275,14 @@ def agents() -> str:
         *_agent_moves(),
         "```",
         "",
-        "| state \\ what happens | " + " | ".join(Move) + " |",
-        "|---" * (len(Move) + 1) + "|",
+        "| state \\ what happens | " + " | ".join(AgentEvent) + " |",
+        "|---" * (len(AgentEvent) + 1) + "|",
     ]
     for state in AgentState:
-        cells = (MOVES.get((state, move), "") for move in Move)
+        cells = (AGENT_TRANSITIONS.get((state, event), "") for event in AgentEvent)
         lines.append(f"| **{state}** | " + " | ".join(cells) + " |")
     lines += ["", "An empty cell changes nothing; an order there is refused (409). Orders are taken in:", ""]
-    for order, word in ((Move.START, "start"), (Move.STOP, "stop")):
+    for order, word in ((AgentEvent.START, "start"), (AgentEvent.STOP, "stop")):
         taken = ", ".join(f"`{state}`" for state in AgentState if accepts(state, order))
         lines.append(f"- `{word}`: {taken}")
     return "\n".join(
@@ -291,8 +293,8 @@ def agents() -> str:
 def _agent_moves() -> Iterator[str]:
     yield f"    [*] --> {AgentState.STOPPED}"
     steps: dict[tuple[AgentState, AgentState], list[str]] = {}
-    for (state, move), after in MOVES.items():
-        steps.setdefault((state, after), []).append(move)
+    for (state, event), after in AGENT_TRANSITIONS.items():
+        steps.setdefault((state, after), []).append(event)
     for (state, after), moves in steps.items():
         yield f"    {state} --> {after}: {', '.join(moves)}"
 
@@ -330,7 +332,9 @@ def recovery() -> str:
         "| then | status |",
         "|---|---|",
     ]
-    lines += [f"| `{course}` | {STATUS_OF[course]} |" for course in Course if course is not Course.LIVING]
+    lines += [
+        f"| `{action}` | {STATUS_OF[action]} |" for action in StepAction if action is not StepAction.LIVING
+    ]
     return "\n".join([*lines, "", *_every_question(), ""])
 
 
@@ -350,17 +354,19 @@ def _every_question() -> Iterator[str]:
         "",
         "For a step that was started, or that failed, which is the same. Columns: what the other side says.",
         "",
-        "| process | effects | key | " + " | ".join(f"`{each}`" for each in Answer) + " |",
-        "|---" * (3 + len(Answer)) + "|",
+        "| process | effects | key | " + " | ".join(f"`{each}`" for each in RemoteAnswer) + " |",
+        "|---" * (3 + len(RemoteAnswer)) + "|",
     )
-    for sight, effects, keyed in product(Sight, StepEffects, (False, True)):
-        courses = [decide(Question(Last.STARTED, sight, effects, keyed, each)).course for each in Answer]
-        cells = " | ".join(f"`{course}`" for course in courses)
-        yield f"| `{sight}` | `{effects}` | {_yes(keyed)} | {cells} |"
+    for state, effects, keyed in product(ProcessState, StepEffects, (False, True)):
+        courses = [
+            decide(StepFacts(StepStatus.STARTED, state, effects, keyed, each)).course for each in RemoteAnswer
+        ]
+        cells = " | ".join(f"`{action}`" for action in courses)
+        yield f"| `{state}` | `{effects}` | {_yes(keyed)} | {cells} |"
 
 
-def _living(detachable: bool, orphanable: bool, on_alive: OnAlive) -> Course:
-    return living(detachable=detachable, orphanable=orphanable, on_alive=on_alive)
+def _living(detachable: bool, orphanable: bool, on_alive: OnAlive) -> StepAction:
+    return action_for_running(detachable=detachable, orphanable=orphanable, on_alive=on_alive)
 
 
 def _yes(flag: bool) -> str:
@@ -385,7 +391,7 @@ def wake() -> str:
         MADE,
         "# Who may be woken",
         "",
-        f"A wake is refused before any work with exactly one of {len(Reason)} reasons, of which one has two rules. The first rule",
+        f"A wake is refused before any work with exactly one of {len(IneligibilityReason)} reasons, of which one has two rules. The first rule",
         "that speaks is the answer: first whether Wakeful may touch the session at all, then what lasts until somebody",
         "changes it, then how the session is, then what passes by itself, and last what only an attempt shows.",
         "",
@@ -409,10 +415,10 @@ def wake() -> str:
 
 RECORD_REASONS = frozenset(
     {
-        Reason.SESSION_NOT_ATTACHABLE,
-        Reason.HEARTBEAT_DISABLED,
-        Reason.SESSION_UNHEALTHY,
-        Reason.SESSION_PROMPT_ACTIVE,
+        IneligibilityReason.SESSION_NOT_ATTACHABLE,
+        IneligibilityReason.HEARTBEAT_DISABLED,
+        IneligibilityReason.SESSION_UNHEALTHY,
+        IneligibilityReason.SESSION_PROMPT_ACTIVE,
     }
 )
 
@@ -455,7 +461,7 @@ def gateway() -> str:
 
 def metrics() -> str:
     """Every figure of /metrics."""
-    suffixes = {Kind.COUNTER: "_total", Kind.INFO: "_info"}
+    suffixes = {MetricKind.COUNTER: "_total", MetricKind.INFO: "_info"}
     lines = [
         MADE,
         "# Metrics",

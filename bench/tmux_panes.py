@@ -15,7 +15,7 @@ from bench.figures import Figure, milliseconds
 from bench.peers import has_sessions
 from bench.room import Room, cpu_seconds
 from bench.scale import TMUX_SESSIONS
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.integrations.tmux.panes import list_panes
 
 ROW: Final = "tmux"
@@ -64,7 +64,7 @@ def _start(socket: Path, names: list[str]) -> None:
 def _list(runner: asyncio.Runner, socket: Path) -> None:
     for _ in range(LISTINGS):
         found = runner.run(list_panes(socket))
-        assert found.sight is Sight.ALIVE, found.reason
+        assert found.sight is ProcessState.ALIVE, found.reason
         assert len(found.panes) > TMUX_SESSIONS, "every session has a pane"
 
 

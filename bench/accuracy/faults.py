@@ -190,7 +190,7 @@ def _permission(recording: Recording, pen: Pen) -> Planted | None:
         return None
     started = pen.rng.choice(working).started
     pen.start(started)
-    pen.write(e.Asked(0.0, started.tool))
+    pen.write(e.QuestionAsked(0.0, started.tool))
     pen.wait(PERSON_AWAY_SECONDS)
     return pen.planted(set())
 

@@ -13,10 +13,10 @@ from msgspec import Struct
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging import events as e
-from wakeful.sources.base import Reader
+from wakeful.sources.base import LogReader
 
 SMALL: Final = Path(__file__).parents[2] / "tests" / "corpus"
-READERS: Final[Mapping[str, Callable[[], Reader]]] = {"claude": TranscriptReader, "codex": RolloutReader}
+READERS: Final[Mapping[str, Callable[[], LogReader]]] = {"claude": TranscriptReader, "codex": RolloutReader}
 # Some healthy work first; the shortest recordings have a handful of calls in all.
 HEALTHY_CALLS_MIN: Final = 2
 _OVER: Final = (e.TurnEnded, e.TurnFailed, e.TurnInterrupted)

@@ -6,10 +6,10 @@ from typing import Final, Protocol
 from msgspec import Struct
 
 from wakeful.core.clock import Instant
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold
-from wakeful.judging.evidence import Holder, Presence
+from wakeful.judging.evidence import AgentProcess, RuntimeState
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 
@@ -46,14 +46,16 @@ class Wakeful:
     def __init__(self, policy: Policy) -> None:
         self._policy = policy
         self._activity = Activity()
-        self._holder = Holder(Process(_PID, 1, "boot"), Sight.ALIVE, Instant(0.0, 0.0), "registry")
-        self._presence = Presence(holders={_PID: self._holder})
+        self._holder = AgentProcess(
+            Process(_PID, 1, "boot"), ProcessState.ALIVE, Instant(0.0, 0.0), "registry"
+        )
+        self._presence = RuntimeState(holders={_PID: self._holder})
 
     def see(self, event: e.Event) -> None:
         fold(self._activity, event, Instant(event.at, event.at))
 
     def die(self, at: float) -> None:
-        self._holder.sight, self._holder.ended_at = Sight.DEAD, Instant(at, at)
+        self._holder.sight, self._holder.ended_at = ProcessState.DEAD, Instant(at, at)
 
     def look(self, now: float) -> Look:
         verdict = judge(self._activity, self._presence, self._policy, Instant(now, now))

@@ -35,7 +35,7 @@ __all__ = [
     "watchdog_loop",
 ]
 # Whatever is not named here is about work and its owners.
-_HOMES = {
+_MODULE_OF_NAME = {
     "ConversationHeld": "wakeful.core.leases",
     "Journal": "wakeful.journal.api",
     "JournalHeld": "wakeful.journal.api",
@@ -50,4 +50,4 @@ def __getattr__(name: str) -> object:
         raise AttributeError(f"module 'wakeful' has no attribute {name!r}")
     from importlib import import_module  # noqa: PLC0415 - see above
 
-    return getattr(import_module(_HOMES.get(name, "wakeful.client.leases")), name)
+    return getattr(import_module(_MODULE_OF_NAME.get(name, "wakeful.client.leases")), name)

@@ -24,7 +24,7 @@ def main() -> int:
         code = _answer(target) if target is not None else None
     except KeyboardInterrupt:
         # Only a command that was asked for JSON gets here with a question under way.
-        return _complain("interrupted", "interrupted by a signal", 130, retryable=True)
+        return _print_error("interrupted", "interrupted by a signal", 130, retryable=True)
     if code is not None:
         # Nothing is open and nothing is buffered: taking the interpreter apart would cost 2 ms of 19.
         os._exit(code)
@@ -35,7 +35,7 @@ def main() -> int:
 
 def _target(words: list[str]) -> str | None:
     """The path to ask the daemon for, if the command line is one of the few simple ones."""
-    named = _without_json(words)
+    named = _strip_json_flag(words)
     if named is None:
         return None
     if tuple(named) in _LISTS:
@@ -47,7 +47,7 @@ def _target(words: list[str]) -> str | None:
     return None if odd or ".." in session_id else f"/api/sessions/{session_id}/{named[1]}"
 
 
-def _without_json(words: list[str]) -> list[str] | None:
+def _strip_json_flag(words: list[str]) -> list[str] | None:
     """The words without the flag for JSON; None if it is not there, or stands before the command."""
     for flag in (["--json"], ["-o", "json"]):
         for at in range(1, len(words) - len(flag) + 1):
@@ -61,10 +61,12 @@ def _without_json(words: list[str]) -> list[str] | None:
 def _answer(target: str) -> int | None:
     """Print the daemon's answer; the exit code it names. None if there was no good answer."""
     try:
-        from wakeful.client.wire import ask
-        from wakeful.config.paths import Places
+        from wakeful.client.wire import send_request
+        from wakeful.config.paths import StatePaths
 
-        reply = ask(Places.of(os.environ).socket, target, timeout_seconds=_FAST_SECONDS_MAX)
+        reply = send_request(
+            StatePaths.from_environ(os.environ).socket, target, timeout_seconds=_FAST_SECONDS_MAX
+        )
         code = int(reply.headers["x-wakeful-exit"])
     except Exception:  # noqa: BLE001 - the full command meets the same trouble and says what it is
         return None
@@ -82,11 +84,11 @@ def _print(body: bytes, code: int) -> int:
         return 141
     except OSError as problem:
         # A full disk or a closed descriptor.
-        return _complain("output-lost", f"standard output: {problem.strerror}", 3)
+        return _print_error("output-lost", f"standard output: {problem.strerror}", 3)
     return code
 
 
-def _complain(code: str, detail: str, exit_code: int, *, retryable: bool = False) -> int:
+def _print_error(code: str, detail: str, exit_code: int, *, retryable: bool = False) -> int:
     """One line of JSON, as was asked for; the exit code."""
     said = f'"code": "{code}", "detail": "{detail}", "exit_code": {exit_code}, "retryable": {str(retryable).lower()}'
     try:

@@ -14,7 +14,7 @@ import msgspec
 
 from wakeful.core.errors import OperatorError
 from wakeful.incidents.critical_event import critical_event, wall_of_stamp
-from wakeful.incidents.critical_log import RETENTION_SECONDS, CriticalLog, decoded
+from wakeful.incidents.critical_log import RETENTION_SECONDS, CriticalLog, decode_event
 from wakeful.incidents.line_log import follow
 from wakeful.linux.clock import SystemClock
 
@@ -56,7 +56,7 @@ def log_critical_event(
     Raises BadCriticalEvent for an `event` or `action_taken` outside the closed lists; LogFull, LogBusy or LogUnusable
     when nothing could be written.
     """
-    at_wall = SystemClock().now().wall if timestamp is None else _wall(timestamp)
+    at_wall = SystemClock().now().wall if timestamp is None else _wall_of(timestamp)
     written = critical_event(
         event, session_id, project_key, reason, action_taken, github_issue, details or {}, at_wall=at_wall
     )
@@ -72,7 +72,7 @@ def read_recent_events(hours: float = 24, *, path: AnyPath = CRITICAL_EVENTS_PAT
 
 def archive_events(before: datetime | str | float, *, path: AnyPath = CRITICAL_EVENTS_PATH) -> int:
     """Move the events from before that time to the gzip of their day, beside the log; how many. Raises BadTime."""
-    return CriticalLog(Path(path)).archive(_wall(before))
+    return CriticalLog(Path(path)).archive(_wall_of(before))
 
 
 def forget_events(days: float = RETENTION_SECONDS / 86_400, *, path: AnyPath = CRITICAL_EVENTS_PATH) -> int:
@@ -84,12 +84,12 @@ def forget_events(days: float = RETENTION_SECONDS / 86_400, *, path: AnyPath = C
 async def follow_events(path: AnyPath = CRITICAL_EVENTS_PATH) -> AsyncIterator[dict[str, Any]]:
     """Every event of the log, then each new one as it is written, until cancelled."""
     async for line in follow(Path(path)):
-        event = decoded(line)
+        event = decode_event(line)
         if event:
             yield event
 
 
-def _wall(moment: datetime | str | float) -> float:
+def _wall_of(moment: datetime | str | float) -> float:
     if isinstance(moment, int | float):
         return float(moment)
     wall = wall_of_stamp(moment if isinstance(moment, str) else moment.isoformat())

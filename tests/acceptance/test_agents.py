@@ -14,7 +14,7 @@ from support.agents_e2e import CHEAP, AgentHouse, clients_of
 from support.agents_soak import deaths, moves_until
 from support.daemon_process import RunningDaemon
 from support.real_clients import require_tmux, wait_for
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 
 SHELLY = '[agents.shelly]\nruntime = "tmux"\ncommand = ["sh", "-c", "sleep 100000; exec sh -i"]\n'
 AUTO = '[agents.auto]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\nrestart = "auto"\n'
@@ -88,7 +88,7 @@ def test_a_stop_removes_it(house: AgentHouse) -> None:
     assert (stopped["state"], stopped["session_alive"], stopped["pid"]) == ("stopped", False, None)
     # Dead it is; its server may still have to take note of it.
     wait_for(lambda: not Path(f"/proc/{pid}").exists() or None, "end of its process")
-    wait_for(lambda: house.server.look().sight is Sight.DEAD or None, "end of the server")
+    wait_for(lambda: house.server.look().sight is ProcessState.DEAD or None, "end of the server")
     assert house.daemon.run("agent", "stop", "one").exit_code == 1
 
 

@@ -89,7 +89,7 @@ def test_no_agent_has_a_secret_however_it_came_to_life(house: AgentHouse, tmp_pa
         "end",
     )
     os.kill(healed, signal.SIGKILL)
-    wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
+    wait_for(lambda: proc.identify_or_none(healed) is None or None, "its end")
     daemon.run("session", "resume", headless)
     found["resumed"] = environ_of(daemon.pid_of(headless, unlike=healed))
     shown = daemon.run("run", "--json", "--detach", "--name", "shown", "--", "sleep", "100000").json[
@@ -137,12 +137,12 @@ def test_the_gateways_agents_have_no_token(house: AgentHouse, api: BotApi) -> No
     found.append(environ_of(healed))
     wait_for(lambda: "done after all" in "".join(api.seen(USER)) or None, "answer")
     os.kill(healed, signal.SIGKILL)
-    wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
+    wait_for(lambda: proc.identify_or_none(healed) is None or None, "its end")
     api.says("go on", user=USER)
     wait_for(lambda: "Answer to: go on." in "".join(api.seen(USER)) or None, "answer of the next")
     found.append(environ_of(daemon.pid_of(first["id"], unlike=healed)))
     assert [api.token in each or SECRET in each for each in found] == [False, False, False]
-    gateways = list(proc.carriers("WAKEFUL_GATEWAY__TOKEN", api.token, os.getuid()))
+    gateways = list(proc.processes_with_variable("WAKEFUL_GATEWAY__TOKEN", api.token, os.getuid()))
     words = [" ".join(proc.command(each.pid)) for each in gateways]
     assert len(words) == 2, words
     assert all("wakeful" in each for each in words), words
@@ -168,7 +168,7 @@ def test_a_real_client_has_no_secret_after_it_was_adopted(
         mine = daemon.wait_for_session(lambda each: each["state"] == "idle", "its turn's end")
         assert daemon.run("session", "adopt", mine["id"]).exit_code == 0
         os.kill(mine["pid"], signal.SIGKILL)
-        wait_for(lambda: proc.identify_if_seen(mine["pid"]) is None or None, "its end")
+        wait_for(lambda: proc.identify_or_none(mine["pid"]) is None or None, "its end")
         wait_for(lambda: daemon.run("session", "resume", mine["id"]).exit_code == 0 or None, "resume")
         back = daemon.pid_of(mine["id"], unlike=mine["pid"])
         assert int(pane.shown("pane_pid")) in [each.pid for each in proc.ancestors(back)]

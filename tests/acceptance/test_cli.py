@@ -18,7 +18,7 @@ from support.fake_daemon_socket import SILENCE, Asked, ScriptedDoor, http
 from support.real_clients import wait_for
 from wakeful import __version__
 from wakeful.cli import app
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.core.errors import BadSessionId
 
 COMMAND = [sys.executable, "-P", "-m", "wakeful"]
@@ -49,8 +49,8 @@ class Home:
     environ: dict[str, str] = field(default_factory=dict)
 
     @property
-    def places(self) -> Places:
-        return Places(f"{self.folder}/state")
+    def places(self) -> StatePaths:
+        return StatePaths(f"{self.folder}/state")
 
     def run(self, *words: str, **environ: str | None) -> subprocess.CompletedProcess[str]:
         merged = {**self.environ, **environ}
@@ -65,7 +65,7 @@ class Home:
         )
 
     def door(self, script: dict[str, bytes]) -> ScriptedDoor:
-        Path(self.places.home).mkdir(mode=0o700)
+        Path(self.places.state_dir).mkdir(mode=0o700)
         return ScriptedDoor(Path(self.places.socket), script)
 
 
@@ -198,7 +198,7 @@ def test_what_needs_a_daemon_says_how_to_start_one(home: Home, words: list[str])
     done = home.run(*words)
     assert (done.returncode, done.stdout) == (3, "")
     assert "wakeful up" in done.stderr
-    Path(home.places.home).mkdir(mode=0o700)
+    Path(home.places.state_dir).mkdir(mode=0o700)
     door = ScriptedDoor(Path(home.places.socket), {})
     door._listener.close()
     assert home.run(*words).returncode == 3
@@ -436,12 +436,12 @@ def test_doctor_checks_without_changing_anything(home: Home) -> None:
     assert "warn  daemon" in done.stdout
     assert "→ wakeful up --detach" in done.stdout
     assert listing(home.folder) == []
-    Path(home.places.home).mkdir(mode=0o755)
+    Path(home.places.state_dir).mkdir(mode=0o755)
     Path(home.places.database).write_bytes(b"not a database")
     failed = home.run("doctor", "--json")
     checks: dict[str, Any] = {check["name"]: check for check in json.loads(failed.stdout)["checks"]}
     assert failed.returncode == 1
-    assert checks["state folder"]["todo"] == f"chmod 700 {home.places.home}"
+    assert checks["state folder"]["todo"] == f"chmod 700 {home.places.state_dir}"
     assert checks["database"]["grade"] == "fail"
 
 
@@ -488,7 +488,7 @@ def test_up_and_down(home: Home) -> None:
 
 def test_a_daemon_that_cannot_start_tells_why(home: Home) -> None:
     """--detach shows the child's own words and exit code, on stderr."""
-    Path(home.places.home).mkdir(mode=0o700)
+    Path(home.places.state_dir).mkdir(mode=0o700)
     Path(home.places.database).write_bytes(b"not a database at all, but something a person may need" * 100)
     done = home.run("up", "--detach", "--no-tcp")
     assert done.returncode in {2, 3}

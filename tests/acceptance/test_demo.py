@@ -14,8 +14,8 @@ import pytest
 
 from support.real_clients import TmuxSession, end_tmux, require_tmux, tmux, wait_for
 from wakeful.cli.format.sessions import decode_sessions
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.testing.scripted_agent import ScriptedAgent
 
 # A fifth of the real length: silence counts after four seconds.
@@ -199,7 +199,7 @@ def test_sessions_of_the_person_are_not_looked_at(guest: Guest, tmp_path: Path) 
         own.wait_for_status("busy")
         read_until(process, "in-circles")
         (folder,) = guest.temporary.iterdir()
-        client = Client(Places(str(folder / "state")))
+        client = DaemonClient(StatePaths(str(folder / "state")))
 
         def known() -> list[str] | None:
             listed = decode_sessions(client.get("/api/sessions?all=true").body)

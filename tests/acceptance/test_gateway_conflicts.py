@@ -15,7 +15,7 @@ from support.gateway_process import end_agents
 from support.real_clients import wait_for
 from support.stub_claude import install
 from support.telegram_server import BotApi, own_token
-from wakeful.gateway.ports import ChatTaken
+from wakeful.gateway.ports import BotInUse
 from wakeful.gateway.telegram import TelegramChat
 from wakeful.linux.clock import SystemClock
 
@@ -98,7 +98,7 @@ def elsewhere(api: BotApi) -> Iterator[None]:
     async def read() -> None:
         chat = TelegramChat(api.token, api.url, SystemClock())
         while not ended.is_set():
-            with suppress(ChatTaken):
+            with suppress(BotInUse):
                 await chat.updates(0, 0.2)
         await chat.close()
 

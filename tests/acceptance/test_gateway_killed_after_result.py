@@ -41,7 +41,7 @@ def kill_at_its_result(phone: Phone, number: int) -> None:
 
     def working() -> tuple[Path, int] | None:
         for output in run.glob("claude-*/out.jsonl"):
-            found = proc.carriers(SESSION_VARIABLE, output.parent.name, os.getuid())
+            found = proc.processes_with_variable(SESSION_VARIABLE, output.parent.name, os.getuid())
             if found:
                 return output, found[0].pid
         return None

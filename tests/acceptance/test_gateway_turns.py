@@ -7,7 +7,7 @@ from support.cli_user import Operator, assert_ended_quietly
 from support.gateway_process import House
 from support.real_clients import ClaudeHome, CodexHome
 from support.telegram_server import BotApi
-from wakeful.client.api import Seat
+from wakeful.client.api import Workspace
 from wakeful.testing.scripted_model import script
 
 FREE = ("--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
@@ -17,8 +17,8 @@ def test_a_message_is_answered_by_claude_code(
     operator: Operator, claude: ClaudeHome, api: BotApi, tmp_path: Path
 ) -> None:
     """One session: words, a permission that a button gives, half an answer seen while the model hangs, /stop, and /new."""
-    seat = Seat("claude", str(claude.project), ("claude",), claude.environ(), "")
-    house = House(operator.daemon, api, tmp_path, seat)
+    workspace = Workspace("claude", str(claude.project), ("claude",), claude.environ(), "")
+    house = House(operator.daemon, api, tmp_path, workspace)
 
     async def scene() -> None:
         async with house.gateway() as life:
@@ -60,8 +60,8 @@ def test_a_message_is_answered_by_codex(
     codex_operator: Operator, codex: CodexHome, api: BotApi, tmp_path: Path
 ) -> None:
     """Two turns of one thread, each a process of its own; a refused key is never shown."""
-    seat = Seat("codex", str(codex.project), ("codex", *FREE), codex.environ(), "")
-    house = House(codex_operator.daemon, api, tmp_path, seat)
+    workspace = Workspace("codex", str(codex.project), ("codex", *FREE), codex.environ(), "")
+    house = House(codex_operator.daemon, api, tmp_path, workspace)
 
     async def scene() -> None:
         async with house.gateway() as life:

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from wakeful.checkpoints.model import ChoiceName
-from wakeful.journal.checkpoint_store import _with_desk
+from wakeful.journal.checkpoint_store import _with_checkpoints
 from wakeful.journal.recovery_watch import recover_journal
 
 PAGE = Path(__file__).parents[2] / "docs" / "how-to" / "journal.md"
@@ -37,7 +37,7 @@ def test_the_example_does_what_its_page_says(folder: Path) -> None:
     held = release(folder)
     told = f"{folder} waits for a person: read {folder}/CHECKPOINT_1.md, then `wakeful checkpoint show 1`."
     assert (held.returncode, held.stderr) == (1, f"{told} Nothing was run.\n")
-    _with_desk(lambda desk: desk.record(1, ChoiceName.DONE, "newcomer"))
+    _with_checkpoints(lambda desk: desk.record(1, ChoiceName.DONE, "newcomer"))
     recovered = recover_journal(folder / ".copilot" / "session_state.json")
     assert recovered.next_immediate_step is None
     ended = release(folder)

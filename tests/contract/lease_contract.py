@@ -23,15 +23,15 @@ from wakeful.core.leases import (
     SUMMARY_CHARS_READ,
     Attempt,
     AttemptState,
-    HeldLease,
     Lease,
+    LeaseConflict,
     LeaseKey,
     Run,
-    Work,
     WorkId,
+    WorkItem,
     WorkState,
 )
-from wakeful.core.managed_session import Hosting
+from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
 from wakeful.storage.base import Note, Store, StoreClosed
 from wakeful.testing.virtual_clock import VirtualClock
@@ -43,8 +43,8 @@ KEY = LeaseKey(CHAT)
 HOLDER = Process(4321, 99, "this-boot")
 
 
-def work(id_: str = "w-1", *, session_id: SessionId | None = None, **rest: Any) -> Work:
-    return Work(WorkId(id_), rest.pop("project", "shop"), "mend it", session_id, "", 1.0, **rest)
+def work(id_: str = "w-1", *, session_id: SessionId | None = None, **rest: Any) -> WorkItem:
+    return WorkItem(WorkId(id_), rest.pop("project", "shop"), "mend it", session_id, "", 1.0, **rest)
 
 
 async def claimed(store: Store, owner: str = "a", **rest: Any) -> Run:
@@ -98,7 +98,9 @@ class LeaseContract:
     async def test_a_work_is_read_back_whole(self, store: Store) -> None:
         """Every field keeps its place, whatever is written in it."""
         prompt = "näïve ☃ \x1b[2J\x00 'quoted'\n" * 40_000
-        given = Work(WorkId("w-1"), "shop", prompt, CHAT, "con\x00text", 5.5, attempts_max=3, not_before=7.5)
+        given = WorkItem(
+            WorkId("w-1"), "shop", prompt, CHAT, "con\x00text", 5.5, attempts_max=3, not_before=7.5
+        )
         assert await store.enqueue(given)
         assert await store.work(given.id) == structs.replace(given, seq=1)
 
@@ -178,7 +180,7 @@ class LeaseContract:
         assert await store.yield_lease(KEY, lease.epoch)
         run = await claimed(store, "worker")
         held = await store.claim_lease(KEY, "somebody")
-        assert isinstance(held, HeldLease)
+        assert isinstance(held, LeaseConflict)
         assert held.owner == "worker"
         assert run.epoch == lease.epoch + 1
 
@@ -298,20 +300,20 @@ class LeaseContract:
         """Only from that very process, once, with the next epoch; a renewal by another holder ends that."""
         lease = await taken(store, owner="first", holder=HOLDER)
         stranger = Process(HOLDER.pid, HOLDER.started + 1, HOLDER.boot_id)
-        assert isinstance(await store.claim_lease(KEY, "second", instead_of=stranger), HeldLease)
+        assert isinstance(await store.claim_lease(KEY, "second", instead_of=stranger), LeaseConflict)
         next_one = await store.claim_lease(KEY, "second", holder=stranger, instead_of=HOLDER)
         assert isinstance(next_one, Lease)
         assert (next_one.epoch, next_one.holder) == (lease.epoch + 1, stranger)
-        assert isinstance(await store.claim_lease(KEY, "third", instead_of=HOLDER), HeldLease)
+        assert isinstance(await store.claim_lease(KEY, "third", instead_of=HOLDER), LeaseConflict)
         assert await store.renew_lease(KEY, next_one.epoch, holder=HOLDER) is not None
-        assert isinstance(await store.claim_lease(KEY, "third", instead_of=stranger), HeldLease)
+        assert isinstance(await store.claim_lease(KEY, "third", instead_of=stranger), LeaseConflict)
         assert (await store.leases())[0].holder == HOLDER
 
     async def test_a_lease_without_a_holder_is_taken_from_nobody(self, store: Store) -> None:
         """Nobody named is nobody dead."""
         await taken(store, owner="first")
-        assert isinstance(await store.claim_lease(KEY, "second"), HeldLease)
-        assert isinstance(await store.claim_lease(KEY, "second", instead_of=HOLDER), HeldLease)
+        assert isinstance(await store.claim_lease(KEY, "second"), LeaseConflict)
+        assert isinstance(await store.claim_lease(KEY, "second", instead_of=HOLDER), LeaseConflict)
 
     async def test_a_lease_is_refused_with_its_owner(self, store: Store, clock: VirtualClock) -> None:
         """Whoever asks is told who has it since when, never the epoch; the owner itself is refused too."""
@@ -319,7 +321,7 @@ class LeaseContract:
         clock.advance(30.0)
         for owner in ("second", "first"):
             held = await store.claim_lease(KEY, owner)
-            assert held == HeldLease(KEY, "first", lease.since, lease.expires_at, HOLDER)
+            assert held == LeaseConflict(KEY, "first", lease.since, lease.expires_at, HOLDER)
         clock.advance(30.0)
         assert (await taken(store, owner="second")).epoch == lease.epoch + 1
 
@@ -388,16 +390,16 @@ class LeaseContract:
         """What was spent longer ago than the window no longer counts."""
         clock = [1000.0]
         store = await open_store(lambda: clock[0])
-        assert await store.spend("work", Note("revival", "1", b""), times_max=1, window_seconds=60)
+        assert await store.spend_budget("work", Note("revival", "1", b""), times_max=1, window_seconds=60)
         clock[0] += 60
-        assert await store.spend("work", Note("revival", "2", b""), times_max=1, window_seconds=60)
+        assert await store.spend_budget("work", Note("revival", "2", b""), times_max=1, window_seconds=60)
         await store.close()
 
     async def test_a_session_is_hosted_anew_under_the_next_epoch(self, store: Store) -> None:
         """Claim and hosting move together; whoever has the older epoch is refused and changes nothing."""
         lease = await store.claim_lease(LeaseKey("claude-a"), "us")
         assert isinstance(lease, Lease)
-        first = Hosting(
+        first = ManagedSession(
             SessionId("claude-a"),
             ConversationId("a"),
             "claude",
@@ -408,11 +410,11 @@ class LeaseContract:
             stopped=True,
             heir=SessionId("claude-heir"),
         )
-        await store.host(first)
-        second = await store.rehost(first, "us")
-        assert isinstance(second, Hosting)
+        await store.save_managed_session(first)
+        second = await store.reclaim_managed_session(first, "us")
+        assert isinstance(second, ManagedSession)
         assert (second.epoch, second.is_ended) == (lease.epoch + 1, False)
-        assert await store.hostings() == [second]
-        assert isinstance(await store.rehost(first, "somebody else"), HeldLease)
-        assert await store.hostings() == [second]
+        assert await store.managed_sessions() == [second]
+        assert isinstance(await store.reclaim_managed_session(first, "somebody else"), LeaseConflict)
+        assert await store.managed_sessions() == [second]
         assert await store.renew_lease(LeaseKey("claude-a"), second.epoch) is not None

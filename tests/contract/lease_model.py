@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from wakeful.core.ids import parse_session_id
-from wakeful.core.leases import Attempt, LeaseKey, Work, WorkId
+from wakeful.core.leases import Attempt, LeaseKey, WorkId, WorkItem
 from wakeful.storage.base import Store
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
@@ -54,7 +54,9 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(id_=WORK_IDS, chat=CHATS, attempts_max=st.integers(1, 3), delay=st.sampled_from([0.0, 30.0]))
     def enqueue(self, id_: WorkId, chat: Any, attempts_max: int, delay: float) -> None:
-        work = Work(id_, "p", "do", chat, "", 1.0, attempts_max=attempts_max, not_before=self._now() + delay)
+        work = WorkItem(
+            id_, "p", "do", chat, "", 1.0, attempts_max=attempts_max, not_before=self._now() + delay
+        )
         self.both(lambda store: store.enqueue(work))
 
     @rule(ttl=TTLS)

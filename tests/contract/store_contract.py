@@ -17,18 +17,18 @@ from hypothesis.stateful import run_state_machine_as_test
 
 from contract.store_model import machine_for
 from wakeful.core.ids import ConversationId, SessionId, parse_session_id
-from wakeful.core.managed_session import Hosting, PaneAddress
+from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import Process
 from wakeful.storage.base import (
+    ActionOutcome,
     Bookmark,
     Conclusion,
     Intent,
-    Moves,
     Note,
-    Outcome,
     Store,
     StoreClosed,
     Transition,
+    TransitionCount,
 )
 
 OpenStore = Callable[[], Awaitable[Store]]
@@ -51,7 +51,7 @@ def intent(id_: str = "i1", at: float = 1.0) -> Intent:
     return Intent(id_, A, "stop", b'{"pid":1}', at)
 
 
-def conclusion(id_: str = "i1", outcome: Outcome = Outcome.RECOVERED) -> Conclusion:
+def conclusion(id_: str = "i1", outcome: ActionOutcome = ActionOutcome.CONFIRMED) -> Conclusion:
     return Conclusion(id_, outcome, "seen alive", 2.0)
 
 
@@ -59,8 +59,8 @@ def bookmark(path: str = "/logs/a.jsonl", *, offset: int = 0, inode: int = 7) ->
     return Bookmark(path, inode, offset, b"head", 1, b"folded")
 
 
-def hosting(session_id: SessionId = A, *, epoch: int = 1) -> Hosting:
-    return Hosting(
+def hosting(session_id: SessionId = A, *, epoch: int = 1) -> ManagedSession:
+    return ManagedSession(
         session_id=session_id,
         conversation_id=ConversationId("a"),
         driver="claude",
@@ -194,12 +194,12 @@ class StoreContract:
         back = Transition(A, 9.0, "prompting", "idle", "healthy", "dead", "seen", b"{}")
         await store.record([change(A, at=1.0), change(A, at=2.0), change(A, at=3.0), change(B, at=3.0), back])
         await store.forget([B])
-        assert sorted(await store.moves(2.0), key=lambda each: (each.session_id, each.state)) == [
-            Moves(A, "prompting", "idle", "healthy", "dead", 1),
-            Moves(A, "idle", "prompting", "unknown", "healthy", 2),
-            Moves(B, "idle", "prompting", "unknown", "healthy", 1),
+        assert sorted(await store.transition_counts(2.0), key=lambda each: (each.session_id, each.state)) == [
+            TransitionCount(A, "prompting", "idle", "healthy", "dead", 1),
+            TransitionCount(A, "idle", "prompting", "unknown", "healthy", 2),
+            TransitionCount(B, "idle", "prompting", "unknown", "healthy", 1),
         ]
-        assert await store.moves(9.5) == []
+        assert await store.transition_counts(9.5) == []
 
     async def test_a_forgotten_session_leaves_its_transitions(self, store: Store) -> None:
         """Forgetting drops the session only; when it returns it begins at version 1."""
@@ -262,33 +262,33 @@ class StoreContract:
     async def test_an_intent_is_made_once(self, store: Store) -> None:
         """A second intent with the same id is refused, whatever it says, and the first one stays."""
         first = intent("i1")
-        assert await store.intend(first) is True
-        assert await store.intend(first) is False
-        assert await store.intend(intent("i1", at=5.0)) is False
+        assert await store.save_intent(first) is True
+        assert await store.save_intent(first) is False
+        assert await store.save_intent(intent("i1", at=5.0)) is False
         assert await store.open_intents() == [first]
 
     async def test_an_intent_is_concluded_once(self, store: Store) -> None:
         """The first outcome stands; an unknown intent has none."""
-        await store.intend(intent("i1"))
+        await store.save_intent(intent("i1"))
         said = conclusion("i1")
-        assert await store.conclude(conclusion("unknown")) is False
-        assert await store.conclude(said) is True
-        assert await store.conclude(said) is False
-        assert await store.conclude(conclusion("i1", Outcome.DECLINED)) is False
+        assert await store.save_conclusion(conclusion("unknown")) is False
+        assert await store.save_conclusion(said) is True
+        assert await store.save_conclusion(said) is False
+        assert await store.save_conclusion(conclusion("i1", ActionOutcome.DECLINED)) is False
         assert await store.open_intents() == []
-        assert await store.intend(intent("i1")) is False
+        assert await store.save_intent(intent("i1")) is False
 
     async def test_open_intents_come_in_the_order_they_were_made(self, store: Store) -> None:
         """The order is that of making, not of the wall clock, which may be set back."""
         for id_, at in (("i1", 30.0), ("i2", 20.0), ("i3", 10.0)):
-            await store.intend(intent(id_, at))
-        await store.conclude(conclusion("i2"))
+            await store.save_intent(intent(id_, at))
+        await store.save_conclusion(conclusion("i2"))
         assert await store.open_intents() == [intent("i1", 30.0), intent("i3", 10.0)]
 
     async def test_of_many_equal_intents_one_wins(self, store: Store) -> None:
         """However many ask at once, one of them may act and one of them says what came of it."""
-        assert sum(await asyncio.gather(*(store.intend(intent()) for _ in range(20)))) == 1
-        assert sum(await asyncio.gather(*(store.conclude(conclusion()) for _ in range(20)))) == 1
+        assert sum(await asyncio.gather(*(store.save_intent(intent()) for _ in range(20)))) == 1
+        assert sum(await asyncio.gather(*(store.save_conclusion(conclusion()) for _ in range(20)))) == 1
 
     async def test_closing_finishes_what_was_begun(self, store: Store) -> None:
         """Whoever asked before the store closed gets a true answer."""
@@ -301,17 +301,17 @@ class StoreContract:
 
     async def test_the_newest_hosting_of_a_session_counts(self, store: Store) -> None:
         """Where a session lives is replaced whole, and sessions come ordered by id."""
-        await store.host(hosting(B))
-        await store.host(hosting(A, epoch=1))
-        await store.host(hosting(A, epoch=2))
-        assert await store.hostings() == [hosting(A, epoch=2), hosting(B)]
+        await store.save_managed_session(hosting(B))
+        await store.save_managed_session(hosting(A, epoch=1))
+        await store.save_managed_session(hosting(A, epoch=2))
+        assert await store.managed_sessions() == [hosting(A, epoch=2), hosting(B)]
 
     async def test_an_unhosted_session_is_gone(self, store: Store) -> None:
         """Forgetting says whether there was anything to forget."""
-        await store.host(hosting())
-        assert await store.unhost(A)
-        assert not await store.unhost(A)
-        assert await store.hostings() == []
+        await store.save_managed_session(hosting())
+        assert await store.drop_managed_session(A)
+        assert not await store.drop_managed_session(A)
+        assert await store.managed_sessions() == []
 
     async def test_a_closed_store_refuses_everything(self, store: Store) -> None:
         """After close every operation says so; closing twice, or at once from two sides, is closing once."""
@@ -325,12 +325,12 @@ class StoreContract:
             lambda: store.prune(1.0),
             lambda: store.save_bookmarks([bookmark()]),
             store.bookmarks,
-            lambda: store.intend(intent()),
-            lambda: store.conclude(conclusion()),
+            lambda: store.save_intent(intent()),
+            lambda: store.save_conclusion(conclusion()),
             store.open_intents,
-            lambda: store.host(hosting()),
-            lambda: store.unhost(A),
-            store.hostings,
+            lambda: store.save_managed_session(hosting()),
+            lambda: store.drop_managed_session(A),
+            store.managed_sessions,
         ]
         for operation in refused:
             with pytest.raises(StoreClosed):
@@ -343,10 +343,10 @@ class StoreContract:
 
     async def test_the_newest_note_of_a_key_counts(self, store: Store) -> None:
         """Notes are kept by kind and key, listed by key, and one kind does not see another."""
-        await store.keep_note(Note("mute", "b", b"1"))
-        await store.keep_note(Note("mute", "a", b"1"))
-        await store.keep_note(Note("mute", "b", b"2"))
-        await store.keep_note(Note("pause", "a", b"3"))
+        await store.save_note(Note("mute", "b", b"1"))
+        await store.save_note(Note("mute", "a", b"1"))
+        await store.save_note(Note("mute", "b", b"2"))
+        await store.save_note(Note("pause", "a", b"3"))
         assert await store.notes("mute") == [Note("mute", "a", b"1"), Note("mute", "b", b"2")]
         assert await store.note("mute", "b") == Note("mute", "b", b"2")
         assert await store.note("pause", "b") is None
@@ -354,38 +354,38 @@ class StoreContract:
     async def test_a_new_note_never_replaces_one(self, store: Store) -> None:
         """Of two who open the same incident one is told that it was there already."""
         first = Note("incident", "a", b"1")
-        assert await store.keep_new_note(first)
-        assert not await store.keep_new_note(first)
-        assert not await store.keep_new_note(Note("incident", "a", b"2"))
+        assert await store.save_new_note(first)
+        assert not await store.save_new_note(first)
+        assert not await store.save_new_note(Note("incident", "a", b"2"))
         assert await store.notes("incident") == [first]
 
     async def test_new_notes_are_kept_together(self, store: Store) -> None:
         """Those that are there stay as they are, and the others come."""
-        await store.keep_note(Note("update", "2", b"old"))
-        await store.keep_new_notes([Note("update", str(each), b"new") for each in (1, 2, 3)])
-        await store.keep_new_notes([])
+        await store.save_note(Note("update", "2", b"old"))
+        await store.save_new_notes([Note("update", str(each), b"new") for each in (1, 2, 3)])
+        await store.save_new_notes([])
         assert [note.body for note in await store.notes("update")] == [b"new", b"old", b"new"]
 
     async def test_a_dropped_note_is_gone(self, store: Store) -> None:
         """Dropping says whether there was something to drop."""
-        await store.keep_note(Note("mute", "a", b"1"))
+        await store.save_note(Note("mute", "a", b"1"))
         assert await store.drop_note("mute", "a")
         assert not await store.drop_note("mute", "a")
         assert await store.notes("mute") == []
 
     async def test_a_budget_is_spent_so_often_and_no_more(self, store: Store) -> None:
         """The note that says on what is kept with the spending, and not without it."""
-        assert await store.spend("work", Note("revival", "1", b""), times_max=1, window_seconds=60)
-        assert not await store.spend("work", Note("revival", "2", b""), times_max=1, window_seconds=60)
-        assert await store.spend("other", Note("revival", "3", b""), times_max=1, window_seconds=60)
+        assert await store.spend_budget("work", Note("revival", "1", b""), times_max=1, window_seconds=60)
+        assert not await store.spend_budget("work", Note("revival", "2", b""), times_max=1, window_seconds=60)
+        assert await store.spend_budget("other", Note("revival", "3", b""), times_max=1, window_seconds=60)
         assert [note.key for note in await store.notes("revival")] == ["1", "3"]
 
     async def test_what_was_given_back_can_be_spent_again(self, store: Store) -> None:
         """An act that was skipped costs nothing, and is given back once."""
         note = Note("revival", "1", b"")
-        await store.spend("work", note, times_max=1, window_seconds=60)
-        assert await store.give_back("work", note)
-        assert not await store.give_back("work", note)
+        await store.spend_budget("work", note, times_max=1, window_seconds=60)
+        assert await store.refund_budget("work", note)
+        assert not await store.refund_budget("work", note)
         assert await store.notes("revival") == []
-        assert await store.spend("work", note, times_max=1, window_seconds=60)
-        assert not await store.spend("work", note, times_max=1, window_seconds=60)
+        assert await store.spend_budget("work", note, times_max=1, window_seconds=60)
+        assert not await store.spend_budget("work", note, times_max=1, window_seconds=60)

@@ -9,10 +9,10 @@ from msgspec import structs
 
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.storage.base import (
+    ActionOutcome,
     Bookmark,
     Conclusion,
     Intent,
-    Outcome,
     SessionRow,
     Store,
     Transition,
@@ -100,14 +100,14 @@ class StoreMachine(RuleBasedStateMachine):
     @rule(id_=INTENT_IDS, at=TIMES)
     def intend(self, id_: str, at: float) -> None:
         given = Intent(id_, parse_session_id("a"), "stop", b"{}", at)
-        assert self.runner.run(self.store.intend(given)) == (id_ not in self.model.intents)
+        assert self.runner.run(self.store.save_intent(given)) == (id_ not in self.model.intents)
         self.model.intents.setdefault(id_, given)
 
     @rule(id_=INTENT_IDS)
     def conclude(self, id_: str) -> None:
         expected = id_ in self.model.intents and id_ not in self.model.concluded
-        given = Conclusion(id_, Outcome.INEFFECTIVE, "still dead", 1.0)
-        assert self.runner.run(self.store.conclude(given)) == expected
+        given = Conclusion(id_, ActionOutcome.INEFFECTIVE, "still dead", 1.0)
+        assert self.runner.run(self.store.save_conclusion(given)) == expected
         if expected:
             self.model.concluded.add(id_)
 

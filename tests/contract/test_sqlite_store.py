@@ -65,7 +65,7 @@ async def test_what_was_stored_is_there_after_reopening(path: Path) -> None:
     store = await SqliteStore.open(path)
     await store.record([change(A), change(B)])
     await store.save_bookmarks([bookmark()])
-    await store.intend(intent())
+    await store.save_intent(intent())
     await store.close()
     again = await SqliteStore.open(path)
     assert [row.id for row in await again.sessions()] == [A, B]
@@ -175,7 +175,7 @@ async def test_stores_on_one_file_see_each_other(path: Path) -> None:
     one, two = await SqliteStore.open(path), await SqliteStore.open(path)
     seqs = await asyncio.gather(*(store.record([change()]) for store in (one, two) * 10))
     assert sorted(seqs) == list(range(1, 21))
-    assert sorted(await asyncio.gather(one.intend(intent()), two.intend(intent()))) == [False, True]
+    assert sorted(await asyncio.gather(one.save_intent(intent()), two.save_intent(intent()))) == [False, True]
     assert (await one.sessions())[0].version == (await two.sessions())[0].version == 20
     await one.close()
     assert await two.record([change()]) == 21

@@ -7,8 +7,8 @@ import asyncio
 import sys
 from pathlib import Path
 
-from wakeful.alerts.model import Alert, AlertKind, Rules
-from wakeful.alerts.outbox import AlertDesk
+from wakeful.alerts.model import Alert, AlertKind, AlertRules
+from wakeful.alerts.outbox import AlertOutbox
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.sqlite.store import SqliteStore
 
@@ -31,11 +31,11 @@ class FileChannel:
 
 async def main(database: str, said: str, chat: str) -> None:
     store = await SqliteStore.open(Path(database))
-    desk = AlertDesk(store, SystemClock(), [FileChannel(Path(said))], Rules(), "here")
-    running = asyncio.create_task(desk.run())
-    await desk.take_up()
-    await desk.owe(Alert(AlertKind.TROUBLE, "one", "it is silent", chat or None))
-    while desk.pending("telegram"):  # noqa: ASYNC110 - the desk tells nobody when it is done
+    outbox = AlertOutbox(store, SystemClock(), [FileChannel(Path(said))], AlertRules(), "here")
+    running = asyncio.create_task(outbox.run())
+    await outbox.restore()
+    await outbox.enqueue(Alert(AlertKind.TROUBLE, "one", "it is silent", chat or None))
+    while outbox.pending("telegram"):  # noqa: ASYNC110 - the desk tells nobody when it is done
         await asyncio.sleep(0.01)
     running.cancel()
     await asyncio.gather(running, return_exceptions=True)

@@ -52,7 +52,7 @@ async def decide(folder: Path, choice: str) -> None:
 
 
 def main(mode: str, folder: Path) -> None:
-    plan: Any = faults.Plan() if mode.startswith("count-") else None
+    plan: Any = faults.FaultInjector() if mode.startswith("count-") else None
     if plan is not None:
         faults.install(plan)
     asyncio.run(decide(folder, mode.removeprefix("count-")))

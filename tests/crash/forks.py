@@ -82,7 +82,9 @@ def _live(main: Callable[[str, Path], None], life: Life, out: IO[bytes], err: IO
     os.dup2(out.fileno(), 1)
     os.dup2(err.fileno(), 2)
     if life.faults:
-        faults.install(faults.Plan(faults.Fault.parse(each) for each in life.faults.split(",")))
+        faults.install(
+            faults.FaultInjector(faults.InjectedFault.parse(each) for each in life.faults.split(","))
+        )
     code = 1
     try:
         main(life.mode, Path(life.folder))

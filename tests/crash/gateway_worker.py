@@ -12,10 +12,10 @@ from pathlib import Path
 
 from support.gateway_virtual import Gateway, Parts
 from support.telegram_server import TOKEN
-from wakeful.client.api import Seat
-from wakeful.client.async_client import DaemonSessions
+from wakeful.client.api import Workspace
+from wakeful.client.async_client import SessionsApiClient
 from wakeful.core import fault_points as faults
-from wakeful.gateway.answer import Answers
+from wakeful.gateway.answer import ChatAnswers
 from wakeful.gateway.rules.pool import PoolLimits
 from wakeful.gateway.telegram import TelegramChat
 from wakeful.linux.clock import SystemClock
@@ -35,9 +35,9 @@ async def live(folder: Path, bot: str, socket: str, run: Path, api: str, home: s
         parts,
         clock=clock,
         chat=chat,
-        sessions=DaemonSessions(socket, run),
-        answers=Answers(chat, clock, edit_seconds=0.01),
-        seat=Seat("claude", str(folder / "project"), (str(folder / "bin" / "claude"),), environ, ""),
+        sessions=SessionsApiClient(socket, run),
+        answers=ChatAnswers(chat, clock, edit_seconds=0.01),
+        seat=Workspace("claude", str(folder / "project"), (str(folder / "bin" / "claude"),), environ, ""),
     )
     await gateway.start()
     await asyncio.Event().wait()
@@ -50,7 +50,7 @@ def main(folder: str, bot: str, socket: str, run: str, api: str, home: str) -> N
         child = os.fork()
         if child == 0:
             given = line.strip()
-            faults.install(faults.Plan([faults.Fault.parse(given)]) if given else None)
+            faults.install(faults.FaultInjector([faults.InjectedFault.parse(given)]) if given else None)
             asyncio.run(live(Path(folder), bot, socket, Path(run), api, home))
             os._exit(0)
         sys.stdout.write(f"{child}\n")

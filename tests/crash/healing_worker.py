@@ -17,16 +17,16 @@ import msgspec
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from support.healing_fixture import Clinic, LivingDriver
-from wakeful.control.driver import Begun, Order, Seen, unannounced
+from wakeful.control.driver import ActionResult, OnStarted, StartRequest, ignore_start
 from wakeful.control.gate import reconcile
 from wakeful.core import fault_points as faults
 from wakeful.core.ids import ConversationId
-from wakeful.core.managed_session import INTENT_VARIABLE, Hosting
+from wakeful.core.managed_session import INTENT_VARIABLE, ManagedSession
 from wakeful.core.process import Process
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.incidents.critical_log import CriticalLog
-from wakeful.judging.events import CallStarted, Opened, Prompted, TurnEnded
-from wakeful.storage.base import Outcome, Store
+from wakeful.judging.events import CallStarted, LogOpened, Prompted, TurnEnded
+from wakeful.storage.base import ActionOutcome, Store
 from wakeful.storage.sqlite.store import SqliteStore
 
 NAME: Final = "a"
@@ -67,7 +67,7 @@ class WorldDriver(LivingDriver):
         self._world = world
         self._folder = folder
 
-    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+    async def start(self, order: StartRequest, begun: OnStarted = ignore_start) -> ActionResult:
         at = self._clinic.wall()
         self._world.acts.append("resume")
         self._world.prompts.append(at)
@@ -75,16 +75,16 @@ class WorldDriver(LivingDriver):
         self._world.intent = order.intent_id
         self._world.now = at
         self._world.save(self._folder)
-        faults.reach("world.started")
+        faults.fault_point("world.started")
         assert order.session_id is not None, "resumed by its name"
-        hosting = Hosting(
+        managed = ManagedSession(
             order.session_id, order.conversation_id or ConversationId(NAME), "claude", order.cwd, order.argv,
             order.epoch, at, self._world.alive,
         )  # fmt: skip
-        await begun(hosting)
+        await begun(managed)
         self._clinic.come_up(NAME, self._world.alive)
         self._clinic.hear(NAME, Prompted(at, by_wakeful=True))
-        return Seen(Outcome.RECOVERED, "started", hosting)
+        return ActionResult(ActionOutcome.CONFIRMED, "started", managed)
 
 
 class KilledClinic(Clinic):
@@ -113,7 +113,7 @@ class KilledClinic(Clinic):
             self.world.marks[INTENT_VARIABLE, world.intent] = [world.alive]
         else:
             self.come_up(NAME, GONE)
-        self.hear(NAME, Opened(first, ConversationId(NAME), "/home/me/shop"), Prompted(first), call)
+        self.hear(NAME, LogOpened(first, ConversationId(NAME), "/home/me/shop"), Prompted(first), call)
         if world.alive is None:
             self.end(GONE)
         for at in world.prompts[1:]:
@@ -130,7 +130,7 @@ async def prepare(folder: Path) -> None:
     store = await SqliteStore.open(folder / "wakeful.db")
     clinic = KilledClinic(world, folder, store)
     clinic.come_up(NAME, GONE)
-    clinic.hear(NAME, Opened(world.now, ConversationId(NAME), "/home/me/shop"))
+    clinic.hear(NAME, LogOpened(world.now, ConversationId(NAME), "/home/me/shop"))
     await clinic.hands.adopt(NAME)
     await store.close()
     world.now += 60
@@ -159,7 +159,7 @@ async def heal(folder: Path) -> None:
 
 
 def main(mode: str, folder: Path) -> None:
-    plan: Any = faults.Plan() if mode == "count" else None
+    plan: Any = faults.FaultInjector() if mode == "count" else None
     if plan is not None:
         faults.install(plan)
     asyncio.run(prepare(folder) if mode == "prepare" else heal(folder))

@@ -9,7 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
-from wakeful.healing.plan import Rules
+from wakeful.healing.plan import HealingRules
 from wakeful.incidents.critical_log import CriticalLog
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.callbacks import Callbacks
@@ -31,7 +31,7 @@ async def cycle(url: str, folder: Path) -> None:
         logs=folder / "logs",
         clock=SystemClock(),
         callbacks=Callbacks(write=write, send_message=send, start_worker=start_worker),
-        rules=Rules,
+        rules=HealingRules,
         confirm_seconds=0.1,
     )
     await watch.check()

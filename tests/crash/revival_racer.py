@@ -42,7 +42,9 @@ async def race(store_path: Path, races: int, folder: Path, name: str) -> int:
     won = 0
     for number in _order(races, name):
         note = Note("revival", f"{name}-{number}", name.encode())
-        if await store.spend(f"work-{number}", note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS):
+        if await store.spend_budget(
+            f"work-{number}", note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS
+        ):
             won += 1
             with (folder / f"won-{number}").open("x") as file:
                 file.write(name)

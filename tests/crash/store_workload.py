@@ -18,8 +18,8 @@ from typing import Any
 
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId, parse_session_id
-from wakeful.core.leases import LeaseKey, Work, WorkId
-from wakeful.storage.base import Bookmark, Conclusion, Intent, Note, Outcome, Store, Transition
+from wakeful.core.leases import LeaseKey, WorkId, WorkItem
+from wakeful.storage.base import ActionOutcome, Bookmark, Conclusion, Intent, Note, Store, Transition
 from wakeful.storage.sqlite.database import MIGRATIONS, Migration, open_database
 from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.memory_store import MemoryStore
@@ -46,19 +46,19 @@ def bookmarks(offset: int) -> list[Bookmark]:
     return [Bookmark(f"/logs/{each}.jsonl", 1, offset, b"h", 1, b"f" * 100) for each in range(3)]
 
 
-def work(number: int, **rest: Any) -> Work:
-    return Work(WorkId(f"w-{number}"), "shop", "mend it " * 200, A, "", CLOCK, **rest)
+def work(number: int, **rest: Any) -> WorkItem:
+    return WorkItem(WorkId(f"w-{number}"), "shop", "mend it " * 200, A, "", CLOCK, **rest)
 
 
 # Each step changes more than one row where its operation can, so that a half would show.
 STEPS: Sequence[Step] = (
     lambda store: store.record([change(A, 1, "1a"), change(B, 1, "1b"), change(A, 2, "1c")]),
     lambda store: store.record([change(A, 3, "2"), change(C, 3, "2")]),
-    lambda store: store.intend(Intent("i1", A, "stop", b"{}", 4.0)),
+    lambda store: store.save_intent(Intent("i1", A, "stop", b"{}", 4.0)),
     lambda store: store.save_bookmarks(bookmarks(10)),
-    lambda store: store.conclude(Conclusion("i1", Outcome.RECOVERED, "alive", 5.0)),
-    lambda store: store.intend(Intent("i2", B, "stop", b"{}", 6.0)),
-    lambda store: store.keep_note(Note("mute", "a", b"1")),
+    lambda store: store.save_conclusion(Conclusion("i1", ActionOutcome.CONFIRMED, "alive", 5.0)),
+    lambda store: store.save_intent(Intent("i2", B, "stop", b"{}", 6.0)),
+    lambda store: store.save_note(Note("mute", "a", b"1")),
     lambda store: store.record([change(C, 7, f"3-{each}") for each in range(30)]),
     lambda store: store.forget([B, C]),
     lambda store: store.prune(3.0),

@@ -46,7 +46,7 @@ def prepared(folder: Path) -> Path:
 async def _kept(folder: Path) -> tuple[list[str], bool]:
     """The states of its checkpoints as stored, and whether its session is stopped for good."""
     store = await SqliteStore.open(folder / "wakeful.db")
-    notes, hostings = await store.notes("checkpoint"), await store.hostings()
+    notes, hostings = await store.notes("checkpoint"), await store.managed_sessions()
     await store.close()
     return [msgspec.json.decode(note.body)["state"] for note in notes], hostings[0].stopped
 

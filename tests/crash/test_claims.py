@@ -14,7 +14,7 @@ import pytest
 
 from crash.claim_worker import WORKER
 from wakeful.core.ids import parse_session_id
-from wakeful.core.leases import AttemptState, Run, Work, WorkId, WorkState
+from wakeful.core.leases import AttemptState, Run, WorkId, WorkItem, WorkState
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.sqlite.store import SqliteStore
 
@@ -37,12 +37,14 @@ def database(tmp_path: Path) -> Path:
     return tmp_path / "wakeful.db"
 
 
-def work(number: int, attempts_max: int = 1) -> Work:
+def work(number: int, attempts_max: int = 1) -> WorkItem:
     conversation = parse_session_id(f"claude-{number % CONVERSATIONS}")
-    return Work(WorkId(f"w-{number}"), "shop", "mend it", conversation, "", 1.0, attempts_max=attempts_max)
+    return WorkItem(
+        WorkId(f"w-{number}"), "shop", "mend it", conversation, "", 1.0, attempts_max=attempts_max
+    )
 
 
-async def stored(database: Path, *works: Work) -> SqliteStore:
+async def stored(database: Path, *works: WorkItem) -> SqliteStore:
     store = await SqliteStore.open(database)
     await asyncio.gather(*(store.enqueue(each) for each in works))
     return store

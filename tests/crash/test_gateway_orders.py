@@ -9,7 +9,7 @@ from support.gateway_crash_points import Life, mortal
 from support.gateway_virtual import Parts
 from wakeful.control.turn_events import Ended
 from wakeful.gateway.rules.follow_ups import PROMPTS, Action
-from wakeful.gateway.turn_listener import STOPPED_WORDS
+from wakeful.gateway.turn_listener import STOPPED_TEXT
 
 LATE = "what nobody wanted any more"
 
@@ -57,7 +57,7 @@ def test_an_order_is_carried_out_once_or_not_at_all(command: str, point: str, nt
         assert len([each for each in parts.sessions.delivered if each[1] == "work"]) == 1
         if said:
             assert LATE not in parts.slate.answers()
-            assert STOPPED_WORDS in parts.slate.answers()
+            assert STOPPED_TEXT in parts.slate.answers()
             assert "behind" not in [each[1] for each in parts.sessions.delivered]
         parts.chat.write(message(4, "afterwards"))
         await follow(parts)

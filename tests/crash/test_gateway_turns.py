@@ -7,11 +7,11 @@ import pytest
 from support.fake_sessions_and_answers import message, press
 from support.gateway_crash_points import Life, mortal
 from support.gateway_virtual import Parts
-from wakeful.control.turn_events import Asked, Ended, Settled, Taken, Words
+from wakeful.control.turn_events import AnswerText, Ended, PermissionAsked, PermissionClosed, PromptTaken
 
 
-def asking(_prompt: str) -> tuple[Taken, Words, Asked]:
-    return (Taken(), Words("Let me see. "), Asked("q1", "Bash", "touch x"))
+def asking(_prompt: str) -> tuple[PromptTaken, AnswerText, PermissionAsked]:
+    return (PromptTaken(), AnswerText("Let me see. "), PermissionAsked("q1", "Bash", "touch x"))
 
 
 async def one_life(parts: Parts, life: Life) -> None:
@@ -23,7 +23,9 @@ async def one_life(parts: Parts, life: Life) -> None:
             parts.chat.write(press(100, buttons[0][0].choice))
         await parts.clock.run_for(5)
         if parts.sessions.answers:
-            parts.sessions.say("tg-99-1", Settled("q1"), Words("Done."), Ended("Let me see. Done."))
+            parts.sessions.say(
+                "tg-99-1", PermissionClosed("q1"), AnswerText("Done."), Ended("Let me see. Done.")
+            )
         await parts.clock.run_for(5)
 
 

@@ -15,8 +15,8 @@ import pytest
 from support import prerequisites
 from support.daemon_process import RunningDaemon
 from support.real_clients import ClaudeHome, require, wait_for
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WakefulError
 from wakeful.core.leases import prompt_id_for
 from wakeful.testing.scripted_model import ScriptedModel
@@ -48,7 +48,7 @@ def state(daemon: RunningDaemon) -> Path:
 
 
 def post(daemon: RunningDaemon, target: str, key: str, **body: Any) -> dict[str, Any]:
-    client = Client(Places(str(state(daemon))))
+    client = DaemonClient(StatePaths(str(state(daemon))))
     answer = client.post(target, json.dumps(body).encode(), key=key, timeout_seconds=SECONDS_MAX)
     deed: dict[str, Any] = json.loads(answer.body)
     return deed

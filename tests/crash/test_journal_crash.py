@@ -21,8 +21,8 @@ from crash.journal_async_workload import ASYNC_EFFECTS, ASYNC_STEPS, ASYNC_WORKL
 from crash.journal_workload import ARTEFACT, EFFECTS, HELD, STEPS, WORKLOAD, work
 from wakeful.checkpoints.model import Checkpoint, ChoiceName
 from wakeful.journal.api import JournalHeld
-from wakeful.journal.checkpoint_store import _with_desk
-from wakeful.journal.recovery_rules import Status
+from wakeful.journal.checkpoint_store import _with_checkpoints
+from wakeful.journal.recovery_rules import RecoveryStatus
 from wakeful.journal.recovery_watch import recover_journal
 
 CALLS = (
@@ -111,7 +111,7 @@ def decide(
     number: int, elsewhere: Elsewhere, program: Program, holdable: frozenset[str] = HELD
 ) -> ChoiceName:
     """A person who looks at the other side: what happened is undone or counted, what did not is run again."""
-    checkpoint: Checkpoint = _with_desk(lambda desk: desk.get(number))
+    checkpoint: Checkpoint = _with_checkpoints(lambda desk: desk.get(number))
     held = [step for step in program.steps if any(f"step {step}," in line for line in checkpoint.may_have)]
     assert held
     assert set(held) <= holdable, f"{held} could have been settled without a person"
@@ -119,7 +119,7 @@ def decide(
     if any(elsewhere.counts[step] for step in held):
         can_undo = checkpoint.choice(ChoiceName.ROLLBACK) is not None
         choice = ChoiceName.ROLLBACK if can_undo else ChoiceName.DONE
-    _with_desk(lambda desk: desk.record(number, choice, "tester"))
+    _with_checkpoints(lambda desk: desk.record(number, choice, "tester"))
     return choice
 
 
@@ -134,7 +134,7 @@ def carried_on(
         if recovered.checkpoint is not None:
             took[decide(recovered.checkpoint, elsewhere, program, holdable)] += 1
             continue
-        assert recovered.status is Status.OK, recovered
+        assert recovered.status is RecoveryStatus.OK, recovered
         try:
             program.go_on(root, port)
         except JournalHeld:

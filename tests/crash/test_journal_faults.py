@@ -14,8 +14,8 @@ from crash.test_store_disk import files_limited, small_tmpfs
 from wakeful.checkpoints.model import ChoiceName
 from wakeful.core.errors import WorldError
 from wakeful.journal.api import Journal
-from wakeful.journal.checkpoint_store import _with_desk
-from wakeful.journal.recovery_rules import Course, Status
+from wakeful.journal.checkpoint_store import _with_checkpoints
+from wakeful.journal.recovery_rules import RecoveryStatus, StepAction
 from wakeful.journal.recovery_watch import recover_journal
 from wakeful.testing.fault_plan import FaultPlan
 
@@ -54,16 +54,16 @@ def killed(root: Path, fault: str) -> None:
     assert ended.returncode == -9, (fault, ended.stderr)
 
 
-def assert_settled(root: Path, status: Status) -> None:
+def assert_settled(root: Path, status: RecoveryStatus) -> None:
     recovered = recover_journal(state_of(root))
     assert recovered.status is status
     assert not (root / "half").exists()
     assert not list((root / ".tmp").glob("agent_recovery.lock*"))
     courses = {each.step: each.course for each in recovered.steps}
-    assert courses.get("again", Course.RERUN) is Course.RERUN
+    assert courses.get("again", StepAction.RERUN) is StepAction.RERUN
     state = json.loads(state_of(root).read_text())
     assert state["process_map"]["again"]["last"] == "cleared"
-    assert state["process_map"]["push"]["last"] == ("cleared" if status is Status.OK else "started")
+    assert state["process_map"]["push"]["last"] == ("cleared" if status is RecoveryStatus.OK else "started")
 
 
 def test_a_recovery_killed_anywhere_is_done_again_to_the_same_end(root: Path) -> None:
@@ -72,7 +72,7 @@ def test_a_recovery_killed_anywhere_is_done_again_to_the_same_end(root: Path) ->
     origin = root.with_name("origin")
     shutil.copytree(root, origin)
     with FaultPlan() as plan:
-        assert recover_journal(state_of(root)).status is Status.MANUAL_REVIEW
+        assert recover_journal(state_of(root)).status is RecoveryStatus.MANUAL_REVIEW
     points = [each for each in every(plan.points) if not each[0].startswith("store.")]
     assert {name for name, _ in points} >= {
         "journal.rename",
@@ -86,8 +86,8 @@ def test_a_recovery_killed_anywhere_is_done_again_to_the_same_end(root: Path) ->
         shutil.copytree(origin, root)
         shutil.rmtree(os.environ["WAKEFUL_HOME"])
         killed(root, f"{name}:{nth}")
-        assert_settled(root, Status.MANUAL_REVIEW)
-        assert len(_with_desk(lambda desk: desk.listed())) == 1, (name, nth)
+        assert_settled(root, RecoveryStatus.MANUAL_REVIEW)
+        assert len(_with_checkpoints(lambda desk: desk.list_checkpoints())) == 1, (name, nth)
     told = "the next one ended the same, with one checkpoint"
     sys.stdout.write(f"\nfigure: a recovery, killed at {len(tried)} of {len(points)} points: {told}\n")
 
@@ -96,12 +96,12 @@ def test_a_rollback_killed_anywhere_undoes_once_or_asks_again(root: Path) -> Non
     """The undoing is begun once for a person's word; cut off, somebody is asked about it."""
     cut_off(root)
     recover_journal(state_of(root))
-    _with_desk(lambda desk: desk.record(1, ChoiceName.ROLLBACK, "tester"))
+    _with_checkpoints(lambda desk: desk.record(1, ChoiceName.ROLLBACK, "tester"))
     origin, home = root.with_name("origin"), Path(os.environ["WAKEFUL_HOME"])
     shutil.copytree(root, origin)
     shutil.copytree(home, home.with_name("origin-home"))
     with FaultPlan() as plan:
-        assert recover_journal(state_of(root)).status is Status.OK
+        assert recover_journal(state_of(root)).status is RecoveryStatus.OK
     points = [each for each in every(plan.points) if each[0].startswith(("journal.", "critical."))]
     asked, tried = 0, points[::EVERY]
     for name, nth in tried:
@@ -113,7 +113,7 @@ def test_a_rollback_killed_anywhere_undoes_once_or_asks_again(root: Path) -> Non
         undone = (root / "undo.log").read_text().count("undone") if (root / "undo.log").exists() else 0
         assert undone <= 1, (name, nth)
         asked += recovered.checkpoint == 2
-        assert (recovered.status is Status.OK and undone == 1) or recovered.checkpoint == 2, (
+        assert (recovered.status is RecoveryStatus.OK and undone == 1) or recovered.checkpoint == 2, (
             name,
             nth,
             recovered,
@@ -170,7 +170,7 @@ def test_a_full_disk_in_the_middle_is_told_and_survived(journal_home: Path) -> N
             assert journal.is_completed("first")
             with journal.step("second", effects="local"):
                 pass
-        assert recover_journal(state_of(disk / "root")).status is Status.OK
+        assert recover_journal(state_of(disk / "root")).status is RecoveryStatus.OK
 
 
 def test_a_limited_file_is_told_and_the_state_is_whole(root: Path) -> None:

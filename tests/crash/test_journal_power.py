@@ -11,9 +11,9 @@ import pytest
 from crash.elsewhere import Elsewhere, serving, start
 from crash.journal_workload import EFFECTS
 from crash.power_loss import TRACED, Disk, whole_calls
-from wakeful.checkpoints.model import Checkpoint, numbered
+from wakeful.checkpoints.model import Checkpoint, number_draft
 from wakeful.journal.model import StateMissing
-from wakeful.journal.recovery_rules import Recovered
+from wakeful.journal.recovery_rules import RecoveryResult
 from wakeful.journal.recovery_watch import recover_journal
 
 HOWS = ("dropped", "kept", "torn", "zeroed", "mixed", "mixed", "torn")
@@ -28,7 +28,7 @@ class PaperDesk:
         self.opened: list[Checkpoint] = []
 
     def open(self, draft: Checkpoint) -> Checkpoint:
-        self.opened.append(numbered(draft, len(self.opened) + 1, 1.0))
+        self.opened.append(number_draft(draft, len(self.opened) + 1, 1.0))
         return self.opened[-1]
 
     def find(self, number: int) -> Checkpoint | None:
@@ -84,12 +84,12 @@ def _assert_right(root: Path, disk: Disk, at: int, how: str) -> bool:
     state = root / ".copilot" / "session_state.json"
     if not state.exists():
         with pytest.raises(StateMissing):
-            recover_journal(state, desk=PaperDesk())
+            recover_journal(state, checkpoints=PaperDesk())
         assert not begun, (at, how, "the state is missing")
         return False
     assert state.read_bytes() in disk.states, (at, how)
     desk = PaperDesk()
-    recovered: Recovered = recover_journal(state, desk=desk)
+    recovered: RecoveryResult = recover_journal(state, checkpoints=desk)
     known = {*recovered.steps_completed, *(each.step for each in recovered.steps)}
     assert set(begun) <= known, (at, how, recovered)
     assert bool(desk.opened) == (recovered.checkpoint is not None)

@@ -11,7 +11,7 @@ from pathlib import Path
 from crash.wake_worker import FIRST_WALL, wake
 from support.daemon_process import RunningDaemon
 from support.real_clients import require_tmux, tmux, wait_for
-from wakeful.judging.wake_eligibility import Reason
+from wakeful.judging.wake_eligibility import IneligibilityReason
 
 WORKER = Path(__file__).with_name("wake_worker.py")
 PHASES = (
@@ -57,7 +57,7 @@ def test_a_daemon_killed_in_any_phase_wakes_nobody_twice(tmp_path: Path) -> None
         given = prompts_of(tmp_path / phase)
         # A wake that was reserved may have been given: nobody is woken on a maybe.
         sure = number < PHASES.index("wake.reserved")
-        assert answer.reason is (None if sure else Reason.COOLDOWN_ACTIVE), phase
+        assert answer.reason is (None if sure else IneligibilityReason.COOLDOWN_ACTIVE), phase
         assert len(given) == (1 if sure or number >= FIRST_GIVEN else 0), (phase, given)
         assert status.last_audit is not None, phase
         assert status.last_audit.outcome is not None, phase

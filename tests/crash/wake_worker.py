@@ -13,13 +13,13 @@ from msgspec.structs import replace
 
 from support.heartbeat_fixture import HeldDriver, WakeHouse
 from support.supervisor_fixture import subject
-from wakeful.control.driver import Seen
+from wakeful.control.driver import ActionResult
 from wakeful.control.gate import reconcile
 from wakeful.core import fault_points as faults
-from wakeful.core.managed_session import Hosting
+from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
 from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer
-from wakeful.storage.base import Outcome, Store
+from wakeful.storage.base import ActionOutcome, Store
 from wakeful.storage.sqlite.store import SqliteStore
 
 NAME: Final = "of-fox"
@@ -34,13 +34,15 @@ class WritingDriver(HeldDriver):
         super().__init__(house)
         self._world = house.folder / "prompts"
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, hosting: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         del hosting, environ
         with self._world.open("a") as world:
             world.write(prompt.partition(".")[0] + "\n")
-        faults.reach("world.prompted")
+        faults.fault_point("world.prompted")
         # Its turn is short: nothing but the cooldown keeps the next wake away.
-        return Seen(Outcome.RECOVERED, "its turn began")
+        return ActionResult(ActionOutcome.CONFIRMED, "its turn began")
 
 
 class KilledHouse(WakeHouse):
@@ -53,8 +55,8 @@ class KilledHouse(WakeHouse):
         super().build()
         driver = WritingDriver(self)
         self.living = self.client = driver
-        for hands in (self.hands, self.wakes._hands["schedule"]):  # type: ignore[index]
-            drivers: Any = hands._drivers
+        for controller in (self.hands, self.wakes._controllers["schedule"]):  # type: ignore[index]
+            drivers: Any = controller._drivers
             drivers.update(dict.fromkeys(drivers, driver))
 
     def see(self) -> None:
@@ -69,8 +71,8 @@ async def prepare(folder: Path) -> None:
     store = await SqliteStore.open(folder / "wakeful.db")
     house = KilledHouse(folder, store, 1_800_000_000.0)
     house.see()
-    hosting = await house.hands.adopt(NAME)
-    await house.holdings.keep(replace(hosting, name="fox"))
+    managed = await house.hands.adopt(NAME)
+    await house.holdings.save(replace(managed, name="fox"))
     house.write_policy("fox")
     await store.close()
 
@@ -83,10 +85,10 @@ async def wake(folder: Path, wall: float) -> tuple[WakeAnswer, HeartbeatStatus]:
     await house.holdings.load()
     await reconcile(store, house.gate, house.holdings, house.world)
     house.settle()
-    faults.reach("daemon.judged")
-    record = house.roster.watched[subject(NAME).id].record
+    faults.fault_point("daemon.judged")
+    record = house.roster.sessions[subject(NAME).id].record
     assert record is not None, "judged before anybody can be woken"
-    await house.wakes.take_up()
+    await house.wakes.restore()
     answer = await house.wakes.wake("fox")
     status = await house.wakes.status("fox")
     await store.close()

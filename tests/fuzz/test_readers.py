@@ -14,12 +14,12 @@ from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging import events as e
 from wakeful.judging.judge import judge
-from wakeful.sources.base import Reader
+from wakeful.sources.base import LogReader
 from wakeful.sources.event_log import NeutralReader
 from wakeful.sources.log_file import AROUND
 from wakeful.sources.tool_use_log import ToolUseReader
 
-READERS: Final[Mapping[str, Callable[[], Reader]]] = {
+READERS: Final[Mapping[str, Callable[[], LogReader]]] = {
     "claude": TranscriptReader,
     "codex": RolloutReader,
     "tool_use": ToolUseReader,
@@ -96,7 +96,7 @@ def test_any_bytes_are_survived(name: str, line: bytes) -> None:
     """Bytes that hold no object are marked as malformed, unless they are blank; nothing is raised."""
     events = survives(name, line.replace(b"\n", b""))
     if is_no_object(line) and line.strip(AROUND):
-        assert any(isinstance(event, e.Malformed) for event in events)
+        assert any(isinstance(event, e.LineMalformed) for event in events)
 
 
 @EVERY_READER
@@ -117,7 +117,7 @@ def test_blanks_around_a_record_are_nothing(
 def test_any_object_is_survived(name: str, record: dict[str, Any]) -> None:
     """Known names with wrong types, missing parts and strange numbers: a record, a drift or a skip, no exception."""
     line = json.dumps(record).encode()
-    assert not any(isinstance(event, e.Malformed) for event in survives(name, line))
+    assert not any(isinstance(event, e.LineMalformed) for event in survives(name, line))
 
 
 @EVERY_READER
@@ -143,7 +143,7 @@ def test_a_good_record_behind_a_torn_one_is_kept(name: str, choice: st.DataObjec
     torn = torn[: choice.draw(st.integers(1, len(torn) - 1))]
     alone = [event for event in READERS[name]().read(PROMPTS[name]) if not isinstance(event, e.CallStarted)]
     glued = list(READERS[name]().read(torn + PROMPTS[name]))
-    assert isinstance(glued[0], e.Malformed)
+    assert isinstance(glued[0], e.LineMalformed)
     assert [event for event in glued[1:] if not isinstance(event, e.CallStarted)] == alone
     assert len(glued) == 1 + len(READERS[name]().read(PROMPTS[name]))
 

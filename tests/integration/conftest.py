@@ -64,7 +64,7 @@ def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServ
 @pytest.fixture
 def quick_starts(monkeypatch: pytest.MonkeyPatch) -> None:
     """Agents of tests either run or say at once that they cannot."""
-    monkeypatch.setattr("wakeful.integrations.docker.launch.SETTLE_SECONDS", 0.05)
+    monkeypatch.setattr("wakeful.integrations.docker.launch.STABLE_SECONDS", 0.05)
     monkeypatch.setattr("wakeful.integrations.docker.launch.SCREEN_POLL_SECONDS", 0.1)
 
 

@@ -12,7 +12,7 @@ from websockets.sync.client import unix_connect
 
 from support.agents_fixture import TestHub, agent, with_pid
 from support.supervisor_fixture import Doors, House, open_doors
-from wakeful.agents.model import AgentRecord, Glimpse
+from wakeful.agents.model import AgentObservation, AgentRecord
 from wakeful.core.ids import SessionId
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
 
@@ -27,11 +27,11 @@ class HubDoors:
         self.hub = hub
         self.client: httpx.Client = doors.socket()
 
-    def happens(self, name: str, glimpse: Glimpse) -> None:
+    def happens(self, name: str, glimpse: AgentObservation) -> None:
         """The world is like this, and it was looked at."""
-        self.hub.runtime.seen[name] = glimpse
+        self.hub.runtime.observations[name] = glimpse
         loop = vars(self.doors)["_loop"]
-        looked = self.hub.hub.look_at(tuple(self.hub.book.agents.values()))
+        looked = self.hub.hub.inspect(tuple(self.hub.book.agents.values()))
         asyncio.run_coroutine_threadsafe(looked, loop).result(10)
 
     def post(self, path: str, **body: object) -> httpx.Response:
@@ -86,7 +86,7 @@ def test_orders_answer_with_the_record(hub: HubDoors) -> None:
     hub.happens("claude", SESSION_DEAD)
     assert hub.post("claude/restart-session").json()["state"] == "running"
     assert hub.post("claude/stop").json()["state"] == "stopped"
-    assert [act for act, _ in hub.hub.runtime.acts] == [
+    assert [act for act, _ in hub.hub.runtime.actions] == [
         "start claude",
         "restart-session claude",
         "stop claude",

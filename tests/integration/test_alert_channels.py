@@ -20,9 +20,9 @@ from support.http_server import Behaviour, ScriptedHttp, answer, drop, hang
 from support.real_clients import require_programs
 from support.tmux_server import Server
 from wakeful.alerts.delivery import Messenger, NotDelivered, Refused
-from wakeful.alerts.model import Alert, AlertKind, Rules
-from wakeful.alerts.outbox import AlertDesk
-from wakeful.alerts.pending import Owed
+from wakeful.alerts.model import Alert, AlertKind, AlertRules
+from wakeful.alerts.outbox import AlertOutbox
+from wakeful.alerts.pending import PendingAlert
 from wakeful.alerts.ping import Ping
 from wakeful.core.errors import ExtraMissing
 from wakeful.integrations import apprise as apprise_messenger, telegram as telegram_messenger
@@ -331,7 +331,7 @@ async def _until_kept(store: SqliteStore) -> None:
 
 
 def _is_owed(note: Note) -> bool:
-    return bool(msgspec.json.decode(note.body, type=Owed).pending)
+    return bool(msgspec.json.decode(note.body, type=PendingAlert).pending)
 
 
 async def test_a_pane_is_visible_where_a_client_shows_it(server: Server) -> None:
@@ -373,10 +373,10 @@ async def test_the_outbox_obeys_telegram_and_delivers_once(tmp_path: Path) -> No
     async with ScriptedHttp(limited, SENT) as server:
         for _ in range(2):
             messenger = TelegramMessenger(TOKEN, "7", server.url)
-            desk = AlertDesk(store, clock, [messenger], Rules(), "here")
-            running = asyncio.create_task(desk.run())
-            await desk.take_up()
-            await desk.owe(Alert(AlertKind.TROUBLE, "one", "it is silent"))
+            outbox = AlertOutbox(store, clock, [messenger], AlertRules(), "here")
+            running = asyncio.create_task(outbox.run())
+            await outbox.restore()
+            await outbox.enqueue(Alert(AlertKind.TROUBLE, "one", "it is silent"))
             await _until(partial(_has_got, server, 2), 20)
             await _until_kept(store)
             running.cancel()

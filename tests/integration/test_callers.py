@@ -14,7 +14,7 @@ from support.daemon_process import RunningDaemon
 from support.stub_clients import tool_runner
 from support.supervisor_fixture import Doors, open_doors
 from wakeful.core.ids import SessionId
-from wakeful.http.caller import Order, order_at
+from wakeful.http.caller import RequestClass, classify_path
 from wakeful.linux.tcp_peers import inode_of, tcp_callers
 
 CONVERSATION = "5a74ada3-0000-4000-8000-000000000001"
@@ -126,15 +126,15 @@ def test_the_daemon_knows_its_agents_children(daemon: RunningDaemon, tmp_path: P
 
 def test_an_order_that_nobody_thought_of_is_a_decision() -> None:
     """Only what agents work with is open to them; a new route is guarded by being new."""
-    assert order_at("/api/something/new") is Order.DECISION
+    assert classify_path("/api/something/new") is RequestClass.DECISION
     kinds = {
-        order_at(path)
+        classify_path(path)
         for path in ("/api/work", "/api/work/7/complete", "/api/login", "/api/sessions/x/claim")
     }
-    assert kinds == {Order.OPEN}
-    assert {order_at(path) for path in ("/api/shutdown", "/api/pause")} == {Order.REDUCING}
-    assert order_at("/api/sessions/claim/stop") is Order.DECISION
-    assert order_at("/api/checkpoints/7/continue") is Order.APPROVAL
+    assert kinds == {RequestClass.UNRESTRICTED}
+    assert {classify_path(path) for path in ("/api/shutdown", "/api/pause")} == {RequestClass.REDUCING}
+    assert classify_path("/api/sessions/claim/stop") is RequestClass.DECISION
+    assert classify_path("/api/checkpoints/7/continue") is RequestClass.APPROVAL
 
 
 def test_a_caller_over_ipv6_is_found() -> None:

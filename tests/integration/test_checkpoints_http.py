@@ -9,14 +9,14 @@ import pytest
 
 from support.healing_fixture import Clinic
 from support.supervisor_fixture import Doors, open_doors
-from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
 from wakeful.core.ids import SessionId
 
 CHOICES = (
-    Choice(ChoiceName.CONTINUE, "the step is run again"),
-    Choice(ChoiceName.DONE, "the step counts as completed"),
-    Choice(ChoiceName.ROLLBACK, "the steps are undone", ("./unpublish 1.2",)),
-    Choice(ChoiceName.ABORT, "nothing more is run"),
+    CheckpointChoice(ChoiceName.CONTINUE, "the step is run again"),
+    CheckpointChoice(ChoiceName.DONE, "the step counts as completed"),
+    CheckpointChoice(ChoiceName.ROLLBACK, "the steps are undone", ("./unpublish 1.2",)),
+    CheckpointChoice(ChoiceName.ABORT, "nothing more is run"),
 )
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from wakeful.linux import child_process as kept_child, log_files
-from wakeful.linux.child_process import KeptChild
+from wakeful.linux.child_process import ChildSupervisor
 
 SECONDS_MAX = 30.0
 # Says its pid, then lives until its standard input ends.
@@ -16,8 +16,8 @@ FAITHFUL = "import os, sys; print(os.getpid(), flush=True); sys.stdin.read()"
 FAILING = "import sys; print('the token is wrong'); sys.exit(2)"
 
 
-def child(program: str, log: Path) -> KeptChild:
-    return KeptChild("gateway", (sys.executable, "-c", program), log)
+def child(program: str, log: Path) -> ChildSupervisor:
+    return ChildSupervisor("gateway", (sys.executable, "-c", program), log)
 
 
 def pids(log: Path) -> list[int]:
@@ -45,7 +45,7 @@ def test_it_is_started_again_and_ends_with_us(tmp_path: Path, monkeypatch: pytes
         keeping = asyncio.create_task(kept.run())
         (first,) = await until_pids(log, 1)
         async with asyncio.timeout(SECONDS_MAX):
-            while kept.line != f"gateway: runs (pid {first})":  # noqa: ASYNC110 - it may speak before we know its pid
+            while kept.status_line != f"gateway: runs (pid {first})":  # noqa: ASYNC110 - it may speak before we know its pid
                 await asyncio.sleep(0.01)
         os.kill(first, 9)
         _, second = await until_pids(log, 2)
@@ -86,13 +86,13 @@ def test_its_last_words_say_why_it_ended(tmp_path: Path) -> None:
     async def scene() -> None:
         keeping = asyncio.create_task(kept.run())
         async with asyncio.timeout(SECONDS_MAX):
-            while "ended" not in kept.line:  # noqa: ASYNC110 - told by a process
+            while "ended" not in kept.status_line:  # noqa: ASYNC110 - told by a process
                 await asyncio.sleep(0.01)
         keeping.cancel()
         await asyncio.gather(keeping, return_exceptions=True)
 
     asyncio.run(scene())
-    assert kept.line == "gateway: ended with 2, starts again in 1 s: the token is wrong"
+    assert kept.status_line == "gateway: ended with 2, starts again in 1 s: the token is wrong"
 
 
 def test_a_daemon_that_is_killed_takes_it_along(tmp_path: Path) -> None:

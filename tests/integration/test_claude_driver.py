@@ -17,25 +17,25 @@ import pytest
 from msgspec.structs import replace
 
 from support.real_clients import ClaudeHome
-from wakeful.control.briefs import InterruptedCall, brief
+from wakeful.control.briefs import BriefedCall, brief
 from wakeful.control.driver import (
+    ActionResult,
     ArgumentRefused,
     ConversationUnknown,
-    Order,
+    PermissionQuestion,
+    PermissionReply,
     PromptRefused,
-    Question,
-    Reply,
-    Seen,
+    StartRequest,
 )
-from wakeful.core.errors import ClientMissing, FolderGone, StartFailed, WakefulError
+from wakeful.core.errors import ClientMissing, StartFailed, WakefulError, WorkingDirectoryGone
 from wakeful.core.ids import ConversationId
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Sight
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import ProcessState
 from wakeful.integrations.claude_code.driver import ClaudeDriver
-from wakeful.integrations.driver_support import Patience
+from wakeful.integrations.driver_support import DriverTimeouts
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 from wakeful.testing.scripted_model import script
 
 T = TypeVar("T")
@@ -69,9 +69,9 @@ def driver(root: Path) -> ClaudeDriver:
     return ClaudeDriver(root, SystemClock())
 
 
-def order_for(home: ClaudeHome, **changes: Any) -> Order:
+def order_for(home: ClaudeHome, **changes: Any) -> StartRequest:
     conversation = ConversationId(str(uuid4()))
-    order = Order(
+    request = StartRequest(
         session_id=None,
         conversation_id=conversation,
         epoch=1,
@@ -80,20 +80,20 @@ def order_for(home: ClaudeHome, **changes: Any) -> Order:
         argv=("claude",),
         environ=home.environ(),
     )
-    return replace(order, **changes)
+    return replace(request, **changes)
 
 
 def tool(command: str) -> dict[str, Any]:
     return {"tool": "Bash", "input": {"command": command}}
 
 
-def hosted(seen: Seen) -> Hosting:
-    assert seen.outcome is Outcome.RECOVERED, seen.words
+def hosted(seen: ActionResult) -> ManagedSession:
+    assert seen.outcome is ActionOutcome.CONFIRMED, seen.words
     assert seen.hosting is not None
     return seen.hosting
 
 
-def said(hosting: Hosting, kind: str) -> list[dict[str, Any]]:
+def said(hosting: ManagedSession, kind: str) -> list[dict[str, Any]]:
     """The records of one type in the session's output."""
     assert hosting.folder is not None
     *lines, _torn = (Path(hosting.folder) / "out.jsonl").read_bytes().split(b"\n")
@@ -108,7 +108,7 @@ async def until(look: Callable[[], Awaitable[T | None]], what: str) -> T:
     return found
 
 
-async def results(hosting: Hosting, count: int) -> list[str]:
+async def results(hosting: ManagedSession, count: int) -> list[str]:
     """The answers of that many turns, once it is at rest after them."""
 
     async def look() -> list[str] | None:
@@ -119,8 +119,8 @@ async def results(hosting: Hosting, count: int) -> list[str]:
     return await until(look, f"{count} results")
 
 
-async def question(driver: ClaudeDriver, hosting: Hosting) -> Question:
-    async def look() -> Question | None:
+async def question(driver: ClaudeDriver, hosting: ManagedSession) -> PermissionQuestion:
+    async def look() -> PermissionQuestion | None:
         return next(iter(await driver.questions(hosting)), None)
 
     return await until(look, "question")
@@ -130,25 +130,25 @@ def test_from_start_to_stop(claude_home: ClaudeHome, driver: ClaudeDriver, root:
     """It starts without a prompt, answers two, is never started twice, and a stop leaves nothing of it."""
 
     async def scenario() -> None:
-        order = order_for(claude_home)
-        hosting = hosted(await driver.start(order))
-        assert (hosting.session_id, hosting.epoch) == (f"claude-{order.conversation_id}", 1)
-        assert hosting.process is not None
-        assert proc.environ_value(hosting.process.pid, "WAKEFUL_SESSION") == hosting.session_id
-        assert proc.environ_value(hosting.process.pid, "WAKEFUL_INTENT") == order.intent_id
-        twin = await driver.start(order)
-        assert (twin.outcome, twin.hosting) == (Outcome.DECLINED, None)
+        request = order_for(claude_home)
+        managed = hosted(await driver.start(request))
+        assert (managed.session_id, managed.epoch) == (f"claude-{request.conversation_id}", 1)
+        assert managed.process is not None
+        assert proc.environ_value(managed.process.pid, "WAKEFUL_SESSION") == managed.session_id
+        assert proc.environ_value(managed.process.pid, "WAKEFUL_INTENT") == request.intent_id
+        twin = await driver.start(request)
+        assert (twin.outcome, twin.hosting) == (ActionOutcome.DECLINED, None)
         for number in (1, 2):
-            seen = await driver.deliver(hosting, script({"text": f"answer {number}"}))
-            assert (seen.outcome, seen.words) == (Outcome.RECOVERED, "its turn began")
-            assert (await results(hosting, number))[-1] == f"answer {number}"
-        assert (await driver.interrupt(hosting)).outcome is Outcome.DECLINED
-        stopped = await driver.stop(hosting)
-        assert stopped.outcome is Outcome.RECOVERED
+            result = await driver.deliver(managed, script({"text": f"answer {number}"}))
+            assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "its turn began")
+            assert (await results(managed, number))[-1] == f"answer {number}"
+        assert (await driver.interrupt(managed)).outcome is ActionOutcome.DECLINED
+        stopped = await driver.stop(managed)
+        assert stopped.outcome is ActionOutcome.CONFIRMED
         assert "SIGINT" in stopped.words
-        assert proc.sight(hosting.process) is Sight.DEAD
-        again = await driver.stop(hosting)
-        assert (again.outcome, again.words) == (Outcome.RECOVERED, "its process had ended already")
+        assert proc.state_of(managed.process) is ProcessState.DEAD
+        again = await driver.stop(managed)
+        assert (again.outcome, again.words) == (ActionOutcome.CONFIRMED, "its process had ended already")
 
     asyncio.run(scenario())
     assert claude_home.pids() == []
@@ -160,15 +160,21 @@ def test_a_question_is_allowed_and_another_denied(claude_home: ClaudeHome, drive
 
     async def scenario() -> None:
         prompt = script(tool("touch allowed; true"), tool("touch denied; true"), {"text": "done"})
-        hosting = hosted(await driver.start(order_for(claude_home, prompt=prompt)))
-        first = await question(driver, hosting)
+        managed = hosted(await driver.start(order_for(claude_home, prompt=prompt)))
+        first = await question(driver, managed)
         assert (first.tool, "touch allowed; true" in first.untrusted) == ("Bash", True)
-        assert (await driver.answer(hosting, first.id, Reply.ALLOW)).outcome is Outcome.RECOVERED
-        assert (await driver.answer(hosting, first.id, Reply.ALLOW)).outcome is Outcome.DECLINED
-        second = await question(driver, hosting)
-        assert (await driver.answer(hosting, second.id, Reply.DENY)).outcome is Outcome.RECOVERED
-        assert await results(hosting, 1) == ["done"]
-        await driver.stop(hosting)
+        assert (
+            await driver.answer(managed, first.id, PermissionReply.ALLOW)
+        ).outcome is ActionOutcome.CONFIRMED
+        assert (
+            await driver.answer(managed, first.id, PermissionReply.ALLOW)
+        ).outcome is ActionOutcome.DECLINED
+        second = await question(driver, managed)
+        assert (
+            await driver.answer(managed, second.id, PermissionReply.DENY)
+        ).outcome is ActionOutcome.CONFIRMED
+        assert await results(managed, 1) == ["done"]
+        await driver.stop(managed)
 
     asyncio.run(scenario())
     assert [path.name for path in claude_home.project.iterdir()] == ["allowed"]
@@ -179,23 +185,23 @@ def test_interrupted_in_a_tool_it_goes_on(claude_home: ClaudeHome, driver: Claud
 
     async def scenario() -> None:
         prompt = script(tool("sleep 60"), {"text": "never"})
-        hosting = hosted(await driver.start(order_for(claude_home, argv=ALLOWED, prompt=prompt)))
+        managed = hosted(await driver.start(order_for(claude_home, argv=ALLOWED, prompt=prompt)))
         tool_pid = await asyncio.to_thread(claude_home.wait_for_tool, "sleep")
-        meanwhile = await driver.deliver(hosting, script({"text": "meanwhile"}))
+        meanwhile = await driver.deliver(managed, script({"text": "meanwhile"}))
         assert (meanwhile.outcome, meanwhile.words) == (
-            Outcome.RECOVERED,
+            ActionOutcome.CONFIRMED,
             "it has the prompt and works on",
         )
-        seen = await driver.interrupt(hosting)
-        assert (seen.outcome, seen.words) == (Outcome.RECOVERED, "its turn was interrupted")
+        result = await driver.interrupt(managed)
+        assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "its turn was interrupted")
         # The client says that the turn is over before it has ended the tool.
         await until(lambda: _ended(tool_pid), "end of the tool")
-        assert (await results(hosting, 2))[1] == "meanwhile"
-        assert (await driver.deliver(hosting, script({"text": "went on"}))).outcome is Outcome.RECOVERED
-        assert (await results(hosting, 3))[2] == "went on"
-        assert hosting.process is not None
-        assert proc.sight(hosting.process) is Sight.ALIVE
-        await driver.stop(hosting)
+        assert (await results(managed, 2))[1] == "meanwhile"
+        assert (await driver.deliver(managed, script({"text": "went on"}))).outcome is ActionOutcome.CONFIRMED
+        assert (await results(managed, 3))[2] == "went on"
+        assert managed.process is not None
+        assert proc.state_of(managed.process) is ProcessState.ALIVE
+        await driver.stop(managed)
 
     asyncio.run(scenario())
 
@@ -204,22 +210,22 @@ def test_killed_in_a_tool_and_resumed(claude_home: ClaudeHome, driver: ClaudeDri
     """Its orphan is ended with it, the same conversation goes on, and the agent is told what was interrupted."""
 
     async def scenario() -> None:
-        order = order_for(claude_home, argv=ALLOWED, prompt=script(tool("sleep 60"), {"text": "never"}))
-        hosting = hosted(await driver.start(order))
+        request = order_for(claude_home, argv=ALLOWED, prompt=script(tool("sleep 60"), {"text": "never"}))
+        managed = hosted(await driver.start(request))
         orphan = await asyncio.to_thread(claude_home.wait_for_tool, "sleep")
-        assert hosting.process is not None
-        os.kill(hosting.process.pid, signal.SIGKILL)
-        await until(lambda: _gone(hosting), "death")
-        assert (await driver.deliver(hosting, "hello")).outcome is Outcome.INEFFECTIVE
+        assert managed.process is not None
+        os.kill(managed.process.pid, signal.SIGKILL)
+        await until(lambda: _gone(managed), "death")
+        assert (await driver.deliver(managed, "hello")).outcome is ActionOutcome.INEFFECTIVE
         assert proc.identify(orphan) is not None
-        stopped = await driver.stop(hosting)
-        assert stopped.outcome is Outcome.RECOVERED
+        stopped = await driver.stop(managed)
+        assert stopped.outcome is ActionOutcome.CONFIRMED
         assert "it left behind were ended" in stopped.words
         assert proc.identify(orphan) is None
-        told = brief([InterruptedCall("Bash", "sleep 60", 70.0)])
+        told = brief([BriefedCall("Bash", "sleep 60", 70.0)])
         prompt = f"{told} {script({'text': 'back again'})}"
         again = hosted(
-            await driver.start(replace(order, resume=True, epoch=2, argv=("claude",), prompt=prompt))
+            await driver.start(replace(request, resume=True, epoch=2, argv=("claude",), prompt=prompt))
         )
         assert await results(again, 1) == ["back again"]
         await driver.stop(again)
@@ -233,30 +239,30 @@ async def _ended(pid: int) -> bool | None:
     return True if proc.identify(pid) is None else None
 
 
-async def _gone(hosting: Hosting) -> bool | None:
+async def _gone(hosting: ManagedSession) -> bool | None:
     assert hosting.process is not None
-    return True if proc.sight(hosting.process) is Sight.DEAD else None
+    return True if proc.state_of(hosting.process) is ProcessState.DEAD else None
 
 
 def test_it_outlives_its_driver(claude_home: ClaudeHome, driver: ClaudeDriver, root: Path) -> None:
     """The driving process killed -9 in the middle of a turn: the turn ends well, and another one delivers the next."""
-    order = order_for(claude_home, argv=ALLOWED, prompt=script(tool("sleep 2"), {"text": "survived"}))
+    request = order_for(claude_home, argv=ALLOWED, prompt=script(tool("sleep 2"), {"text": "survived"}))
     driving = subprocess.Popen(
-        [sys.executable, "-c", DRIVE_AND_WAIT, str(root), msgspec.json.encode(order)],
+        [sys.executable, "-c", DRIVE_AND_WAIT, str(root), msgspec.json.encode(request)],
         stdout=subprocess.PIPE,
     )
     assert driving.stdout is not None
     with driving.stdout as output:
-        hosting = hosted(msgspec.json.decode(output.readline(), type=Seen))
+        managed = hosted(msgspec.json.decode(output.readline(), type=ActionResult))
         claude_home.wait_for_tool("sleep")
         driving.kill()
         driving.wait()
 
     async def scenario() -> None:
-        assert await results(hosting, 1) == ["survived"]
-        assert (await driver.deliver(hosting, script({"text": "next"}))).outcome is Outcome.RECOVERED
-        assert (await results(hosting, 2))[1] == "next"
-        assert (await driver.stop(hosting)).outcome is Outcome.RECOVERED
+        assert await results(managed, 1) == ["survived"]
+        assert (await driver.deliver(managed, script({"text": "next"}))).outcome is ActionOutcome.CONFIRMED
+        assert (await results(managed, 2))[1] == "next"
+        assert (await driver.stop(managed)).outcome is ActionOutcome.CONFIRMED
 
     asyncio.run(scenario())
     assert claude_home.pids() == []
@@ -264,24 +270,26 @@ def test_it_outlives_its_driver(claude_home: ClaudeHome, driver: ClaudeDriver, r
 
 def test_a_client_that_does_not_read_blocks_nobody(claude_home: ClaudeHome, root: Path) -> None:
     """Stopped, it takes a prompt later and nobody claims more; what does not fit is not written at all."""
-    driver = ClaudeDriver(root, SystemClock(), Patience(write=0.2, take=0.5))
+    driver = ClaudeDriver(root, SystemClock(), DriverTimeouts(write=0.2, take=0.5))
 
     async def scenario() -> None:
-        hosting = hosted(await driver.start(order_for(claude_home)))
-        assert hosting.process is not None
-        os.kill(hosting.process.pid, signal.SIGSTOP)
-        later = await driver.deliver(hosting, script({"text": "later"}))
-        assert later.outcome is Outcome.UNVERIFIED
+        managed = hosted(await driver.start(order_for(claude_home)))
+        assert managed.process is not None
+        os.kill(managed.process.pid, signal.SIGSTOP)
+        later = await driver.deliver(managed, script({"text": "later"}))
+        assert later.outcome is ActionOutcome.UNVERIFIED
         began = time.monotonic()
-        full = await driver.deliver(hosting, "x" * 1024 * 1024)
-        assert (full.outcome, "full" in full.words) == (Outcome.INEFFECTIVE, True)
+        full = await driver.deliver(managed, "x" * 1024 * 1024)
+        assert (full.outcome, "full" in full.words) == (ActionOutcome.INEFFECTIVE, True)
         assert time.monotonic() - began < 10.0
-        os.kill(hosting.process.pid, signal.SIGCONT)
-        assert await results(hosting, 1) == ["later"]
+        os.kill(managed.process.pid, signal.SIGCONT)
+        assert await results(managed, 1) == ["later"]
         # A prompt of the largest size goes through as soon as it reads.
-        assert (await driver.deliver(hosting, "\n\t" * (512 * 1024 - 1) + "y")).outcome is Outcome.RECOVERED
-        await results(hosting, 2)
-        await driver.stop(hosting)
+        assert (
+            await driver.deliver(managed, "\n\t" * (512 * 1024 - 1) + "y")
+        ).outcome is ActionOutcome.CONFIRMED
+        await results(managed, 2)
+        await driver.stop(managed)
 
     asyncio.run(scenario())
 
@@ -293,11 +301,11 @@ def test_a_long_output_begins_anew_between_turns(
     monkeypatch.setattr("wakeful.integrations.claude_code.stream_json.OUTPUT_BYTES_MAX", 0)
 
     async def scenario() -> None:
-        hosting = hosted(await driver.start(order_for(claude_home, prompt=script({"text": "first"}))))
-        assert await results(hosting, 1) == ["first"]
-        assert (await driver.deliver(hosting, script({"text": "second"}))).outcome is Outcome.RECOVERED
-        assert await results(hosting, 1) == ["second"]
-        await driver.stop(hosting)
+        managed = hosted(await driver.start(order_for(claude_home, prompt=script({"text": "first"}))))
+        assert await results(managed, 1) == ["first"]
+        assert (await driver.deliver(managed, script({"text": "second"}))).outcome is ActionOutcome.CONFIRMED
+        assert await results(managed, 1) == ["second"]
+        await driver.stop(managed)
 
     asyncio.run(scenario())
 
@@ -306,9 +314,9 @@ def test_what_ends_at_once_says_why_without_secrets(
     claude_home: ClaudeHome, driver: ClaudeDriver, root: Path
 ) -> None:
     """A client that refuses its arguments is a failed start, in its own words, redacted, and nothing is left."""
-    order = order_for(claude_home, argv=("claude", "--api-key=sk-ant-0123456789abcdef"))
+    request = order_for(claude_home, argv=("claude", "--api-key=sk-ant-0123456789abcdef"))
     with pytest.raises(StartFailed) as failure:
-        asyncio.run(driver.start(order))
+        asyncio.run(driver.start(request))
     assert "unknown option" in str(failure.value)
     assert "0123456789abcdef" not in str(failure.value)
     assert list(root.iterdir()) == []
@@ -317,18 +325,18 @@ def test_what_ends_at_once_says_why_without_secrets(
 def test_a_missing_login_is_named(claude_home: ClaudeHome, driver: ClaudeDriver) -> None:
     """Without credentials it runs and can do nothing: the start had no effect, and it says what is missing."""
 
-    async def scenario() -> Seen:
+    async def scenario() -> ActionResult:
         environ = {
             name: value for name, value in claude_home.environ().items() if name != "ANTHROPIC_API_KEY"
         }
-        seen = await driver.start(order_for(claude_home, environ=environ, prompt="hello"))
-        assert seen.hosting is not None
-        await driver.stop(seen.hosting)
-        return seen
+        result = await driver.start(order_for(claude_home, environ=environ, prompt="hello"))
+        assert result.hosting is not None
+        await driver.stop(result.hosting)
+        return result
 
-    seen = asyncio.run(scenario())
-    assert seen.outcome is Outcome.INEFFECTIVE
-    assert "not logged in: Not logged in" in seen.words
+    result = asyncio.run(scenario())
+    assert result.outcome is ActionOutcome.INEFFECTIVE
+    assert "not logged in: Not logged in" in result.words
 
 
 UNKNOWN = ConversationId("0c5b2a52-6ffa-4d9b-9e40-000000000000")
@@ -337,7 +345,7 @@ REFUSALS: dict[str, tuple[dict[str, Any], type[WakefulError]]] = {
     "malformed conversation": ({"conversation_id": "../../etc", "resume": True}, ConversationUnknown),
     "missing client": ({"argv": ("clod",)}, ClientMissing),
     "client elsewhere": ({"argv": ("./claude",)}, ClientMissing),
-    "folder gone": ({"cwd": "/nowhere/at/all"}, FolderGone),
+    "folder gone": ({"cwd": "/nowhere/at/all"}, WorkingDirectoryGone),
     "empty prompt": ({"prompt": " \n"}, PromptRefused),
     "huge prompt": ({"prompt": "é" * 600_000}, PromptRefused),
     "escape prompt": ({"prompt": "hello \x1b[2J"}, PromptRefused),
@@ -367,10 +375,10 @@ def test_a_conversation_of_another_folder_is_unknown_here(
     claude_home: ClaudeHome, driver: ClaudeDriver, tmp_path: Path
 ) -> None:
     """Claude Code looks below the working directory's project only, and so do we, before starting it."""
-    order = order_for(claude_home, resume=True)
+    request = order_for(claude_home, resume=True)
     projects = claude_home.home / ".claude" / "projects"
     (projects / "-elsewhere").mkdir(parents=True)
-    (projects / "-elsewhere" / f"{order.conversation_id}.jsonl").write_text("{}\n")
+    (projects / "-elsewhere" / f"{request.conversation_id}.jsonl").write_text("{}\n")
     with pytest.raises(ConversationUnknown) as unknown:
-        asyncio.run(driver.start(replace(order, cwd=str(tmp_path))))
+        asyncio.run(driver.start(replace(request, cwd=str(tmp_path))))
     assert str(tmp_path) in str(unknown.value)

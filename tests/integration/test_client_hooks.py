@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from support.daemon_process import RunningDaemon
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.hooks.install import (
     BACKUP,
-    Plan,
     SettingsChanged,
-    carry_out,
+    SettingsPlan,
+    apply_plan,
     hooks_state,
     plan_install,
     plan_uninstall,
@@ -25,10 +25,10 @@ SHELLS = ["dash", "bash"]
 
 
 @pytest.fixture
-def places(tmp_path: Path) -> Places:
-    places = Places(str(tmp_path / "it's $HOME"))
-    Path(places.spool).mkdir(parents=True)
-    return places
+def places(tmp_path: Path) -> StatePaths:
+    paths = StatePaths(str(tmp_path / "it's $HOME"))
+    Path(paths.spool).mkdir(parents=True)
+    return paths
 
 
 @pytest.fixture
@@ -49,7 +49,7 @@ def names(folder: Path) -> list[str]:
     return [path.name for path in folder.iterdir()]
 
 
-def fire(places: Places, payload: bytes, shell: str = "sh") -> subprocess.CompletedProcess[bytes]:
+def fire(places: StatePaths, payload: bytes, shell: str = "sh") -> subprocess.CompletedProcess[bytes]:
     command = [shell, "-c", command_for(places.spool)]
     return subprocess.run(command, input=payload, capture_output=True, check=False, timeout=10)
 
@@ -59,7 +59,7 @@ def silent(done: subprocess.CompletedProcess[bytes]) -> bool:
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_report_is_whole_and_for_its_owner_alone(places: Places, shell: str) -> None:
+def test_a_report_is_whole_and_for_its_owner_alone(places: StatePaths, shell: str) -> None:
     """One file with the very bytes, mode 600, in a slot; nothing is said."""
     payload = json.dumps({"x": "ü" * 100_000}).encode()
     assert silent(fire(places, payload, shell))
@@ -69,7 +69,7 @@ def test_a_report_is_whole_and_for_its_owner_alone(places: Places, shell: str) -
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_a_hook_without_wakeful_says_and_does_nothing(places: Places, shell: str) -> None:
+def test_a_hook_without_wakeful_says_and_does_nothing(places: StatePaths, shell: str) -> None:
     """Moved or uninstalled: exit 0, not a word, no file. Nor does a slot that cannot be written refuse anything."""
     spool = Path(places.spool)
     for slot in range(SLOTS):
@@ -80,7 +80,7 @@ def test_a_hook_without_wakeful_says_and_does_nothing(places: Places, shell: str
     assert not spool.exists()
 
 
-def test_an_abandoned_spool_is_bounded(places: Places) -> None:
+def test_an_abandoned_spool_is_bounded(places: StatePaths) -> None:
     """No report is longer than the reader takes, and a slot that is taken is overwritten."""
     for slot in range(SLOTS):
         (Path(places.spool) / str(slot)).write_bytes(b"old")
@@ -89,33 +89,37 @@ def test_an_abandoned_spool_is_bounded(places: Places) -> None:
     assert (len(sizes), sizes[-2:]) == (SLOTS, [3, REPORT_BYTES_MAX])
 
 
-def test_settings_come_back_byte_for_byte(settings: Path, environ: dict[str, str], places: Places) -> None:
+def test_settings_come_back_byte_for_byte(
+    settings: Path, environ: dict[str, str], places: StatePaths
+) -> None:
     """Installed twice is installed once; taken out, file, mode and folder are what they were."""
-    carry_out(plan_install("claude", environ, places))
+    apply_plan(plan_install("claude", environ, places))
     assert settings.with_name(settings.name + BACKUP).read_bytes() == SETTINGS
     assert (json.loads(settings.read_bytes())["n"], settings.stat().st_mode & 0o777) == (1.5, 0o640)
     assert plan_install("claude", environ, places).is_done
     assert hooks_state("claude", environ, places).is_current
-    carry_out(plan_uninstall("claude", environ))
+    apply_plan(plan_uninstall("claude", environ))
     assert (settings.read_bytes(), names(settings.parent)) == (SETTINGS, [settings.name])
     assert plan_uninstall("claude", environ).is_done
 
 
-def test_hooks_of_another_home_are_replaced(settings: Path, environ: dict[str, str], places: Places) -> None:
+def test_hooks_of_another_home_are_replaced(
+    settings: Path, environ: dict[str, str], places: StatePaths
+) -> None:
     """A moved state folder needs another install, which leaves one set of hooks and the first backup."""
-    carry_out(plan_install("claude", environ, Places("/elsewhere")))
+    apply_plan(plan_install("claude", environ, StatePaths("/elsewhere")))
     assert not hooks_state("claude", environ, places).is_current
-    carry_out(plan_install("claude", environ, places))
+    apply_plan(plan_install("claude", environ, places))
     assert hooks_state("claude", environ, places).is_current
-    carry_out(plan_uninstall("claude", environ))
+    apply_plan(plan_uninstall("claude", environ))
     assert settings.read_bytes() == SETTINGS
 
 
 def test_whoever_wrote_behind_ours_keeps_that(
-    settings: Path, environ: dict[str, str], places: Places
+    settings: Path, environ: dict[str, str], places: StatePaths
 ) -> None:
     """Somebody's hook came behind ours, in a layout of their own: nothing is to be done, and nothing is written."""
-    carry_out(plan_install("claude", environ, places))
+    apply_plan(plan_install("claude", environ, places))
     theirs = json.loads(settings.read_bytes())
     theirs["hooks"]["Stop"].append({"hooks": [{"type": "command", "command": "say done"}]})
     settings.write_text(json.dumps(theirs, indent=4))
@@ -123,7 +127,7 @@ def test_whoever_wrote_behind_ours_keeps_that(
     del theirs["hooks"]["PermissionRequest"]
     settings.write_text(json.dumps(theirs, indent=4))
     assert not hooks_state("claude", environ, places).is_current
-    carry_out(plan_install("claude", environ, places))
+    apply_plan(plan_install("claude", environ, places))
     assert hooks_state("claude", environ, places).is_current
 
 
@@ -132,30 +136,30 @@ def test_without_the_client_nothing_is_to_be_taken_out(tmp_path: Path) -> None:
     assert plan_uninstall("claude", {"HOME": str(tmp_path)}).is_done
 
 
-def test_a_file_that_was_not_there_is_gone_again(environ: dict[str, str], places: Places) -> None:
+def test_a_file_that_was_not_there_is_gone_again(environ: dict[str, str], places: StatePaths) -> None:
     """Codex has no hooks.json before; afterwards it has none."""
     folder = Path(environ["HOME"]) / ".codex"
     folder.mkdir()
-    carry_out(plan_install("codex", environ, places))
+    apply_plan(plan_install("codex", environ, places))
     assert names(folder) == ["hooks.json"]
-    carry_out(plan_uninstall("codex", environ))
+    apply_plan(plan_uninstall("codex", environ))
     assert names(folder) == []
 
 
 def test_a_file_that_changed_meanwhile_is_left_alone(
-    settings: Path, environ: dict[str, str], places: Places
+    settings: Path, environ: dict[str, str], places: StatePaths
 ) -> None:
     """Between plan and act somebody else wrote: their words stay."""
     plan = plan_install("claude", environ, places)
     settings.write_bytes(b"{}")
     with pytest.raises(SettingsChanged):
-        carry_out(plan)
+        apply_plan(plan)
     assert settings.read_bytes() == b"{}"
 
 
 @pytest.mark.parametrize("how", ["link", "dangling", "hard", "read-only", "fifo", "folder", "no folder"])
 def test_what_is_not_ours_is_left_alone(
-    settings: Path, environ: dict[str, str], places: Places, how: str
+    settings: Path, environ: dict[str, str], places: StatePaths, how: str
 ) -> None:
     """Links, second names, read-only files, things that are no files: refused with a reason, and untouched."""
     elsewhere = settings.with_name("elsewhere")
@@ -177,10 +181,10 @@ def test_what_is_not_ours_is_left_alone(
         plan_install("claude", environ, places)
 
 
-def test_a_plan_shows_both_sides(settings: Path, environ: dict[str, str], places: Places) -> None:
+def test_a_plan_shows_both_sides(settings: Path, environ: dict[str, str], places: StatePaths) -> None:
     """A dry run is a plan that nobody carries out."""
     plan = plan_install("claude", environ, places)
-    assert isinstance(plan, Plan)
+    assert isinstance(plan, SettingsPlan)
     assert (plan.before, plan.backup, plan.is_done) == (SETTINGS, SETTINGS, False)
     assert settings.read_bytes() == SETTINGS
 

@@ -13,15 +13,22 @@ import pytest
 from msgspec.structs import replace
 
 from support.real_clients import CodexHome
-from wakeful.control.driver import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
-from wakeful.core.errors import ClientMissing, FolderGone, StartFailed, WakefulError
+from wakeful.control.driver import (
+    ActionResult,
+    ArgumentRefused,
+    ConversationUnknown,
+    PermissionReply,
+    PromptRefused,
+    StartRequest,
+)
+from wakeful.core.errors import ClientMissing, StartFailed, WakefulError, WorkingDirectoryGone
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import INTENT_VARIABLE, Hosting
-from wakeful.core.process import Sight
+from wakeful.core.managed_session import INTENT_VARIABLE, ManagedSession
+from wakeful.core.process import ProcessState
 from wakeful.integrations.codex.driver import CodexDriver
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 from wakeful.testing.scripted_model import script
 
 FREE = ("codex", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox")
@@ -44,8 +51,8 @@ def driver(root: Path, codex_home: CodexHome) -> CodexDriver:
     return CodexDriver(root, SystemClock(), codex_home.environ())
 
 
-def order_for(home: CodexHome, prompt: str | None, **changes: Any) -> Order:
-    order = Order(
+def order_for(home: CodexHome, prompt: str | None, **changes: Any) -> StartRequest:
+    request = StartRequest(
         session_id=None,
         conversation_id=None,
         epoch=1,
@@ -55,18 +62,18 @@ def order_for(home: CodexHome, prompt: str | None, **changes: Any) -> Order:
         environ=home.environ(),
         prompt=prompt,
     )
-    return replace(order, **changes)
+    return replace(request, **changes)
 
 
-def hosted(seen: Seen) -> Hosting:
-    assert seen.outcome is Outcome.RECOVERED, seen.words
+def hosted(seen: ActionResult) -> ManagedSession:
+    assert seen.outcome is ActionOutcome.CONFIRMED, seen.words
     assert seen.hosting is not None
     return seen.hosting
 
 
-def is_gone(hosting: Hosting) -> bool:
+def is_gone(hosting: ManagedSession) -> bool:
     assert hosting.process is not None
-    return proc.sight(hosting.process) is Sight.DEAD
+    return proc.state_of(hosting.process) is ProcessState.DEAD
 
 
 async def until(condition: Callable[[], bool], what: str) -> None:
@@ -76,7 +83,7 @@ async def until(condition: Callable[[], bool], what: str) -> None:
         await asyncio.sleep(0.02)
 
 
-def said(hosting: Hosting) -> str:
+def said(hosting: ManagedSession) -> str:
     assert hosting.folder is not None
     return (Path(hosting.folder) / "out.jsonl").read_text()
 
@@ -87,22 +94,25 @@ def test_a_client_that_came_and_went_unseen_is_known_to_be_gone(
     """Wakeful ends before its client has named the conversation, and the client ends before Wakeful is back."""
 
     async def scenario() -> None:
-        order = order_for(codex_home, script({"text": "done"}))
-        folder = root / f"new-{order.intent_id}"
-        starting = asyncio.create_task(driver.start(order))
+        request = order_for(codex_home, script({"text": "done"}))
+        folder = root / f"new-{request.intent_id}"
+        starting = asyncio.create_task(driver.start(request))
         await until((folder / "process").is_file, "start of the client")
         starting.cancel()
         await asyncio.gather(starting, return_exceptions=True)
         assert folder.is_dir(), "its conversation had no name yet"
         await until(lambda: "turn.completed" in (folder / "out.jsonl").read_text(), "end of its turn")
         later = CodexDriver(root, SystemClock(), codex_home.environ())
-        planned = Hosting(SessionId(""), ConversationId(""), "codex", order.cwd, order.argv, 1, 0.0)
-        await until(
-            lambda: not proc.carriers(INTENT_VARIABLE, order.intent_id, os.getuid()), "end of its process"
+        planned = ManagedSession(
+            SessionId(""), ConversationId(""), "codex", request.cwd, request.argv, 1, 0.0
         )
-        seen = await later.find_begun(planned, order.intent_id, ())
-        assert seen is not None
-        assert is_gone(hosted(seen))
+        await until(
+            lambda: not proc.processes_with_variable(INTENT_VARIABLE, request.intent_id, os.getuid()),
+            "end of its process",
+        )
+        result = await later.find_started(planned, request.intent_id, ())
+        assert result is not None
+        assert is_gone(hosted(result))
 
     asyncio.run(scenario())
 
@@ -113,30 +123,30 @@ def test_a_prompt_whose_taker_died_in_the_hand_over_is_known_by_what_the_client_
     """The next daemon says that it was done, and does it no second time; a prompt that never arrived is given."""
 
     async def scenario() -> None:
-        order = order_for(codex_home, script({"text": "first"}), prompt_id="one")
-        hosting = hosted(await driver.start(order))
-        await until(lambda: "turn.completed" in said(hosting), "end of the first turn")
-        assert (driver.was_given(hosting, "one"), driver.was_given(hosting, "two")) == (True, False)
+        request = order_for(codex_home, script({"text": "first"}), prompt_id="one")
+        managed = hosted(await driver.start(request))
+        await until(lambda: "turn.completed" in said(managed), "end of the first turn")
+        assert (driver.has_prompt(managed, "one"), driver.has_prompt(managed, "two")) == (True, False)
         prompt = script({"text": "second"})
-        await driver.deliver_once(hosting, prompt, "two", again=False)
-        await until(lambda: "turn.completed" in said(hosting), "end of the second turn")
+        await driver.deliver_once(managed, prompt, "two", again=False)
+        await until(lambda: "turn.completed" in said(managed), "end of the second turn")
         # What the one that died knew is lost: `hosting` is as it was before.
         calls = len(codex_home.model.requests)
         later = CodexDriver(root, SystemClock(), codex_home.environ())
-        seen = await later.deliver_once(hosting, prompt, "two", again=True)
-        assert (seen.outcome, seen.words) == (Outcome.RECOVERED, "it has had this prompt already")
+        result = await later.deliver_once(managed, prompt, "two", again=True)
+        assert (result.outcome, result.words) == (ActionOutcome.CONFIRMED, "it has had this prompt already")
         assert len(codex_home.model.requests) == calls
-        third = hosted(await later.deliver_once(hosting, script({"text": "third"}), "three", again=True))
+        third = hosted(await later.deliver_once(managed, script({"text": "third"}), "three", again=True))
         await until(lambda: "turn.completed" in said(third), "end of the third turn")
         # A process that somebody else started since, a healer's, does not make it forget.
         healed = hosted(await later.deliver(third, script({"text": "fourth"})))
         await until(lambda: "turn.completed" in said(healed), "end of the fourth turn")
         calls = len(codex_home.model.requests)
         had = await later.deliver_once(healed, script({"text": "third"}), "three", again=True)
-        assert (had.outcome, len(codex_home.model.requests)) == (Outcome.RECOVERED, calls)
-        (root / hosting.session_id / "prompt").unlink()
-        unknown = await later.deliver_once(hosting, prompt, "three", again=True)
-        assert unknown.outcome is Outcome.UNVERIFIED, "a folder of an earlier version says nothing"
+        assert (had.outcome, len(codex_home.model.requests)) == (ActionOutcome.CONFIRMED, calls)
+        (root / managed.session_id / "prompt").unlink()
+        unknown = await later.deliver_once(managed, prompt, "three", again=True)
+        assert unknown.outcome is ActionOutcome.UNVERIFIED, "a folder of an earlier version says nothing"
         await later.stop(third)
 
     asyncio.run(scenario())
@@ -146,17 +156,17 @@ def test_from_prompt_to_prompt_to_stop(codex_home: CodexHome, driver: CodexDrive
     """A new conversation names itself, the next prompt goes on in it, and a stop leaves nothing."""
 
     async def scenario() -> None:
-        hosting = hosted(await driver.start(order_for(codex_home, script({"text": "first"}))))
-        assert hosting.session_id == f"codex-{hosting.conversation_id}"
-        assert hosting.folder == str(root / hosting.session_id)
-        await until(lambda: "turn.completed" in said(hosting), "end of the first turn")
+        managed = hosted(await driver.start(order_for(codex_home, script({"text": "first"}))))
+        assert managed.session_id == f"codex-{managed.conversation_id}"
+        assert managed.folder == str(root / managed.session_id)
+        await until(lambda: "turn.completed" in said(managed), "end of the first turn")
         # Right after its last word: the process is given the moment it needs to leave.
-        seen = await driver.deliver(hosting, f"--help {script({'text': 'second'})}")
-        again = hosted(seen)
-        assert again.conversation_id == hosting.conversation_id
+        result = await driver.deliver(managed, f"--help {script({'text': 'second'})}")
+        again = hosted(result)
+        assert again.conversation_id == managed.conversation_id
         await until(lambda: '"second"' in said(again), "second answer")
-        assert (await driver.answer(again, "any", Reply.ALLOW)).outcome is Outcome.DECLINED
-        assert (await driver.stop(again)).outcome is Outcome.RECOVERED
+        assert (await driver.answer(again, "any", PermissionReply.ALLOW)).outcome is ActionOutcome.DECLINED
+        assert (await driver.stop(again)).outcome is ActionOutcome.CONFIRMED
 
     asyncio.run(scenario())
     assert len(codex_home.logs()) == 1
@@ -168,19 +178,19 @@ def test_interrupted_in_a_tool_it_goes_on(codex_home: CodexHome, driver: CodexDr
     """The native process is the one held; a prompt is declined while it works, and taken after an interrupt."""
 
     async def scenario() -> None:
-        hosting = hosted(
+        managed = hosted(
             await driver.start(order_for(codex_home, script({"run": "sleep 60"}, {"text": "never"})))
         )
-        assert hosting.process is not None
-        assert proc.comm(hosting.process.pid) == "codex"
+        assert managed.process is not None
+        assert proc.comm(managed.process.pid) == "codex"
         tool = await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
-        assert (await driver.deliver(hosting, "hello")).outcome is Outcome.DECLINED
-        seen = await driver.interrupt(hosting)
-        assert seen.outcome is Outcome.RECOVERED
-        assert is_gone(hosting)
+        assert (await driver.deliver(managed, "hello")).outcome is ActionOutcome.DECLINED
+        result = await driver.interrupt(managed)
+        assert result.outcome is ActionOutcome.CONFIRMED
+        assert is_gone(managed)
         await until(lambda: proc.identify(tool) is None, "end of the tool")
-        assert (await driver.interrupt(hosting)).outcome is Outcome.DECLINED
-        again = hosted(await driver.deliver(hosting, script({"text": "went on"})))
+        assert (await driver.interrupt(managed)).outcome is ActionOutcome.DECLINED
+        again = hosted(await driver.deliver(managed, script({"text": "went on"})))
         await until(lambda: "went on" in said(again), "next answer")
         await driver.stop(again)
 
@@ -193,19 +203,19 @@ def test_killed_in_a_tool_and_resumed(codex_home: CodexHome, driver: CodexDriver
     """Killed -9, its orphan is ended by a stop and the same conversation goes on in a new process."""
 
     async def scenario() -> None:
-        order = order_for(codex_home, script({"run": "sleep 60; true"}, {"text": "never"}))
-        hosting = hosted(await driver.start(order))
+        request = order_for(codex_home, script({"run": "sleep 60; true"}, {"text": "never"}))
+        managed = hosted(await driver.start(request))
         orphan = await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
-        assert hosting.process is not None
-        os.kill(hosting.process.pid, signal.SIGKILL)
-        await until(lambda: is_gone(hosting), "death")
+        assert managed.process is not None
+        os.kill(managed.process.pid, signal.SIGKILL)
+        await until(lambda: is_gone(managed), "death")
         assert proc.identify(orphan) is not None
-        assert (await driver.stop(hosting)).outcome is Outcome.RECOVERED
+        assert (await driver.stop(managed)).outcome is ActionOutcome.CONFIRMED
         assert proc.identify(orphan) is None
         resume = replace(
-            order,
-            session_id=hosting.session_id,
-            conversation_id=hosting.conversation_id,
+            request,
+            session_id=managed.session_id,
+            conversation_id=managed.conversation_id,
             resume=True,
             epoch=2,
         )
@@ -226,10 +236,10 @@ def test_stopped_in_a_tool(codex_home: CodexHome, driver: CodexDriver, root: Pat
 
     async def scenario() -> None:
         prompt = script({"run": "sleep 60; true"}, {"text": "never"})
-        hosting = hosted(await driver.start(order_for(codex_home, prompt)))
+        managed = hosted(await driver.start(order_for(codex_home, prompt)))
         await asyncio.to_thread(codex_home.wait_for_tool, "sleep")
-        stopped = await driver.stop(hosting)
-        assert stopped.outcome is Outcome.RECOVERED
+        stopped = await driver.stop(managed)
+        assert stopped.outcome is ActionOutcome.CONFIRMED
         assert "SIGINT" in stopped.words
         await until(lambda: codex_home.pids() == [], "empty home")
 
@@ -245,10 +255,10 @@ def test_another_conversation_than_the_one_meant_is_ended(
     program.write_text(ANOTHER_THREAD)
     program.chmod(0o700)
     conversation = ConversationId(str(uuid4()))
-    order = order_for(codex_home, "hello", argv=(str(program),), conversation_id=conversation, resume=True)
-    seen = asyncio.run(driver.start(order))
-    assert (seen.outcome, seen.hosting) == (Outcome.INEFFECTIVE, None)
-    assert "01a1e1b7-8985-7cd0-ab99-366ecff06ef5" in seen.words
+    request = order_for(codex_home, "hello", argv=(str(program),), conversation_id=conversation, resume=True)
+    result = asyncio.run(driver.start(request))
+    assert (result.outcome, result.hosting) == (ActionOutcome.INEFFECTIVE, None)
+    assert "01a1e1b7-8985-7cd0-ab99-366ecff06ef5" in result.words
     assert codex_home.pids() == []
     assert list(root.iterdir()) == []
 
@@ -256,18 +266,18 @@ def test_another_conversation_than_the_one_meant_is_ended(
 def test_a_missing_key_is_named(codex_home: CodexHome, driver: CodexDriver) -> None:
     """A turn that fails for want of a login had no effect, in the client's own words."""
     environ = {name: value for name, value in codex_home.environ().items() if name != "SCRIPTED_KEY"}
-    seen = asyncio.run(driver.start(order_for(codex_home, "hello", environ=environ)))
-    assert seen.outcome is Outcome.INEFFECTIVE
-    assert seen.words.startswith("it is not logged in: Missing environment variable")
+    result = asyncio.run(driver.start(order_for(codex_home, "hello", environ=environ)))
+    assert result.outcome is ActionOutcome.INEFFECTIVE
+    assert result.words.startswith("it is not logged in: Missing environment variable")
 
 
 def test_a_prompt_of_the_largest_size_is_taken(codex_home: CodexHome, driver: CodexDriver) -> None:
     """A megabyte goes in, which no argument could carry."""
 
     async def scenario() -> None:
-        hosting = hosted(await driver.start(order_for(codex_home, "x" * 1024 * 1024)))
-        await until(lambda: "turn.completed" in said(hosting), "end of the turn")
-        await driver.stop(hosting)
+        managed = hosted(await driver.start(order_for(codex_home, "x" * 1024 * 1024)))
+        await until(lambda: "turn.completed" in said(managed), "end of the turn")
+        await driver.stop(managed)
 
     asyncio.run(scenario())
 
@@ -279,7 +289,7 @@ REFUSALS: dict[str, tuple[str | None, dict[str, Any], type[WakefulError]]] = {
     "malformed conversation": ("hi", {"conversation_id": "newest", "resume": True}, ConversationUnknown),
     "no conversation": ("hi", {"resume": True}, ConversationUnknown),
     "missing client": ("hi", {"argv": ("kodex",)}, ClientMissing),
-    "folder gone": ("hi", {"cwd": "/nowhere/at/all"}, FolderGone),
+    "folder gone": ("hi", {"cwd": "/nowhere/at/all"}, WorkingDirectoryGone),
     "no prompt": (None, {}, PromptRefused),
     "empty prompt": ("", {}, PromptRefused),
     "huge prompt": ("x" * (1024 * 1024 + 1), {}, PromptRefused),

@@ -13,7 +13,7 @@ import pytest
 from wakeful.critical_events import archive_events, follow_events, log_critical_event
 from wakeful.incidents import line_log as following
 from wakeful.incidents.line_log import LogUnusable
-from wakeful.sources.base import Changes
+from wakeful.sources.base import FileChanges
 
 ARRIVAL_SECONDS_MAX = 30
 
@@ -49,18 +49,18 @@ class Looks:
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.count = 0
         self.told: set[str] = set()
-        more, concerns = following.Following.more, following._concerns
+        more, concerns = following.LineFollower.read_new, following._concerns
 
-        def counted(place: following.Following) -> list[bytes]:
+        def counted(place: following.LineFollower) -> list[bytes]:
             found = more(place)
             self.count += 1
             return found
 
-        def heard(changes: Changes, path: str) -> bool:
+        def heard(changes: FileChanges, path: str) -> bool:
             self.told |= changes.changed
             return concerns(changes, path)
 
-        monkeypatch.setattr(following.Following, "more", counted)
+        monkeypatch.setattr(following.LineFollower, "read_new", counted)
         monkeypatch.setattr(following, "_concerns", heard)
 
     async def one_more(self, act: Callable[[], object] = lambda: None) -> None:

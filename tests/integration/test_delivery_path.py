@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import Hosting, PaneAddress
+from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import Process
 from wakeful.integrations.claude_code.driver import ClaudeDriver
 from wakeful.integrations.codex.driver import CodexDriver
@@ -31,13 +31,13 @@ def agent() -> Iterator["subprocess.Popen[bytes]"]:
 
 
 def identity(process: "subprocess.Popen[bytes]") -> Process:
-    found = proc.identify_if_seen(process.pid)
+    found = proc.identify_or_none(process.pid)
     assert found is not None
     return found
 
 
-def hosting(cwd: Path, process: Process | None, **fields: object) -> Hosting:
-    plain = Hosting(
+def hosting(cwd: Path, process: Process | None, **fields: object) -> ManagedSession:
+    plain = ManagedSession(
         SessionId("claude-x"), ConversationId("x"), "claude", str(cwd), ("claude",), 1, 0.0, process
     )
     return replace(plain, **fields)
@@ -63,24 +63,24 @@ def test_claude_code_needs_its_process_and_a_reader_of_its_input(
 ) -> None:
     """A process without a FIFO, a FIFO nobody reads, a reader whose agent is gone: none of them is open."""
     driver = ClaudeDriver(tmp_path, VirtualClock())
-    hosted = hosting(tmp_path, identity(agent))
-    assert not driver.is_open(hosted)
-    assert driver.is_lost(hosted)
-    fifo = tmp_path / hosted.session_id / "in"
+    managed = hosting(tmp_path, identity(agent))
+    assert not driver.is_open(managed)
+    assert driver.is_lost(managed)
+    fifo = tmp_path / managed.session_id / "in"
     fifo.parent.mkdir()
     os.mkfifo(fifo)
-    assert not driver.is_open(hosted)
+    assert not driver.is_open(managed)
     reader = os.open(fifo, os.O_RDWR)
-    assert driver.is_open(hosted)
-    assert not driver.is_lost(hosted)
-    assert not driver.is_open(replace(hosted, process=None))
+    assert driver.is_open(managed)
+    assert not driver.is_lost(managed)
+    assert not driver.is_open(replace(managed, process=None))
     with stopped(agent):
-        assert not driver.is_open(hosted), "whoever is stopped reads nothing"
-        assert not driver.is_lost(hosted), "until somebody lets it go on"
-    assert driver.is_open(hosted)
+        assert not driver.is_open(managed), "whoever is stopped reads nothing"
+        assert not driver.is_lost(managed), "until somebody lets it go on"
+    assert driver.is_open(managed)
     end(agent)
-    assert not driver.is_open(hosted)
-    assert not driver.is_lost(hosted), "whoever is dead has not lost its way"
+    assert not driver.is_open(managed)
+    assert not driver.is_lost(managed), "whoever is dead has not lost its way"
     os.close(reader)
 
 
@@ -89,9 +89,9 @@ def test_codex_takes_a_prompt_between_its_turns(agent: "subprocess.Popen[bytes]"
     program = tmp_path / "codex"
     program.touch(0o700)
     driver = CodexDriver(tmp_path, VirtualClock(), {"PATH": str(tmp_path)})
-    hosted = hosting(tmp_path, None, argv=("codex",), driver="codex")
-    assert driver.is_open(hosted)
-    running = replace(hosted, process=identity(agent))
+    managed = hosting(tmp_path, None, argv=("codex",), driver="codex")
+    assert driver.is_open(managed)
+    running = replace(managed, process=identity(agent))
     assert not driver.is_open(running)
     assert not driver.is_lost(replace(running, folder=str(tmp_path))), (
         "its turn ends, and with it its process"
@@ -99,9 +99,9 @@ def test_codex_takes_a_prompt_between_its_turns(agent: "subprocess.Popen[bytes]"
     assert driver.is_lost(running), "it was handed over in a person's terminal"
     end(agent)
     assert driver.is_open(running)
-    assert not driver.is_open(replace(hosted, cwd=str(tmp_path / "gone")))
+    assert not driver.is_open(replace(managed, cwd=str(tmp_path / "gone")))
     program.unlink()
-    assert not driver.is_open(hosted)
+    assert not driver.is_open(managed)
 
 
 def test_a_pane_needs_its_first_process_its_agent_and_its_server(
@@ -111,18 +111,18 @@ def test_a_pane_needs_its_first_process_its_agent_and_its_server(
     path = tmp_path / "s"
     driver = TmuxDriver(str(path), str(tmp_path), VirtualClock())
     pane = PaneAddress(str(path), "%1", "agent", identity(agent))
-    hosted = hosting(tmp_path, identity(agent), pane=pane, driver="tmux")
-    assert not driver.is_open(hosted)
+    managed = hosting(tmp_path, identity(agent), pane=pane, driver="tmux")
+    assert not driver.is_open(managed)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
-        assert driver.is_open(hosted)
-        assert not driver.is_open(replace(hosted, pane=None))
-        assert not driver.is_open(replace(hosted, pane=replace(pane, process=None)))
+        assert driver.is_open(managed)
+        assert not driver.is_open(replace(managed, pane=None))
+        assert not driver.is_open(replace(managed, pane=replace(pane, process=None)))
         with stopped(agent):
-            assert not driver.is_open(hosted)
-        assert driver.is_open(hosted)
+            assert not driver.is_open(managed)
+        assert driver.is_open(managed)
         end(agent)
-        assert not driver.is_open(hosted)
+        assert not driver.is_open(managed)
 
 
 def test_a_pane_is_lost_with_its_first_process_or_its_socket(
@@ -133,13 +133,13 @@ def test_a_pane_is_lost_with_its_first_process_or_its_socket(
     driver = TmuxDriver(str(path), str(tmp_path), VirtualClock())
     ended = replace(identity(agent), pid=4_000_000)
     pane = PaneAddress(str(path), "%1", "agent", identity(agent))
-    hosted = hosting(tmp_path, identity(agent), pane=pane, driver="tmux")
-    assert driver.is_lost(hosted)
+    managed = hosting(tmp_path, identity(agent), pane=pane, driver="tmux")
+    assert driver.is_lost(managed)
     with socket.socket(socket.AF_UNIX) as server:
         server.bind(str(path))
-        assert not driver.is_lost(hosted)
-        assert driver.is_lost(replace(hosted, pane=replace(pane, process=ended)))
-        assert not driver.is_lost(replace(hosted, pane=None))
-        assert not driver.is_lost(replace(hosted, pane=replace(pane, process=None)))
+        assert not driver.is_lost(managed)
+        assert driver.is_lost(replace(managed, pane=replace(pane, process=ended)))
+        assert not driver.is_lost(replace(managed, pane=None))
+        assert not driver.is_lost(replace(managed, pane=replace(pane, process=None)))
     end(agent)
-    assert not driver.is_lost(hosted)
+    assert not driver.is_lost(managed)

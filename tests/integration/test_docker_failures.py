@@ -8,7 +8,7 @@ import pytest
 
 from support.docker_engine import DockerEngine
 from support.docker_fixture import NO_ENGINE, heard, in_container, look_until, spec, until, with_runtime
-from wakeful.agents.model import Glimpse, Move, move_of
+from wakeful.agents.model import AgentEvent, AgentObservation, event_of
 from wakeful.agents.runtime import EngineGone
 from wakeful.integrations.docker.agent_runtime import DockerRuntime
 from wakeful.linux.clock import SystemClock
@@ -19,13 +19,13 @@ pytestmark = pytest.mark.usefixtures("quick_starts")
 def test_a_paused_container_cannot_be_seen(docker: DockerEngine) -> None:
     """It neither works nor is it dead; after it goes on it is seen again."""
 
-    async def scene(made: DockerRuntime) -> list[Glimpse]:
+    async def scene(made: DockerRuntime) -> list[AgentObservation]:
         async with heard(made):
             await made.start(spec(), 1, {})
             docker.docker("pause", "agent-bot")
-            paused = await look_until(made, spec(), Move.UNSEEN)
+            paused = await look_until(made, spec(), AgentEvent.UNSEEN)
             docker.docker("unpause", "agent-bot")
-            return [paused, await look_until(made, spec(), Move.READY)]
+            return [paused, await look_until(made, spec(), AgentEvent.READY)]
 
     paused, _ = with_runtime(docker, scene)
     assert paused.reason == "its container is paused"
@@ -34,29 +34,29 @@ def test_a_paused_container_cannot_be_seen(docker: DockerEngine) -> None:
 def test_without_an_engine_nothing_is_dead() -> None:
     """A port nobody listens on: unknown with the reason, and acts say that the engine is gone."""
 
-    async def scene() -> Glimpse:
+    async def scene() -> AgentObservation:
         made = DockerRuntime(NO_ENGINE, SystemClock())
         try:
-            for act in (made.start(spec(), 1, {}), made.stop(spec()), made.found(frozenset())):
+            for act in (made.start(spec(), 1, {}), made.stop(spec()), made.find_undeclared(frozenset())):
                 with pytest.raises(EngineGone):
                     await act
-            return await made.look(spec())
+            return await made.inspect(spec())
         finally:
             await made.close()
 
-    glimpse = asyncio.run(scene())
-    assert move_of(glimpse) is Move.UNSEEN
-    assert f"The engine at {NO_ENGINE} does not answer" in glimpse.reason
+    observation = asyncio.run(scene())
+    assert event_of(observation) is AgentEvent.UNSEEN
+    assert f"The engine at {NO_ENGINE} does not answer" in observation.reason
 
 
 def test_an_engine_that_hangs_is_unknown_by_the_deadline(
     tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It takes the question and says nothing."""
-    monkeypatch.setattr("wakeful.integrations.docker.agent_runtime.LOOK_SECONDS_MAX", 0.3)
+    monkeypatch.setattr("wakeful.integrations.docker.agent_runtime.INSPECT_SECONDS_MAX", 0.3)
     socket = tmp_path_factory.mktemp("h") / "s"
 
-    async def scene() -> Glimpse:
+    async def scene() -> AgentObservation:
         left = asyncio.Event()
 
         async def mute(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -67,13 +67,13 @@ def test_an_engine_that_hangs_is_unknown_by_the_deadline(
 
         async with await asyncio.start_unix_server(mute, socket):
             made = DockerRuntime(f"unix://{socket}", SystemClock())
-            glimpse = await made.look(spec())
+            observation = await made.inspect(spec())
             await made.close()
             await left.wait()
-            return glimpse
+            return observation
 
-    glimpse = asyncio.run(scene())
-    assert (move_of(glimpse), glimpse.reason) == (Move.UNSEEN, "no answer within 0.3 s")
+    observation = asyncio.run(scene())
+    assert (event_of(observation), observation.reason) == (AgentEvent.UNSEEN, "no answer within 0.3 s")
 
 
 def test_a_socket_closed_to_us_is_unknown(tmp_path: Any) -> None:
@@ -81,15 +81,15 @@ def test_a_socket_closed_to_us_is_unknown(tmp_path: Any) -> None:
     (tmp_path / "file").touch()
     for name in ("file", "missing"):
 
-        async def scene(address: str = f"unix://{tmp_path}/{name}") -> Glimpse:
+        async def scene(address: str = f"unix://{tmp_path}/{name}") -> AgentObservation:
             made = DockerRuntime(address, SystemClock())
-            glimpse = await made.look(spec())
+            observation = await made.inspect(spec())
             await made.close()
-            return glimpse
+            return observation
 
-        glimpse = asyncio.run(scene())
-        assert move_of(glimpse) is Move.UNSEEN
-        assert glimpse.reason.endswith(("Connection refused.", "No such file or directory."))
+        observation = asyncio.run(scene())
+        assert event_of(observation) is AgentEvent.UNSEEN
+        assert observation.reason.endswith(("Connection refused.", "No such file or directory."))
 
 
 @pytest.fixture
@@ -104,19 +104,19 @@ def mortal(docker: DockerEngine) -> Iterator[DockerEngine]:
 def test_an_engine_that_ends_and_returns_is_unknown_in_between(mortal: DockerEngine) -> None:
     """Stopped without live-restore it takes its containers along: unknown while it is away, gone after."""
 
-    async def scene(made: DockerRuntime) -> list[Move]:
+    async def scene(made: DockerRuntime) -> list[AgentEvent]:
         async with heard(made) as names:
             await made.start(spec(), 1, {})
             names.clear()
             await asyncio.to_thread(mortal.crash)
             await until(lambda: "" in names)
-            moves = [move_of(await made.look(spec()))]
+            moves = [event_of(await made.inspect(spec()))]
             names.clear()
             await asyncio.to_thread(mortal.start)
             await until(lambda: "" in names, 20)
-            return [*moves, move_of(await made.look(spec()))]
+            return [*moves, event_of(await made.inspect(spec()))]
 
-    assert with_runtime(mortal, scene) == [Move.UNSEEN, Move.GONE]
+    assert with_runtime(mortal, scene) == [AgentEvent.UNSEEN, AgentEvent.GONE]
 
 
 def test_with_live_restore_an_agent_outlives_its_engine(mortal: DockerEngine) -> None:
@@ -124,42 +124,42 @@ def test_with_live_restore_an_agent_outlives_its_engine(mortal: DockerEngine) ->
     mortal.stop()
     mortal.start("--live-restore")
 
-    async def scene(made: DockerRuntime) -> tuple[list[Move], list[int | None]]:
+    async def scene(made: DockerRuntime) -> tuple[list[AgentEvent], list[int | None]]:
         async with heard(made) as names:
             first = await made.start(spec(), 1, {})
             await asyncio.to_thread(mortal.stop)
-            moves = [move_of(await look_until(made, spec(), Move.UNSEEN))]
+            moves = [event_of(await look_until(made, spec(), AgentEvent.UNSEEN))]
             names.clear()
             await asyncio.to_thread(mortal.start, "--live-restore")
             await until(lambda: "" in names, 20)
-            second = await made.look(spec())
+            second = await made.inspect(spec())
             names.clear()
             in_container(mortal, "tmux", "kill-server")
             await until(lambda: "bot" in names)
-            moves += [move_of(second), move_of(await look_until(made, spec(), Move.SESSION_LOST))]
+            moves += [event_of(second), event_of(await look_until(made, spec(), AgentEvent.SESSION_LOST))]
             return moves, [first.pid, second.pid]
 
     moves, pids = with_runtime(mortal, scene)
-    assert moves == [Move.UNSEEN, Move.READY, Move.SESSION_LOST]
+    assert moves == [AgentEvent.UNSEEN, AgentEvent.READY, AgentEvent.SESSION_LOST]
     assert pids[0] == pids[1]
 
 
 def test_an_engine_elsewhere_is_asked_from_inside(docker: DockerEngine) -> None:
     """Where the host cannot see the processes, tmux in the container says what it sees, and nothing else is dead."""
 
-    async def scene(made: DockerRuntime) -> list[Move]:
-        moves = [move_of(await made.start(spec(), 1, {}))]
+    async def scene(made: DockerRuntime) -> list[AgentEvent]:
+        moves = [event_of(await made.start(spec(), 1, {}))]
         in_container(docker, "tmux", "kill-server")
-        moves.append(move_of(await look_until(made, spec(), Move.SESSION_LOST)))
+        moves.append(event_of(await look_until(made, spec(), AgentEvent.SESSION_LOST)))
         docker.docker("pause", "agent-bot")
-        moves.append(move_of(await made.look(spec())))
+        moves.append(event_of(await made.inspect(spec())))
         docker.docker("unpause", "agent-bot")
         in_container(docker, "sh", "-c", "cat /dev/null > /bin/tmux")
-        moves.append(move_of(await made.look(spec())))
+        moves.append(event_of(await made.inspect(spec())))
         return moves
 
     moves = with_runtime(docker, scene, sees_processes=False)
-    assert moves == [Move.READY, Move.SESSION_LOST, Move.UNSEEN, Move.UNSEEN]
+    assert moves == [AgentEvent.READY, AgentEvent.SESSION_LOST, AgentEvent.UNSEEN, AgentEvent.UNSEEN]
 
 
 def test_attaching_hands_the_terminal_to_tmux_through_the_engine(docker: DockerEngine) -> None:

@@ -15,31 +15,31 @@ from msgspec.structs import replace
 from support.docker_engine import DockerEngine
 from support.docker_fixture import in_container, spec, with_runtime
 from support.real_clients import wait_for
-from wakeful.control.driver import Seen
+from wakeful.control.driver import ActionResult
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import Hosting, PaneAddress
-from wakeful.integrations.docker.prompt import ContainerSpeaker
+from wakeful.core.managed_session import ManagedSession, PaneAddress
+from wakeful.integrations.docker.prompt import ContainerPromptDriver
 from wakeful.integrations.tmux.server import TmuxFailed
 from wakeful.linux import proc
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
 pytestmark = pytest.mark.usefixtures("quick_starts")
 
 
 @pytest.fixture(scope="module")
-def hosted(docker_engine: DockerEngine) -> Iterator[Hosting]:
+def hosted(docker_engine: DockerEngine) -> Iterator[ManagedSession]:
     """An agent that repeats what it is told, below a shell, as another user than root."""
     docker_engine.clear()
     repeating = spec("bot", "sh", "-c", "cat; exit 3", user="plain")
-    glimpse = with_runtime(docker_engine, lambda made: made.start(repeating, 1, {}))
+    observation = with_runtime(docker_engine, lambda made: made.start(repeating, 1, {}))
     # A person's window beside it is not the agent's.
     in_container(docker_engine, "tmux", "new-window", "-d", "-t", "agent", "sleep 1000")
-    assert glimpse.pid is not None
-    assert glimpse.container_id is not None
-    shell = proc.identify_if_seen(glimpse.pid)
+    assert observation.pid is not None
+    assert observation.container_id is not None
+    shell = proc.identify_or_none(observation.pid)
     assert shell is not None
     (agent,) = proc.descendants(shell)
-    yield Hosting(
+    yield ManagedSession(
         SessionId("claude-x"),
         ConversationId("x"),
         "docker",
@@ -48,7 +48,7 @@ def hosted(docker_engine: DockerEngine) -> Iterator[Hosting]:
         1,
         0.0,
         agent,
-        pane=PaneAddress(glimpse.container_id, "", "agent"),
+        pane=PaneAddress(observation.container_id, "", "agent"),
     )
     docker_engine.clear()
 
@@ -58,23 +58,23 @@ def said(engine: DockerEngine) -> list[str]:
 
 
 @pytest.fixture
-def speaker(docker_engine: DockerEngine, tmp_path: Path) -> ContainerSpeaker:
-    return ContainerSpeaker(docker_engine.address, str(tmp_path / "typing"))
+def speaker(docker_engine: DockerEngine, tmp_path: Path) -> ContainerPromptDriver:
+    return ContainerPromptDriver(docker_engine.address, str(tmp_path / "typing"))
 
 
-def deliver(speaker: ContainerSpeaker, hosting: Hosting, text: str) -> Seen:
+def deliver(speaker: ContainerPromptDriver, hosting: ManagedSession, text: str) -> ActionResult:
     return asyncio.run(speaker.deliver(hosting, text))
 
 
 def test_a_prompt_is_typed_in_a_container_and_seen_taken(
-    hosted: Hosting, docker_engine: DockerEngine, speaker: ContainerSpeaker
+    hosted: ManagedSession, docker_engine: DockerEngine, speaker: ContainerPromptDriver
 ) -> None:
     """Literally, once, and into the agent's own pane."""
     assert speaker.is_open(hosted)
     text = "it's $HOME; `true` -n %s"
-    seen = deliver(speaker, hosted, text)
-    assert (seen.outcome, seen.words) == (
-        Outcome.RECOVERED,
+    result = deliver(speaker, hosted, text)
+    assert (result.outcome, result.words) == (
+        ActionOutcome.CONFIRMED,
         "the text stood in the input line and was taken with Enter",
     )
     # Once by the terminal as it is typed, once by the agent.
@@ -82,14 +82,14 @@ def test_a_prompt_is_typed_in_a_container_and_seen_taken(
 
 
 def test_nobody_types_over_a_draft_or_into_another_container(
-    hosted: Hosting, docker_engine: DockerEngine, speaker: ContainerSpeaker
+    hosted: ManagedSession, docker_engine: DockerEngine, speaker: ContainerPromptDriver
 ) -> None:
     """What stands there stays, and an agent that is not in this container is in none of its panes."""
     in_container(docker_engine, "tmux", "send-keys", "-t", "agent:0", "-l", "half a thought")
     wait_for(lambda: "half a thought" in said(docker_engine) or None, "draft")
     refused = deliver(speaker, hosted, "hello")
     assert (refused.outcome, refused.words) == (
-        Outcome.DECLINED,
+        ActionOutcome.DECLINED,
         "somebody's draft stands in its input line",
     )
     in_container(docker_engine, "tmux", "send-keys", "-t", "agent:0", "C-u")
@@ -101,18 +101,18 @@ def test_nobody_types_over_a_draft_or_into_another_container(
 
 
 def test_the_way_into_a_container_is_open_only_where_it_is_proven(
-    hosted: Hosting, docker_engine: DockerEngine, speaker: ContainerSpeaker, tmp_path: Path
+    hosted: ManagedSession, docker_engine: DockerEngine, speaker: ContainerPromptDriver, tmp_path: Path
 ) -> None:
     """Its agent lives in that container, and its engine is one of this host and there."""
     assert not speaker.is_open(replace(hosted, process=None))
     assert not speaker.is_open(replace(hosted, pane=None))
     assert not speaker.is_open(replace(hosted, process=proc.identify(1)))
-    assert not ContainerSpeaker("tcp://127.0.0.1:1", str(tmp_path)).is_open(hosted)
-    assert not ContainerSpeaker(f"{docker_engine.address}-gone", str(tmp_path)).is_open(hosted)
+    assert not ContainerPromptDriver("tcp://127.0.0.1:1", str(tmp_path)).is_open(hosted)
+    assert not ContainerPromptDriver(f"{docker_engine.address}-gone", str(tmp_path)).is_open(hosted)
 
 
 def test_a_text_that_was_cut_off_in_a_container_is_known_again(
-    hosted: Hosting, docker_engine: DockerEngine, speaker: ContainerSpeaker, tmp_path: Path
+    hosted: ManagedSession, docker_engine: DockerEngine, speaker: ContainerPromptDriver, tmp_path: Path
 ) -> None:
     """Killed while it typed: the next prompt finds Wakeful's own text, removes it and is taken whole."""
     code = (
@@ -131,7 +131,7 @@ def test_a_text_that_was_cut_off_in_a_container_is_known_again(
     )
     assert killed.returncode == -signal.SIGKILL
     wait_for(lambda: "cut off here" in said(docker_engine) or None, "text in the input line")
-    assert deliver(speaker, hosted, "the next one").outcome is Outcome.RECOVERED
+    assert deliver(speaker, hosted, "the next one").outcome is ActionOutcome.CONFIRMED
     wait_for(lambda: said(docker_engine).count("the next one") == 2 or None, "what the agent repeats")
     assert "cut off here" not in said(docker_engine)
     assert list((tmp_path / "typing").iterdir()) == []

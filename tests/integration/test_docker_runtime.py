@@ -16,14 +16,14 @@ from msgspec import Struct
 from support.docker_engine import IMAGE, DockerEngine, make_image
 from support.docker_fixture import heard, in_container, look_until, runtime, spec, until, with_runtime
 from support.real_clients import wait_for
-from wakeful.agents.model import AgentSpec, Glimpse, Move, move_of
+from wakeful.agents.model import AgentEvent, AgentObservation, AgentSpec, event_of
 from wakeful.agents.runtime import CommandMissing, ImageMissing, NotReady
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.docker.agent_runtime import DockerRuntime
 from wakeful.integrations.docker.engine import Engine
-from wakeful.integrations.docker.launch import AgentThere, Launching
+from wakeful.integrations.docker.launch import AgentAlreadyRunning, AgentLaunch
 from wakeful.integrations.docker.spec import AgentRefused
-from wakeful.linux.terminate import Ending, Steps
+from wakeful.linux.terminate import SignalSteps, TerminationResult
 
 pytestmark = pytest.mark.usefixtures("quick_starts")
 
@@ -32,7 +32,7 @@ class Started(Struct, frozen=True):
     """An agent in a container that several tests look at and none changes."""
 
     engine: DockerEngine
-    glimpse: Glimpse
+    glimpse: AgentObservation
     shown: dict[str, Any]
 
     @property
@@ -57,15 +57,19 @@ def started(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactor
         mounts=(f"{given}:/given:ro",),
     )
     environ = {"GIVEN": "s3cret-value", "LEFT_OUT": "no"}
-    glimpse = with_runtime(docker_engine, lambda made: made.start(declared, 7, environ))
-    return Started(docker_engine, glimpse, docker_engine.inspect("agent-bot"))
+    observation = with_runtime(docker_engine, lambda made: made.start(declared, 7, environ))
+    return Started(docker_engine, observation, docker_engine.inspect("agent-bot"))
 
 
 def test_an_agent_is_started_in_tmux_beside_a_sleeping_pid_1(started: Started) -> None:
     """PID 1 sleeps, the agent runs in tmux session `agent`, and labels carry its name and epoch."""
-    glimpse, shown = started.glimpse, started.shown
-    assert move_of(glimpse) is Move.READY
-    assert (glimpse.epoch, glimpse.tmux_session, glimpse.container_id) == (7, "agent", shown["Id"])
+    observation, shown = started.glimpse, started.shown
+    assert event_of(observation) is AgentEvent.READY
+    assert (observation.epoch, observation.tmux_session, observation.container_id) == (
+        7,
+        "agent",
+        shown["Id"],
+    )
     assert shown["Config"]["Labels"] == {"wakeful.agent": "bot", "wakeful.epoch": "7"}
     assert shown["Config"]["Entrypoint"] + shown["Config"]["Cmd"] == ["sleep", "infinity"]
     listed = in_container(
@@ -113,10 +117,10 @@ def test_a_session_keeps_what_is_declared_of_its_place(started: Started) -> None
 def test_a_lost_session_is_told_at_once(docker: DockerEngine, by: str) -> None:
     """The agent exits, or its tmux server is killed with -9: told by a pidfd, seen as lost, the container alive."""
 
-    async def scene(made: DockerRuntime) -> tuple[Glimpse, float]:
+    async def scene(made: DockerRuntime) -> tuple[AgentObservation, float]:
         async with heard(made) as names:
             await made.start(spec(), 1, {})
-            await look_until(made, spec(), Move.READY)
+            await look_until(made, spec(), AgentEvent.READY)
             names.clear()
             victim = "#{pane_pid}" if by == "exit" else "#{pid}"
             pid = in_container(docker, "tmux", "display-message", "-p", "-t", "agent:", victim)
@@ -124,11 +128,11 @@ def test_a_lost_session_is_told_at_once(docker: DockerEngine, by: str) -> None:
             await asyncio.to_thread(in_container, docker, "sh", "-c", f"kill -9 {pid}")
             began = time.monotonic()
             await until(lambda: "bot" in names)
-            return await look_until(made, spec(), Move.SESSION_LOST, 1.0), time.monotonic() - began
+            return await look_until(made, spec(), AgentEvent.SESSION_LOST, 1.0), time.monotonic() - began
 
-    glimpse, seconds = with_runtime(docker, scene)
-    assert (glimpse.container, glimpse.agent) == (Sight.ALIVE, Sight.DEAD)
-    assert "session dead" in glimpse.reason
+    observation, seconds = with_runtime(docker, scene)
+    assert (observation.container, observation.agent) == (ProcessState.ALIVE, ProcessState.DEAD)
+    assert "session dead" in observation.reason
     assert seconds < 1.0
 
 
@@ -138,33 +142,33 @@ def test_an_agent_that_exited_to_a_shell_is_lost(docker: DockerEngine, ending: s
     """tmux alive is not agent alive, whether a shell took the agent's place or runs below its script."""
     declared = spec("bot", "sleep", "1000")
 
-    async def scene(made: DockerRuntime) -> Glimpse:
+    async def scene(made: DockerRuntime) -> AgentObservation:
         await made.start(spec("bot", "sh", "-c", f"sleep 1000; {ending}"), 1, {})
-        await look_until(made, declared, Move.READY)
+        await look_until(made, declared, AgentEvent.READY)
         pane = in_container(docker, "tmux", "display-message", "-p", "-t", "agent:", "#{pane_pid}")
         in_container(docker, "sh", "-c", f"read agent < /proc/{pane}/task/{pane}/children; kill $agent")
-        return await look_until(made, declared, Move.SESSION_LOST)
+        return await look_until(made, declared, AgentEvent.SESSION_LOST)
 
-    glimpse = with_runtime(docker, scene, sees_processes=host_sees)
-    assert (glimpse.session, glimpse.agent) == (Sight.ALIVE, Sight.DEAD)
-    assert glimpse.reason == "container running, agent exited to a shell"
+    observation = with_runtime(docker, scene, sees_processes=host_sees)
+    assert (observation.session, observation.agent) == (ProcessState.ALIVE, ProcessState.DEAD)
+    assert observation.reason == "container running, agent exited to a shell"
     assert in_container(docker, "tmux", "has-session", "-t", "=agent") == ""
 
 
 def test_a_container_removed_by_hand_while_stale_is_gone(docker: DockerEngine) -> None:
     """Heard of, and seen as no container at all."""
 
-    async def scene(made: DockerRuntime) -> list[Move]:
+    async def scene(made: DockerRuntime) -> list[AgentEvent]:
         async with heard(made) as names:
             await made.start(spec(), 1, {})
             in_container(docker, "tmux", "kill-server")
-            moves = [move_of(await look_until(made, spec(), Move.SESSION_LOST))]
+            moves = [event_of(await look_until(made, spec(), AgentEvent.SESSION_LOST))]
             names.clear()
             docker.docker("rm", "-f", "agent-bot")
             await until(lambda: "bot" in names)
-            return [*moves, move_of(await made.look(spec()))]
+            return [*moves, event_of(await made.inspect(spec()))]
 
-    assert with_runtime(docker, scene) == [Move.SESSION_LOST, Move.GONE]
+    assert with_runtime(docker, scene) == [AgentEvent.SESSION_LOST, AgentEvent.GONE]
 
 
 @pytest.mark.parametrize("ended_by", [("rm", "-f"), ("stop",), ("kill",)], ids=" ".join)
@@ -173,22 +177,22 @@ def test_a_container_ended_by_hand_is_never_unknown_nor_stale(
 ) -> None:
     """Between its agent's end and the engine's notice of its own nobody is accused of not answering, or of having died."""
 
-    async def scene(made: DockerRuntime) -> set[Move]:
+    async def scene(made: DockerRuntime) -> set[AgentEvent]:
         moves = set()
         async with heard(made) as names:
             await made.start(spec(), 1, {})
-            await look_until(made, spec(), Move.READY)
+            await look_until(made, spec(), AgentEvent.READY)
             names.clear()
             removal = asyncio.create_task(asyncio.to_thread(docker.docker, *ended_by, "agent-bot"))
-            while Move.GONE not in moves:
+            while AgentEvent.GONE not in moves:
                 # Looked at whenever something is told, as the hub does.
                 await until(lambda: bool(names))
                 names.clear()
-                moves.add(move_of(await made.look(spec())))
+                moves.add(event_of(await made.inspect(spec())))
             await removal
         return moves
 
-    assert with_runtime(docker, scene) <= {Move.READY, Move.GONE}
+    assert with_runtime(docker, scene) <= {AgentEvent.READY, AgentEvent.GONE}
 
 
 def test_a_passing_child_of_tmux_is_not_taken_for_the_agent(docker: DockerEngine, tmp_path: Path) -> None:
@@ -200,50 +204,54 @@ def test_a_passing_child_of_tmux_is_not_taken_for_the_agent(docker: DockerEngine
     server.write_text('#!/bin/sh\n"/code/errand/tmux: server" 0.1 &\nwait\n')
     server.chmod(0o755)
 
-    async def scene(made: DockerRuntime) -> set[Move]:
+    async def scene(made: DockerRuntime) -> set[AgentEvent]:
         declared = spec(mounts=(f"{tmp_path}:/code",))
         async with heard(made):
             await made.start(declared, 1, {})
             in_container(docker, "tmux", "kill-server")
-            await look_until(made, declared, Move.SESSION_LOST)
+            await look_until(made, declared, AgentEvent.SESSION_LOST)
             in_container(docker, "sh", "-c", '"/code/tmux: server" >/dev/null 2>&1 &')
             ends = asyncio.get_running_loop().time() + 0.5
             moves = set()
             while asyncio.get_running_loop().time() < ends:
-                moves.add(move_of(await made.look(declared)))
+                moves.add(event_of(await made.inspect(declared)))
                 await asyncio.sleep(0.001)
             return moves
 
-    assert with_runtime(docker, scene) == {Move.SESSION_LOST}
+    assert with_runtime(docker, scene) == {AgentEvent.SESSION_LOST}
 
 
 def test_another_window_of_the_same_tmux_is_not_the_agent(docker: DockerEngine) -> None:
     """Somebody reads something in a session of his own while the agent is gone."""
 
-    async def scene(made: DockerRuntime) -> Glimpse:
+    async def scene(made: DockerRuntime) -> AgentObservation:
         await made.start(spec(), 1, {})
         in_container(docker, "tmux", "new-session", "-d", "-s", "other", "exec cat")
         in_container(docker, "tmux", "kill-session", "-t", "=agent")
-        return await look_until(made, spec(), Move.SESSION_LOST)
+        return await look_until(made, spec(), AgentEvent.SESSION_LOST)
 
-    glimpse = with_runtime(docker, scene)
-    assert (glimpse.container, glimpse.session, glimpse.agent) == (Sight.ALIVE, Sight.ALIVE, Sight.DEAD)
+    observation = with_runtime(docker, scene)
+    assert (observation.container, observation.session, observation.agent) == (
+        ProcessState.ALIVE,
+        ProcessState.ALIVE,
+        ProcessState.DEAD,
+    )
 
 
 def test_a_new_session_is_made_in_the_container_that_is_there(docker: DockerEngine) -> None:
     """The container stays, the epoch is the new one's, and one that lives is never doubled."""
 
-    async def scene(made: DockerRuntime) -> tuple[Glimpse, Glimpse]:
+    async def scene(made: DockerRuntime) -> tuple[AgentObservation, AgentObservation]:
         first = await made.start(spec(), 1, {})
-        with pytest.raises(AgentThere):
+        with pytest.raises(AgentAlreadyRunning):
             await made.restart_session(spec(), 2, {})
         in_container(docker, "tmux", "kill-server")
-        await look_until(made, spec(), Move.SESSION_LOST)
+        await look_until(made, spec(), AgentEvent.SESSION_LOST)
         return first, await made.restart_session(spec(), 2, {})
 
     first, second = with_runtime(docker, scene)
     assert first.container_id == second.container_id
-    assert (second.epoch, move_of(second)) == (2, Move.READY)
+    assert (second.epoch, event_of(second)) == (2, AgentEvent.READY)
     assert first.pid != second.pid
 
 
@@ -265,7 +273,7 @@ def test_what_an_agent_left_running_is_ended_before_the_next_one_starts(
         first = await made.start(declared, 1, {})
         assert first.pid is not None
         os.kill(first.pid, signal.SIGKILL)
-        await look_until(made, declared, Move.SESSION_LOST)
+        await look_until(made, declared, AgentEvent.SESSION_LOST)
         left = tools()
         await made.restart_session(declared, 2, {})
         return left, tools()
@@ -278,18 +286,18 @@ def test_an_agent_is_not_started_beside_a_command_that_cannot_be_ended(
 ) -> None:
     """It says which one still runs and may yet happen."""
 
-    async def unmoved(process: Process, _steps: Steps, **_proof: object) -> Ending:
-        return Ending(process, Sight.ALIVE, None, 0.0)
+    async def unmoved(process: Process, _steps: SignalSteps, **_proof: object) -> TerminationResult:
+        return TerminationResult(process, ProcessState.ALIVE, None, 0.0)
 
-    monkeypatch.setattr("wakeful.integrations.docker.agent_runtime.end", unmoved)
+    monkeypatch.setattr("wakeful.integrations.docker.agent_runtime.terminate", unmoved)
 
     async def scene(made: DockerRuntime) -> None:
         declared = spec("bot", "sh", "-c", f"{TOOL} exec sleep 1000")
         first = await made.start(declared, 1, {})
         assert first.pid is not None
         os.kill(first.pid, signal.SIGKILL)
-        await look_until(made, declared, Move.SESSION_LOST)
-        with pytest.raises(AgentThere, match=r"still runs as process \d+ and may yet happen"):
+        await look_until(made, declared, AgentEvent.SESSION_LOST)
+        with pytest.raises(AgentAlreadyRunning, match=r"still runs as process \d+ and may yet happen"):
             await made.restart_session(declared, 2, {})
 
     with_runtime(docker, scene)
@@ -298,11 +306,11 @@ def test_an_agent_is_not_started_beside_a_command_that_cannot_be_ended(
 def test_a_stop_removes_the_container_and_a_second_one_is_harmless(docker: DockerEngine) -> None:
     """What is seen afterwards is that it is gone."""
 
-    async def scene(made: DockerRuntime) -> list[Move]:
+    async def scene(made: DockerRuntime) -> list[AgentEvent]:
         await made.start(spec(), 1, {})
-        return [move_of(await made.stop(spec())) for _ in range(2)]
+        return [event_of(await made.stop(spec())) for _ in range(2)]
 
-    assert with_runtime(docker, scene) == [Move.GONE, Move.GONE]
+    assert with_runtime(docker, scene) == [AgentEvent.GONE, AgentEvent.GONE]
     assert docker.docker("ps", "-aq") == ""
 
 
@@ -345,25 +353,27 @@ def test_the_last_words_of_an_agent_that_ends_at_once_are_told(docker: DockerEng
 def test_one_bad_look_ends_no_start(docker: DockerEngine) -> None:
     """Seen as nobody at the moment it takes its shell's place, it is looked at again before it has failed."""
 
-    async def scene(made: DockerRuntime) -> Glimpse:
+    async def scene(made: DockerRuntime) -> AgentObservation:
         docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
         container = await made.container(spec())
         assert container is not None
         looks = 0
 
-        async def look() -> Glimpse:
+        async def look() -> AgentObservation:
             nonlocal looks
             looks += 1
-            seen = await made.look(spec())
-            return msgspec.structs.replace(seen, agent=Sight.DEAD) if looks == 1 else seen
+            observation = await made.inspect(spec())
+            return (
+                msgspec.structs.replace(observation, agent=ProcessState.DEAD) if looks == 1 else observation
+            )
 
         engine = Engine(docker.address)
         try:
-            return await Launching(engine, container, spec(), look).launch(1, {})
+            return await AgentLaunch(engine, container, spec(), look).launch(1, {})
         finally:
             await engine.close()
 
-    assert move_of(with_runtime(docker, scene)) is Move.READY
+    assert event_of(with_runtime(docker, scene)) is AgentEvent.READY
 
 
 def test_ready_is_what_its_screen_shows(docker: DockerEngine) -> None:
@@ -396,16 +406,16 @@ def test_a_client_at_a_dialog_is_not_ready_and_the_dialog_is_named(docker: Docke
     environ = {"ANGLE": "\u276f", "RULE": "\u2500" * 20, "LANG": "C.UTF-8"}
     declared = spec("bot", "claude", "-c", DIALOG, env=tuple(environ), ready_seconds=1.5)
 
-    async def scene(made: DockerRuntime) -> tuple[Glimpse, Glimpse]:
+    async def scene(made: DockerRuntime) -> tuple[AgentObservation, AgentObservation]:
         with pytest.raises(NotReady, match=r"\(folder trust\): `wakeful attach bot` and answer it"):
             await made.start(declared, 1, environ)
-        asks = await made.look(declared)
+        asks = await made.inspect(declared)
         in_container(docker, "tmux", "send-keys", "-t", "=agent:", "Enter")
-        return asks, await look_until(made, declared, Move.READY)
+        return asks, await look_until(made, declared, AgentEvent.READY)
 
     asks, ready = with_runtime(docker, scene)
-    assert (asks.agent, asks.ready, "folder trust" in asks.reason) == (Sight.ALIVE, False, True)
-    assert move_of(ready) is Move.READY
+    assert (asks.agent, asks.ready, "folder trust" in asks.reason) == (ProcessState.ALIVE, False, True)
+    assert event_of(ready) is AgentEvent.READY
 
 
 def test_of_two_starts_at_once_one_wins(docker: DockerEngine) -> None:
@@ -417,25 +427,25 @@ def test_of_two_starts_at_once_one_wins(docker: DockerEngine) -> None:
             return list(await asyncio.gather(*starts, return_exceptions=True))
 
     results = with_runtime(docker, scene)
-    assert [type(each) for each in results if isinstance(each, Exception)] == [AgentThere]
+    assert [type(each) for each in results if isinstance(each, Exception)] == [AgentAlreadyRunning]
     assert in_container(docker, "tmux", "list-panes", "-a", "-F", "#{pane_current_command}") == "sleep"
 
 
 def test_a_stop_while_starting_ends_the_start(docker: DockerEngine) -> None:
     """The start fails in its own words, and nothing is left."""
 
-    async def scene(made: DockerRuntime) -> tuple[Any, Move]:
+    async def scene(made: DockerRuntime) -> tuple[Any, AgentEvent]:
         slow = spec(ready="never", ready_seconds=30.0)
         starting = asyncio.create_task(made.start(slow, 1, {}))
-        await look_until(made, slow, Move.NOT_YET)
+        await look_until(made, slow, AgentEvent.NOT_YET)
         stopped = await made.stop(slow)
         (outcome,) = await asyncio.gather(starting, return_exceptions=True)
-        return outcome, move_of(stopped)
+        return outcome, event_of(stopped)
 
-    outcome, move = with_runtime(docker, scene)
+    outcome, event = with_runtime(docker, scene)
     assert isinstance(outcome, NotReady), outcome
     assert "container went away" in str(outcome)
-    assert move is Move.GONE
+    assert event is AgentEvent.GONE
     assert docker.docker("ps", "-aq") == ""
 
 
@@ -466,20 +476,20 @@ def test_a_container_without_labels_is_adopted_by_its_name(docker: DockerEngine)
     docker.docker("run", "-d", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "infinity")
     in_container(docker, "tmux", "new-session", "-d", "-s", "agent", "sleep 1000")
 
-    async def scene(made: DockerRuntime) -> list[Move]:
-        moves = [move_of(await made.look(spec()))]
+    async def scene(made: DockerRuntime) -> list[AgentEvent]:
+        moves = [event_of(await made.inspect(spec()))]
         in_container(docker, "tmux", "kill-server")
-        moves.append(move_of(await look_until(made, spec(), Move.SESSION_LOST)))
-        moves.append(move_of(await made.restart_session(spec(), 4, {})))
+        moves.append(event_of(await look_until(made, spec(), AgentEvent.SESSION_LOST)))
+        moves.append(event_of(await made.restart_session(spec(), 4, {})))
         return moves
 
-    assert with_runtime(docker, scene) == [Move.READY, Move.SESSION_LOST, Move.READY]
+    assert with_runtime(docker, scene) == [AgentEvent.READY, AgentEvent.SESSION_LOST, AgentEvent.READY]
 
 
 def test_an_exited_container_that_is_not_ours_is_not_removed(docker: DockerEngine) -> None:
     """What is in it may be somebody's work."""
     docker.docker("run", "--network", "none", "--name", "agent-bot", IMAGE, "sleep", "0")
-    with pytest.raises(AgentThere, match="did not make is exited"):
+    with pytest.raises(AgentAlreadyRunning, match="did not make is exited"):
         with_runtime(docker, lambda made: made.start(spec(), 1, {}))
     assert docker.inspect("agent-bot")["State"]["Status"] == "exited"
 
@@ -494,7 +504,7 @@ def test_what_looks_like_an_agent_is_found_and_reported_only(docker: DockerEngin
     in_container(docker, "tmux", "new-session", "-d", "exec codex 1000", name="dev")
     shown = ("tmux", "list-panes", "-F", "#{pane_current_command}")
     wait_for(lambda: in_container(docker, *shown, name="dev") == "codex" or None, "codex in its pane")
-    found = with_runtime(docker, lambda made: made.found(frozenset({"bot"})))
+    found = with_runtime(docker, lambda made: made.find_undeclared(frozenset({"bot"})))
     assert {each.name: each.words for each in found} == {
         "agent-hers": "is named like an agent",
         "dev": "runs codex in tmux",

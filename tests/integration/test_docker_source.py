@@ -12,13 +12,13 @@ from msgspec.structs import replace
 
 from support.docker_engine import IMAGE, DockerEngine
 from support.real_clients import wait_for
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
-from wakeful.daemon.observer import Lookout
+from wakeful.daemon.observer import SessionObserver
 from wakeful.integrations.docker.engine import Container, Engine
-from wakeful.integrations.docker.source import claude_folders, seek
+from wakeful.integrations.docker.source import claude_folders, find_transcripts
 from wakeful.judging.session_record import SessionRecord
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
@@ -48,17 +48,19 @@ class Inside:
 
     def __init__(self, folder: Path, folders: FolderWatch) -> None:
         self._exits = ExitWatch(self._gone)
-        self.lookout = Lookout(Config(), Places(str(folder)), SystemClock(), self._exits, folders=folders)
+        self.lookout = SessionObserver(
+            Config(), StatePaths(str(folder)), SystemClock(), self._exits, folders=folders
+        )
         self.eyes = self.lookout.open_containers()
         self._folders = folders
 
     def _gone(self, process: Process) -> None:
-        self.lookout.supervisor.gone(process)
+        self.lookout.supervisor.on_exit(process)
 
     async def listen(self) -> None:
         async for told in self._folders:
-            for eye in self.lookout.eyes:
-                eye.told(told)
+            for source in self.lookout.sources:
+                source.on_changes(told)
 
     async def record(
         self, session_id: str, fits: Callable[[SessionRecord], bool], what: str
@@ -66,14 +68,14 @@ class Inside:
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
                 while True:
-                    while self.lookout.supervisor.settle():
+                    while self.lookout.supervisor.judge_pending():
                         pass
-                    watched = self.lookout.roster.watched.get(SessionId(session_id))
-                    if watched is not None and watched.record is not None and fits(watched.record):
-                        return watched.record
+                    session = self.lookout.registry.sessions.get(SessionId(session_id))
+                    if session is not None and session.record is not None and fits(session.record):
+                        return session.record
                     await asyncio.sleep(0.05)
         except TimeoutError:
-            pytest.fail(f"no {what}: {self.lookout.roster.watched}, {self.eyes.left_out}")
+            pytest.fail(f"no {what}: {self.lookout.registry.sessions}, {self.eyes.skipped_logs}")
 
     def close(self) -> None:
         self._exits.close()
@@ -126,7 +128,7 @@ def test_a_home_inside_is_read_through_the_containers_root(plain: Container) -> 
 
 def test_a_home_that_is_not_there_yet_is_awaited(plain: Container) -> None:
     """An agent that just started has written nothing."""
-    found = seek(replace(plain, home="/code/new"))
+    found = find_transcripts(replace(plain, home="/code/new"))
     assert found.folder is not None
     assert not found.folder.exists()
     assert found.passing
@@ -135,7 +137,7 @@ def test_a_home_that_is_not_there_yet_is_awaited(plain: Container) -> None:
 def test_a_link_out_of_a_container_is_not_followed(plain: Container) -> None:
     """On this host it would lead wherever the container's owner wants."""
     Path(f"/proc/{plain.pid}/root/code/.claude").symlink_to("/root")
-    found = seek(replace(plain, home="/code"))
+    found = find_transcripts(replace(plain, home="/code"))
     assert found.folder is None
     assert found.reason.startswith("transcript not visible: .claude is a link")
     assert "mount a folder of this host at /code/.claude" in found.reason
@@ -143,7 +145,7 @@ def test_a_link_out_of_a_container_is_not_followed(plain: Container) -> None:
 
 def test_a_container_of_another_host_says_what_would_help(plain: Container) -> None:
     """Its numbers mean somebody else here, and nobody looks into him."""
-    found = seek(replace(plain, pid=1))
+    found = find_transcripts(replace(plain, pid=1))
     assert found.folder is None
     assert "transcript not visible" in found.reason
     assert "eyes.claude_dirs" in found.reason
@@ -152,7 +154,7 @@ def test_a_container_of_another_host_says_what_would_help(plain: Container) -> N
 def test_a_mounted_home_is_read_where_it_lies(docker: DockerEngine, tmp_path: Path) -> None:
     """The folder of the host outlives the container."""
     docker.docker(*QUIET, "-v", f"{tmp_path}:/root", IMAGE, "sleep", "infinity")
-    found = seek(asyncio.run(inspected(docker)))
+    found = find_transcripts(asyncio.run(inspected(docker)))
     assert (found.folder, found.passing) == (tmp_path / ".claude", False)
 
 
@@ -165,13 +167,13 @@ def test_a_session_inside_is_held_by_the_process_this_host_knows(
 
     async def scene() -> tuple[int, SessionRecord]:
         async with inside(tmp_path) as made:
-            made.eyes.show("bot", await inspected(docker))
+            made.eyes.add_container("bot", await inspected(docker))
             docker.docker("exec", "-d", "agent-bot", "sh", "-c", registering(conversation))
             session = f"claude-{conversation}"
             alive = await made.record(session, lambda record: record.session_alive, "living session")
-            holder = made.lookout.roster.watched[alive.id].presence.newest
-            assert holder is not None
-            pid = holder.process.pid
+            process = made.lookout.registry.sessions[alive.id].presence.newest_process
+            assert process is not None
+            pid = process.process.pid
             docker.docker("rm", "-f", "agent-bot")
             return pid, await made.record(session, lambda record: not record.session_alive, "end of it")
 
@@ -188,14 +190,14 @@ def test_an_entry_inside_that_names_another_program_is_not_believed(
 
     async def scene() -> tuple[set[str], str | None]:
         async with inside(tmp_path) as made:
-            made.eyes.show("bot", await inspected(docker))
+            made.eyes.add_container("bot", await inspected(docker))
             for conversation, (program, number) in forged.items():
                 text = registering(conversation, program, number)
                 docker.docker("exec", "-d", "agent-bot", "sh", "-c", text)
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while (made.eyes.left_out or "").count("does not run claude") < len(forged):  # noqa: ASYNC110 - no event tells of it
+                while (made.eyes.skipped_logs or "").count("does not run claude") < len(forged):  # noqa: ASYNC110 - no event tells of it
                     await asyncio.sleep(0.05)
-            return set(made.lookout.roster.watched), made.eyes.left_out
+            return set(made.lookout.registry.sessions), made.eyes.skipped_logs
 
     watched, _ = asyncio.run(scene())
     assert watched.isdisjoint(f"claude-{each}" for each in forged)
@@ -221,10 +223,10 @@ def test_a_container_shown_again_tells_nothing_twice(docker: DockerEngine, tmp_p
         async with inside(tmp_path) as made:
             prompts = []
             for _ in range(2):
-                made.eyes.show("bot", await inspected(docker))
+                made.eyes.add_container("bot", await inspected(docker))
                 await made.record(f"claude-{conversation}", lambda _: True, "session")
                 prompts.append(
-                    made.lookout.roster.watched[SessionId(f"claude-{conversation}")].activity.known
+                    made.lookout.registry.sessions[SessionId(f"claude-{conversation}")].activity.known
                 )
                 docker.docker("restart", "-t", "0", "agent-bot")
             return prompts
@@ -245,8 +247,8 @@ def test_a_home_of_this_host_in_a_container_is_no_death(
 
     async def scene() -> tuple[SessionRecord, str]:
         async with inside(tmp_path) as made:
-            await made.lookout.look()
-            made.eyes.show("bot", await inspected(docker))
+            await made.lookout.scan()
+            made.eyes.add_container("bot", await inspected(docker))
             session = f"claude-{conversation}"
             alive = await made.record(session, lambda _: True, "session")
             program = proc.comm(alive.pid or 0)

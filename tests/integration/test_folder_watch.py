@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from wakeful.sources.base import Changes
-from wakeful.sources.folder_watch import FolderWatch, Found, scan_tree, watch_or_await
+from wakeful.sources.base import FileChanges
+from wakeful.sources.folder_watch import FolderWatch, ScannedFile, scan_tree, watch_or_await
 from wakeful.sources.log_file import LogFile
 
 if TYPE_CHECKING:
@@ -22,13 +22,15 @@ if TYPE_CHECKING:
 TOLD_WITHIN_SECONDS = 30
 
 
-def told(*, changed: Iterable[Path] = (), folders: Iterable[Path] = (), gone: Iterable[Path] = ()) -> Changes:
-    return Changes(
+def told(
+    *, changed: Iterable[Path] = (), folders: Iterable[Path] = (), gone: Iterable[Path] = ()
+) -> FileChanges:
+    return FileChanges(
         {str(path) for path in changed}, {str(path) for path in folders}, {str(path) for path in gone}
     )
 
 
-async def next_of(watch: FolderWatch) -> Changes:
+async def next_of(watch: FolderWatch) -> FileChanges:
     return await asyncio.wait_for(anext(watch), TOLD_WITHIN_SECONDS)
 
 
@@ -44,7 +46,7 @@ class Limited(FolderWatch):
         self.watches_max = watches_max
 
     def _watch(self, folder: str) -> "Watch":
-        if len(self._watched) >= self.watches_max:
+        if len(self._watched_folders) >= self.watches_max:
             raise OSError(errno.ENOSPC, "no more watches", folder)
         return super()._watch(folder)
 
@@ -223,7 +225,7 @@ def test_a_deleted_folder_is_dropped_and_may_come_back(tmp_path: Path) -> None:
             watch.add(str(folder))
             folder.rmdir()
             assert await next_of(watch) == told(gone=(folder,))
-            assert not watch._watched
+            assert not watch._watched_folders
             folder.mkdir()
             assert watch.add(str(folder))
             (folder / "log").touch()
@@ -245,7 +247,7 @@ def test_a_moved_folder_takes_no_old_names_along(tmp_path: Path) -> None:
             assert watch.slow_folders == {f"{old}/slow"}
             old.rename(new)
             assert await next_of(watch) == told(folders=(new,), gone=(old,))
-            assert [watched.folder for watched in watch._watched.values()] == [str(tmp_path)]
+            assert [watched.folder for watched in watch._watched_folders.values()] == [str(tmp_path)]
             assert not watch.slow_folders
             (new / "inner" / "unheard").touch()
             assert watch.add(f"{new}/inner")
@@ -282,7 +284,7 @@ def test_closing_ends_the_iteration(tmp_path: Path) -> None:
     run(scene())
 
 
-async def _batches(watch: FolderWatch) -> list[Changes]:
+async def _batches(watch: FolderWatch) -> list[FileChanges]:
     return [batch async for batch in watch]
 
 
@@ -352,7 +354,7 @@ def test_a_scan_finds_regular_files_of_its_suffix_down_to_its_depth(tmp_path: Pa
         files = scan_tree(tmp_path, ".jsonl", depth)
         assert {file.path for file in files} == {str(path) for path in found[: depth + 1]}
     status = found[0].stat()
-    expected = Found(str(found[0]), status.st_ino, status.st_size, status.st_mtime)
+    expected = ScannedFile(str(found[0]), status.st_ino, status.st_size, status.st_mtime)
     assert scan_tree(tmp_path, ".jsonl", 0) == [expected]
 
 

@@ -14,16 +14,16 @@ import pytest
 from support.telegram_chats import Refusal
 from support.telegram_server import TOKEN, BotApi, Fault, bad_gateway, drop, flood, hang, refuse
 from wakeful.gateway import answer as answering, telegram as telegram_chat
-from wakeful.gateway.answer import PLACEHOLDER, Answers
+from wakeful.gateway.answer import PLACEHOLDER, ChatAnswers
 from wakeful.gateway.ports import (
+    BotInUse,
+    BotRejected,
     ChatFailed,
     ChatFlooded,
-    ChatLocked,
     ChatRefused,
-    ChatTaken,
     ChatUnreachable,
 )
-from wakeful.gateway.rules.messages import Button, Ignored, Incoming, Place, Pressed, Quoted
+from wakeful.gateway.rules.messages import Button, ButtonPress, IgnoredUpdate, IncomingMessage, Place, Quoted
 from wakeful.gateway.telegram import TelegramChat
 from wakeful.linux.clock import SystemClock
 
@@ -48,7 +48,7 @@ async def chats(token: str = TOKEN) -> AsyncIterator[tuple[BotApi, TelegramChat]
 
 
 async def failure(work: Awaitable[Any]) -> Exception:
-    with pytest.raises((ChatFailed, ChatTaken, ChatLocked)) as caught:
+    with pytest.raises((ChatFailed, BotInUse, BotRejected)) as caught:
         await work
     return caught.value
 
@@ -58,8 +58,8 @@ async def test_a_bot_knows_its_name_and_a_wrong_token_is_locked_out() -> None:
     async with chats() as (_, chat):
         assert (chat.name, await chat.me(), chat.name) == ("", "scripted_bot", "scripted_bot")
     async with chats("700001:Another-Token-Than-The-Right-One-0000") as (api, chat):
-        assert isinstance(await failure(chat.me()), ChatLocked)
-        assert isinstance(await failure(chat.updates(0, 0)), ChatLocked)
+        assert isinstance(await failure(chat.me()), BotRejected)
+        assert isinstance(await failure(chat.updates(0, 0)), BotRejected)
         problem = await failure(chat.send(PRIVATE, "hello"))
         assert isinstance(problem, ChatUnreachable)
         assert api.seen() == []
@@ -85,7 +85,7 @@ async def test_a_long_poll_answers_as_soon_as_somebody_writes() -> None:
         await asyncio.to_thread(api.wait, lambda: api.polls == 2)
         api.says("hello")
         (update,) = await asyncio.wait_for(waiting, 5)
-    assert isinstance(update, Incoming)
+    assert isinstance(update, IncomingMessage)
     assert (update.text, update.place, update.user_id) == ("hello", PRIVATE, 1)
 
 
@@ -106,7 +106,7 @@ async def test_two_readers_of_one_bot_are_told_so() -> None:
         waiting = asyncio.create_task(chat.updates(0, 50))
         await asyncio.to_thread(api.wait, lambda: api.polls == 1)
         assert await other.updates(0, 0) == []
-        assert isinstance(await failure(waiting), ChatTaken)
+        assert isinstance(await failure(waiting), BotInUse)
         await other.close()
 
 
@@ -136,7 +136,7 @@ async def test_a_message_is_read_as_it_was_meant(more: dict[str, Any], expected:
     async with chats() as (api, chat):
         api.says(chat=-100, **({"text": "hello"} | more))
         (update,) = await chat.updates(0, 0)
-    assert isinstance(update, Incoming)
+    assert isinstance(update, IncomingMessage)
     assert {name: getattr(update, name) for name in expected} == expected
 
 
@@ -146,8 +146,8 @@ async def test_an_edited_message_says_so_and_when() -> None:
         api.says("/stop")
         api.edits("/new", 1)
         first, second = await chat.updates(0, 0)
-    assert isinstance(first, Incoming)
-    assert isinstance(second, Incoming)
+    assert isinstance(first, IncomingMessage)
+    assert isinstance(second, IncomingMessage)
     assert (second.edited, second.text, second.message_id) == (True, "/new", first.message_id)
     assert second.at == first.at + 60
 
@@ -180,7 +180,7 @@ async def test_what_is_no_message_is_ignored_by_its_number() -> None:
         updates = await chat.updates(0, 0)
         assert await chat.updates(updates[-1].update_id, 0) == []
     assert [each.update_id for each in updates] == [*numbers, good]
-    assert [type(each) for each in updates] == [Ignored] * len(MALFORMED) + [Incoming]
+    assert [type(each) for each in updates] == [IgnoredUpdate] * len(MALFORMED) + [IncomingMessage]
 
 
 async def test_an_answer_without_numbers_is_a_failure() -> None:
@@ -252,12 +252,12 @@ async def test_a_press_arrives_and_is_let_go() -> None:
         (said,) = api.rooms.ours(-100, 7)
         press_id = api.presses(said, "forged:everything", user=5)
         (update,) = await chat.updates(0, 0)
-        assert isinstance(update, Pressed)
+        assert isinstance(update, ButtonPress)
         assert (update.press_id, update.choice, update.user_id) == (press_id, "forged:everything", 5)
         assert (update.place, update.message_id) == (TOPIC, said.message_id)
-        await chat.settle_press(press_id, "Allowed")
+        await chat.answer_press(press_id, "Allowed")
         assert api.rooms.presses[press_id] == "Allowed"
-        assert isinstance(await failure(chat.settle_press("99", "late")), ChatRefused)
+        assert isinstance(await failure(chat.answer_press("99", "late")), ChatRefused)
 
 
 async def test_drafts_are_for_private_chats() -> None:
@@ -445,10 +445,10 @@ async def test_an_answer_survives_what_telegram_does_to_it(monkeypatch: pytest.M
 
     text = "".join(f"line {number} of a long answer\n" for number in range(300))
     async with chats() as (api, chat):
-        answer = Answers(chat, SystemClock(), edit_seconds=0.02).of(TOPIC, keep)
+        answer = ChatAnswers(chat, SystemClock(), edit_seconds=0.02).answer_for(TOPIC, keep)
         api.fail("sendMessage", drop(taken=False))
         api.fail("editMessageText", drop(taken=True))
-        await answer.place()
+        await answer.send_placeholder()
         async with answer.writing():
             for end in range(0, len(text), 500):
                 answer.grow(text[:end])
@@ -472,14 +472,14 @@ async def test_a_crowd_in_one_chat_is_answered_at_telegram_s_own_pace() -> None:
 
     async def keep(_part: int, _message_id: int) -> None: ...
 
-    async def one(answers: Answers, number: int) -> None:
-        answer = answers.of(PRIVATE, keep)
-        await answer.place()
+    async def one(answers: ChatAnswers, number: int) -> None:
+        answer = answers.answer_for(PRIVATE, keep)
+        await answer.send_placeholder()
         await answer.finish(f"answer {number}")
 
     async with chats() as (api, chat):
         api.pace_seconds = 0.002
-        answers = Answers(chat, SystemClock(), edit_seconds=0.02)
+        answers = ChatAnswers(chat, SystemClock(), edit_seconds=0.02)
         await asyncio.gather(*(one(answers, number) for number in range(20)))
         assert sorted(api.seen()) == sorted(f"answer {number}" for number in range(20))
         assert PLACEHOLDER not in api.seen()

@@ -15,7 +15,7 @@ import pytest
 from support.docker_engine import IMAGE, DockerEngine
 from support.real_clients import wait_for
 from wakeful.core.managed_session import SESSION_VARIABLE
-from wakeful.gateway.host import GatewayHost, HostFigures, taken_by
+from wakeful.gateway.host import GatewayHost, HostReader, process_usage
 from wakeful.gateway.rules.host import HostReading, Unit, wrong_with
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.testing.virtual_clock import VirtualClock
@@ -25,14 +25,14 @@ DAY = 86_400.0
 BURNS = "import subprocess, sys; tool = subprocess.Popen(['sleep', '60']); print('up', flush=True)\nwhile True: pass"
 
 
-def figures(tmp_path: Path) -> HostFigures:
+def figures(tmp_path: Path) -> HostReader:
     environ = {"PATH": str(tmp_path), "PM2_HOME": str(tmp_path)}
-    return HostFigures(str(tmp_path), docker_socket=str(tmp_path / "d.sock"), environ=environ)
+    return HostReader(str(tmp_path), docker_socket=str(tmp_path / "d.sock"), environ=environ)
 
 
 def test_the_figures_are_the_hosts(tmp_path: Path) -> None:
     """Shares from 0 to 100; what is not there is None."""
-    reading = asyncio.run(figures(tmp_path).reading())
+    reading = asyncio.run(figures(tmp_path).read())
     assert reading.disk_percent is not None
     assert reading.memory_percent is not None
     assert 0 < reading.disk_percent <= 100
@@ -62,13 +62,13 @@ def test_pm2_is_asked_where_it_runs(tmp_path: Path, pm2_listens: socket.socket) 
     asked = figures(tmp_path)
     listed = [("api", "online"), ("old", "stopped"), ("bad", "errored")]
     write_pm2(tmp_path, json.dumps([{"name": name, "pm2_env": {"status": state}} for name, state in listed]))
-    assert asyncio.run(asked.reading()).pm2 == (Unit("api", "online"), Unit("bad", "errored"))
+    assert asyncio.run(asked.read()).pm2 == (Unit("api", "online"), Unit("bad", "errored"))
     write_pm2(tmp_path, json.dumps([{"name": "api", "pm2_env": {"status": "stopped"}}]))
-    assert asyncio.run(asked.reading()).pm2 == (Unit("api", "stopped"),)
+    assert asyncio.run(asked.read()).pm2 == (Unit("api", "stopped"),)
     write_pm2(tmp_path, "no json")
-    assert asyncio.run(asked.reading()).pm2 is None
+    assert asyncio.run(asked.read()).pm2 is None
     pm2_listens.close()
-    assert asyncio.run(asked.reading()).pm2 == (Unit("PM2 itself", "stopped"),)
+    assert asyncio.run(asked.read()).pm2 == (Unit("PM2 itself", "stopped"),)
 
 
 def test_pm2_is_not_started_by_being_looked_at(tmp_path: Path) -> None:
@@ -77,7 +77,7 @@ def test_pm2_is_not_started_by_being_looked_at(tmp_path: Path) -> None:
         died.bind(str(tmp_path / "rpc.sock"))
     (tmp_path / "pm2").write_text(f"#!/bin/sh\necho '[]'; echo run > {tmp_path}/was-run\n")
     (tmp_path / "pm2").chmod(0o755)
-    assert asyncio.run(figures(tmp_path).reading()).pm2 is None
+    assert asyncio.run(figures(tmp_path).read()).pm2 is None
     assert not (tmp_path / "was-run").exists()
 
 
@@ -112,7 +112,7 @@ def test_docker_is_asked_over_its_socket(
     async def asked() -> tuple[Unit, ...] | None:
         server = await asyncio.start_unix_server(engine, tmp_path / "d.sock")
         async with server:
-            return (await figures(tmp_path).reading()).docker
+            return (await figures(tmp_path).read()).docker
 
     assert asyncio.run(asked()) == expected
 
@@ -126,16 +126,16 @@ def test_containers_of_a_real_engine(tmp_path: Path, docker_engine: DockerEngine
     docker_engine.docker("wait", "old")
     docker_engine.docker("run", "-d", "--name", "db", *rest, "sleep", "300")
     docker_engine.docker("run", "-d", "--name", "ill", *ill, *rest, "sleep", "300")
-    asked = HostFigures(str(tmp_path), pm2=False, docker_socket=docker_engine.address.removeprefix("unix://"))
+    asked = HostReader(str(tmp_path), pm2=False, docker_socket=docker_engine.address.removeprefix("unix://"))
 
     def seen() -> dict[str, str]:
-        return {unit.name: unit.state for unit in asyncio.run(asked.reading()).docker or ()}
+        return {unit.name: unit.state for unit in asyncio.run(asked.read()).docker or ()}
 
     try:
         wait_for(lambda: seen() == {"db": "running", "ill": "unhealthy"} or None, "an unhealthy container")
         docker_engine.docker("kill", "db")
         wait_for(lambda: seen() == {"db": "failed", "ill": "unhealthy"} or None, "a failed container")
-        told = [alert.text for alert in wrong_with(HostReading(docker=asyncio.run(asked.reading()).docker))]
+        told = [alert.text for alert in wrong_with(HostReading(docker=asyncio.run(asked.read()).docker))]
         assert told == ["Docker says: ill is unhealthy.", "Docker says: db is failed."]
     finally:
         docker_engine.clear()
@@ -200,7 +200,7 @@ def burning() -> Iterator[subprocess.Popen[str]]:
 
 
 def cpu_seconds(pid: int) -> float:
-    taken = taken_by(pid)
+    taken = process_usage(pid)
     assert taken is not None
     return taken.cpu_seconds
 

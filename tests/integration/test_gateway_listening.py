@@ -13,11 +13,11 @@ import pytest
 
 from support.real_clients import wait_for
 from wakeful.client import turn_stream as listening
-from wakeful.client.async_client import DaemonSessions
-from wakeful.control.turn_events import Ended, Gone, Heard, Unread
+from wakeful.client.async_client import SessionsApiClient
+from wakeful.control.turn_events import Ended, Gone, PromptUnread, TurnEvent
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import EPOCH_VARIABLE, SESSION_VARIABLE
-from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
+from wakeful.integrations.claude_code.turn_reader import ClaudeTurnReader
 from wakeful.linux import proc
 
 PROMPT_ID = "11111111-1111-5111-8111-111111111111"
@@ -34,7 +34,7 @@ def result(text: str) -> Line:
     return {"type": "result", "result": text, "stop_reason": "end_turn"}
 
 
-def told(root: Path, *lines: Line, count: int = 1) -> list[Heard]:
+def told(root: Path, *lines: Line, count: int = 1) -> list[TurnEvent]:
     """The first words that matter, of a folder that holds these lines and whose process nobody finds."""
     folder = root / SESSION
     folder.mkdir()
@@ -43,11 +43,13 @@ def told(root: Path, *lines: Line, count: int = 1) -> list[Heard]:
     async def nobody(_session_id: SessionId) -> None:
         return None
 
-    async def scenario() -> list[Heard]:
-        found: list[Heard] = []
+    async def scenario() -> list[TurnEvent]:
+        found: list[TurnEvent] = []
         async with asyncio.timeout(5):
-            async for each in listening.Listener(root, nobody).listen(SESSION, ClaudeHearing(PROMPT_ID), 1):
-                if isinstance(each, Ended | Gone | Unread):
+            async for each in listening.TurnStream(root, nobody).events(
+                SESSION, ClaudeTurnReader(PROMPT_ID), 1
+            ):
+                if isinstance(each, Ended | Gone | PromptUnread):
                     found.append(each)
                 if len(found) == count:
                     break
@@ -60,7 +62,7 @@ def test_an_answer_that_is_there_is_taken_before_anybody_waits_for_its_process(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whoever brings the agent back begins its file anew: an answer that was not read by then is lost."""
-    monkeypatch.setattr(listening, "UNKNOWN_SECONDS_MAX", 3600)
+    monkeypatch.setattr(listening, "NEW_PROCESS_SECONDS_MAX", 3600)
     (end,) = told(tmp_path, RUNNING, replayed(PROMPT_ID), result("the answer"))
     assert (type(end), getattr(end, "text", "")) == (Ended, "the answer")
 
@@ -69,8 +71,8 @@ def test_a_prompt_that_its_process_never_came_to_is_said_to_be_unread(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It was at work on what the healer told it before."""
-    monkeypatch.setattr(listening, "UNKNOWN_SECONDS_MAX", 0)
-    assert told(tmp_path, RUNNING, replayed("brief", "Wakeful: go on"), count=2) == [Gone(""), Unread()]
+    monkeypatch.setattr(listening, "NEW_PROCESS_SECONDS_MAX", 0)
+    assert told(tmp_path, RUNNING, replayed("brief", "Wakeful: go on"), count=2) == [Gone(""), PromptUnread()]
 
 
 def test_an_agent_is_ended_with_the_program_below_its_wrapper(tmp_path: Path) -> None:
@@ -81,11 +83,11 @@ def test_an_agent_is_ended_with_the_program_below_its_wrapper(tmp_path: Path) ->
     files = [tmp_path / "agent", tmp_path / "tool"]
     wait_for(lambda: all(_pid(each) for each in files) or None, "an agent and its tool")
     pids = [_pid(each) for each in files]
-    sessions = DaemonSessions(str(tmp_path / "no.sock"), tmp_path)
+    sessions = SessionsApiClient(str(tmp_path / "no.sock"), tmp_path)
     try:
-        assert asyncio.run(sessions.end_process(SESSION))
+        assert asyncio.run(sessions.kill_process(SESSION))
         assert wrapper.wait(5) == -signal.SIGKILL
-        assert [proc.identify_if_seen(pid) is not None for pid in pids] == [False, True]
+        assert [proc.identify_or_none(pid) is not None for pid in pids] == [False, True]
     finally:
         for pid in filter(None, (wrapper.pid, *pids)):
             with suppress(ProcessLookupError):

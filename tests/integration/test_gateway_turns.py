@@ -9,12 +9,12 @@ import pytest
 from support.daemon_process import RunningDaemon
 from support.gateway_process import House
 from support.telegram_server import BotApi
-from wakeful.gateway.host import GatewayHost, HostFigures
+from wakeful.gateway.host import GatewayHost, HostReader
 from wakeful.gateway.host_monitor import SelfHeal
 from wakeful.gateway.rules.host import HealKind, HealLimits
 from wakeful.gateway.rules.pool import PoolLimits
-from wakeful.gateway.turn_listener import STOPPED_WORDS
-from wakeful.gateway.turn_queue import Turns
+from wakeful.gateway.turn_listener import STOPPED_TEXT
+from wakeful.gateway.turn_queue import TurnQueue
 from wakeful.linux.clock import SystemClock
 
 
@@ -43,13 +43,13 @@ def house(shared: RunningDaemon, tmp_path: Path) -> Iterator[House]:
 def host_of(house: House) -> GatewayHost:
     return GatewayHost(
         SystemClock(),
-        HostFigures(str(house.folder), pm2=False, docker=False, environ={}),
+        HostReader(str(house.folder), pm2=False, docker=False, environ={}),
         temporary=house.folder / "temporary",
         log=house.folder / "gateway.log",
     )
 
 
-def self_heal(turns: Turns, house: House, limits: HealLimits) -> SelfHeal:
+def self_heal(turns: TurnQueue, house: House, limits: HealLimits) -> SelfHeal:
     """The real one, on this host."""
 
     async def nobody(_provider: str) -> None:
@@ -64,7 +64,7 @@ def self_heal(turns: Turns, house: House, limits: HealLimits) -> SelfHeal:
 
 
 async def usage(house: House) -> tuple[float | None, float | None]:
-    reading = await host_of(house).reading()
+    reading = await host_of(house).read()
     return reading.memory_percent, 0.0
 
 
@@ -84,7 +84,7 @@ def test_messages_are_answered_in_one_conversation(house: House) -> None:
                 "Something went wrong with the agent. Please try again later.",
             ]
             ((key, conversation),) = life.gateway.conversations.all().items()
-            standing = await life.sessions.standing(conversation.session_id)  # type: ignore[arg-type]
+            standing = await life.sessions.summary(conversation.session_id)  # type: ignore[arg-type]
             assert (key, standing is not None and standing.is_managed) == ("chat:1:thread:main", True)
             assert [turn.cost_usd for turn, _ in house.parts.plain.ends][:2] == [
                 pytest.approx(0.001),
@@ -150,7 +150,7 @@ def test_self_heal_in_the_middle_of_a_turn_does_not_lose_it(
             house.api.says("hang on")
             await life.until(lambda: any("Half of" in each for each in house.api.seen(1)), "half an answer")
             before = set(life.gateway.turns.sessions())
-            assert [each.kind for each in await heal.look(*await usage(house))] == acts
+            assert [each.kind for each in await heal.check(*await usage(house))] == acts
             assert await life.answered(1) == ["Brought back, and done after all."]
             house.api.says("and you?", chat=2)
             assert await life.answered(2, chat=2) == ["Answer to: hello.", "Answer to: and you?."]
@@ -168,7 +168,7 @@ def test_stop_and_new(house: House) -> None:
             await life.until(lambda: "Half of " in "".join(house.api.seen()), "first words")
             house.api.says("/stop")
             first = (await life.answered(1))[0]
-            assert first.endswith(STOPPED_WORDS)
+            assert first.endswith(STOPPED_TEXT)
             house.api.says("next")
             await life.answered(2)
             before = life.gateway.conversations.all()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from wakeful.integrations.git import GitFolders
-from wakeful.reports.model import Folder
+from wakeful.reports.model import GitChanges
 
 NOW = time.clock_gettime(time.CLOCK_REALTIME)
 LONG_AGO = 1_700_000_000
@@ -56,8 +56,8 @@ class Repository:
         signed.write_text(text.replace("\n\n", f"\n{mark}\n", 1))
         self.git("update-ref", "HEAD", self.git("hash-object", "-t", "commit", "-w", str(signed)).strip())
 
-    def look(self, since_wall: float = NOW - 3600) -> Folder:
-        return asyncio.run(GitFolders().look(str(self.path), since_wall))
+    def look(self, since_wall: float = NOW - 3600) -> GitChanges:
+        return asyncio.run(GitFolders().inspect(str(self.path), since_wall))
 
     def program(self, name: str) -> tuple[Path, Path]:
         """A program that leaves a file behind when it is run, and that file."""
@@ -102,7 +102,7 @@ def test_a_commit_on_a_branch_that_was_left_counts(repository: Repository, tmp_p
     found = repository.look()
     assert [each.untrusted for each in found.newest_commits] == ["add new"]
     assert not found.is_unchanged
-    beside = asyncio.run(GitFolders().look(str(tmp_path / "beside"), NOW - 3600))
+    beside = asyncio.run(GitFolders().inspect(str(tmp_path / "beside"), NOW - 3600))
     assert (beside.commits, beside.is_unchanged) == (0, True)
 
 
@@ -136,7 +136,7 @@ def test_a_repository_without_a_commit_has_files(repository: Repository) -> None
 
 def test_what_is_no_repository_says_so(tmp_path: Path) -> None:
     """Neither a plain folder nor one that is gone is an error."""
-    look = GitFolders().look
+    look = GitFolders().inspect
     assert asyncio.run(look(str(tmp_path), 0.0)).problem == "not in a git repository"
     assert asyncio.run(look(str(tmp_path / "gone"), 0.0)).problem == "its folder is gone"
 
@@ -202,6 +202,6 @@ def test_a_git_that_hangs_costs_its_deadline(
     slow.chmod(slow.stat().st_mode | stat.S_IXUSR)
     monkeypatch.setenv("PATH", f"{slow.parent}:{os.environ['PATH']}")
     began = time.monotonic()
-    found = asyncio.run(GitFolders(seconds_max=0.2).look(str(repository.path), 0.0))
+    found = asyncio.run(GitFolders(seconds_max=0.2).inspect(str(repository.path), 0.0))
     assert found.problem == "git did not answer"
     assert time.monotonic() - began < 3

@@ -13,14 +13,21 @@ from msgspec import structs
 from support.fake_gh import StandInGh
 from support.real_clients import wait_for
 from wakeful.core.ids import SessionId
-from wakeful.incidents.issue_tracker import Filing, Report
-from wakeful.integrations.github import ISSUES_MAX, FileLedger, GhForge, Ledger, StoreLedger, marker_of
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
+from wakeful.integrations.github import (
+    ISSUES_MAX,
+    FileIssueLedger,
+    GhIssueTracker,
+    IssueLedger,
+    StoreIssueLedger,
+    marker_of,
+)
 from wakeful.storage.sqlite.store import SqliteStore
 from wakeful.testing.memory_jobs import MemoryJobs
 from wakeful.testing.memory_store import MemoryStore
-from wakeful.watchdog.redis_queue import JobsLedger
+from wakeful.watchdog.redis_queue import QueueIssueLedger
 
-REPORT = Report(
+REPORT = IssueReport(
     project="shop",
     session_id=SessionId("tg_popoto_-5294327191_4469"),
     reason="silent_for_15_minutes",
@@ -44,17 +51,17 @@ def store() -> MemoryStore:
     return MemoryStore()
 
 
-def forge(store: MemoryStore, **options: Any) -> GhForge:
-    return GhForge(StoreLedger(store), **{"repo": "me/shop", **options})
+def forge(store: MemoryStore, **options: Any) -> GhIssueTracker:
+    return GhIssueTracker(StoreIssueLedger(store), **{"repo": "me/shop", **options})
 
 
-def filed(forge: GhForge, report: Report = REPORT) -> Filing:
+def filed(forge: GhIssueTracker, report: IssueReport = REPORT) -> FilingResult:
     return asyncio.run(forge.file(report))
 
 
 def test_trouble_becomes_an_issue(gh: StandInGh, store: MemoryStore) -> None:
     """Visibility, open issues, creation: three questions, in the arguments gh knows; then the issue is there."""
-    assert filed(forge(store)) == Filing(FIRST, "filed")
+    assert filed(forge(store)) == FilingResult(FIRST, "filed")
     (issue,) = gh.issues
     assert issue["title"] == "[Watchdog] shop: silent_for_15_minutes (tg_popoto_-5294327191_4469)"
     assert issue["mode"] == "0o600"
@@ -79,7 +86,7 @@ def test_an_open_issue_of_the_project_is_reused(gh: StandInGh, store: MemoryStor
     gh.add("Re: watchdog", f"{marker_of('shop')}\n")
     gh.add("[Watchdog] shop: silent (x)", f"words\n{marker_of('shop')}")
     gh.add("[Watchdog] shop: silent (y)", marker_of("shop"))
-    assert filed(forge(store)) == Filing(
+    assert filed(forge(store)) == FilingResult(
         "https://github.com/me/shop/issues/3", "an issue about this project is open"
     )
     assert "issue create" not in gh.commands
@@ -89,10 +96,10 @@ def test_one_is_created_an_hour_and_project(gh: StandInGh, tmp_path: Path) -> No
     """Closed or not, no second one within the hour, by a restarted daemon either; other projects are free."""
     now = [1_800_000_000.0]
 
-    async def scene(report: Report) -> Filing:
+    async def scene(report: IssueReport) -> FilingResult:
         store = await SqliteStore.open(tmp_path / "wakeful.db", now=lambda: now[0])
         try:
-            return await GhForge(StoreLedger(store), repo="me/shop").file(report)
+            return await GhIssueTracker(StoreIssueLedger(store), repo="me/shop").file(report)
         finally:
             await store.close()
 
@@ -113,13 +120,13 @@ def test_all_projects_together_have_a_limit(gh: StandInGh, tmp_path: Path, kind:
     """Forty projects at once: ten issues and one summary, also for a restarted daemon; `gh` is not asked for each."""
     store, jobs = MemoryStore(), MemoryJobs()
 
-    def ledger() -> Ledger:
+    def ledger() -> IssueLedger:
         if kind == "store":
-            return StoreLedger(store)
-        return FileLedger(tmp_path / "issues.jsonl") if kind == "file" else JobsLedger(jobs)
+            return StoreIssueLedger(store)
+        return FileIssueLedger(tmp_path / "issues.jsonl") if kind == "file" else QueueIssueLedger(jobs)
 
-    async def flood(names: str) -> list[Filing]:
-        forge = GhForge(ledger(), repo="me/shop")
+    async def flood(names: str) -> list[FilingResult]:
+        forge = GhIssueTracker(ledger(), repo="me/shop")
         return await asyncio.gather(
             *(forge.file(structs.replace(REPORT, project=f"{names}{number}")) for number in range(20))
         )
@@ -134,7 +141,7 @@ def test_all_projects_together_have_a_limit(gh: StandInGh, tmp_path: Path, kind:
 def test_two_sessions_of_a_project_at_once_are_one_issue(gh: StandInGh, store: MemoryStore) -> None:
     """The second waits for the first and finds its issue."""
 
-    async def scene() -> list[Filing]:
+    async def scene() -> list[FilingResult]:
         one = forge(store)
         return await asyncio.gather(*(one.file(REPORT) for _ in range(3)))
 
@@ -146,25 +153,25 @@ def test_eight_processes_worth_of_forges_create_one_issue(gh: StandInGh, tmp_pat
     """Without a store a file keeps the hour, also among forges that know nothing of each other."""
     path = tmp_path / "issues.jsonl"
 
-    async def scene() -> list[Filing]:
-        forges = [GhForge(FileLedger(path), repo="me/shop") for _ in range(8)]
+    async def scene() -> list[FilingResult]:
+        forges = [GhIssueTracker(FileIssueLedger(path), repo="me/shop") for _ in range(8)]
         return await asyncio.gather(*(each.file(REPORT) for each in forges))
 
     asyncio.run(scene())
     assert len(gh.issues) == 1
     gh.close(1)
-    assert asyncio.run(GhForge(FileLedger(path), repo="me/shop").file(REPORT)).url == FIRST
+    assert asyncio.run(GhIssueTracker(FileIssueLedger(path), repo="me/shop").file(REPORT)).url == FIRST
     assert len(gh.issues) == 1
 
 
 @pytest.mark.parametrize(
-    "make", [lambda _path, store: StoreLedger(store), lambda path, _store: FileLedger(path)]
+    "make", [lambda _path, store: StoreIssueLedger(store), lambda path, _store: FileIssueLedger(path)]
 )
 def test_a_refused_creation_does_not_cost_the_hour(
     gh: StandInGh, store: MemoryStore, tmp_path: Path, make: Callable[[Path, MemoryStore], Any]
 ) -> None:
     """What surely was not created may be tried again at once."""
-    one = GhForge(make(tmp_path / "issues.jsonl", store), repo="me/shop")
+    one = GhIssueTracker(make(tmp_path / "issues.jsonl", store), repo="me/shop")
     gh.trouble("refuse", at="issue create")
     assert filed(one).url is None
     gh.trouble()
@@ -205,7 +212,7 @@ def test_a_hung_gh_is_ended_with_all_it_started(gh: StandInGh, store: MemoryStor
     """At the deadline the whole group is gone, and its text, too."""
     gh.trouble("hang", at=at)
     filing = filed(forge(store, deadline_seconds=1.0))
-    assert filing == Filing(None, "`gh` did not answer within 1 s and was ended")
+    assert filing == FilingResult(None, "`gh` did not answer within 1 s and was ended")
     for pid in gh.hung_pids:
         wait_for(partial(ended, pid), f"the end of {pid}")
     if at == "issue create":

@@ -26,10 +26,10 @@ def test_a_session_of_another_daemons_agent_is_not_taken(
     with subprocess.Popen(("sleep", "1000"), env=marks) as client:
         try:
             wait_for(lambda: proc.environ_value(client.pid, "TMUX"), "its environment")
-            holder = SimpleNamespace(process=proc.identify_if_seen(client.pid))
+            holder = SimpleNamespace(process=proc.identify_or_none(client.pid))
             presence = SimpleNamespace(living=(holder,))
             roster: Any = SimpleNamespace(watched={SESSION: SimpleNamespace(presence=presence)})
             hosted = HostedSessions(roster, VirtualClock(), str(tmp_path / "ours.sock"))
-            assert hosted.agent_named(SESSION) == agent
+            assert hosted.agent_by_mark(SESSION) == agent
         finally:
             client.kill()

@@ -21,11 +21,11 @@ from websockets.sync.client import ClientConnection, unix_connect
 from support.real_clients import wait_for
 from support.supervisor_fixture import Doors, House, open_doors, subject
 from wakeful.alerts.mute_pause_model import MuteList
-from wakeful.http.errors import Problem
+from wakeful.http.errors import ProblemDocument
 from wakeful.http.responses import SessionInspection, SessionList, SessionStatus, SessionWait
 from wakeful.http.routes.events import CriticalEventList
-from wakeful.http.routes.healing import LostList
-from wakeful.judging.explanation import Why
+from wakeful.http.routes.healing import LostSessionList
+from wakeful.judging.explanation import Explanation
 from wakeful.judging.session_record import HealthView, SessionRecord
 from wakeful.reports.model import Report
 from wakeful.sessions.registry import Query
@@ -43,22 +43,22 @@ SHAPES: dict[str, type] = {
     f"{ONE}/health": HealthView,
     f"{ONE}/status": SessionStatus,
     f"{ONE}/inspect": SessionInspection,
-    f"{ONE}/why": Why,
-    "/api/sessions/killed/why": Why,
+    f"{ONE}/why": Explanation,
+    "/api/sessions/killed/why": Explanation,
     f"{ONE}/events": EventList,
     f"{ONE}/calls": CallList,
     f"{ONE}/wait?until=prompting": SessionWait,
     "/api/sessions/killed/inspect": SessionInspection,
     "/api/sessions/asking/status": SessionStatus,
-    "/api/sessions/nobody": Problem,
+    "/api/sessions/nobody": ProblemDocument,
     "/api/mutes": MuteList,
     "/api/incidents": IncidentList,
     "/api/incidents?all=true": IncidentList,
     "/api/events": CriticalEventList,
-    "/api/lost": LostList,
+    "/api/lost": LostSessionList,
     "/api/report": Report,
     "/api/report?since=22:00&folders=false": Report,
-    "/api/report?since=never": Problem,
+    "/api/report?since=never": ProblemDocument,
 }
 
 
@@ -142,7 +142,7 @@ def test_errors_are_problem_documents(
 ) -> None:
     """Every mistake has its status, its stable code and a sentence; none has a traceback."""
     answer = owner.request(method, path, json={"cod": 1})
-    problem = msgspec.json.decode(answer.content, type=Problem)
+    problem = msgspec.json.decode(answer.content, type=ProblemDocument)
     assert (answer.status_code, problem.status, problem.code) == (status, status, code)
     assert answer.headers["content-type"] == "application/problem+json"
     assert answer.headers["x-wakeful-exit"] == "2"
@@ -153,7 +153,7 @@ def test_errors_are_problem_documents(
 @pytest.mark.parametrize("asked", ["state=splendid", "all=perhaps"])
 def test_a_wrong_parameter_is_named_as_it_was_asked(owner: httpx.Client, asked: str) -> None:
     """Not by what it is called inside."""
-    problem = msgspec.json.decode(owner.get(f"/api/sessions?{asked}").content, type=Problem)
+    problem = msgspec.json.decode(owner.get(f"/api/sessions?{asked}").content, type=ProblemDocument)
     assert f"not valid: {asked.partition('=')[0]}: " in problem.detail
 
 
@@ -264,8 +264,8 @@ def test_leaving_is_no_bug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
             """All hang up at once, and the feed gives each of them up a little later than the one before."""
             for each in rude:
                 each.close()
-            for turns, listener in enumerate(doors.house.feed._listeners):
-                after(turns % 8, listener.end)
+            for turns, listener in enumerate(doors.house.feed._subscribers):
+                after(turns % 8, listener.drop)
 
         doors.call(vanish)
         doors.stop()
@@ -348,7 +348,7 @@ def test_waiting_ends_by_push(doors: Doors, act: str | None, ending: str, code: 
         timeout = "20" if act else "0.1"
         waiting = pool.submit(owner.get, f"/api/sessions/watched/wait?until=idle&timeout={timeout}")
         if act:
-            wait_for(lambda: doors.call(lambda: doors.house.roster._waiting) or None, "somebody who waits")
+            wait_for(lambda: doors.call(lambda: doors.house.roster._waiters) or None, "somebody who waits")
             doors.call(acts[act])
         answer = waiting.result(20)
     assert answer.json()["ending"] == ending
@@ -386,7 +386,7 @@ def test_going_down_tells_whoever_waits(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool, open_doors(tmp_path) as doors, doors.socket() as owner:
         with following(doors) as feed:
             waiting = pool.submit(owner.get, f"{ONE}/wait?until=stopped&timeout=3600")
-            wait_for(lambda: doors.call(lambda: doors.house.roster._waiting) or None, "somebody who waits")
+            wait_for(lambda: doors.call(lambda: doors.house.roster._waiters) or None, "somebody who waits")
             began = time.monotonic()
             doors.stop()
             assert time.monotonic() - began < 5

@@ -19,10 +19,10 @@ def test_six_who_fail_at_once_are_in_one_incident(tmp_path: Path) -> None:
         names = [SessionId(f"claude-{name}") for name in "abcdef"]
         origin = Origin(Cause.AUTH, "claude")
         await asyncio.gather(*(incidents.join(each, origin, "login") for each in names))
-        (incident,) = await incidents.listed()
+        (incident,) = await incidents.list_incidents()
         assert sorted(incident.sessions) == names
         await asyncio.gather(*(incidents.leave(each) for each in names))
-        (over,) = await incidents.listed(include_resolved=True)
+        (over,) = await incidents.list_incidents(include_resolved=True)
         assert (over.is_open, over.affected) == (False, 6)
         await store.close()
 

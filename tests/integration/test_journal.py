@@ -19,7 +19,7 @@ import pytest
 import wakeful
 from support.real_clients import wait_for
 from wakeful.checkpoints.model import ChoiceName
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.journal import files
 from wakeful.journal.api import (
     Journal,
@@ -32,11 +32,11 @@ from wakeful.journal.api import (
     StepFailed,
     StepRuns,
 )
-from wakeful.journal.checkpoint_store import _with_desk
+from wakeful.journal.checkpoint_store import _with_checkpoints
 from wakeful.journal.event_file import OutsideRoot
 from wakeful.journal.locks import RecoveryRuns, recovery_lock
 from wakeful.journal.model import (
-    BadStep,
+    BadStepName,
     BadTrait,
     SessionState,
     StateForeign,
@@ -44,8 +44,13 @@ from wakeful.journal.model import (
     StateOutdated,
 )
 from wakeful.journal.processes import GatedProcess
-from wakeful.journal.recovery_rules import Course, Recovered, Status
-from wakeful.journal.recovery_watch import JournalCarrier, RecoveryWatch, Sighting, recover_journal
+from wakeful.journal.recovery_rules import RecoveryResult, RecoveryStatus, StepAction
+from wakeful.journal.recovery_watch import (
+    JournalDecisionExecutor,
+    JournalWatchReport,
+    RecoveryWatch,
+    recover_journal,
+)
 from wakeful.linux import proc
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -86,12 +91,12 @@ def audited(root: Path) -> list[str]:
         return [row[0] for row in rows.execute("SELECT event FROM audit ORDER BY events_end")]
 
 
-def recovered(root: Path, **how: Any) -> Recovered:
+def recovered(root: Path, **how: Any) -> RecoveryResult:
     return recover_journal(state_path(root), **how)
 
 
 def decide(number: int, choice: ChoiceName) -> None:
-    _with_desk(lambda desk: desk.record(number, choice, "tester"))
+    _with_checkpoints(lambda desk: desk.record(number, choice, "tester"))
 
 
 def killed_inside(root: Path, traits: str, inside: str = "") -> None:
@@ -178,14 +183,14 @@ def test_a_cancelled_run_ends_its_program(root: Path) -> None:
 def test_a_run_cancelled_while_it_starts_leaves_nothing(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that starts the program cannot be cancelled: what it started is ended."""
     starting, go_on = threading.Event(), threading.Event()
-    let_through = GatedProcess.let_through
+    let_through = GatedProcess.release
 
     def held_up(gated: GatedProcess) -> None:
         starting.set()
         assert go_on.wait(60)
         let_through(gated)
 
-    monkeypatch.setattr(GatedProcess, "let_through", held_up)
+    monkeypatch.setattr(GatedProcess, "release", held_up)
 
     async def program() -> None:
         async with await Journal.open(root) as journal:
@@ -222,7 +227,7 @@ GatedProcess.let_through = lambda self: os.kill(os.getpid(), 9)
 wakeful.Journal({str(root)!r}).run(["touch", "happened"], step="cut", effects="local")
 """
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
-    assert recovered(root).steps[0].course is Course.RERUN
+    assert recovered(root).steps[0].course is StepAction.RERUN
     assert not (root / "happened").exists()
 
 
@@ -280,7 +285,7 @@ def test_local_work_is_cleaned_and_resumed(root: Path) -> None:
         "(j.root / 'part').write_text('x'); (j.root / 'tree').mkdir()",
     )
     outcome = recovered(root)
-    assert (outcome.status, outcome.next_immediate_step) == (Status.OK, "cut")
+    assert (outcome.status, outcome.next_immediate_step) == (RecoveryStatus.OK, "cut")
     assert not (root / "part").exists()
     assert not (root / "tree").exists()
     with Journal(root, steps=["cut", "after"]) as journal:
@@ -292,7 +297,7 @@ def test_unknown_effects_are_held_and_continued_once(root: Path) -> None:
     killed_inside(root, "")
     outcome = recovered(root)
     assert (outcome.status, outcome.approval, outcome.checkpoint) == (
-        Status.MANUAL_REVIEW,
+        RecoveryStatus.MANUAL_REVIEW,
         "awaiting-approval",
         1,
     )
@@ -301,7 +306,7 @@ def test_unknown_effects_are_held_and_continued_once(root: Path) -> None:
     with pytest.raises(JournalHeld):
         Journal(root)
     decide(1, ChoiceName.CONTINUE)
-    assert recovered(root).status is Status.OK
+    assert recovered(root).status is RecoveryStatus.OK
     killed_inside(root, "")
     assert recovered(root).checkpoint == 2
 
@@ -328,7 +333,7 @@ def test_what_somebody_saw_done_is_passed_over(root: Path) -> None:
     decide(1, ChoiceName.DONE)
     for _ in range(2):
         outcome = recovered(root)
-        assert (outcome.status, outcome.steps_completed) == (Status.OK, ("cut",))
+        assert (outcome.status, outcome.steps_completed) == (RecoveryStatus.OK, ("cut",))
     with Journal(root, steps=["cut", "after"]) as journal:
         assert journal.next_step() == "after"
     told = [json.loads(line) for line in (root / "events.ndjson").read_text().splitlines()]
@@ -355,14 +360,14 @@ os.kill(os.getpid(), 9)
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
     outcome = recovered(root)
     assert {each.step: each.course for each in outcome.steps} == {
-        "beside": Course.WAIT,
-        "cut": Course.CHECKPOINT,
+        "beside": StepAction.WAIT,
+        "cut": StepAction.CHECKPOINT,
     }
     os.kill(state_of(root)["process_map"]["beside"]["pid"], 9)
     (root / "answer").write_text("11")
     decide(1, ChoiceName.DONE)
     outcome = recovered(root)
-    assert (outcome.status, outcome.checkpoint) == (Status.REQUIRED_ROLLBACK, 2)
+    assert (outcome.status, outcome.checkpoint) == (RecoveryStatus.REQUIRED_ROLLBACK, 2)
     assert outcome.steps_completed == ("cut",)
 
 
@@ -372,7 +377,7 @@ def test_an_aborted_journal_stays_closed_until_it_is_begun_anew(root: Path) -> N
     recovered(root)
     decide(1, ChoiceName.ABORT)
     outcome = recovered(root)
-    assert (outcome.status, outcome.approval) == (Status.MANUAL_REVIEW, "aborted")
+    assert (outcome.status, outcome.approval) == (RecoveryStatus.MANUAL_REVIEW, "aborted")
     with pytest.raises(JournalHeld):
         Journal(root)
     with Journal(root, fresh=True) as journal:
@@ -386,8 +391,8 @@ def test_a_rollback_undoes_once_and_the_step_counts_as_not_begun(root: Path) -> 
     recovered(root)
     decide(1, ChoiceName.ROLLBACK)
     outcome = recovered(root)
-    assert (outcome.status, outcome.next_immediate_step) == (Status.OK, "cut")
-    assert recovered(root).status is Status.OK
+    assert (outcome.status, outcome.next_immediate_step) == (RecoveryStatus.OK, "cut")
+    assert recovered(root).status is RecoveryStatus.OK
     assert (root / "undo.log").read_text() == "undone\n"
     assert events(root).count("recovery.undone") == 1
 
@@ -397,7 +402,7 @@ def test_an_undoing_that_says_much_is_not_ended_for_it(root: Path) -> None:
     killed_inside(root, "undo=['sh', '-c', 'yes undoing | head -c 2000000; echo undone >>undo.log']")
     recovered(root)
     decide(1, ChoiceName.ROLLBACK)
-    assert recovered(root).status is Status.OK
+    assert recovered(root).status is RecoveryStatus.OK
     assert (root / "undo.log").read_text() == "undone\n"
     assert (root / ".tmp/logs/cut-undo-1.out").stat().st_size == 2_000_000
 
@@ -408,7 +413,7 @@ def test_an_undoing_that_fails_or_is_cut_off_is_asked_about_again(root: Path) ->
     recovered(root)
     decide(1, ChoiceName.ROLLBACK)
     outcome = recovered(root)
-    assert (outcome.status, outcome.checkpoint) == (Status.REQUIRED_ROLLBACK, 2)
+    assert (outcome.status, outcome.checkpoint) == (RecoveryStatus.REQUIRED_ROLLBACK, 2)
     assert recovered(root).checkpoint == 2
     assert (root / "undo.log").read_text() == "tried\n"
     assert (root / ".tmp/logs/cut-undo-1.out").read_text() == "no such release\n"
@@ -422,14 +427,16 @@ def test_an_undoing_that_fails_or_is_cut_off_is_asked_about_again(root: Path) ->
 @pytest.mark.parametrize(
     ("exit_code", "course"),
     [
-        (0, Course.COUNT_DONE),
-        (10, Course.RERUN),
-        (11, Course.ROLLBACK),
-        (1, Course.CHECKPOINT),
-        (127, Course.CHECKPOINT),
+        (0, StepAction.COUNT_DONE),
+        (10, StepAction.RERUN),
+        (11, StepAction.ROLLBACK),
+        (1, StepAction.CHECKPOINT),
+        (127, StepAction.CHECKPOINT),
     ],
 )
-def test_the_other_side_is_asked_by_the_steps_own_command(root: Path, exit_code: int, course: Course) -> None:
+def test_the_other_side_is_asked_by_the_steps_own_command(
+    root: Path, exit_code: int, course: StepAction
+) -> None:
     """Done, absent and partial are said on purpose; a command that merely fails has said nothing."""
     killed_inside(root, f"effects='remote', query=['sh', '-c', 'exit {exit_code}']")
     assert recovered(root).steps[0].course is course
@@ -474,10 +481,10 @@ def test_a_living_process_is_waited_for(root: Path) -> None:
     pid = left_running(root, "effects='local'")
     process = proc.identify(pid)
     assert process is not None
-    assert recovered(root).steps[0].course is Course.WAIT
-    assert proc.sight(process) is Sight.ALIVE
+    assert recovered(root).steps[0].course is StepAction.WAIT
+    assert proc.state_of(process) is ProcessState.ALIVE
     os.kill(pid, 9)
-    assert recovered(root, wait_seconds=10.0).steps[0].course is Course.RERUN
+    assert recovered(root, wait_seconds=10.0).steps[0].course is StepAction.RERUN
 
 
 def test_a_living_process_is_ended_by_identity_with_what_it_started(root: Path) -> None:
@@ -486,7 +493,7 @@ def test_a_living_process_is_ended_by_identity_with_what_it_started(root: Path) 
     pid = left_running(root, "effects='local', on_alive='rerun'", argv)
     wait_for(lambda: ((root / "child").exists() and (root / "child").read_text()) or None, "child")
     child = int((root / "child").read_text())
-    assert recovered(root).steps[0].course is Course.END_AND_RERUN
+    assert recovered(root).steps[0].course is StepAction.END_AND_RERUN
     assert proc.identify(pid) is None
     assert proc.identify(child) is None
 
@@ -495,7 +502,7 @@ def test_a_detachable_process_is_left_and_its_step_counts(root: Path) -> None:
     """A detachable process that may be an orphan is left running and recorded."""
     pid = left_running(root, "effects='local', detachable=True, orphanable=True")
     outcome = recovered(root)
-    assert (outcome.status, outcome.steps[0].course) == (Status.OK, Course.LEAVE)
+    assert (outcome.status, outcome.steps[0].course) == (RecoveryStatus.OK, StepAction.LEAVE)
     assert outcome.steps_completed == ("cut",)
     os.kill(pid, 9)
 
@@ -506,11 +513,11 @@ def test_a_living_process_with_effects_elsewhere_is_left_alone_and_asked_about(r
     process = proc.identify(pid)
     assert process is not None
     outcome = recovered(root)
-    assert (outcome.steps[0].course, outcome.checkpoint) == (Course.CHECKPOINT, 1)
-    assert proc.sight(process) is Sight.ALIVE
+    assert (outcome.steps[0].course, outcome.checkpoint) == (StepAction.CHECKPOINT, 1)
+    assert proc.state_of(process) is ProcessState.ALIVE
     decide(1, ChoiceName.CONTINUE)
-    assert recovered(root).status is Status.OK
-    assert proc.sight(process) is Sight.DEAD
+    assert recovered(root).status is RecoveryStatus.OK
+    assert proc.state_of(process) is ProcessState.DEAD
 
 
 def test_what_still_runs_is_ended_before_it_is_undone(root: Path) -> None:
@@ -523,7 +530,7 @@ def test_what_still_runs_is_ended_before_it_is_undone(root: Path) -> None:
     assert said.count(f"What still runs (process {pid}) is ended first.") == 2
     assert said.count(f"What still runs (process {pid}) is left alone.") == 2
     decide(1, ChoiceName.ROLLBACK)
-    assert recovered(root).status is Status.OK
+    assert recovered(root).status is RecoveryStatus.OK
     assert (root / "seen").read_text() == "gone\n"
 
 
@@ -535,7 +542,7 @@ def test_a_pid_that_changed_hands_is_not_touched(root: Path) -> None:
         try:
             state["process_map"]["cut"] |= {"pid": stranger.pid}
             state_path(root).write_text(json.dumps(state))
-            assert recovered(root).steps[0].course is Course.RERUN
+            assert recovered(root).steps[0].course is StepAction.RERUN
             assert stranger.poll() is None
         finally:
             stranger.kill()
@@ -548,7 +555,7 @@ def test_another_programs_bare_pid_proves_nothing(root: Path) -> None:
     entry = {"pid": os.getpid(), "cmd": ["make"], "started_at": "", "stdout_path": None, "stderr_path": None}
     state |= {"current_task_id": "make", "process_map": {"make": entry}}
     state_path(root).write_text(json.dumps(state))
-    assert recovered(root).steps[0].sight is Sight.UNKNOWN
+    assert recovered(root).steps[0].sight is ProcessState.UNKNOWN
     assert recovered(root).checkpoint == 1
 
 
@@ -558,13 +565,13 @@ def test_a_torn_state_is_never_accepted(root: Path) -> None:
     torn = state_path(root).read_bytes()[:200]
     state_path(root).write_bytes(torn)
     outcome = recovered(root)
-    assert (outcome.status, outcome.checkpoint) == (Status.MANUAL_REVIEW, 1)
+    assert (outcome.status, outcome.checkpoint) == (RecoveryStatus.MANUAL_REVIEW, 1)
     assert [path.read_bytes() for path in (root / ".tmp" / "corrupt").iterdir()] == [torn]
     assert outcome.steps[0].step == "cut"
     with pytest.raises(JournalHeld):
         Journal(root)
     decide(1, ChoiceName.CONTINUE)
-    assert recovered(root).status is Status.OK
+    assert recovered(root).status is RecoveryStatus.OK
 
 
 @pytest.mark.parametrize("content", [b"", b"\0" * 400, b'{"current_task_id": nul', b"\xff\xfe"])
@@ -573,7 +580,7 @@ def test_what_is_no_json_is_torn(root: Path, content: bytes) -> None:
     Journal(root).close()
     state_path(root).write_bytes(content)
     outcome = recovered(root)
-    assert outcome.status is Status.MANUAL_REVIEW
+    assert outcome.status is RecoveryStatus.MANUAL_REVIEW
     assert [path.read_bytes() for path in (root / ".tmp" / "corrupt").iterdir()] == [content]
 
 
@@ -639,7 +646,7 @@ def test_a_cursor_beyond_the_end_is_told_and_survived(root: Path) -> None:
     state = state_of(root) | {"events_cursor": 10**9}
     state_path(root).write_text(json.dumps(state))
     outcome = recovered(root)
-    assert outcome.status is Status.OK
+    assert outcome.status is RecoveryStatus.OK
     assert any("is not within" in note for note in outcome.notes)
     assert state_of(root)["events_cursor"] < 10**6
 
@@ -667,7 +674,7 @@ with journal.step("cut", effects="remote"):
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
     assert state_of(root)["steps_completed"] == []
     outcome = recovered(root)
-    assert (outcome.status, outcome.steps_completed, outcome.steps) == (Status.OK, ("cut",), ())
+    assert (outcome.status, outcome.steps_completed, outcome.steps) == (RecoveryStatus.OK, ("cut",), ())
 
 
 def test_two_recoveries_cannot_run_at_once(root: Path) -> None:
@@ -680,7 +687,7 @@ def test_two_recoveries_cannot_run_at_once(root: Path) -> None:
         pytest.raises(RecoveryRuns, match=told),
     ):
         recovered(root)
-    assert recovered(root).status is Status.OK
+    assert recovered(root).status is RecoveryStatus.OK
     assert not lock.exists()
 
 
@@ -691,7 +698,7 @@ def test_a_dead_owners_lock_is_taken_over_by_identity(root: Path) -> None:
     holder = {"pid": os.getpid(), "started": 1, "boot_id": proc.boot_id(), "since": "then", "command": "gone"}
     lock.write_text(json.dumps(holder))
     outcome = recovered(root)
-    assert outcome.status is Status.OK
+    assert outcome.status is RecoveryStatus.OK
     assert any("took over the lock of" in note for note in outcome.notes)
     assert "recovery.lock_taken_over" in audited(root)
 
@@ -715,7 +722,7 @@ def test_a_bare_pid_of_nobody_is_a_stale_lock(root: Path) -> None:
     with subprocess.Popen(["true"]) as gone:
         gone.wait()
     (root / ".tmp" / "agent_recovery.lock").write_text(f"{gone.pid}\n")
-    assert recovered(root).status is Status.OK
+    assert recovered(root).status is RecoveryStatus.OK
 
 
 def test_a_journal_in_use_is_left_alone(root: Path) -> None:
@@ -737,7 +744,7 @@ def test_a_silent_program_is_stale_after_its_kinds_time(root: Path, kind: str, s
             recovered(root)
         _age(root, seconds)
         outcome = recovered(root)
-        assert outcome.status is Status.MANUAL_REVIEW
+        assert outcome.status is RecoveryStatus.MANUAL_REVIEW
         assert any(f"pid {os.getpid()}" in note for note in outcome.notes)
 
 
@@ -762,9 +769,9 @@ def test_artefacts_that_changed_are_moved_away_and_named(root: Path) -> None:
     assert [(each.path, each.step) for each in outcome.suspects] == [("bad", "bad"), ("gone", "gone")]
     moved = root / str(outcome.suspects[0].moved_to)
     assert (moved.read_text(), (root / "bad").exists()) == ("zeroed", False)
-    assert (outcome.status, outcome.checkpoint) == (Status.MANUAL_REVIEW, 1)
+    assert (outcome.status, outcome.checkpoint) == (RecoveryStatus.MANUAL_REVIEW, 1)
     decide(1, ChoiceName.CONTINUE)
-    assert recovered(root).status is Status.OK
+    assert recovered(root).status is RecoveryStatus.OK
     assert recovered(root).suspects == ()
 
 
@@ -773,7 +780,7 @@ def test_a_damaged_database_is_moved_away_and_made_again_from_the_events(root: P
     with Journal(root) as journal, journal.step("one", effects="none"):
         pass
     (root / "gaia.db").write_bytes(b"no database at all, but longer than its header")
-    assert recovered(root).status is Status.OK
+    assert recovered(root).status is RecoveryStatus.OK
     assert [event for event in audited(root) if event.startswith("action.")] == [
         "action.started",
         "action.completed",
@@ -805,7 +812,7 @@ def test_mistakes_are_named(root: Path) -> None:
     """Names, effects and commands are checked before anything begins."""
     with Journal(root) as journal:
         for name in ("", "a/b", "../x", "-a", "x" * 101):
-            with pytest.raises(BadStep):
+            with pytest.raises(BadStepName):
                 journal.step(name)
         with pytest.raises(BadTrait, match="effects"):
             journal.step("x", effects="maybe")
@@ -819,9 +826,9 @@ def test_the_watch_recovers_what_was_registered_and_tells_once(root: Path, tmp_p
     """A program that is gone is recovered without a word from anybody; a checkpoint is told once."""
     program = f"import os, wakeful; j = wakeful.Journal({str(root)!r}, register=True); j.step('cut').__enter__(); os._exit(9)"
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == 9
-    told: list[Sighting] = []
+    told: list[JournalWatchReport] = []
 
-    async def tell(sighting: Sighting) -> None:
+    async def tell(sighting: JournalWatchReport) -> None:
         told.append(sighting)
 
     async def rounds() -> None:
@@ -833,7 +840,10 @@ def test_the_watch_recovers_what_was_registered_and_tells_once(root: Path, tmp_p
         await watch.check()
 
     asyncio.run(rounds())
-    assert [each.recovered.status for each in told if each.recovered] == [Status.MANUAL_REVIEW, Status.OK]
+    assert [each.recovered.status for each in told if each.recovered] == [
+        RecoveryStatus.MANUAL_REVIEW,
+        RecoveryStatus.OK,
+    ]
 
 
 def test_a_decision_is_carried_out_by_recovering(root: Path) -> None:
@@ -841,8 +851,8 @@ def test_a_decision_is_carried_out_by_recovering(root: Path) -> None:
     killed_inside(root, "")
     recovered(root)
     decide(1, ChoiceName.CONTINUE)
-    checkpoint = _with_desk(lambda desk: desk.get(1))
-    done = asyncio.run(JournalCarrier().carry_out(checkpoint, ChoiceName.CONTINUE))
+    checkpoint = _with_checkpoints(lambda desk: desk.get(1))
+    done = asyncio.run(JournalDecisionExecutor().carry_out(checkpoint, ChoiceName.CONTINUE))
     assert done.outcome == "recovered"
     assert state_of(root)["process_map"]["cut"]["last"] == "cleared"
 
@@ -989,7 +999,7 @@ def test_a_held_step_is_asked_about_once_while_others_go_on(root: Path) -> None:
             journal.step("mail", effects="remote").__enter__()
     decide(1, ChoiceName.CONTINUE)
     outcome = recovered(root)
-    assert (outcome.status, outcome.checkpoints) == (Status.OK, ())
+    assert (outcome.status, outcome.checkpoints) == (RecoveryStatus.OK, ())
     with Journal(root) as journal, journal.step("mail", effects="remote") as step:
         assert step.attempt == 2
 
@@ -1104,9 +1114,9 @@ def test_a_checkpoint_of_another_journal_is_no_answer(root: Path, tmp_path: Path
         pass
     waiting = state_of(root) | {"notes": "awaiting-approval: CHECKPOINT_1.md"}
     state_path(root).write_text(json.dumps(waiting))
-    assert (recovered(root).status, recovered(root).checkpoint) == (Status.MANUAL_REVIEW, 2)
+    assert (recovered(root).status, recovered(root).checkpoint) == (RecoveryStatus.MANUAL_REVIEW, 2)
     decide(2, ChoiceName.CONTINUE)
-    assert recovered(root).status is Status.OK
+    assert recovered(root).status is RecoveryStatus.OK
 
 
 def test_a_step_that_was_cancelled_before_its_block_began_can_be_run(root: Path) -> None:
@@ -1138,9 +1148,9 @@ def test_a_journal_that_was_aborted_before_any_step_is_not_recovered_again_and_a
     state_path(root).write_text("{")
     assert recovered(root).checkpoint == 1
     decide(1, ChoiceName.ABORT)
-    told: list[Sighting] = []
+    told: list[JournalWatchReport] = []
 
-    async def tell(sighting: Sighting) -> None:
+    async def tell(sighting: JournalWatchReport) -> None:
         told.append(sighting)
 
     async def rounds() -> list[int]:

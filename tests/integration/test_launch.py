@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.core.errors import ClientMissing, FolderGone, StartFailed
+from wakeful.core.errors import ClientMissing, StartFailed, WorkingDirectoryGone
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, Sight
-from wakeful.integrations.driver_support import RunFolder, Written
+from wakeful.core.process import Process, ProcessState
+from wakeful.integrations.driver_support import RunFolder, WriteResult
 from wakeful.linux import proc
 from wakeful.linux.launch import Streams, launch
-from wakeful.linux.terminate import end
-from wakeful.sources.follow import Following
+from wakeful.linux.terminate import terminate
+from wakeful.sources.follow import FileFollower
 
 SECONDS_MAX = 30.0
 ENVIRON = {"PATH": "/usr/local/bin:/usr/bin:/bin"}
@@ -74,7 +74,7 @@ def test_it_outlives_whoever_started_it() -> None:
         assert os.getsid(pid) == pid
         assert sorted(each.name for each in Path(f"/proc/{pid}/fd").iterdir()) == ["0", "1", "2"]
     finally:
-        assert asyncio.run(end(process, is_meant=lambda _process: True)).sight is Sight.DEAD
+        assert asyncio.run(terminate(process, is_meant=lambda _process: True)).sight is ProcessState.DEAD
 
 
 def test_no_zombie_stays(null: Streams) -> None:
@@ -95,7 +95,7 @@ def test_a_child_of_an_earlier_loop_is_reaped_by_the_next_start(null: Streams) -
         return launch(argv, cwd="/", environ=ENVIRON, streams=null)
 
     first = asyncio.run(start("true"))
-    asyncio.run(until(lambda: proc.sight(first) is Sight.DEAD, "end"))
+    asyncio.run(until(lambda: proc.state_of(first) is ProcessState.DEAD, "end"))
     asyncio.run(start("true"))
     assert not exists(first.pid)
 
@@ -123,7 +123,7 @@ def test_the_program_is_looked_for_on_the_given_path(
             asyncio.run(start(program, path))
     asyncio.run(start("runs", str(tmp_path)))
     asyncio.run(start("./runs", "/nowhere"))
-    with pytest.raises(FolderGone):
+    with pytest.raises(WorkingDirectoryGone):
         asyncio.run(start("true", "/usr/bin:/bin", str(tmp_path / "gone")))
 
 
@@ -145,13 +145,13 @@ def test_what_a_process_said_last_is_read_before_its_end_is_believed(
     program = "import sys; [print(n) for n in range(20000)]; print('torn', end='')"
 
     async def scenario() -> list[bytes]:
-        with folder.talking() as streams:
+        with folder.open_streams() as streams:
             process = launch((sys.executable, "-c", program), cwd="/", environ=ENVIRON, streams=streams)
         if ended_before:
-            await until(lambda: proc.sight(process) is Sight.DEAD, "end")
+            await until(lambda: proc.state_of(process) is ProcessState.DEAD, "end")
         lines: list[bytes] = []
-        async with Following(folder.output, process) as following:
-            assert not await following.until(lines.append, lambda: False, SECONDS_MAX)
+        async with FileFollower(folder.output, process) as following:
+            assert not await following.feed_until(lines.append, lambda: False, SECONDS_MAX)
         return lines
 
     began = time.monotonic()
@@ -163,16 +163,16 @@ def test_a_line_is_written_whole_or_not_at_all(folder: RunFolder) -> None:
     """Nobody reads: full without a byte more. Somebody reads: through, however long. Nobody left: said so."""
 
     async def scenario() -> None:
-        assert await folder.write_line(b"x", 0.1) is Written.NO_READER
-        with folder.talking() as streams:
-            assert await folder.write_line(b"x" * 900_000, 0.1) is Written.WHOLE
-            assert await folder.write_line(b"y" * 200_000, 0.1) is Written.FULL
+        assert await folder.write_line(b"x", 0.1) is WriteResult.NO_READER
+        with folder.open_streams() as streams:
+            assert await folder.write_line(b"x" * 900_000, 0.1) is WriteResult.WHOLE
+            assert await folder.write_line(b"y" * 200_000, 0.1) is WriteResult.FULL
             process = launch(("cat",), cwd="/", environ=ENVIRON, streams=streams)
-        assert await folder.write_line(b"z" * 3_000_000, SECONDS_MAX) is Written.WHOLE
+        assert await folder.write_line(b"z" * 3_000_000, SECONDS_MAX) is WriteResult.WHOLE
         await until(lambda: folder.output.stat().st_size == 3_900_002, "all of it")
         assert folder.output.read_bytes() == b"x" * 900_000 + b"\n" + b"z" * 3_000_000 + b"\n"
-        await end(process, is_meant=lambda _process: True)
-        assert await folder.write_line(b"x", 0.1) is Written.NO_READER
+        await terminate(process, is_meant=lambda _process: True)
+        assert await folder.write_line(b"x", 0.1) is WriteResult.NO_READER
 
     asyncio.run(scenario())
 
@@ -181,15 +181,15 @@ def test_a_torn_line_closes_the_input(folder: RunFolder) -> None:
     """What is longer than any pipe and is not read to its end can be followed by nothing."""
 
     async def scenario() -> None:
-        with folder.talking():
-            assert await folder.write_line(b"x" * 3_000_000, 0.2) is Written.TORN
-            assert await folder.write_line(b"y", 0.2) is Written.NO_READER
+        with folder.open_streams():
+            assert await folder.write_line(b"x" * 3_000_000, 0.2) is WriteResult.TORN
+            assert await folder.write_line(b"y", 0.2) is WriteResult.NO_READER
 
     asyncio.run(scenario())
 
 
 def test_the_folder_is_for_its_user_only(folder: RunFolder) -> None:
     """Nobody else may read what is said, or write to the input."""
-    with folder.talking():
+    with folder.open_streams():
         modes = {path.name: path.stat().st_mode & 0o777 for path in (folder.path, *folder.path.iterdir())}
     assert modes == {"a-session": 0o700, "in": 0o600, "out.jsonl": 0o600, "err": 0o600}

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from wakeful.linux.locks import HeldByAnother, sole_on_host
+from wakeful.linux.locks import LockTaken, exclusive_host_lock
 
 HOLDS = """
 import asyncio, sys
@@ -24,7 +24,7 @@ asyncio.run(hold())
 
 
 async def refusal(name: str) -> str:
-    with pytest.raises(HeldByAnother) as caught, sole_on_host(name, "It"):
+    with pytest.raises(LockTaken) as caught, exclusive_host_lock(name, "It"):
         pass
     return str(caught.value)
 
@@ -41,7 +41,7 @@ def test_a_name_has_one_holder_and_is_given_back_by_its_death() -> None:
 
 
 async def held(name: str) -> None:
-    with sole_on_host(name, "It"):
+    with exclusive_host_lock(name, "It"):
         pass
 
 
@@ -50,7 +50,7 @@ def test_a_holder_is_known_however_often_somebody_asks() -> None:
     name = secrets.token_hex()
 
     async def scene() -> None:
-        with sole_on_host(name, "It"), sole_on_host(secrets.token_hex(), "Another"):
+        with exclusive_host_lock(name, "It"), exclusive_host_lock(secrets.token_hex(), "Another"):
             for _ in range(300):
                 assert f"pid {os.getpid()}." in await refusal(name)
                 # Its holder has other things to do in between.

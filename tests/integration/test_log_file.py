@@ -16,7 +16,14 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from wakeful.sources import log_file as tail
-from wakeful.sources.log_file import LINE_BYTES_MAX, Batch, Lines, LogFile, LogOutsideRoot, Refusal
+from wakeful.sources.log_file import (
+    LINE_BYTES_MAX,
+    LineSplitter,
+    LogBatch,
+    LogFile,
+    LogOutsideRoot,
+    ReadRefusal,
+)
 
 NOBODY = 65534
 MIB = 1024 * 1024
@@ -59,7 +66,7 @@ def read_all(log: LogFile, *, bytes_max: int = tail.SLICE_BYTES_MAX) -> list[byt
 
 
 def whole(content: bytes) -> list[bytes]:
-    return [line for line in Lines().feed(content) if isinstance(line, bytes)]
+    return [line for line in LineSplitter().feed(content) if isinstance(line, bytes)]
 
 
 def open_descriptors() -> int:
@@ -82,12 +89,12 @@ def as_nobody() -> Iterator[None]:
 def test_each_line_comes_once_and_only_when_it_is_complete(path: Path, log: LogFile) -> None:
     """An unterminated last line is never returned before its newline."""
     append(path, b"one\ntw")
-    assert log.read_new() == Batch([b"one"])
-    assert log.read_new() == Batch()
+    assert log.read_new() == LogBatch([b"one"])
+    assert log.read_new() == LogBatch()
     append(path, b"o")
-    assert log.read_new() == Batch()
+    assert log.read_new() == LogBatch()
     append(path, b"\nthree\n")
-    assert log.read_new() == Batch([b"two", b"three"])
+    assert log.read_new() == LogBatch([b"two", b"three"])
 
 
 @settings(deadline=None)
@@ -131,7 +138,7 @@ def test_reading_back_costs_one_look(path: Path, log: LogFile, monkeypatch: pyte
         monkeypatch.setattr(os, name, _counted(name, getattr(os, name), calls))
     batch = log.read_back(is_turn)
     monkeypatch.undo()
-    assert batch == Batch([b"!turn", *[b"newer"] * 100])
+    assert batch == LogBatch([b"!turn", *[b"newer"] * 100])
     assert calls == ["open", "open", "close", "fstat", "pread", "close"]
 
 
@@ -148,8 +155,8 @@ def test_a_truncated_log_is_read_from_its_new_beginning(path: Path, log: LogFile
     path.write_bytes(b"one\ntwo\n")
     log.read_new()
     path.write_bytes(b"new\n")
-    assert log.read_new() == Batch([b"new"], reset=True)
-    assert log.read_new() == Batch()
+    assert log.read_new() == LogBatch([b"new"], reset=True)
+    assert log.read_new() == LogBatch()
 
 
 def test_a_rotated_log_is_read_from_its_new_beginning(path: Path, log: LogFile) -> None:
@@ -158,7 +165,7 @@ def test_a_rotated_log_is_read_from_its_new_beginning(path: Path, log: LogFile) 
     log.read_new()
     path.rename(path.with_suffix(".1"))
     path.write_bytes(b"first\nsecond\n")
-    assert log.read_new() == Batch([b"first", b"second"], reset=True)
+    assert log.read_new() == LogBatch([b"first", b"second"], reset=True)
 
 
 def test_a_longer_log_moved_into_place_is_another_one(path: Path, log: LogFile) -> None:
@@ -167,7 +174,7 @@ def test_a_longer_log_moved_into_place_is_another_one(path: Path, log: LogFile) 
     log.read_new()
     path.with_suffix(".new").write_bytes(b"one\ntwo\nthree\n")
     path.with_suffix(".new").rename(path)
-    assert log.read_new() == Batch([b"one", b"two", b"three"], reset=True)
+    assert log.read_new() == LogBatch([b"one", b"two", b"three"], reset=True)
 
 
 @pytest.mark.parametrize("in_place", [True, False])
@@ -178,7 +185,7 @@ def test_a_replacement_of_the_same_size_is_noticed(path: Path, log: LogFile, *, 
     other = path if in_place else path.with_suffix(".new")
     other.write_bytes(b"ONE\nTWO\n")
     other.rename(path)
-    assert log.read_new() == Batch([b"ONE", b"TWO"], reset=True)
+    assert log.read_new() == LogBatch([b"ONE", b"TWO"], reset=True)
 
 
 def test_a_log_cut_short_and_grown_again_is_noticed(path: Path, log: LogFile) -> None:
@@ -187,7 +194,7 @@ def test_a_log_cut_short_and_grown_again_is_noticed(path: Path, log: LogFile) ->
     path.write_bytes(head + b"old\n")
     log.read_new()
     path.write_bytes(head + b"somewhat longer\n")
-    assert log.read_new() == Batch([head.strip(), b"somewhat longer"], reset=True)
+    assert log.read_new() == LogBatch([head.strip(), b"somewhat longer"], reset=True)
 
 
 def test_a_torn_end_that_its_writer_repairs_is_not_glued(path: Path, log: LogFile) -> None:
@@ -195,7 +202,7 @@ def test_a_torn_end_that_its_writer_repairs_is_not_glued(path: Path, log: LogFil
     path.write_bytes(b'one\n{"torn":"so')
     assert log.read_new().lines == [b"one"]
     path.write_bytes(b"one\n" + b'{"good":1}\n')
-    assert log.read_new() == Batch([b'{"good":1}'])
+    assert log.read_new() == LogBatch([b'{"good":1}'])
 
 
 def test_a_long_unterminated_end_cut_off_undoes_no_line(path: Path, log: LogFile) -> None:
@@ -204,7 +211,7 @@ def test_a_long_unterminated_end_cut_off_undoes_no_line(path: Path, log: LogFile
     assert log.read_new().lines == [b"one"]
     os.truncate(path, 4)
     append(path, b"two\n")
-    assert log.read_new() == Batch([b"two"])
+    assert log.read_new() == LogBatch([b"two"])
 
 
 def test_a_line_cut_off_together_with_a_long_unterminated_end_is_a_reset(path: Path, log: LogFile) -> None:
@@ -213,7 +220,7 @@ def test_a_line_cut_off_together_with_a_long_unterminated_end_is_a_reset(path: P
     path.write_bytes(head + b"one\n" + b"x" * 200_000)
     log.read_new()
     os.truncate(path, len(head))
-    assert log.read_new() == Batch([head.strip()], reset=True)
+    assert log.read_new() == LogBatch([head.strip()], reset=True)
 
 
 def test_a_long_line_is_not_read_again_from_its_beginning(
@@ -232,7 +239,7 @@ def test_a_long_line_is_not_read_again_from_its_beginning(
     monkeypatch.setattr(os, "pread", counting_pread)
     for _ in range(100):
         append(path, b"x" * 100_000)
-        assert log.read_new() == Batch()
+        assert log.read_new() == LogBatch()
     append(path, b"\n")
     assert log.read_new().lines == [b"x" * 10_000_000]
     assert total < 11_000_000
@@ -298,7 +305,7 @@ def test_a_kept_position_goes_on_where_it_was(path: Path, log: LogFile, tmp_path
     append(path, b"ee\n")
     again = LogFile(str(path), str(tmp_path))
     again.resume(position.inode, position.offset, position.head_hash)
-    assert again.read_new() == Batch([b"three"])
+    assert again.read_new() == LogBatch([b"three"])
 
 
 @pytest.mark.parametrize("content", [b"ONE\nTWO\nTHREE\n", b"one\n", b"one longer\ntwo\n"])
@@ -313,7 +320,7 @@ def test_a_kept_position_that_fits_no_more_is_a_reset(
     path.write_bytes(content)
     again = LogFile(str(path), str(tmp_path))
     again.resume(position.inode, position.offset, position.head_hash)
-    assert again.read_new() == Batch(content.splitlines(), reset=True)
+    assert again.read_new() == LogBatch(content.splitlines(), reset=True)
 
 
 def test_a_position_after_reading_back_can_be_kept_too(path: Path, log: LogFile, tmp_path: Path) -> None:
@@ -326,7 +333,7 @@ def test_a_position_after_reading_back_can_be_kept_too(path: Path, log: LogFile,
     append(path, b"new\n")
     again = LogFile(str(path), str(tmp_path))
     again.resume(position.inode, position.offset, position.head_hash)
-    assert again.read_new() == Batch([b"new"])
+    assert again.read_new() == LogBatch([b"new"])
     kept = again.position()
     assert kept is not None
     assert kept.head_hash is not None
@@ -342,8 +349,8 @@ def test_a_symlink_is_not_followed(
         target.write_bytes(b"secret\n")
     for target in (outside, inside, Path("/nonexistent")):
         path.symlink_to(target)
-        assert log.read_new() == Batch(refused=Refusal.SYMLINK)
-        assert log.read_back(is_turn) == Batch(refused=Refusal.SYMLINK)
+        assert log.read_new() == LogBatch(refused=ReadRefusal.SYMLINK)
+        assert log.read_back(is_turn) == LogBatch(refused=ReadRefusal.SYMLINK)
         path.unlink()
 
 
@@ -353,7 +360,7 @@ def test_a_folder_swapped_for_a_symlink_is_not_followed(path: Path, log: LogFile
     assert log.read_new().lines == [b"one"]
     path.parent.rename(tmp_path / "elsewhere")
     path.parent.symlink_to(tmp_path / "elsewhere")
-    assert log.read_new() == Batch(refused=Refusal.NOT_A_FOLDER)
+    assert log.read_new() == LogBatch(refused=ReadRefusal.NOT_A_FOLDER)
 
 
 def test_a_root_may_be_reached_through_whatever_its_owner_chose(path: Path, tmp_path: Path) -> None:
@@ -377,11 +384,11 @@ def test_what_is_no_file_is_refused_at_once(path: Path, tmp_path: Path, kind: st
         _bind(path)
     else:
         log = LogFile("/dev/null", "/dev")
-    refused: list[Refusal | None] = []
+    refused: list[ReadRefusal | None] = []
     looking = threading.Thread(target=lambda: refused.append(log.read_new().refused), daemon=True)
     looking.start()
     looking.join(timeout=10)
-    assert refused == [Refusal.NOT_A_FILE]
+    assert refused == [ReadRefusal.NOT_A_FILE]
 
 
 def _bind(path: Path) -> None:
@@ -397,12 +404,12 @@ def _bind(path: Path) -> None:
 
 def test_a_log_that_is_missing_may_come_later(path: Path, log: LogFile) -> None:
     """Missing is a reason, not an error, and no reset when the log appears."""
-    assert log.read_new() == Batch(refused=Refusal.MISSING)
+    assert log.read_new() == LogBatch(refused=ReadRefusal.MISSING)
     assert log.position() is None
     path.write_bytes(b"one\n")
-    assert log.read_new() == Batch([b"one"])
+    assert log.read_new() == LogBatch([b"one"])
     path.unlink()
-    assert log.read_new() == Batch(refused=Refusal.MISSING)
+    assert log.read_new() == LogBatch(refused=ReadRefusal.MISSING)
 
 
 def test_an_unreadable_log_is_refused_and_a_foreign_one_read() -> None:
@@ -412,7 +419,7 @@ def test_an_unreadable_log_is_refused_and_a_foreign_one_read() -> None:
         Path(root, "secret").write_bytes(b"secret\n")
         Path(root, "secret").chmod(0)
         with as_nobody():
-            assert LogFile(f"{root}/secret", root).read_new() == Batch(refused=Refusal.UNREADABLE)
+            assert LogFile(f"{root}/secret", root).read_new() == LogBatch(refused=ReadRefusal.UNREADABLE)
             assert Path("/etc/passwd").stat().st_uid != os.geteuid()
             assert (
                 LogFile("/etc/passwd", "/etc").read_new().lines
@@ -443,10 +450,10 @@ def test_lines_read_before_an_error_are_kept(
         return real_pread(fd, length, offset)
 
     monkeypatch.setattr(os, "pread", failing_pread)
-    assert log.read_new() == Batch([line.strip()] * 512, refused=Refusal.FAILED)
+    assert log.read_new() == LogBatch([line.strip()] * 512, refused=ReadRefusal.FAILED)
     assert log.read_new().lines == []
     failing = False
-    assert log.read_new() == Batch([line.strip()] * 512)
+    assert log.read_new() == LogBatch([line.strip()] * 512)
 
 
 def test_a_hundred_megabytes_in_one_line_are_read_in_bounded_memory(path: Path, log: LogFile) -> None:
@@ -472,7 +479,7 @@ def test_a_hundred_megabytes_in_one_line_are_read_in_bounded_memory(path: Path, 
 def test_reading_back_over_a_line_without_end_finds_the_next_record(path: Path, log: LogFile) -> None:
     """Begun inside a line longer than it may look back, it marks that line and goes on behind it."""
     path.write_bytes(b"!turn\n" + b"x" * 5 * MIB)
-    assert log.read_back(is_turn) == Batch()
+    assert log.read_back(is_turn) == LogBatch()
     append(path, b'y\n{"good":1}\n')
     batch = log.read_new()
     assert batch.lines == [b'{"good":1}']

@@ -15,10 +15,10 @@ from mcp.types import CallToolResult, TextContent
 from support import claude_transcripts
 from support.daemon_process import RunningDaemon
 from support.stub_clients import stand_in
-from wakeful.client.client import Client as Door
-from wakeful.config.paths import Places
+from wakeful.client.client import DaemonClient as Door
+from wakeful.config.paths import StatePaths
 from wakeful.mcp.server import build_server
-from wakeful.mcp.tools import Questions
+from wakeful.mcp.tools import DaemonQueries
 
 pytestmark = pytest.mark.anyio
 CONVERSATION = "5b1a2c3d-6f5d-4f0a-9d55-1f0a0c9f6f0e"
@@ -64,7 +64,7 @@ async def server_of(daemon: RunningDaemon, *options: str) -> AsyncIterator[Clien
 
 def built_for(daemon: RunningDaemon, *, allow_wake: bool) -> Client:
     """The same in this process."""
-    questions = Questions(Door(Places.of(daemon.environ)), [CONVERSATION], [])
+    questions = DaemonQueries(Door(StatePaths.from_environ(daemon.environ)), [CONVERSATION], [])
     return Client(build_server(questions, allow_wake=allow_wake))
 
 

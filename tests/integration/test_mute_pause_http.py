@@ -14,7 +14,7 @@ import pytest
 
 from support.daemon_process import RunningDaemon, Spoken
 from support.supervisor_fixture import Doors, open_doors
-from wakeful.alerts.mute_pause import Calm
+from wakeful.alerts.mute_pause import MutePause
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
 from wakeful.incidents.model import Cause, Incident, Origin
@@ -81,7 +81,7 @@ def test_an_agent_may_neither_silence_nor_stop_wakeful(doors: Doors, path: str) 
         with caller:
             answer = caller.post(path, json=DECISIONS[path])
             assert (answer.status_code, answer.json()["code"]) == (403, "agent-may-not-decide")
-    assert doors.house.calm.paused is None
+    assert doors.house.calm.current_pause is None
     assert doors.house.calm._mutes == {}
 
 
@@ -267,20 +267,20 @@ def test_daemons_that_share_a_store_share_the_quiet(tmp_path: Path) -> None:
 async def _shared_quiet(path: Path) -> None:
     clock = VirtualClock()
     here, there = await SqliteStore.open(path), await SqliteStore.open(path)
-    one, other = Calm(here, clock), Calm(there, clock)
+    one, other = MutePause(here, clock), MutePause(there, clock)
     await one.pause("ada", "upgrade")
     await one.mute(MuteKind.CODE, "loop", 60, by="ada")
-    assert await other.current() == one.paused
+    assert await other.reload() == one.current_pause
     assert other.mutes(clock.now().wall) == one.mutes(clock.now().wall)
     assert await other.pause("ben") is False
     assert await other.resume()
-    assert await one.current() is None
+    assert await one.reload() is None
     await one.pause("cyd")
     await here.close()
     await there.close()
     again = await SqliteStore.open(path)
-    later = Calm(again, clock)
-    pause = await later.current()
+    later = MutePause(again, clock)
+    pause = await later.reload()
     await again.close()
     assert pause is not None
     assert pause.by == "cyd"
@@ -289,12 +289,12 @@ async def _shared_quiet(path: Path) -> None:
 async def _kept(folder: Path) -> None:
     """What a daemon left behind: an open incident, one that is over, a mute and a pause."""
     store, clock = await SqliteStore.open(folder / "wakeful.db"), SystemClock()
-    incidents, calm = Incidents(store, clock), Calm(store, clock)
+    incidents, mute_pause = Incidents(store, clock), MutePause(store, clock)
     await incidents.join(SessionId("claude-working"), Origin(Cause.AUTH, "claude"), "login")
     await incidents.join(SessionId("claude-asking"), Origin(Cause.NETWORK, "tower"), "no route")
     await incidents.leave(SessionId("claude-asking"))
-    await calm.mute(MuteKind.PROJECT, "shop", 7200.0, by="ada")
-    await calm.pause("ada")
+    await mute_pause.mute(MuteKind.PROJECT, "shop", 7200.0, by="ada")
+    await mute_pause.pause("ada")
     await store.close()
 
 

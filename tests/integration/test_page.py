@@ -13,8 +13,8 @@ from playwright.sync_api import BrowserContext, Page, expect
 from support.chromium import is_live, needs_chromium, open_link, row
 from support.healing_fixture import Clinic
 from support.supervisor_fixture import Doors, House, furnish, open_doors
-from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.judging.events import Answered, Drifted, Prompted
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
+from wakeful.judging.events import FormatDrifted, Prompted, QuestionAnswered
 
 HOSTILE = "<img src=x onerror=\"document.title='owned'\"><script>document.title='owned'</script>"
 VIEWS = ("", "?session=claude-killed", "?view=decisions", "?view=incidents", "?view=agents", "?view=events")
@@ -98,7 +98,7 @@ def test_whoever_reads_a_row_keeps_it(doors: Doors, page: Page) -> None:
     page.keyboard.press("n")
     link = row(page, "failed").locator("a")
     expect(link).to_be_focused()
-    doors.call(lambda: doors.house.hear("asking", Answered(doors.house.clock.now().wall)))
+    doors.call(lambda: doors.house.hear("asking", QuestionAnswered(doors.house.clock.now().wall)))
     expect(row(page, "asking").locator(".state")).to_have_text("prompting")
     expect(link).to_be_focused()
     doors.call(lambda: doors.house.hear("failed", Prompted(doors.house.clock.now().wall)))
@@ -238,7 +238,7 @@ def test_a_login_that_ended_is_noticed(doors: Doors, context: BrowserContext) ->
     """Whoever is logged out elsewhere sees the door, not yesterday's table."""
     page = open_link(doors, context, hurry=True)
     is_live(page)
-    doors.call(doors.access.logins._open._kept.clear)
+    doors.call(doors.access.logins._logins._entries.clear)
     expect(page.locator("#door-text")).to_contain_text("This login is over")
     assert page.locator("#sessions").is_hidden()
 
@@ -251,7 +251,7 @@ def test_what_limits_wakeful_is_said_above_everything(doors: Doors, context: Bro
     expect(page.locator("#paused")).to_contain_text("PAUSED by ada@host since")
     expect(page.locator("#paused")).to_contain_text("<script>")
     expect(page).to_have_title("(3) Wakeful")
-    doors.call(lambda: doors.house.hear("done", Drifted(doors.house.clock.now().wall, "type")))
+    doors.call(lambda: doors.house.hear("done", FormatDrifted(doors.house.clock.now().wall, "type")))
     expect(page.locator("[data-notice=drift]")).to_contain_text(
         "1 session writes in a way Wakeful does not know"
     )
@@ -263,10 +263,10 @@ def test_what_limits_wakeful_is_said_above_everything(doors: Doors, context: Bro
 
 def checkpoint_draft(subject: str) -> Checkpoint:
     choices = (
-        Choice(ChoiceName.CONTINUE, "publish is run again from its start"),
-        Choice(ChoiceName.DONE, "publish counts as completed"),
-        Choice(ChoiceName.ROLLBACK, "these commands undo it", ("./unpublish 1.2",)),
-        Choice(ChoiceName.ABORT, "nothing is run"),
+        CheckpointChoice(ChoiceName.CONTINUE, "publish is run again from its start"),
+        CheckpointChoice(ChoiceName.DONE, "publish counts as completed"),
+        CheckpointChoice(ChoiceName.ROLLBACK, "these commands undo it", ("./unpublish 1.2",)),
+        CheckpointChoice(ChoiceName.ABORT, "nothing is run"),
     )
     may_have = (f"step publish {HOSTILE}",)
     return Checkpoint(0, CheckpointKind.JOURNAL, subject, "shop", 0.0, (), may_have, (), choices)

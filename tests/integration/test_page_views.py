@@ -16,12 +16,12 @@ from support.healing_fixture import Clinic
 from support.hostile_fixture import speak, speak_elsewhere
 from support.hostile_texts import HOSTILE_TEXTS
 from support.supervisor_fixture import BOOT, Doors, open_doors, subject
-from wakeful.agents.model import Glimpse
+from wakeful.agents.model import AgentObservation
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.process import Process, Sight
-from wakeful.healing.plan import Rules
-from wakeful.judging.available_actions import HELD, OBSERVING
-from wakeful.judging.events import Asked, CallEnded, CallStarted, Opened, Prompted
+from wakeful.core.process import Process, ProcessState
+from wakeful.healing.plan import HealingRules
+from wakeful.judging.available_actions import INTERRUPTED_CALL, OBSERVING
+from wakeful.judging.events import CallEnded, CallStarted, LogOpened, Prompted, QuestionAsked
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
@@ -34,7 +34,7 @@ pytestmark = needs_chromium
 @pytest.fixture
 def clinic() -> Clinic:
     """Nobody waits here for a trouble to last."""
-    return Clinic(rules=Rules(confirm_seconds=0.0), burst=1_000_000)
+    return Clinic(rules=HealingRules(confirm_seconds=0.0), burst=1_000_000)
 
 
 @pytest.fixture
@@ -108,8 +108,10 @@ def test_what_may_have_happened_elsewhere_needs_a_second_yes(
         page = open_link(doors, context, "?session=claude-a", hurry=True)
         doors.call(lambda: clinic.end(process))
         expect(page.locator('#views [data-view="decisions"] .count')).to_have_text("1")
-        expect(page.locator("[data-action=revive]")).to_have_attribute("title", HELD)
-        expect(page.locator("#session-actions .refusal").filter(has_text="Revive")).to_contain_text(HELD)
+        expect(page.locator("[data-action=revive]")).to_have_attribute("title", INTERRUPTED_CALL)
+        expect(page.locator("#session-actions .refusal").filter(has_text="Revive")).to_contain_text(
+            INTERRUPTED_CALL
+        )
         expect(page.get_by_role("link", name="Decide here")).to_have_attribute("href", "/?view=decisions")
         page.locator("[data-action=revive]").dispatch_event("click")
         expect(page.get_by_role("dialog")).to_have_count(0)
@@ -207,10 +209,10 @@ def test_a_call_that_waits_for_a_permission_is_shown_as_waiting(
         clinic.hear("guessed", Prompted(at), escalated)
         clinic.start("asked")
         clinic.work("asked", "git push")
-        clinic.hear("asked", Asked(at, "permission prompt"))
+        clinic.hear("asked", QuestionAsked(at, "permission prompt"))
         clinic.hear("unseen", Prompted(at), escalated)
         clinic.clock.advance(3600)
-        clinic.supervisor.moved(subject("asked").id)
+        clinic.supervisor.on_growth(subject("asked").id)
         clinic.supervisor.unfold(subject("unseen").id, read=False)
 
     doors.call(calls)
@@ -248,9 +250,9 @@ class HubDoors:
         self.doors = doors
         self.hub = hub
 
-    def happens(self, name: str, glimpse: Glimpse) -> None:
-        self.hub.runtime.seen[name] = glimpse
-        self.doors.run(self.hub.hub.look_at(tuple(self.hub.book.agents.values())))
+    def happens(self, name: str, glimpse: AgentObservation) -> None:
+        self.hub.runtime.observations[name] = glimpse
+        self.doors.run(self.hub.hub.inspect(tuple(self.hub.book.agents.values())))
 
 
 @pytest.fixture
@@ -270,7 +272,7 @@ def test_whom_an_agent_hosts_is_brought_back_by_its_agent(
     def hosted() -> None:
         process = clinic.start("a")
         clinic.work("a", "make")
-        clinic.supervisor.lodge(subject("a").id, "fox")
+        clinic.supervisor.set_agent(subject("a").id, "fox")
         clinic.end(process)
 
     hub.doors.call(hosted)
@@ -338,7 +340,7 @@ def test_agents_are_started_stopped_and_brought_back(hub: HubDoors, context: Bro
     hub.happens("fox", SESSION_DEAD)
     order("teardown", "Tear down")
     expect(dialog.get_by_role("status")).to_have_text("It is stopped.")
-    acts = [act for act, _ in hub.hub.runtime.acts]
+    acts = [act for act, _ in hub.hub.runtime.actions]
     assert acts == ["start fox", "restart-session fox", "stop fox", "stop fox"]
 
 
@@ -463,11 +465,11 @@ def test_ten_thousand_sessions_stay_smooth(doors: Doors, clinic: Clinic, context
     def crowd() -> None:
         for number in range(MANY):
             name = f"s{number:05}"
-            clinic.supervisor.held(
-                subject(name), Process(500_000 + number, 1, BOOT), Sight.ALIVE, source="a test"
+            clinic.supervisor.on_process(
+                subject(name), Process(500_000 + number, 1, BOOT), ProcessState.ALIVE, source="a test"
             )
-            opened = Opened(clinic.wall(), ConversationId(name), f"/home/me/p{number % 50}")
-            clinic.supervisor.heard(
+            opened = LogOpened(clinic.wall(), ConversationId(name), f"/home/me/p{number % 50}")
+            clinic.supervisor.on_events(
                 subject(name), [opened, *([Prompted(clinic.wall())] * (number % 3 == 0))], live=True
             )
         clinic.settle()

@@ -16,7 +16,7 @@ from typing import Final
 
 import pytest
 
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
 from wakeful.linux.exit_watch import POLL_SECONDS, ExitWatch
@@ -72,7 +72,7 @@ def has_begun(pid: int, comm: str, variable: str) -> bool:
 
 
 def slow(watch: ExitWatch) -> bool:
-    return watch.slow
+    return watch.is_polling
 
 
 class Told:
@@ -123,9 +123,9 @@ def test_a_process_is_known_by_pid_start_and_boot() -> None:
         process = known(child)
         assert process == proc.identify(child.pid)
         assert process.boot_id == Path("/proc/sys/kernel/random/boot_id").read_text().strip()
-        assert proc.sight(process) is Sight.ALIVE
+        assert proc.state_of(process) is ProcessState.ALIVE
     assert proc.identify(process.pid) is None
-    assert proc.sight(process) is Sight.DEAD
+    assert proc.state_of(process) is ProcessState.DEAD
 
 
 def test_a_zombie_is_dead() -> None:
@@ -134,7 +134,7 @@ def test_a_zombie_is_dead() -> None:
         process = known(child)
         become_zombie(child)
         os.kill(child.pid, 0)
-        assert proc.sight(process) is Sight.DEAD
+        assert proc.state_of(process) is ProcessState.DEAD
         assert proc.identify(child.pid) is None
 
 
@@ -148,7 +148,7 @@ def test_a_process_whose_first_thread_ended_is_alive() -> None:
     with running(sys.executable, "-c", script) as child:
         process = known(child)
         eventually(lambda: b") Z " in Path(f"/proc/{child.pid}/stat").read_bytes())
-        assert proc.sight(process) is Sight.ALIVE
+        assert proc.state_of(process) is ProcessState.ALIVE
 
 
 def test_another_start_time_is_another_process() -> None:
@@ -158,9 +158,9 @@ def test_another_start_time_is_another_process() -> None:
         with running() as child:
             process = known(child)
             former = Process(process.pid, process.started - 1, process.boot_id)
-            assert proc.sight(former) is Sight.DEAD
-            assert watch.watch(former) is Sight.DEAD
-            assert watch.watch(process) is Sight.ALIVE
+            assert proc.state_of(former) is ProcessState.DEAD
+            assert watch.watch(former) is ProcessState.DEAD
+            assert watch.watch(process) is ProcessState.ALIVE
             child.kill()
             assert await told.next() == process
         assert told.ends == [process]
@@ -180,7 +180,7 @@ def test_a_process_that_cannot_be_seen_is_unknown(problem: OSError, monkeypatch:
             raise problem
 
         monkeypatch.setattr(proc, "_read", closed)
-        assert proc.sight(process) is Sight.UNKNOWN
+        assert proc.state_of(process) is ProcessState.UNKNOWN
         with pytest.raises(proc.ProcessHidden, match=f"{process.pid}: {problem.strerror}"):
             proc.identify(process.pid)
 
@@ -225,12 +225,15 @@ def test_an_orphaned_tool_is_found_by_its_environment() -> None:
         assert tool is not None
         try:
             eventually(lambda: has_begun(tool_pid, "sleep", "WAKEFUL_TEST_ID"))
-            assert set(proc.carriers("WAKEFUL_TEST_ID", "s-1", os.getuid())) == {known(agent), tool}
+            assert set(proc.processes_with_variable("WAKEFUL_TEST_ID", "s-1", os.getuid())) == {
+                known(agent),
+                tool,
+            }
             agent.kill()
             agent.wait()
-            assert proc.carriers("WAKEFUL_TEST_ID", "s-1", os.getuid()) == [tool]
-            assert proc.carriers("WAKEFUL_TEST_ID", "s-", os.getuid()) == []
-            assert proc.carriers("WAKEFUL_TEST_ID", "s-1", os.getuid() + 1) == []
+            assert proc.processes_with_variable("WAKEFUL_TEST_ID", "s-1", os.getuid()) == [tool]
+            assert proc.processes_with_variable("WAKEFUL_TEST_ID", "s-", os.getuid()) == []
+            assert proc.processes_with_variable("WAKEFUL_TEST_ID", "s-1", os.getuid() + 1) == []
         finally:
             os.kill(tool_pid, signal.SIGKILL)
 
@@ -278,15 +281,15 @@ def test_an_exit_is_told_once_and_before_it_is_reaped() -> None:
     async def story(watch: ExitWatch, told: Told) -> None:
         with running("cat") as child:
             process = known(child)
-            assert watch.watch(process) is Sight.ALIVE
-            assert watch.watch(process) is Sight.ALIVE
+            assert watch.watch(process) is ProcessState.ALIVE
+            assert watch.watch(process) is ProcessState.ALIVE
             assert child.stdin is not None
             child.stdin.close()
             child.stdin = None
             assert await told.next() == process
-            assert proc.sight(process) is Sight.DEAD
+            assert proc.state_of(process) is ProcessState.DEAD
             assert is_unreaped(child), "somebody reaped it for us"
-            assert watch.watch(process) is Sight.DEAD
+            assert watch.watch(process) is ProcessState.DEAD
         assert told.ends == [process]
         assert not slow(watch)
 
@@ -340,7 +343,7 @@ def test_without_room_for_a_pidfd_ends_are_told_late_but_told() -> None:
             # Every number below the limit is taken, so that nothing can be opened at all.
             resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
             try:
-                assert [watch.watch(process) for process in processes] == [Sight.UNKNOWN] * 2
+                assert [watch.watch(process) for process in processes] == [ProcessState.UNKNOWN] * 2
                 assert slow(watch)
             finally:
                 resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
@@ -364,8 +367,8 @@ def test_a_kernel_without_pidfd_is_slow_and_right(monkeypatch: pytest.MonkeyPatc
 
     async def story(watch: ExitWatch, told: Told) -> None:
         with running() as child, running() as forgotten:
-            assert watch.watch(known(child)) is Sight.ALIVE
-            assert watch.watch(known(forgotten)) is Sight.ALIVE
+            assert watch.watch(known(child)) is ProcessState.ALIVE
+            assert watch.watch(known(forgotten)) is ProcessState.ALIVE
             assert slow(watch)
             process = known(child)
             become_zombie(child)

@@ -13,7 +13,7 @@ import pytest
 
 from support.daemon_process import RunningDaemon
 from support.real_clients import UNTIL_TOLD, ClaudeHome, CodexHome, wait_for
-from wakeful.judging.resuming import command_line
+from wakeful.judging.resume_command import command_line
 from wakeful.testing.scripted_model import script
 
 WORKING = {"tool": "Bash", "input": {"command": "sleep 60"}}

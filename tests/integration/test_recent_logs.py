@@ -10,17 +10,17 @@ import pytest
 
 from support import claude_transcripts
 from support.stub_clients import stand_in
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.core.ids import SessionId
-from wakeful.daemon.observer import Lookout, PlainProcesses
-from wakeful.judging.turn_state import Phase
+from wakeful.daemon.observer import PlainProcesses, SessionObserver
+from wakeful.judging.turn_state import TurnPhase
 from wakeful.linux.clock import SystemClock
 from wakeful.sessions.registry import Query
-from wakeful.sessions.session import Watched
+from wakeful.sessions.session import TrackedSession
 from wakeful.sources import log_source as eye
-from wakeful.sources.base import Changes
-from wakeful.sources.log_source import LogEye
+from wakeful.sources.base import FileChanges
+from wakeful.sources.log_source import LogFileSource
 
 
 @pytest.fixture
@@ -43,22 +43,22 @@ def working_log(config: Path, *, project: str = "-home-u-proj") -> tuple[str, Pa
     return conversation, claude_transcripts.write(config, conversation, *records, project=project)
 
 
-def look() -> Lookout:
-    lookout = Lookout(Config(), Places.of(os.environ), SystemClock(), PlainProcesses())
-    asyncio.run(lookout.look())
-    return lookout
+def look() -> SessionObserver:
+    observer = SessionObserver(Config(), StatePaths.from_environ(os.environ), SystemClock(), PlainProcesses())
+    asyncio.run(observer.scan())
+    return observer
 
 
-def watched(lookout: Lookout, conversation: str) -> Watched:
-    return lookout.roster.watched[SessionId(f"claude-{conversation}")]
+def watched(lookout: SessionObserver, conversation: str) -> TrackedSession:
+    return lookout.registry.sessions[SessionId(f"claude-{conversation}")]
 
 
 def test_a_glimpsed_log_is_listed_with_its_project_and_age(config: Path) -> None:
     """Not reading it costs nobody a line in the list."""
     conversation, path = working_log(config)
     claude_transcripts.age(path, time.time() - 3600)
-    lookout = look()
-    record = watched(lookout, conversation).record
+    observer = look()
+    record = watched(observer, conversation).record
     assert record is not None
     assert (record.project, record.cwd, record.state, record.health) == (
         "proj",
@@ -67,8 +67,8 @@ def test_a_glimpsed_log_is_listed_with_its_project_and_age(config: Path) -> None
         "unknown",
     )
     assert record.last_activity_at == claude_transcripts.iso(path.stat().st_mtime)
-    assert watched(lookout, conversation).activity.phase is Phase.UNSEEN
-    assert len(lookout.roster.page(Query(), lookout.clock.now()).bodies) == 1
+    assert watched(observer, conversation).activity.phase is TurnPhase.UNSEEN
+    assert len(observer.registry.page(Query(), observer.clock.now()).bodies) == 1
 
 
 def test_logs_of_one_folder_share_the_directory_its_name_stands_for(config: Path) -> None:
@@ -77,11 +77,11 @@ def test_logs_of_one_folder_share_the_directory_its_name_stands_for(config: Path
     away = str(uuid.uuid4())
     moved = claude_transcripts.record("system", time.time(), away, cwd="/srv/else", subtype="turn_duration")
     claude_transcripts.write(config, away, moved, project="-home-u-other")
-    lookout = look()
-    cwds = [watched(lookout, each).presence.cwd for each in (first, second, away)]
+    observer = look()
+    cwds = [watched(observer, each).presence.cwd for each in (first, second, away)]
     assert cwds == ["/home/u/proj", "/home/u/proj", "/srv/else"]
-    eye = lookout.logs[0]
-    assert isinstance(eye, LogEye)
+    eye = observer.log_sources[0]
+    assert isinstance(eye, LogFileSource)
     assert list(eye._cwds.values()) == ["/home/u/proj"]
 
 
@@ -91,7 +91,7 @@ def test_a_held_log_is_read_whatever_its_age(config: Path, tmp_path: Path) -> No
     with stand_in(tmp_path / "bin") as agent:
         claude_transcripts.register(config, conversation, agent.pid, "busy")
         held = watched(look(), conversation)
-    assert held.activity.phase is Phase.TOOL
+    assert held.activity.phase is TurnPhase.TOOL
     assert held.record is not None
     assert held.record.state == "prompting"
 
@@ -99,20 +99,20 @@ def test_a_held_log_is_read_whatever_its_age(config: Path, tmp_path: Path) -> No
 def test_asking_for_a_glimpsed_log_reads_it(config: Path) -> None:
     """By id somebody gets all there is, once."""
     conversation, _ = working_log(config)
-    lookout = look()
-    found = lookout.roster.find(conversation)
-    assert (found.read, list(found.activity.calls)) == (True, ["toolu_1"])
+    observer = look()
+    found = observer.registry.find(conversation)
+    assert (found.is_log_read, list(found.activity.calls)) == (True, ["toolu_1"])
 
 
 def test_a_glimpsed_log_that_grows_is_read_from_its_last_boundary(config: Path) -> None:
     """What was glimpsed is not counted twice, and what came before the growth is not lost."""
     conversation, path = working_log(config)
-    lookout = look()
+    observer = look()
     with path.open("a") as log:
         log.write(path.read_text().splitlines()[-1].replace("toolu_1", "toolu_2") + "\n")
-    lookout.logs[0].told(Changes({str(path)}, set(), set()))
-    grown = watched(lookout, conversation)
-    assert (grown.read, grown.activity.calls_total) == (True, 2)
+    observer.log_sources[0].on_changes(FileChanges({str(path)}, set(), set()))
+    grown = watched(observer, conversation)
+    assert (grown.is_log_read, grown.activity.calls_total) == (True, 2)
 
 
 @pytest.mark.parametrize("read_at_start_max", [0, 1])
@@ -121,30 +121,30 @@ def test_a_log_that_appeared_is_not_read_again_by_a_sweep(
 ) -> None:
     """The backstop finds what was told of already: nothing of it counts twice, and nothing is forgotten."""
     monkeypatch.setattr(eye, "READ_AT_START_MAX", read_at_start_max)
-    lookout = look()
+    observer = look()
     conversation, path = working_log(config)
-    lookout.logs[0].told(Changes({str(path)}, set(), set()))
-    asyncio.run(lookout.logs[0].sweep())
-    swept = watched(lookout, conversation)
-    assert (swept.read, swept.activity.calls_total) == (True, 1)
+    observer.log_sources[0].on_changes(FileChanges({str(path)}, set(), set()))
+    asyncio.run(observer.log_sources[0].sweep())
+    swept = watched(observer, conversation)
+    assert (swept.is_log_read, swept.activity.calls_total) == (True, 1)
 
 
 def test_a_glimpsed_log_that_is_deleted_is_forgotten(config: Path) -> None:
     """A list shows nobody whose log is gone, read or not."""
     conversation, path = working_log(config)
-    lookout = look()
+    observer = look()
     path.unlink()
-    lookout.logs[0].told(Changes(set(), set(), {str(path)}))
-    assert SessionId(f"claude-{conversation}") not in lookout.roster.watched
+    observer.log_sources[0].on_changes(FileChanges(set(), set(), {str(path)}))
+    assert SessionId(f"claude-{conversation}") not in observer.registry.sessions
 
 
 def test_a_new_folder_is_looked_into_and_nothing_else(config: Path) -> None:
     """The thousandth project costs what the first one did."""
     working_log(config)
-    lookout = look()
+    observer = look()
     inside, path = working_log(config, project="-home-u-new")
     unannounced, _ = working_log(config)
-    lookout.logs[0].told(Changes(set(), {str(path.parent)}, set()))
-    known = lookout.roster.watched
+    observer.log_sources[0].on_changes(FileChanges(set(), {str(path.parent)}, set()))
+    known = observer.registry.sessions
     assert SessionId(f"claude-{inside}") in known
     assert SessionId(f"claude-{unannounced}") not in known

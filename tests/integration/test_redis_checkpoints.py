@@ -15,7 +15,7 @@ from wakeful.checkpoints.user_rules import Lessons
 from wakeful.core.errors import WorldError
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
-from wakeful.watchdog.checkpoints import HeldQueue, QueueCarrier
+from wakeful.watchdog.checkpoints import QueueCheckpoints, QueueDecisionExecutor
 from wakeful.watchdog.loop import RedisWatch
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
@@ -35,12 +35,12 @@ class Scene:
     def __init__(self, bridge: Bridge) -> None:
         store, clock = MemoryStore(), VirtualClock()
         self.checkpoints = Checkpoints(store, clock, Papers())
-        self.held = HeldQueue(self.checkpoints)
+        self.held = QueueCheckpoints(self.checkpoints)
         self.lessons = Lessons(store, clock)
         self.watch: RedisWatch = bridge.watch(
-            hold=self.held.hold, gone_on=self.held.gone_on, taught=self.lessons.of
+            hold=self.held.open_checkpoint, gone_on=self.held.on_continued, taught=self.lessons.of
         )
-        self.checkpoints.carriers[CheckpointKind.QUEUE] = QueueCarrier(self.watch)
+        self.checkpoints.executors[CheckpointKind.QUEUE] = QueueDecisionExecutor(self.watch)
 
 
 def play(bridge: Bridge, act: Callable[[Scene], Awaitable[None]]) -> None:
@@ -67,7 +67,7 @@ def test_a_held_session_of_a_queue_is_a_checkpoint(bridge: Bridge) -> None:
     """One, with what was done, what may have happened and the choices; the alert names its number."""
 
     async def act(scene: Scene) -> None:
-        (checkpoint,) = await scene.checkpoints.listed()
+        (checkpoint,) = await scene.checkpoints.list_checkpoints()
         assert (checkpoint.kind, checkpoint.subject, checkpoint.project) == ("queue", SESSION, "popoto")
         assert checkpoint.happened == ("Bash `gh pr create --fill`",)
         assert "Bash `git push origin main`" in checkpoint.may_have[0]
@@ -108,7 +108,7 @@ def test_abort_fails_its_job_and_tells_its_chat(bridge: Bridge) -> None:
         decided = await scene.checkpoints.decide(1, ChoiceName.ABORT, "ann")
         assert decided.checkpoint.state is CheckpointState.ABORTED
         await scene.watch.check()
-        assert len(await scene.checkpoints.listed()) == 1
+        assert len(await scene.checkpoints.list_checkpoints()) == 1
 
     play(bridge, act)
     assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["failed"], ["failed"])
@@ -123,7 +123,7 @@ def test_one_that_goes_on_by_itself_needs_nobody(bridge: Bridge) -> None:
         over = {"event": "post_tool_use", "tool_name": "Bash", "tool_output_preview": "ok", "end_time": 0.0}
         bridge.log(SESSION, over)
         await scene.watch.check()
-        assert await scene.checkpoints.listed(everything=False) == []
+        assert await scene.checkpoints.list_checkpoints(everything=False) == []
 
     play(bridge, act)
 
@@ -135,7 +135,7 @@ def test_what_was_taught_is_revived_without_asking(bridge: Bridge) -> None:
         scene = Scene(bridge)
         await scene.lessons.teach("popoto", "git push", "ann", even_remote=True)
         await scene.watch.check()
-        assert await scene.checkpoints.listed() == []
+        assert await scene.checkpoints.list_checkpoints() == []
         await scene.watch.close()
 
     asyncio.run(run())
@@ -158,7 +158,7 @@ def test_a_store_that_refuses_is_asked_again(bridge: Bridge) -> None:
         assert len(bridge.alerts) == 1
         scene.checkpoints.open = opened  # type: ignore[method-assign]
         await scene.watch.check()
-        assert [each.number for each in await scene.checkpoints.listed()] == [1]
+        assert [each.number for each in await scene.checkpoints.list_checkpoints()] == [1]
         await scene.watch.close()
 
     asyncio.run(run())

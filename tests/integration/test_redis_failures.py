@@ -17,8 +17,8 @@ from support.redis_server import RedisServer, require_redis
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.api import attempt_revival, check_all_sessions
 from wakeful.watchdog.loop import connect
-from wakeful.watchdog.queue import Revival, Stage
-from wakeful.watchdog.redis_connection import BadRedisUrl, Connection
+from wakeful.watchdog.queue import QueueRevival, QueueRevivalStage
+from wakeful.watchdog.redis_connection import BadRedisUrl, RedisConnection
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 
@@ -180,8 +180,8 @@ def test_a_revival_cut_off_between_fence_and_queue_is_finished(bridge: Bridge) -
 
     async def run() -> None:
         jobs = connect(bridge.server.url)
-        (watched,) = (await jobs.look()).watched
-        await jobs.revive(watched, revival(bridge, Stage.FENCED, job_id="f" * 32))
+        (attempt,) = (await jobs.snapshot()).watched
+        await jobs.revive(attempt, revival(bridge, QueueRevivalStage.FENCED, job_id="f" * 32))
         await jobs.close()
         watch = bridge.watch(stop_session=lambda _session_id: None)
         for _ in range(2):
@@ -199,8 +199,8 @@ def test_a_queue_that_was_asked_and_made_no_job_is_a_failed_revival(bridge: Brid
 
     async def run() -> None:
         jobs = connect(bridge.server.url)
-        (watched,) = (await jobs.look()).watched
-        await jobs.revive(watched, revival(bridge, Stage.ASKED, job_id=None))
+        (attempt,) = (await jobs.snapshot()).watched
+        await jobs.revive(attempt, revival(bridge, QueueRevivalStage.ASKED, job_id=None))
         await jobs.close()
         watch = bridge.watch()
         for _ in range(2):
@@ -212,12 +212,12 @@ def test_a_queue_that_was_asked_and_made_no_job_is_a_failed_revival(bridge: Brid
     assert bridge.outline() == [("revival_failed", "silent_for_15_minutes", "failure_message_sent")]
 
 
-def revival(bridge: Bridge, stage: Stage, job_id: str | None) -> Revival:
+def revival(bridge: Bridge, stage: QueueRevivalStage, job_id: str | None) -> QueueRevival:
     """One that began twenty minutes ago and went no further."""
     client = bridge.server.client()
     (running,) = client.smembers("$KeyF:RedisJob:status:running")
     client.close()
-    return Revival(
+    return QueueRevival(
         work=WORK,
         session_id=SESSION,  # type: ignore[arg-type]
         project_key="popoto",
@@ -255,11 +255,11 @@ def test_the_example_in_the_documentation_runs(bridge: Bridge) -> None:
 def test_whoever_asks_can_be_cancelled_at_any_moment(bridge: Bridge) -> None:
     """A cancellation that comes in the very moment in which a command was sent is heard, too."""
 
-    async def ask_for_ever(connection: Connection) -> None:
+    async def ask_for_ever(connection: RedisConnection) -> None:
         while True:
-            await connection.ask("PING")
+            await connection.execute("PING")
 
-    async def is_heard(connection: Connection, steps: int) -> bool:
+    async def is_heard(connection: RedisConnection, steps: int) -> bool:
         asking = asyncio.create_task(ask_for_ever(connection))
         for _ in range(steps):
             await asyncio.sleep(0)
@@ -272,8 +272,8 @@ def test_whoever_asks_can_be_cancelled_at_any_moment(bridge: Bridge) -> None:
         return heard
 
     async def run() -> list[int]:
-        connection = Connection(bridge.server.url)
-        await connection.ask("PING")
+        connection = RedisConnection(bridge.server.url)
+        await connection.execute("PING")
         try:
             return [steps for steps in range(40) if not await is_heard(connection, steps)]
         finally:

@@ -11,10 +11,17 @@ from msgspec.structs import replace
 
 from support.queue_app import CHAT, SESSION, WORK, Bridge
 from support.redis_server import RedisServer
-from wakeful.watchdog.queue import Fenced, JobsUnreachable, Revival, Stage, Turn, Watched
-from wakeful.watchdog.redis_connection import Connection
-from wakeful.watchdog.redis_queue import RecordStrange, RedisJobs
-from wakeful.watchdog.redis_records import parts_of, unescaped
+from wakeful.watchdog.queue import (
+    FenceResult,
+    JobsUnreachable,
+    NextJobState,
+    QueueAttempt,
+    QueueRevival,
+    QueueRevivalStage,
+)
+from wakeful.watchdog.redis_connection import RedisConnection
+from wakeful.watchdog.redis_queue import RecordStrange, RedisJobQueue
+from wakeful.watchdog.redis_records import parse_key, unescape_field
 
 T = TypeVar("T")
 
@@ -24,9 +31,9 @@ def bridge(redis_server: RedisServer, tmp_path: Path) -> Bridge:
     return Bridge(redis_server, tmp_path)
 
 
-def with_jobs(bridge: Bridge, act: Callable[[RedisJobs], Awaitable[T]]) -> T:
+def with_jobs(bridge: Bridge, act: Callable[[RedisJobQueue], Awaitable[T]]) -> T:
     async def run() -> T:
-        jobs = RedisJobs(Connection(bridge.server.url))
+        jobs = RedisJobQueue(RedisConnection(bridge.server.url))
         try:
             return await act(jobs)
         finally:
@@ -35,7 +42,7 @@ def with_jobs(bridge: Bridge, act: Callable[[RedisJobs], Awaitable[T]]) -> T:
     return asyncio.run(run())
 
 
-def revival(watched: Watched, **fields: Any) -> Revival:
+def revival(watched: QueueAttempt, **fields: Any) -> QueueRevival:
     assert watched.job is not None, "it runs"
     given: dict[str, Any] = {
         "work": watched.work,
@@ -44,12 +51,12 @@ def revival(watched: Watched, **fields: Any) -> Revival:
         "chat_id": CHAT,
         "reason": "silent_for_15_minutes",
         "began_at": 1_800_000_000.25,
-        "stage": Stage.ENQUEUED,
+        "stage": QueueRevivalStage.ENQUEUED,
         "job_id": "a" * 32,
         "context": "go on",
         "failed_key": watched.job.key.replace(":running", ":failed"),
     }
-    return Revival(**{**given, **fields})
+    return QueueRevival(**{**given, **fields})
 
 
 def everything(bridge: Bridge) -> dict[bytes, object]:
@@ -75,12 +82,12 @@ def test_a_spent_budget_changes_nothing(bridge: Bridge) -> None:
     client.close()
     before = everything(bridge)
 
-    async def act(jobs: RedisJobs) -> Fenced:
-        (watched,) = (await jobs.look()).watched
-        assert await jobs.is_spent(watched.work)
-        return await jobs.revive(watched, revival(watched))
+    async def act(jobs: RedisJobQueue) -> FenceResult:
+        (attempt,) = (await jobs.snapshot()).watched
+        assert await jobs.is_budget_spent(attempt.work)
+        return await jobs.revive(attempt, revival(attempt))
 
-    assert with_jobs(bridge, act) is Fenced.SPENT
+    assert with_jobs(bridge, act) is FenceResult.SPENT
     assert everything(bridge) == before
 
 
@@ -89,14 +96,14 @@ def test_a_record_that_vanished_changes_nothing(bridge: Bridge, gone: str) -> No
     """Somebody else ended the session or its job in between: nothing is spent, nothing made."""
     bridge.active()
 
-    async def act(jobs: RedisJobs) -> tuple[Fenced, Fenced]:
-        (watched,) = (await jobs.look()).watched
+    async def act(jobs: RedisJobQueue) -> tuple[FenceResult, FenceResult]:
+        (attempt,) = (await jobs.snapshot()).watched
         client = bridge.server.client()
         client.delete(*client.keys(gone))
         client.close()
-        return await jobs.revive(watched, revival(watched)), await jobs.fence(watched)
+        return await jobs.revive(attempt, revival(attempt)), await jobs.fence(attempt)
 
-    assert with_jobs(bridge, act) == (Fenced.GONE, Fenced.GONE)
+    assert with_jobs(bridge, act) == (FenceResult.GONE, FenceResult.GONE)
     client = bridge.server.client()
     assert client.keys("wakeful:*") == []
     assert client.exists("$KeyF:RedisJob:status:pending") == 0
@@ -121,10 +128,10 @@ def test_a_strange_index_is_noticed_before_anything_is_changed(bridge: Bridge, s
     client.close()
     before = everything(bridge)
 
-    async def act(jobs: RedisJobs) -> None:
-        (watched,) = (await jobs.look()).watched
+    async def act(jobs: RedisJobQueue) -> None:
+        (attempt,) = (await jobs.snapshot()).watched
         with pytest.raises(RecordStrange):
-            await jobs.revive(watched, revival(watched))
+            await jobs.revive(attempt, revival(attempt))
 
     with_jobs(bridge, act)
     assert everything(bridge) == before
@@ -134,11 +141,11 @@ def test_the_budget_lasts_a_week(bridge: Bridge) -> None:
     """One key per message, and it expires."""
     bridge.active()
 
-    async def act(jobs: RedisJobs) -> Fenced:
-        (watched,) = (await jobs.look()).watched
-        return await jobs.revive(watched, revival(watched))
+    async def act(jobs: RedisJobQueue) -> FenceResult:
+        (attempt,) = (await jobs.snapshot()).watched
+        return await jobs.revive(attempt, revival(attempt))
 
-    assert with_jobs(bridge, act) is Fenced.DONE
+    assert with_jobs(bridge, act) is FenceResult.DONE
     client = bridge.server.client()
     assert 604_700 < client.ttl(f"wakeful:revival:{WORK}") <= 604_800
     assert client.zscore("$SortF:RedisJob:created_at:popoto", f"RedisJob:{'a' * 32}:popoto:pending") == (
@@ -150,20 +157,20 @@ def test_the_budget_lasts_a_week(bridge: Bridge) -> None:
 def test_an_answer_that_was_lost_is_looked_up(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
     """The script ran and its answer did not arrive: it counts as done, and only for whoever ran it."""
     bridge.active()
-    run = Connection.run
+    run = RedisConnection.run_script
 
-    async def cut_after(self: Connection, *arguments: Any) -> str:
+    async def cut_after(self: RedisConnection, *arguments: Any) -> str:
         await run(self, *arguments)
         raise JobsUnreachable(place="Redis", reason="cut")
 
-    monkeypatch.setattr(Connection, "run", cut_after)
+    monkeypatch.setattr(RedisConnection, "run_script", cut_after)
 
-    async def act(jobs: RedisJobs) -> None:
-        (watched,) = (await jobs.look()).watched
-        assert await jobs.revive(watched, revival(watched)) is Fenced.DONE
+    async def act(jobs: RedisJobQueue) -> None:
+        (attempt,) = (await jobs.snapshot()).watched
+        assert await jobs.revive(attempt, revival(attempt)) is FenceResult.DONE
         with pytest.raises(JobsUnreachable):
-            await jobs.revive(watched, revival(watched, job_id="b" * 32))
-        assert await jobs.turn_of(revival(watched)) is Turn.PENDING
+            await jobs.revive(attempt, revival(attempt, job_id="b" * 32))
+        assert await jobs.next_job_state(revival(attempt)) is NextJobState.PENDING
 
     with_jobs(bridge, act)
     assert bridge.statuses("RedisJob") == ["pending", "failed"]
@@ -172,11 +179,11 @@ def test_an_answer_that_was_lost_is_looked_up(bridge: Bridge, monkeypatch: pytes
 def test_claims_run_out_and_are_given_back_by_their_owner_only(bridge: Bridge) -> None:
     """Nobody frees another one's claim, and a dead owner's ends by itself."""
 
-    async def act(jobs: RedisJobs) -> None:
+    async def act(jobs: RedisJobQueue) -> None:
         assert await jobs.claim("w", "me", 60.0)
-        await jobs.yield_("w", "you")
+        await jobs.release_claim("w", "you")
         assert not await jobs.claim("w", "you", 60.0)
-        await jobs.yield_("w", "me")
+        await jobs.release_claim("w", "me")
         assert await jobs.claim("w", "you", 0.001)
         await asyncio.sleep(0.05)
         assert await jobs.claim("w", "me", 60.0)
@@ -197,18 +204,21 @@ def test_every_escaped_id_is_read_back(bridge: Bridge) -> None:
         )
         bridge.run_job(session_id, project="p/q:[r]*", chat_id="1", message_id=number)
 
-    async def act(jobs: RedisJobs) -> list[Watched]:
-        found = list((await jobs.look()).watched)
+    async def act(jobs: RedisJobQueue) -> list[QueueAttempt]:
+        found = list((await jobs.snapshot()).watched)
         for each in found:
-            assert await jobs.fence(each) is Fenced.DONE
+            assert await jobs.fence(each) is FenceResult.DONE
         return found
 
     found = with_jobs(bridge, act)
     assert sorted(each.session.session_id for each in found) == sorted(ids)
     for each in found:
-        parts = parts_of(each.session.key)
+        parts = parse_key(each.session.key)
         assert parts is not None
-        assert (unescaped(parts.first), unescaped(parts.second)) == ("p/q:[r]*", each.session.session_id)
+        assert (unescape_field(parts.first), unescape_field(parts.second)) == (
+            "p/q:[r]*",
+            each.session.session_id,
+        )
         assert each.job is not None
         assert each.job.project_key == "p/q:[r]*"
     assert bridge.statuses("AgentSession") == ["failed"] * 4
@@ -220,14 +230,14 @@ def test_every_escaped_id_is_read_back(bridge: Bridge) -> None:
 EVENT = b'{"event":"session_recovered"}'
 
 
-def fenced(bridge: Bridge) -> Revival:
+def fenced(bridge: Bridge) -> QueueRevival:
     """A session that was fenced and whose next job waits, with the record that a watchdog of an earlier version keeps."""
     bridge.active()
 
-    async def act(jobs: RedisJobs) -> Revival:
-        (watched,) = (await jobs.look()).watched
-        made = revival(watched, session_key=watched.session.key)
-        assert await jobs.revive(watched, made) is Fenced.DONE
+    async def act(jobs: RedisJobQueue) -> QueueRevival:
+        (attempt,) = (await jobs.snapshot()).watched
+        made = revival(attempt, session_key=attempt.session.key)
+        assert await jobs.revive(attempt, made) is FenceResult.DONE
         return made
 
     made = with_jobs(bridge, act)
@@ -245,9 +255,9 @@ def test_two_watchdogs_withdraw_a_revival_once(bridge: Bridge) -> None:
     """One of them does it, and what tells of it is owed once; the records are as before the fence."""
     made = fenced(bridge)
 
-    async def act(jobs: RedisJobs) -> tuple[list[bool], list[bytes]]:
+    async def act(jobs: RedisJobQueue) -> tuple[list[bool], list[bytes]]:
         both = await asyncio.gather(jobs.withdraw(made, [EVENT]), jobs.withdraw(made, [EVENT]))
-        return sorted(both), await jobs.owed_events()
+        return sorted(both), await jobs.stored_events()
 
     assert with_jobs(bridge, act) == ([False, True], [EVENT])
     assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["running"], ["active"])
@@ -288,9 +298,9 @@ def test_a_fence_leaves_the_record_of_a_completed_attempt_alone(bridge: Bridge) 
     )  # fmt: skip
     bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
 
-    async def act(jobs: RedisJobs) -> Fenced:
-        (watched,) = (await jobs.look()).watched
-        return await jobs.fence(watched)
+    async def act(jobs: RedisJobQueue) -> FenceResult:
+        (attempt,) = (await jobs.snapshot()).watched
+        return await jobs.fence(attempt)
 
-    assert with_jobs(bridge, act) is Fenced.DONE
+    assert with_jobs(bridge, act) is FenceResult.DONE
     assert (bridge.statuses("RedisJob"), bridge.statuses("AgentSession")) == (["failed"], ["completed"])

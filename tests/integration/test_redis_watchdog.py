@@ -12,17 +12,17 @@ from support.queue_app import CHAT, ISSUE, SESSION, WORK, Bridge
 from support.redis_server import RedisServer
 from wakeful.alerts.delivery import Refused
 from wakeful.core.ids import SessionId
-from wakeful.healing.plan import Rules
+from wakeful.healing.plan import HealingRules
 from wakeful.incidents.critical_event import CriticalEvent
-from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.api import Settings, attempt_revival
 from wakeful.watchdog.loop import Cycle, connect
 from wakeful.watchdog.queue import Work
-from wakeful.watchdog.redis_queue import JobsLedger
-from wakeful.watchdog.redis_records import packed
-from wakeful.watchdog.rules import FAILURE_MESSAGE, HELD_MESSAGE, NO_FOLDER_MESSAGE
-from wakeful.watchdog.unfiled_issues import ToldForge
+from wakeful.watchdog.redis_queue import QueueIssueLedger
+from wakeful.watchdog.redis_records import encode_value
+from wakeful.watchdog.rules import AWAITING_DECISION_MESSAGE, FAILURE_MESSAGE, NO_FOLDER_MESSAGE
+from wakeful.watchdog.unfiled_issues import QueueIssueFallback
 
 
 @pytest.fixture
@@ -236,7 +236,7 @@ def test_an_attempt_that_ended_inside_a_remote_or_unknown_call_is_held(bridge: B
     check(bridge)
     assert bridge.outline() == [("session_unhealthy", "silent_for_15_minutes", "held_for_approval")]
     assert bridge.events[0]["details"]["outcome"].startswith("hold: ")
-    assert bridge.sent == [(CHAT, HELD_MESSAGE)]
+    assert bridge.sent == [(CHAT, AWAITING_DECISION_MESSAGE)]
     (alert,) = bridge.alerts
     assert alert.endswith(f"→ await attempt_revival('{SESSION}', approved=True)")
     assert bridge.statuses("AgentSession") == ["active"]
@@ -378,7 +378,7 @@ def test_the_newest_of_two_statuses_counts(bridge: Bridge, newer: str, checked: 
     failed = key.replace(b":active", b":failed")
     client.copy(key, failed)
     seconds = bridge.now - (10 if newer == "failed" else 5000)
-    client.hset(failed, mapping={"status": packed("failed"), "last_activity": packed(seconds)})
+    client.hset(failed, mapping={"status": encode_value("failed"), "last_activity": encode_value(seconds)})
     client.sadd("$KeyF:AgentSession:status:failed", failed)
     client.close()
     assert check(bridge).checked == checked
@@ -390,10 +390,10 @@ def test_a_late_save_of_the_fenced_owner_changes_nothing(bridge: Bridge) -> None
     check(bridge)
     client = bridge.server.client()
     zombie = "AgentSession:popoto:tg_popoto_/-5294327191_4469:active"
-    client.hset(zombie, mapping={"last_activity": packed(bridge.now)})
+    client.hset(zombie, mapping={"last_activity": encode_value(bridge.now)})
     client.sadd("$KeyF:AgentSession:status:active", zombie)
     job = client.smembers("$KeyF:RedisJob:status:failed").pop().replace(b":failed", b":running")
-    client.hset(job, mapping={"session_id": packed(SESSION)})
+    client.hset(job, mapping={"session_id": encode_value(SESSION)})
     client.sadd("$KeyF:RedisJob:status:running", job)
     client.close()
     cycle = check(bridge)
@@ -533,8 +533,8 @@ def test_messages_for_nobody_are_told_once_per_project(bridge: Bridge) -> None:
 def test_observing_changes_nothing(bridge: Bridge) -> None:
     """In observe mode and while paused it is told and not touched."""
     bridge.active()
-    check(bridge, times=2, rules=Rules(mode="observe"))
-    check(bridge, times=2, rules=Rules(paused_by="tom"))
+    check(bridge, times=2, rules=HealingRules(mode="observe"))
+    check(bridge, times=2, rules=HealingRules(paused_by="tom"))
     assert [each[2] for each in bridge.outline()] == ["none", "none"]
     assert "PAUSED by tom" in bridge.events[1]["details"]["outcome"]
     assert bridge.statuses("AgentSession") == ["active"]
@@ -545,9 +545,9 @@ def test_a_runaway_is_revived_or_told_of(bridge: Bridge) -> None:
     bridge.active(silent_seconds=10_800)
     client = bridge.server.client()
     (key,) = client.smembers("$KeyF:AgentSession:status:active")
-    client.hset(key, "last_activity", packed(bridge.now))
+    client.hset(key, "last_activity", encode_value(bridge.now))
     client.close()
-    check(bridge, rules=Rules(revive_runaways=False))
+    check(bridge, rules=HealingRules(revive_runaways=False))
     check(bridge)
     assert bridge.outline() == [
         ("session_unhealthy", "running_for_3_hours", "none"),
@@ -667,20 +667,20 @@ def test_an_issue_and_a_report_that_waits_for_one_do_not_share_a_name(bridge: Br
 
     async def run() -> tuple[list[str | None], list[str], dict[str, str]]:
         jobs = connect(bridge.server.url)
-        ledger = JobsLedger(jobs)
+        ledger = QueueIssueLedger(jobs)
         forge, told = FlakyForge(), list[str]()
 
         async def tell(words: str) -> None:
             told.append(words)
 
         try:
-            told_forge = ToldForge(forge, jobs, SystemClock(), tell)
-            await ledger.filed("popoto", ISSUE)
-            await told_forge.file(Report("popoto", SessionId(SESSION), "silent", "", 1.0))
+            told_forge = QueueIssueFallback(forge, jobs, SystemClock(), tell)
+            await ledger.record_filed("popoto", ISSUE)
+            await told_forge.file(IssueReport("popoto", SessionId(SESSION), "silent", "", 1.0))
             seen = [await ledger.newest("popoto")]
-            await told_forge.try_again()
+            await told_forge.retry_unfiled()
             forge.works = True
-            await told_forge.try_again()
+            await told_forge.retry_unfiled()
             seen.append(await ledger.newest("popoto"))
             return seen, told, await jobs.episodes()
         finally:
@@ -704,12 +704,12 @@ def test_a_report_that_an_earlier_version_kept_is_filed_and_no_address(bridge: B
             told.append(words)
 
         try:
-            await jobs.mark("issue:popoto", kept)
-            newest = await JobsLedger(jobs).newest("popoto")
+            await jobs.set_episode("issue:popoto", kept)
+            newest = await QueueIssueLedger(jobs).newest("popoto")
             forge.works = True
-            told_forge = ToldForge(forge, jobs, SystemClock(), tell)
-            await told_forge.try_again()
-            await told_forge.try_again()
+            told_forge = QueueIssueFallback(forge, jobs, SystemClock(), tell)
+            await told_forge.retry_unfiled()
+            await told_forge.retry_unfiled()
             return newest, told, await jobs.episodes()
         finally:
             await jobs.close()
@@ -722,9 +722,9 @@ class FlakyForge:
 
     works = False
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         del report
-        return Filing(ISSUE, "filed") if self.works else Filing(None, "gh: not logged in")
+        return FilingResult(ISSUE, "filed") if self.works else FilingResult(None, "gh: not logged in")
 
 
 def test_a_job_that_just_began_is_not_judged_by_an_earlier_attempts_log(bridge: Bridge) -> None:
@@ -817,7 +817,7 @@ def test_an_attempt_that_failed_after_its_fence_does_not_withdraw_its_revival(br
     check(bridge)
     client = bridge.server.client()
     (failed,) = [key for key in client.keys("AgentSession:*") if key.endswith(b":failed")]
-    client.hset(failed, "last_activity", packed(bridge.now + 5))
+    client.hset(failed, "last_activity", encode_value(bridge.now + 5))
     client.close()
     check(bridge, times=2)
     assert sorted(bridge.statuses("RedisJob")) == ["failed", "pending"]

@@ -14,19 +14,19 @@ import pytest
 from support import stub_clients
 from support.real_clients import wait_for
 from support.stub_clients import stand_in
-from wakeful.core.process import Process, Sight
-from wakeful.integrations.claude_code.registry import Entry, EntryHolder
+from wakeful.core.process import Process, ProcessState
+from wakeful.integrations.claude_code.registry import EntryProcessResolver, RegistryEntry
 from wakeful.linux import proc
 from wakeful.linux.client_processes import is_client, user_of
 from wakeful.linux.proc import inner_pid
 
 HOUR_SECONDS = 3600.0
-HOLDER = EntryHolder(time.time)
+HOLDER = EntryProcessResolver(time.time)
 
 
-def entry(pid: int, started: int, *, ago_seconds: float | None = None) -> Entry:
+def entry(pid: int, started: int, *, ago_seconds: float | None = None) -> RegistryEntry:
     started_at = None if ago_seconds is None else (time.time() - ago_seconds) * 1000
-    return Entry(pid, str(uuid4()), str(started), started_at)
+    return RegistryEntry(pid, str(uuid4()), str(started), started_at)
 
 
 @pytest.fixture
@@ -59,9 +59,9 @@ def test_a_number_from_inside_is_translated(inside: Process) -> None:
 @needs_root
 def test_one_who_came_after_the_last_pass_is_found(inside: Process) -> None:
     """What was seen before he was started says nothing about him; what was seen after does, and is not sought again."""
-    holder = EntryHolder(time.time)
+    holder = EntryProcessResolver(time.time)
     gone = entry(proc.PID_MAX, 1)
-    assert proc.sight(holder.process_of(gone)) is Sight.DEAD
+    assert proc.state_of(holder.process_of(gone)) is ProcessState.DEAD
     assert holder.process_of(entry(1, inside.started)) == inside
 
 
@@ -73,7 +73,7 @@ def test_a_process_of_this_host_stays_itself_and_a_dead_one_dead(tmp_path: Path)
         assert HOLDER.process_of(entry(client.pid, client.started)) == client
     age_seconds = proc.age_seconds(client)
     gone = HOLDER.process_of(entry(proc.PID_MAX, client.started, ago_seconds=age_seconds))
-    assert proc.sight(gone) is Sight.DEAD
+    assert proc.state_of(gone) is ProcessState.DEAD
 
 
 def test_a_process_that_is_not_the_client_is_not_believed() -> None:
@@ -123,7 +123,7 @@ def test_a_client_with_another_conversation_in_its_arguments_is_not_believed(tmp
         with stand_in(tmp_path, *words) as child:
             process = proc.identify(child.pid)
             assert process is not None
-            own = Entry(process.pid, conversation, str(process.started))
+            own = RegistryEntry(process.pid, conversation, str(process.started))
             assert HOLDER.process_of(own) == process
             if held:
                 assert HOLDER.process_of(entry(process.pid, process.started)) == process
@@ -142,4 +142,4 @@ def test_a_file_from_before_the_boot_is_believed() -> None:
     """Whoever ran then is gone, whatever his numbers were."""
     uptime_seconds = proc.age_seconds(Process(1, 0, proc.boot_id()))
     old = entry(proc.PID_MAX, 10**9, ago_seconds=uptime_seconds + HOUR_SECONDS)
-    assert proc.sight(HOLDER.process_of(old)) is Sight.DEAD
+    assert proc.state_of(HOLDER.process_of(old)) is ProcessState.DEAD

@@ -89,7 +89,7 @@ def test_its_transcript_reads_like_a_real_one(agent: ScriptedAgent) -> None:
     with agent.start(*ALL_STEPS, {"exit": 0}) as running:
         assert running.process.wait(60) == 0
         events = events_of(running)
-    odd = (e.Malformed, e.Drifted, e.Skipped)
+    odd = (e.LineMalformed, e.FormatDrifted, e.RecordSkipped)
     assert not [event for event in events if isinstance(event, odd)]
     calls = [event for event in events if isinstance(event, e.CallStarted)]
     ends = [event for event in events if isinstance(event, e.CallEnded)]
@@ -193,7 +193,9 @@ def test_sigterm_leaves_the_tool_and_sigint_ends_it(tmp_path: Path) -> None:
             assert running.process.wait(60) == code
             assert len(running.tools()) == tools
             assert not running.registry.exists()
-            steps = [event for event in events_of(running) if not isinstance(event, e.Spent | e.LogClosed)]
+            steps = [
+                event for event in events_of(running) if not isinstance(event, e.TokensSpent | e.LogClosed)
+            ]
             assert isinstance(steps[-1], last)
 
 

@@ -16,13 +16,13 @@ import pytest
 from support import claude_transcripts
 from support.daemon_process import RunningDaemon
 from support.stub_clients import stand_in
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
-from wakeful.daemon.observer import Lookout, PlainProcesses
+from wakeful.daemon.observer import PlainProcesses, SessionObserver
 from wakeful.linux.clock import SystemClock
-from wakeful.sources.base import Changes
+from wakeful.sources.base import FileChanges
 from wakeful.sources.folder_watch import FolderWatch
-from wakeful.views.sessions import EyeRecord
+from wakeful.views.sessions import SourceRecord
 
 TRANSCRIPTS = "claude-transcripts"
 # Root reads what it likes, unless it gives that up.
@@ -44,33 +44,33 @@ def a_log(project: Path) -> Path:
     return project / f"{uuid.uuid4()}.jsonl"
 
 
-def lookout() -> Lookout:
-    return Lookout(Config(), Places.of(os.environ), SystemClock(), PlainProcesses())
+def lookout() -> SessionObserver:
+    return SessionObserver(Config(), StatePaths.from_environ(os.environ), SystemClock(), PlainProcesses())
 
 
-def eye_of(seen: Lookout) -> EyeRecord:
-    return next(each for each in seen.eye_records() if each.name == TRANSCRIPTS)
+def eye_of(seen: SessionObserver) -> SourceRecord:
+    return next(each for each in seen.source_records() if each.name == TRANSCRIPTS)
 
 
-def looked() -> EyeRecord:
+def looked() -> SourceRecord:
     seen = lookout()
-    asyncio.run(seen.look())
+    asyncio.run(seen.scan())
     return eye_of(seen)
 
 
 def test_what_wakeful_asks_a_client_itself_is_nobodys_session(project: Path, tmp_path: Path) -> None:
     """A probe of a login is in the registry while it runs, and its hooks fire like anybody's: neither is a session."""
-    places, seen = Places.of(os.environ), lookout()
-    for cwd in (places.probe, str(project)):
+    paths, seen = StatePaths.from_environ(os.environ), lookout()
+    for cwd in (paths.probe, str(project)):
         conversation = str(uuid.uuid4())
         with stand_in(tmp_path / "bin") as client:
             claude_transcripts.register(project.parents[1], conversation, client.pid, cwd=cwd)
         hook = {"session_id": conversation, "cwd": cwd, "hook_event_name": "SessionStart"}
-        spool = Path(places.spool)
+        spool = Path(paths.spool)
         spool.mkdir(exist_ok=True)
         (spool / conversation).write_text(json.dumps(hook))
-        asyncio.run(seen.look())
-        assert len(seen.roster.watched) == (cwd != places.probe)
+        asyncio.run(seen.scan())
+        assert len(seen.registry.sessions) == (cwd != paths.probe)
 
 
 def test_what_is_no_file_is_counted_by_its_kind_and_named(project: Path) -> None:
@@ -80,9 +80,11 @@ def test_what_is_no_file_is_counted_by_its_kind_and_named(project: Path) -> None
     os.mkfifo(pipe)
     folder.mkdir()
     (project / "notes.jsonl").symlink_to("/etc/passwd")
-    eye = looked()
-    assert eye.left_out == f"1 log is a symbolic link: {link}; 2 logs are no regular files: {pipe}, {folder}"
-    assert eye.slow is None
+    source = looked()
+    assert (
+        source.left_out == f"1 log is a symbolic link: {link}; 2 logs are no regular files: {pipe}, {folder}"
+    )
+    assert source.slow is None
 
 
 def test_many_are_counted_and_three_are_named(project: Path) -> None:
@@ -96,13 +98,13 @@ def test_many_are_counted_and_three_are_named(project: Path) -> None:
 def test_an_odd_log_is_said_as_it_comes_and_goes(project: Path) -> None:
     """Being told of it is enough; when it is gone nothing is left out any more."""
     seen = lookout()
-    seen.logs[0].look()
+    seen.log_sources[0].scan()
     pipe, folder = a_log(project), a_log(project)
     os.mkfifo(pipe)
     folder.mkdir()
-    seen.logs[0].told(Changes({str(pipe)}, {str(folder)}, set()))
+    seen.log_sources[0].on_changes(FileChanges({str(pipe)}, {str(folder)}, set()))
     assert (eye_of(seen).left_out or "").startswith("2 logs are no regular files")
-    seen.logs[0].told(Changes(set(), set(), {str(pipe), str(folder)}))
+    seen.log_sources[0].on_changes(FileChanges(set(), set(), {str(pipe), str(folder)}))
     assert eye_of(seen).left_out is None
 
 
@@ -113,12 +115,12 @@ def test_a_failing_eye_loses_nobody_elses_place(project: Path, monkeypatch: pyte
         project.parents[1], conversation, claude_transcripts.prompt(time.time(), conversation)
     )
     seen = lookout()
-    asyncio.run(seen.look())
+    asyncio.run(seen.scan())
 
     def fail() -> NoReturn:
         raise KeyError(conversation)
 
-    for broken in seen.logs[1:]:
+    for broken in seen.log_sources[1:]:
         monkeypatch.setattr(broken, "take_bookmarks", fail)
     assert [Path(each.path).stem for each in seen.take_bookmarks()] == [conversation]
 
@@ -130,7 +132,7 @@ def test_places_are_said_a_few_at_a_time(project: Path, monkeypatch: pytest.Monk
     for each in conversations:
         claude_transcripts.write(project.parents[1], each, claude_transcripts.prompt(time.time(), each))
     seen = lookout()
-    asyncio.run(seen.look())
+    asyncio.run(seen.scan())
     slices = [[Path(each.path).stem for each in seen.take_bookmarks()] for _ in range(3)]
     assert [len(each) for each in slices] == [2, 1, 0]
     assert {stem for each in slices for stem in each} == conversations
@@ -197,8 +199,10 @@ def test_a_limit_is_told_in_the_right_number(project: Path) -> None:
         def add(self, folder: str) -> bool:
             return folder != str(project)
 
-    seen = Lookout(Config(), Places.of(os.environ), SystemClock(), PlainProcesses(), folders=OneRefused())
-    seen.logs[0].look()
+    seen = SessionObserver(
+        Config(), StatePaths.from_environ(os.environ), SystemClock(), PlainProcesses(), folders=OneRefused()
+    )
+    seen.log_sources[0].scan()
     assert (eye_of(seen).slow or "").startswith("1 folder cannot be watched (inotify limit)")
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 
 from wakeful.core.ids import SessionId
-from wakeful.integrations.claude_code.stream_source import TAIL_BYTES, StreamEye
-from wakeful.judging.events import Asked, Event, Retried
-from wakeful.judging.evidence import Subject
-from wakeful.sources.base import Changes
+from wakeful.integrations.claude_code.stream_source import TAIL_BYTES, ClaudeStreamSource
+from wakeful.judging.events import Event, QuestionAsked, RequestRetried
+from wakeful.judging.evidence import SessionIdentity
+from wakeful.sources.base import FileChanges
 from wakeful.testing.virtual_clock import VirtualClock
 
 ID = SessionId("claude-a")
@@ -37,7 +37,9 @@ class Notes:
         self.events: list[Event] = []
         self.moves: list[SessionId] = []
 
-    def heard(self, subject: Subject, events: Sequence[Event], *, live: bool, anew: bool = False) -> None:
+    def heard(
+        self, subject: SessionIdentity, events: Sequence[Event], *, live: bool, anew: bool = False
+    ) -> None:
         assert (subject.id, subject.conversation_id, live, anew) == (ID, "a", True, False)
         self.events += events
 
@@ -55,14 +57,14 @@ class Run:
         self.output = root / ID / "out.jsonl"
         self.output.parent.mkdir(parents=True)
         self.notes = Notes()
-        self.eye = StreamEye(root, "host", VirtualClock(), self.notes)  # type: ignore[arg-type]
+        self.eye = ClaudeStreamSource(root, "host", VirtualClock(), self.notes)  # type: ignore[arg-type]
 
     def say(self, *records: dict[str, Any]) -> None:
         with self.output.open("a") as file:
             file.writelines(json.dumps(each, separators=(",", ":")) + "\n" for each in records)
 
     def told(self) -> None:
-        self.eye.told(Changes({str(self.output)}, set(), set()))
+        self.eye.on_changes(FileChanges({str(self.output)}, set(), set()))
 
 
 @pytest.fixture
@@ -73,10 +75,10 @@ def run(tmp_path: Path) -> Run:
 def test_a_question_and_its_answer_are_told(run: Run) -> None:
     """The client asks on its stream, and its state says when that is over."""
     run.say(RUNNING)
-    run.eye.look()
+    run.eye.scan()
     run.say(question())
     run.told()
-    assert [(each.about) for each in run.notes.events if isinstance(each, Asked)] == ["make a file"]
+    assert [(each.about) for each in run.notes.events if isinstance(each, QuestionAsked)] == ["make a file"]
     run.say(RUNNING)
     run.told()
     assert run.notes.kinds() == ["Asked", "Answered"]
@@ -85,22 +87,22 @@ def test_a_question_and_its_answer_are_told(run: Run) -> None:
 def test_an_open_question_survives_a_restart(run: Run) -> None:
     """At first sight only the question that nobody answered is told."""
     run.say(RETRY, question("an old one"), RUNNING, RETRY, question("the open one"))
-    run.eye.look()
-    assert [each.about for each in run.notes.events if isinstance(each, Asked)] == ["the open one"]
+    run.eye.scan()
+    assert [each.about for each in run.notes.events if isinstance(each, QuestionAsked)] == ["the open one"]
     assert run.notes.moves == []
 
 
 def test_an_answered_question_is_history(run: Run) -> None:
     """At first sight of a stream that goes on, nothing is told."""
     run.say(question(), RUNNING, RETRY)
-    run.eye.look()
+    run.eye.scan()
     assert run.notes.events == []
 
 
 def test_partial_messages_are_life_and_nothing_else(run: Run) -> None:
     """The model speaks: the session moves, and no event says more than that."""
     run.say(RUNNING)
-    run.eye.look()
+    run.eye.scan()
     run.say(*[PARTIAL] * 100)
     run.told()
     assert (run.notes.events, run.notes.moves) == ([], [ID])
@@ -108,18 +110,18 @@ def test_partial_messages_are_life_and_nothing_else(run: Run) -> None:
 
 def test_a_retry_is_told_while_it_happens(run: Run) -> None:
     """The transcript does not mention it."""
-    run.eye.look()
+    run.eye.scan()
     run.say(RUNNING)
     run.told()
     run.say(RETRY)
     run.told()
-    assert any(isinstance(each, Retried) for each in run.notes.events)
+    assert any(isinstance(each, RequestRetried) for each in run.notes.events)
 
 
 def test_a_torn_line_is_read_when_it_is_whole(run: Run) -> None:
     """Half of a question is none."""
     run.say(RUNNING)
-    run.eye.look()
+    run.eye.scan()
     line = json.dumps(question())
     with run.output.open("a") as file:
         file.write(line[:20])
@@ -134,7 +136,7 @@ def test_a_torn_line_is_read_when_it_is_whole(run: Run) -> None:
 def test_a_file_begun_anew_is_read_from_its_beginning(run: Run) -> None:
     """Between two turns the driver empties a long one."""
     run.say(*[PARTIAL] * 50)
-    run.eye.look()
+    run.eye.scan()
     run.output.write_text("")
     run.told()
     run.say(question())
@@ -146,7 +148,7 @@ def test_only_the_end_of_a_long_stream_is_read(run: Run) -> None:
     """What was said long ago costs nothing at a restart, and cannot be an open question."""
     run.say(question())
     run.say(*[{**PARTIAL, "padding": "x" * 1000}] * (TAIL_BYTES // 1000 + 10))
-    run.eye.look()
+    run.eye.scan()
     assert run.notes.events == []
 
 
@@ -154,7 +156,7 @@ def test_only_the_end_of_a_long_stream_is_read(run: Run) -> None:
 def test_what_is_no_line_of_a_client_is_skipped(run: Run, line: str) -> None:
     """The next good line still counts."""
     run.say(RUNNING)
-    run.eye.look()
+    run.eye.scan()
     with run.output.open("a") as file:
         file.write(line + "\n")
     run.say(question())
@@ -168,7 +170,7 @@ def test_strange_names_are_left_alone(run: Run, tmp_path: Path) -> None:
     outside.write_text(json.dumps(question()) + "\n")
     run.output.symlink_to(outside)
     (run.output.parents[1] / "codex-b").mkdir()
-    run.eye.look()
+    run.eye.scan()
     run.told()
     assert run.notes.events == []
 

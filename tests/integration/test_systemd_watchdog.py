@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.linux.systemd import FILES_KEPT, Notifier, Pulse
+from wakeful.linux.systemd import STALL_FILES_MAX, LoopWatchdog, SystemdNotifier
 
 
 @pytest.fixture
@@ -30,14 +30,14 @@ def told(systemd: socket.socket) -> list[str]:
     return words
 
 
-def notifier(systemd: socket.socket, seconds: float = 0.3) -> Notifier:
+def notifier(systemd: socket.socket, seconds: float = 0.3) -> SystemdNotifier:
     environ = {"NOTIFY_SOCKET": systemd.getsockname(), "WATCHDOG_USEC": str(int(seconds * 1e6)), "A": "b"}
-    taken = Notifier.taken_from(environ)
+    taken = SystemdNotifier.from_environ(environ)
     assert environ == {"A": "b"}
     return taken
 
 
-async def beat_for(pulse: Pulse, seconds: float) -> None:
+async def beat_for(pulse: LoopWatchdog, seconds: float) -> None:
     task = asyncio.create_task(pulse.run())
     await asyncio.sleep(seconds)
     task.cancel()
@@ -46,7 +46,7 @@ async def beat_for(pulse: Pulse, seconds: float) -> None:
 
 def test_a_running_loop_is_told(systemd: socket.socket, tmp_path: Path) -> None:
     """Ready, then a word three times as often as systemd waits, then the end; no stacks are written."""
-    asyncio.run(beat_for(Pulse(tmp_path, notifier(systemd, 0.18)), 0.3))
+    asyncio.run(beat_for(LoopWatchdog(tmp_path, notifier(systemd, 0.18)), 0.3))
     words = told(systemd)
     assert (words[0], words[-1], set(words[1:-1])) == ("READY=1", "STOPPING=1", {"WATCHDOG=1"})
     assert len(words) > 4
@@ -55,7 +55,7 @@ def test_a_running_loop_is_told(systemd: socket.socket, tmp_path: Path) -> None:
 
 def test_a_stalled_loop_is_written_down_and_told_no_more(systemd: socket.socket, tmp_path: Path) -> None:
     """The stacks name the culprit, once for a stall; nobody says meanwhile that it runs; old ones go."""
-    for number in range(FILES_KEPT + 2):
+    for number in range(STALL_FILES_MAX + 2):
         (tmp_path / f"stall-2020010{number:02}.txt").touch()
 
     def hold_up_the_loop() -> None:
@@ -66,7 +66,7 @@ def test_a_stalled_loop_is_written_down_and_told_no_more(systemd: socket.socket,
         assert told(systemd) == []
 
     async def stall() -> None:
-        pulse = Pulse(tmp_path, notifier(systemd), stall_seconds=0.3)
+        pulse = LoopWatchdog(tmp_path, notifier(systemd), stall_seconds=0.3)
         task = asyncio.create_task(pulse.run())
         await asyncio.sleep(0.1)
         hold_up_the_loop()
@@ -77,7 +77,7 @@ def test_a_stalled_loop_is_written_down_and_told_no_more(systemd: socket.socket,
 
     asyncio.run(stall())
     written = sorted(tmp_path.glob("stall-*.txt"))
-    assert len(written) == FILES_KEPT
+    assert len(written) == STALL_FILES_MAX
     assert "hold_up_the_loop" in written[-1].read_text()
     assert written[-1].stat().st_mode & 0o777 == 0o600
 
@@ -95,10 +95,10 @@ def test_a_stalled_loop_is_written_down_and_told_no_more(systemd: socket.socket,
 )
 def test_how_long_systemd_waits(environ: dict[str, str], seconds: float | None) -> None:
     """As its variables say, if they mean us."""
-    assert Notifier.taken_from(dict(environ)).watchdog_seconds == seconds
+    assert SystemdNotifier.from_environ(dict(environ)).watchdog_seconds == seconds
 
 
 def test_nobody_to_tell_is_no_trouble(tmp_path: Path) -> None:
     """Without a socket, with one of another kind, or with one that is gone, telling does nothing."""
     for address in ("", "vsock:2:1", str(tmp_path / "gone")):
-        Notifier.taken_from({"NOTIFY_SOCKET": address}).tell("READY=1")
+        SystemdNotifier.from_environ({"NOTIFY_SOCKET": address}).send("READY=1")

@@ -13,9 +13,9 @@ from uuid import uuid4
 
 import pytest
 
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.linux import proc
-from wakeful.linux.terminate import end, sweep
+from wakeful.linux.terminate import terminate, terminate_marked
 
 STUBBORN = "trap '' INT TERM; echo ready; while :; do sleep 0.1; done"
 QUICK = ((signal.SIGINT, 0.2), (signal.SIGTERM, 0.2), (signal.SIGKILL, 5.0))
@@ -59,9 +59,9 @@ def mark() -> str:
 def test_the_first_signal_is_enough_for_a_willing_one() -> None:
     """SIGINT ends it at once, and nothing stronger is sent."""
     with running() as child:
-        ending = asyncio.run(end(known(child), is_meant=anybody))
-        assert (ending.sight, ending.signal) == (Sight.DEAD, signal.SIGINT)
-        assert ending.seconds < 1.0
+        result = asyncio.run(terminate(known(child), is_meant=anybody))
+        assert (result.sight, result.signal) == (ProcessState.DEAD, signal.SIGINT)
+        assert result.seconds < 1.0
         assert child.wait() == -signal.SIGINT
 
 
@@ -70,9 +70,9 @@ def test_a_stubborn_one_is_ended_by_the_last_step() -> None:
     with running("sh", "-c", STUBBORN) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        ending = asyncio.run(end(known(child), QUICK, is_meant=anybody))
-        assert (ending.sight, ending.signal) == (Sight.DEAD, signal.SIGKILL)
-        assert 0.4 <= ending.seconds < 3.0
+        result = asyncio.run(terminate(known(child), QUICK, is_meant=anybody))
+        assert (result.sight, result.signal) == (ProcessState.DEAD, signal.SIGKILL)
+        assert 0.4 <= result.seconds < 3.0
         assert child.wait() == -signal.SIGKILL
 
 
@@ -81,8 +81,8 @@ def test_one_that_resists_is_reported_alive() -> None:
     with running("sh", "-c", STUBBORN) as child:
         assert child.stdout is not None
         child.stdout.readline()
-        ending = asyncio.run(end(known(child), QUICK[:1], is_meant=anybody))
-        assert (ending.sight, ending.signal) == (Sight.ALIVE, signal.SIGINT)
+        result = asyncio.run(terminate(known(child), QUICK[:1], is_meant=anybody))
+        assert (result.sight, result.signal) == (ProcessState.ALIVE, signal.SIGINT)
 
 
 @pytest.mark.parametrize("change", ["started", "boot_id"])
@@ -95,8 +95,8 @@ def test_whoever_has_the_pid_now_is_not_signalled(change: str) -> None:
             process.started - (change == "started"),
             "another boot" if change == "boot_id" else process.boot_id,
         )
-        ending = asyncio.run(end(stranger, is_meant=anybody))
-        assert (ending.sight, ending.signal) == (Sight.DEAD, None)
+        result = asyncio.run(terminate(stranger, is_meant=anybody))
+        assert (result.sight, result.signal) == (ProcessState.DEAD, None)
         assert child.poll() is None
 
 
@@ -105,16 +105,16 @@ def test_one_that_shows_nothing_yet_is_asked_again(monkeypatch: pytest.MonkeyPat
     looks = iter([False, False, True])
     monkeypatch.setattr(proc, "command", lambda _pid: ())
     with running() as child:
-        ending = asyncio.run(end(known(child), is_meant=lambda _process: next(looks)))
-        assert (ending.sight, ending.signal) == (Sight.DEAD, signal.SIGINT)
+        result = asyncio.run(terminate(known(child), is_meant=lambda _process: next(looks)))
+        assert (result.sight, result.signal) == (ProcessState.DEAD, signal.SIGINT)
 
 
 def test_one_that_ends_by_itself_is_seen_dead(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing proves any more what it was: it is waited for and not signalled."""
     monkeypatch.setattr(proc, "command", lambda _pid: ())
     with running("sleep", "0.3") as child:
-        ending = asyncio.run(end(known(child), is_meant=lambda _process: False))
-        assert (ending.sight, ending.signal) == (Sight.DEAD, None)
+        result = asyncio.run(terminate(known(child), is_meant=lambda _process: False))
+        assert (result.sight, result.signal) == (ProcessState.DEAD, None)
 
 
 def test_one_that_is_gone_is_dead_already() -> None:
@@ -123,8 +123,8 @@ def test_one_that_is_gone_is_dead_already() -> None:
         process = known(child)
         child.kill()
         child.wait()
-        ending = asyncio.run(end(process, is_meant=anybody))
-    assert (ending.sight, ending.signal) == (Sight.DEAD, None)
+        result = asyncio.run(terminate(process, is_meant=anybody))
+    assert (result.sight, result.signal) == (ProcessState.DEAD, None)
 
 
 def test_a_sweep_ends_exactly_those_with_the_mark(mark: str) -> None:
@@ -138,12 +138,12 @@ def test_a_sweep_ends_exactly_those_with_the_mark(mark: str) -> None:
     ):
         assert stubborn.stdout is not None
         stubborn.stdout.readline()
-        swept = asyncio.run(sweep(VARIABLE, mark, epoch_max=3))
+        swept = asyncio.run(terminate_marked(VARIABLE, mark, epoch_max=3))
         assert (family.wait(), stubborn.wait()) == (-signal.SIGTERM, -signal.SIGKILL)
-        assert swept.left == ()
+        assert swept.survivors == ()
         assert swept.spared == (known(newer),)
         assert (longer.poll(), other.poll(), newer.poll()) == (None, None, None)
-        assert proc.carriers(VARIABLE, mark, os.getuid()) == [known(newer)]
+        assert proc.processes_with_variable(VARIABLE, mark, os.getuid()) == [known(newer)]
 
 
 SWEEP_FROM_INSIDE = """
@@ -171,7 +171,7 @@ def test_a_sweep_spares_whoever_keeps_a_terminal_for_others(mark: str, tmp_path:
         while not any(proc.has_terminal(each.pid) for each in proc.children(known(keeper))):
             assert time.monotonic() < deadline, "no child with a terminal"
             time.sleep(0.01)
-        swept = asyncio.run(sweep(VARIABLE, mark))
+        swept = asyncio.run(terminate_marked(VARIABLE, mark))
         assert keeper.poll() is None
         assert known(keeper) in swept.spared
         assert swept.endings == ()

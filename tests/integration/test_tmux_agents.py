@@ -14,10 +14,10 @@ from msgspec.structs import replace
 
 from support.real_clients import end_tmux, require_tmux, wait_for
 from support.tmux_server import Server
-from wakeful.agents.model import AgentRuntime, AgentSpec, Glimpse, Move, move_of
+from wakeful.agents.model import AgentEvent, AgentObservation, AgentRuntime, AgentSpec, event_of
 from wakeful.agents.runtime import EngineGone, NotReady
-from wakeful.core.process import Process, Sight
-from wakeful.integrations.tmux.agent_runtime import DOUBT_SECONDS, AgentMarks, TmuxAgents
+from wakeful.core.process import Process, ProcessState
+from wakeful.integrations.tmux.agent_runtime import SERVER_LOSS_SECONDS, AgentMarks, TmuxAgentRuntime
 from wakeful.linux import proc
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -48,19 +48,21 @@ class Place:
         # What a runtime that lives on remembers of the servers it lost.
         self.lost_since: dict[Process | None, float] = {}
 
-    def do(self, act: Callable[[TmuxAgents], Awaitable[T]], deadline_seconds: float = 10) -> T:
+    def do(self, act: Callable[[TmuxAgentRuntime], Awaitable[T]], deadline_seconds: float = 10) -> T:
         async def done() -> T:
-            agents = TmuxAgents(str(self.socket), str(self.folder / "agents"), self.clock, deadline_seconds)
+            agents = TmuxAgentRuntime(
+                str(self.socket), str(self.folder / "agents"), self.clock, deadline_seconds
+            )
             vars(agents)["_lost_since"] = self.lost_since
             return await act(agents)
 
         return asyncio.run(done())
 
-    def start(self, wanted: AgentSpec, environ: dict[str, str] | None = None) -> Glimpse:
+    def start(self, wanted: AgentSpec, environ: dict[str, str] | None = None) -> AgentObservation:
         return self.do(lambda agents: agents.start(wanted, 3, environ or {}))
 
-    def look(self, wanted: AgentSpec) -> Glimpse:
-        return self.do(lambda agents: agents.look(wanted))
+    def look(self, wanted: AgentSpec) -> AgentObservation:
+        return self.do(lambda agents: agents.inspect(wanted))
 
 
 @pytest.fixture
@@ -73,17 +75,21 @@ def place(tmp_path: Path) -> Iterator[Place]:
 
 def test_what_was_never_started_is_gone(place: Place) -> None:
     """No server, no session, no memory: stopped, and nothing is left behind by looking."""
-    assert move_of(place.look(spec())) is Move.GONE
+    assert event_of(place.look(spec())) is AgentEvent.GONE
     assert list(place.folder.iterdir()) == []
 
 
 def test_a_start_carries_epoch_and_values_and_shows_no_value(place: Place) -> None:
     """The agent has its variables; no command line, file or option of tmux holds their values."""
-    seen = place.start(spec(), {"API_KEY": SECRET})
-    assert (move_of(seen), seen.epoch, seen.tmux_session) == (Move.READY, 3, "agent-bot")
-    assert seen.pid is not None
-    assert proc.environ_value(seen.pid, "API_KEY") == SECRET
-    assert proc.environ_value(seen.pid, "WAKEFUL_EPOCH") == "3"
+    observation = place.start(spec(), {"API_KEY": SECRET})
+    assert (event_of(observation), observation.epoch, observation.tmux_session) == (
+        AgentEvent.READY,
+        3,
+        "agent-bot",
+    )
+    assert observation.pid is not None
+    assert proc.environ_value(observation.pid, "API_KEY") == SECRET
+    assert proc.environ_value(observation.pid, "WAKEFUL_EPOCH") == "3"
     assert place.server.tmux("display-message", "-p", "-t", "=agent-bot:", "#{@wakeful_epoch}") == "3"
     commands = subprocess.run(("ps", "-eo", "args"), capture_output=True, text=True, check=True).stdout
     assert SECRET not in commands
@@ -94,16 +100,18 @@ def test_a_start_carries_epoch_and_values_and_shows_no_value(place: Place) -> No
 def test_every_way_to_end_without_a_stop_is_stale(place: Place) -> None:
     """Killed, its session closed, its pane closed beside another one."""
     for end in ("kill", "session", "pane"):
-        seen = place.start(spec())
-        assert seen.pid is not None
+        observation = place.start(spec())
+        assert observation.pid is not None
         if end == "kill":
-            os.kill(seen.pid, signal.SIGKILL)
+            os.kill(observation.pid, signal.SIGKILL)
         elif end == "session":
             place.server.tmux("kill-session", "-t", "=agent-bot")
         else:
             place.server.tmux("split-window", "-t", "=agent-bot:", "sleep", "1000")
-            os.kill(seen.pid, signal.SIGKILL)
-        wait_for(lambda: move_of(place.look(spec())) is Move.SESSION_LOST or None, f"stale after {end}")
+            os.kill(observation.pid, signal.SIGKILL)
+        wait_for(
+            lambda: event_of(place.look(spec())) is AgentEvent.SESSION_LOST or None, f"stale after {end}"
+        )
 
 
 def test_a_stop_ends_children_and_a_shell_that_stays(place: Place) -> None:
@@ -111,8 +119,8 @@ def test_a_stop_ends_children_and_a_shell_that_stays(place: Place) -> None:
     shelly = spec("bot", "sh", "-c", "trap '' INT TERM; sleep 1000 & exec sh -i")
     place.start(shelly)
     gone = place.do(lambda agents: agents.stop(shelly))
-    assert move_of(gone) is Move.GONE
-    left = proc.carriers("WAKEFUL_SESSION", "agent-bot", os.getuid())
+    assert event_of(gone) is AgentEvent.GONE
+    left = proc.processes_with_variable("WAKEFUL_SESSION", "agent-bot", os.getuid())
     assert left == []
 
 
@@ -135,15 +143,15 @@ def test_a_stop_ends_what_was_started_on_its_own_server_only(place: Place, own: 
 def test_a_session_somebody_made_by_hand_is_adopted(place: Place) -> None:
     """Without our marks, by its name alone."""
     pid = place.server.start("agent-bot", "sleep", "1000")
-    seen = place.look(spec())
-    assert (move_of(seen), seen.pid, seen.epoch) == (Move.READY, pid, 0)
+    observation = place.look(spec())
+    assert (event_of(observation), observation.pid, observation.epoch) == (AgentEvent.READY, pid, 0)
 
 
 def test_strangers_are_found_by_name(place: Place) -> None:
     """Sessions that are called like agents and declared nowhere."""
     place.server.start("agent-other", "sleep", "1000")
     place.server.start("unrelated", "sleep", "1000")
-    found = place.do(lambda agents: agents.found(frozenset({"bot"})))
+    found = place.do(lambda agents: agents.find_undeclared(frozenset({"bot"})))
     assert [each.name for each in found] == ["other"]
 
 
@@ -153,39 +161,39 @@ def test_a_server_that_hangs_prevents_seeing(place: Place) -> None:
     server = place.server.pid
     os.kill(server, signal.SIGSTOP)
     try:
-        seen = place.do(lambda agents: agents.look(spec()), deadline_seconds=0.5)
-        assert move_of(seen) is Move.UNSEEN
-        assert "no complete answer" in seen.reason
+        observation = place.do(lambda agents: agents.inspect(spec()), deadline_seconds=0.5)
+        assert event_of(observation) is AgentEvent.UNSEEN
+        assert "no complete answer" in observation.reason
         with pytest.raises(EngineGone):
             place.do(lambda agents: agents.stop(spec()), deadline_seconds=0.5)
     finally:
         os.kill(server, signal.SIGCONT)
-    assert move_of(place.look(spec())) is Move.READY
+    assert event_of(place.look(spec())) is AgentEvent.READY
 
 
 def test_a_server_that_died_is_doubted_first(place: Place) -> None:
     """Unknown for a few seconds; then a second look at the process settles it."""
     place.start(spec())
     os.kill(place.server.pid, signal.SIGKILL)
-    wait_for(lambda: move_of(place.look(spec())) is Move.UNSEEN or None, "loss of sight")
-    place.clock.advance(DOUBT_SECONDS)
-    wait_for(lambda: move_of(place.look(spec())) is Move.SESSION_LOST or None, "second look")
+    wait_for(lambda: event_of(place.look(spec())) is AgentEvent.UNSEEN or None, "loss of sight")
+    place.clock.advance(SERVER_LOSS_SECONDS)
+    wait_for(lambda: event_of(place.look(spec())) is AgentEvent.SESSION_LOST or None, "second look")
 
 
 def test_the_end_of_the_doubt_is_told(place: Place) -> None:
     """The hub looks again at once: its next round may be ten seconds away."""
 
-    async def scene(agents: TmuxAgents) -> str:
+    async def scene(agents: TmuxAgentRuntime) -> str:
         told = asyncio.ensure_future(anext(agents.changes()))
-        await agents.look(spec())
+        await agents.inspect(spec())
         await asyncio.sleep(0)
-        place.clock.advance(DOUBT_SECONDS)
+        place.clock.advance(SERVER_LOSS_SECONDS)
         async with asyncio.timeout(5):
             return await told
 
     place.start(spec())
     os.kill(place.server.pid, signal.SIGKILL)
-    wait_for(lambda: place.server.look().sight is Sight.DEAD or None, "end of the server")
+    wait_for(lambda: place.server.look().sight is ProcessState.DEAD or None, "end of the server")
     assert place.do(scene) == ""
 
 
@@ -194,38 +202,41 @@ def test_a_server_that_took_its_place_does_not_make_agents_stale(place: Place) -
     for name in ("one", "two"):
         place.start(spec(name))
     os.kill(place.server.pid, signal.SIGKILL)
-    wait_for(lambda: place.server.look().sight is Sight.DEAD or None, "end of the server")
+    wait_for(lambda: place.server.look().sight is ProcessState.DEAD or None, "end of the server")
     place.server.start("somebody", "sleep", "1000")
     wait_for(lambda: _unseen(place.look(spec("one"))), "loss of sight")
-    assert move_of(place.look(spec("two"))) is Move.UNSEEN
-    place.clock.advance(DOUBT_SECONDS)
+    assert event_of(place.look(spec("two"))) is AgentEvent.UNSEEN
+    place.clock.advance(SERVER_LOSS_SECONDS)
     for name in ("one", "two"):
-        seen = place.look(spec(name))
-        assert (move_of(seen), seen.reason) == (Move.SESSION_LOST, "its tmux server ended")
-    assert move_of(place.start(spec("one"))) is Move.READY
-    assert move_of(place.look(spec("two"))) is Move.SESSION_LOST
+        observation = place.look(spec(name))
+        assert (event_of(observation), observation.reason) == (
+            AgentEvent.SESSION_LOST,
+            "its tmux server ended",
+        )
+    assert event_of(place.start(spec("one"))) is AgentEvent.READY
+    assert event_of(place.look(spec("two"))) is AgentEvent.SESSION_LOST
 
 
 def test_an_agent_that_outlives_its_server_stays_unknown(place: Place) -> None:
     """Nobody calls a living process dead; a stop ends it by its identity."""
     stubborn = spec("bot", "sh", "-c", "trap '' HUP; while :; do sleep 1; done")
-    seen = place.start(stubborn)
+    observation = place.start(stubborn)
     mark = AgentMarks(str(place.folder / "agents")).find("bot")
-    assert seen.pid is not None
+    assert observation.pid is not None
     assert mark is not None
     os.kill(place.server.pid, signal.SIGKILL)
     wait_for(lambda: _unseen(place.look(stubborn)), "loss of sight")
-    place.clock.advance(10 * DOUBT_SECONDS)
+    place.clock.advance(10 * SERVER_LOSS_SECONDS)
     found = place.look(stubborn)
-    assert move_of(found) is Move.UNSEEN
+    assert event_of(found) is AgentEvent.UNSEEN
     assert "lives on without a terminal" in found.reason
-    assert move_of(place.do(lambda agents: agents.stop(stubborn))) is Move.GONE
+    assert event_of(place.do(lambda agents: agents.stop(stubborn))) is AgentEvent.GONE
     assert mark.process is not None
-    assert proc.sight(mark.process) is Sight.DEAD
+    assert proc.state_of(mark.process) is ProcessState.DEAD
 
 
-def _unseen(glimpse: Glimpse) -> Glimpse | None:
-    return glimpse if move_of(glimpse) is Move.UNSEEN else None
+def _unseen(glimpse: AgentObservation) -> AgentObservation | None:
+    return glimpse if event_of(glimpse) is AgentEvent.UNSEEN else None
 
 
 def test_what_a_reboot_took_is_stale(place: Place) -> None:
@@ -236,10 +247,10 @@ def test_what_a_reboot_took_is_stale(place: Place) -> None:
     assert mark is not None
     assert mark.process is not None
     end_tmux(place.socket)
-    wait_for(lambda: place.server.look().sight is Sight.DEAD or None, "end of the server")
-    marks.keep("bot", replace(mark, process=replace(mark.process, boot_id="an earlier one")))
-    seen = place.look(spec())
-    assert (move_of(seen), seen.reason) == (Move.SESSION_LOST, "the host was restarted")
+    wait_for(lambda: place.server.look().sight is ProcessState.DEAD or None, "end of the server")
+    marks.save("bot", replace(mark, process=replace(mark.process, boot_id="an earlier one")))
+    observation = place.look(spec())
+    assert (event_of(observation), observation.reason) == (AgentEvent.SESSION_LOST, "the host was restarted")
 
 
 def test_two_hundred_looks_cost_one_listing(place: Place, tmp_path: Path) -> None:
@@ -256,13 +267,13 @@ def test_two_hundred_looks_cost_one_listing(place: Place, tmp_path: Path) -> Non
     try:
         specs = [spec(f"bot{number}") for number in range(199)]
 
-        async def all_of(agents: TmuxAgents) -> list[Glimpse]:
-            return await asyncio.gather(*(agents.look(each) for each in (spec(), *specs)))
+        async def all_of(agents: TmuxAgentRuntime) -> list[AgentObservation]:
+            return await asyncio.gather(*(agents.inspect(each) for each in (spec(), *specs)))
 
         seen = place.do(all_of)
     finally:
         os.environ["PATH"] = path
-    assert [move_of(each) for each in seen] == [Move.READY] + [Move.GONE] * 199
+    assert [event_of(each) for each in seen] == [AgentEvent.READY] + [AgentEvent.GONE] * 199
     assert counter.read_text() == ".\n"
 
 
@@ -273,7 +284,7 @@ def test_the_last_agent_leaves_the_server_to_the_sessions_in_it(place: Place) ->
     place.do(lambda agents: agents.stop(spec()))
     place.server.tmux("send-keys", "-t", "=run:", "C-d")
     wait_for(lambda: place.server.look().panes == () or None, "end of the session")
-    assert place.server.look().sight is Sight.ALIVE
+    assert place.server.look().sight is ProcessState.ALIVE
 
 
 def test_an_agent_at_a_dialog_says_which_instead_of_what_it_never_showed(
@@ -286,5 +297,5 @@ def test_an_agent_at_a_dialog_says_which_instead_of_what_it_never_showed(
     wanted = spec("bot", str(client), "-c", asks, ready="never", ready_seconds=1.0)
     with pytest.raises(NotReady, match=r"\(login\): `wakeful attach bot` and answer it"):
         place.start(wanted)
-    seen = place.look(wanted)
-    assert (seen.ready, "(login)" in seen.reason) == (False, True)
+    observation = place.look(wanted)
+    assert (observation.ready, "(login)" in observation.reason) == (False, True)

@@ -14,15 +14,15 @@ from support.tmux_server import Server
 from wakeful.core.process import Process
 from wakeful.integrations.tmux import codex_dialogs, dialogs, start_clients
 from wakeful.integrations.tmux.claude_dialogs import dialog_on
-from wakeful.integrations.tmux.dialogs import Dialogs
+from wakeful.integrations.tmux.dialogs import DialogDetector
 from wakeful.integrations.tmux.input_line import CodexInput
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.integrations.tmux.server import TmuxServer
-from wakeful.integrations.tmux.start_clients import Client, client_in
-from wakeful.judging.evidence import DialogKind, Subject
+from wakeful.integrations.tmux.start_clients import PaneClient, client_in
+from wakeful.judging.evidence import DialogKind, SessionIdentity
 from wakeful.linux import proc
 
-CLIENT_IN, LOOK = client_in, TmuxServer.look
+CLIENT_IN, LOOK = client_in, TmuxServer.capture
 ANGLE = "\u276f"
 RULE = "─" * 40
 CONVERSATION = "0b1f3c52-7d1e-4a53-9d0e-2f5c1d0a9b11"
@@ -125,10 +125,10 @@ class Notes:
     """A witness that takes notes of dialogs."""
 
     def __init__(self) -> None:
-        self.asked_by: dict[Process, tuple[Subject, DialogKind, str]] = {}
+        self.asked_by: dict[Process, tuple[SessionIdentity, DialogKind, str]] = {}
 
     def asked(
-        self, subject: Subject, process: Process, kind: DialogKind, words: str, *, cwd: str | None
+        self, subject: SessionIdentity, process: Process, kind: DialogKind, words: str, *, cwd: str | None
     ) -> None:
         assert cwd is not None
         self.asked_by[process] = subject, kind, words
@@ -148,8 +148,8 @@ def program(tmp_path: Path) -> str:
 
 def look(server: Server, notes: Notes, folder: Path, starting_seconds: float = 0.0) -> bool:
     folders = dict.fromkeys(("claude", "codex"), (folder,))
-    dialogs = Dialogs(notes, lambda _process: None, folders, "here", starting_seconds=starting_seconds)  # type: ignore[arg-type]
-    return asyncio.run(dialogs.look([server.look()]))
+    dialogs = DialogDetector(notes, lambda _process: None, folders, "here", starting_seconds=starting_seconds)  # type: ignore[arg-type]
+    return asyncio.run(dialogs.scan([server.look()]))
 
 
 class Watching:
@@ -163,8 +163,8 @@ class Watching:
         self._counted: list[str] = []
         self._ahead_seconds = 0.0
         monkeypatch.setattr(dialogs, "client_in", self._client_in)
-        monkeypatch.setattr(TmuxServer, "look", self._capture)
-        self._dialogs = Dialogs(
+        monkeypatch.setattr(TmuxServer, "capture", self._capture)
+        self._dialogs = DialogDetector(
             self.notes,  # type: ignore[arg-type]
             lambda _process: None,
             dict.fromkeys(("claude", "codex"), (folder,)),
@@ -177,13 +177,13 @@ class Watching:
         """What was looked up. `later`: the second in which the panes last wrote is over."""
         self._counted.clear()
         self._ahead_seconds = 10.0 if later else -10.0
-        asyncio.run(self._dialogs.look([self._server.look()], anew))
+        asyncio.run(self._dialogs.scan([self._server.look()], anew))
         return sorted(self._counted)
 
     def patience(self, starting_seconds: float) -> None:
         self._dialogs._starting_seconds = starting_seconds
 
-    def _client_in(self, pid: int) -> Client | None:
+    def _client_in(self, pid: int) -> PaneClient | None:
         self._counted.append("client")
         return CLIENT_IN(pid)
 
@@ -206,8 +206,8 @@ def test_a_screen_that_nobody_knows_is_called_unknown_and_its_words_are_made_saf
     shows(server, "here")
     notes = Notes()
     assert look(server, notes, tmp_path)
-    ((process, (subject, kind, words)),) = notes.asked_by.items()
-    assert (process.pid, kind, subject.awaited) == (pid, DialogKind.UNKNOWN, True)
+    ((process, (identity, kind, words)),) = notes.asked_by.items()
+    assert (process.pid, kind, identity.awaited) == (pid, DialogKind.UNKNOWN, True)
     assert "Brand new dialog" in words
     assert key not in words
     assert "\u202e" not in words
@@ -236,8 +236,8 @@ def test_a_conversation_that_its_command_names_is_known_from_its_dialog_on(
     server.start("a", "env", f"CLAUDE_CONFIG_DIR={tmp_path}", program, *words)
     notes = Notes()
     wait_for(lambda: look(server, notes, tmp_path) or None, "client")
-    ((subject, _, _),) = notes.asked_by.values()
-    assert (subject.id, subject.awaited) == (f"claude-{CONVERSATION}", False)
+    ((identity, _, _),) = notes.asked_by.values()
+    assert (identity.id, identity.awaited) == (f"claude-{CONVERSATION}", False)
 
 
 def test_a_client_below_a_script_is_found(server: Server, tmp_path: Path, program: str) -> None:
@@ -292,12 +292,12 @@ def test_a_codex_whose_start_was_not_watched_is_not_guessed_at(
     assert early.notes.asked_by == {}
     early.patience(0.0)
     early.look()
-    ((subject, kind, _),) = early.notes.asked_by.values()
-    assert (subject.provider, subject.awaited, kind) == ("codex", True, DialogKind.UNKNOWN)
+    ((identity, kind, _),) = early.notes.asked_by.values()
+    assert (identity.provider, identity.awaited, kind) == ("codex", True, DialogKind.UNKNOWN)
 
 
 @pytest.mark.parametrize("words", [("exec", "x"), ("-m", "o3", "exec"), ("--version",), ("app-server",)])
 def test_a_command_of_codex_holds_no_conversation_in_its_terminal(words: tuple[str, ...]) -> None:
     """Only the client that a person talks to stands at a dialog."""
-    assert not start_clients.holds_conversation(("node", "/x/bin/codex", *words))
-    assert start_clients.holds_conversation(("codex", "-m", "o3", "resume", "--", "exec"))
+    assert not start_clients.client_started_by(("node", "/x/bin/codex", *words))
+    assert start_clients.client_started_by(("codex", "-m", "o3", "resume", "--", "exec"))

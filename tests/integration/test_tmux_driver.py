@@ -16,11 +16,11 @@ from msgspec.structs import replace
 from support import stub_clients
 from support.real_clients import end_tmux, require_tmux, wait_for
 from support.tmux_server import Server
-from wakeful.control.driver import Order, PromptRefused, Seen
-from wakeful.core.errors import ClientMissing, FolderGone, StartFailed
+from wakeful.control.driver import ActionResult, PromptRefused, StartRequest
+from wakeful.core.errors import ClientMissing, StartFailed, WorkingDirectoryGone
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import Hosting, PaneAddress
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import ManagedSession, PaneAddress
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.tmux import driver as acts, pane
 from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.integrations.tmux.input_line import TYPED_BYTES_MAX
@@ -29,7 +29,7 @@ from wakeful.integrations.tmux.start import BadTmuxName
 from wakeful.linux import proc
 from wakeful.linux.client_processes import is_client
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
 PATH: Final = "/usr/local/bin:/usr/bin:/bin"
 # Writes down each line it is given; an interrupt ends the line and not the program.
@@ -89,8 +89,8 @@ class Stage:
         )
         self.server = Server(self.socket)
 
-    def order(self, *argv: str, environ: Mapping[str, str] | None = None, name: str = "bot") -> Order:
-        return Order(
+    def order(self, *argv: str, environ: Mapping[str, str] | None = None, name: str = "bot") -> StartRequest:
+        return StartRequest(
             session_id=SessionId(name),
             conversation_id=ConversationId(name),
             epoch=7,
@@ -101,18 +101,18 @@ class Stage:
             name=name,
         )
 
-    def start(self, *argv: str) -> Hosting:
-        seen = asyncio.run(self.driver.start(self.order(*argv)))
-        assert seen.outcome is Outcome.RECOVERED, seen
-        assert seen.hosting is not None
-        return seen.hosting
+    def start(self, *argv: str) -> ManagedSession:
+        result = asyncio.run(self.driver.start(self.order(*argv)))
+        assert result.outcome is ActionOutcome.CONFIRMED, result
+        assert result.hosting is not None
+        return result.hosting
 
-    def start_python(self, program: str, until: str) -> Hosting:
+    def start_python(self, program: str, until: str) -> ManagedSession:
         script = self.folder / "program.py"
         script.write_text(program)
-        hosting = self.start(sys.executable, str(script), str(self.taken))
+        managed = self.start(sys.executable, str(script), str(self.taken))
         self.wait_for_text(until)
-        return hosting
+        return managed
 
     def screen(self) -> str:
         return self.server.tmux("capture-pane", "-p")
@@ -120,7 +120,7 @@ class Stage:
     def wait_for_text(self, text: str) -> None:
         wait_for(lambda: text in self.screen() or None, f"{text!r} on the screen")
 
-    def deliver(self, hosting: Hosting, text: str) -> Seen:
+    def deliver(self, hosting: ManagedSession, text: str) -> ActionResult:
         return asyncio.run(self.driver.deliver(hosting, text))
 
     def lines(self) -> list[str]:
@@ -135,7 +135,7 @@ def stage(tmp_path: Path) -> Iterator[Stage]:
     end_tmux(stage.socket)
 
 
-def process_of(hosting: Hosting) -> Process:
+def process_of(hosting: ManagedSession) -> Process:
     assert hosting.process is not None
     return hosting.process
 
@@ -147,11 +147,13 @@ def test_a_started_program_has_exactly_its_environment(stage: Stage) -> None:
     command = (sys.executable, "-c", dump + "import time; time.sleep(600)")
     os.environ["LEAKED_FROM_THE_DAEMON"] = "1"
     try:
-        seen = asyncio.run(stage.driver.start(stage.order(*command, environ={"SECRET": secret, "A-B": "x"})))
+        result = asyncio.run(
+            stage.driver.start(stage.order(*command, environ={"SECRET": secret, "A-B": "x"}))
+        )
     finally:
         del os.environ["LEAKED_FROM_THE_DAEMON"]
-    hosting = seen.hosting
-    assert hosting is not None
+    managed = result.hosting
+    assert managed is not None
     wait_for(lambda: (stage.taken.exists() and stage.taken.stat().st_size) or None, "environment")
     entries = dict(entry.split("=", 1) for entry in stage.taken.read_text().rstrip("\0").split("\0"))
     assert entries["SECRET"] == secret
@@ -164,19 +166,19 @@ def test_a_started_program_has_exactly_its_environment(stage: Stage) -> None:
     assert entries.keys() - expected == {"WAKEFUL_SESSION", "WAKEFUL_EPOCH", "WAKEFUL_INTENT"}
     assert list(stage.run_folder.iterdir()) == []
     assert stat.S_IMODE(stage.run_folder.stat().st_mode) == 0o700
-    assert not any("line one" in word for word in proc.command(process_of(hosting).pid))
+    assert not any("line one" in word for word in proc.command(process_of(managed).pid))
 
 
 def test_a_started_session_carries_its_marks(stage: Stage) -> None:
     """Session, epoch and intent are options of the tmux session, and the pane's process is the program."""
-    hosting = stage.start("sleep", "600")
-    assert hosting.pane is not None
+    managed = stage.start("sleep", "600")
+    assert managed.pane is not None
     shown = stage.server.tmux(
         "display-message", "-p", "-t", "=bot:", "#{@wakeful_session} #{@wakeful_epoch} #{@wakeful_intent}"
     )
     assert shown == "bot 7 0123abcd"
-    assert proc.comm(process_of(hosting).pid) == "sleep"
-    assert hosting.pane.target == stage.server.pane().pane_id
+    assert proc.comm(process_of(managed).pid) == "sleep"
+    assert managed.pane.target == stage.server.pane().pane_id
     assert stage.server.tmux("show-options", "-w", "-v", "-t", "=bot:", "remain-on-exit") == "off"
 
 
@@ -193,21 +195,21 @@ def test_a_first_prompt_that_was_lost_is_given_once_more(
             await paste(server, target, text, folder)
 
     monkeypatch.setattr(TmuxServer, "paste", lost_at_first)
-    order = replace(stage.order("tee", "-a", str(stage.taken)), prompt="hello there")
-    seen = asyncio.run(stage.driver.start(order))
-    assert seen.outcome is Outcome.RECOVERED, seen
+    request = replace(stage.order("tee", "-a", str(stage.taken)), prompt="hello there")
+    result = asyncio.run(stage.driver.start(request))
+    assert result.outcome is ActionOutcome.CONFIRMED, result
     wait_for(lambda: stage.lines() == ["hello there"] or None, "prompt")
     assert len(pasted) == 2
 
 
 def test_a_server_outlives_its_last_session(stage: Stage) -> None:
     """Whoever leaves the last program has closed it; a server that ends is a death, and brings its sessions back."""
-    hosting = stage.start("cat")
-    assert hosting.pane is not None
-    assert hosting.pane.server == proc.identify(stage.server.pid)
+    managed = stage.start("cat")
+    assert managed.pane is not None
+    assert managed.pane.server == proc.identify(stage.server.pid)
     stage.server.tmux("send-keys", "-t", "=bot:", "C-d")
     wait_for(lambda: stage.server.look().panes == () or None, "end of the program")
-    assert stage.server.look().sight is Sight.ALIVE
+    assert stage.server.look().sight is ProcessState.ALIVE
 
 
 def test_a_taken_name_gets_a_neighbour(stage: Stage) -> None:
@@ -216,13 +218,13 @@ def test_a_taken_name_gets_a_neighbour(stage: Stage) -> None:
     second = stage.start("sleep", "600")
     assert second.pane is not None
     assert second.pane.session.startswith("bot-")
-    assert proc.sight(process_of(first)) is Sight.ALIVE
+    assert proc.state_of(process_of(first)) is ProcessState.ALIVE
 
 
 @pytest.mark.parametrize(
     ("change", "error"),
     [
-        ({"cwd": "/no/such/folder"}, FolderGone),
+        ({"cwd": "/no/such/folder"}, WorkingDirectoryGone),
         ({"argv": ("no-such-program",)}, ClientMissing),
         ({"name": "a:b"}, BadTmuxName),
         ({"name": "-x"}, BadTmuxName),
@@ -248,7 +250,7 @@ def test_a_program_that_ends_at_once_leaves_its_last_words(stage: Stage) -> None
 
 def test_a_text_arrives_literally(stage: Stage) -> None:
     """Neither tmux nor a shell reads a prompt: the program gets it letter by letter."""
-    hosting = stage.start_python(AGENT, ">")
+    managed = stage.start_python(AGENT, ">")
     texts = [
         "plain words",
         "-x --help",
@@ -259,17 +261,17 @@ def test_a_text_arrives_literally(stage: Stage) -> None:
         "word " * 60,
     ]
     for text in texts:
-        seen = stage.deliver(hosting, text)
-        assert seen.outcome is Outcome.RECOVERED, seen
+        result = stage.deliver(managed, text)
+        assert result.outcome is ActionOutcome.CONFIRMED, result
     wait_for(lambda: len(stage.lines()) == len(texts) or None, "every line")
     assert stage.lines() == [text.strip() for text in texts]
-    stage.driver.forget_typed(hosting.session_id)
+    stage.driver.forget_typed(managed.session_id)
     assert list(stage.run_folder.iterdir()) == []
 
 
 def test_a_text_that_could_do_more_than_stand_there_is_refused(stage: Stage) -> None:
     """Controls, emptiness, floods and lines a program would take for Enter are refused before anything is typed."""
-    hosting = stage.start_python(AGENT, ">")
+    managed = stage.start_python(AGENT, ">")
     before = stage.screen()
     for text, reason in (
         ("", "empty"),
@@ -283,7 +285,7 @@ def test_a_text_that_could_do_more_than_stand_there_is_refused(stage: Stage) -> 
         ("one\ntwo", "each of its lines"),
     ):
         with pytest.raises(PromptRefused, match=reason):
-            stage.deliver(hosting, text)
+            stage.deliver(managed, text)
     assert stage.screen() == before
     assert stage.lines() == []
 
@@ -311,37 +313,40 @@ def test_a_text_that_could_do_more_than_stand_there_is_refused(stage: Stage) -> 
 )
 def test_a_text_never_answers_a_question(stage: Stage, program: str, shown: str, reason: str) -> None:
     """While something asks, text is declined, and the question is still open and unanswered afterwards."""
-    hosting = stage.start_python(f"import sys\n{program}", shown)
+    managed = stage.start_python(f"import sys\n{program}", shown)
     before = stage.screen()
     for text in ("y", "1", "some words"):
-        seen = stage.deliver(hosting, text)
-        assert seen.outcome is Outcome.DECLINED
-        assert reason in seen.words
+        result = stage.deliver(managed, text)
+        assert result.outcome is ActionOutcome.DECLINED
+        assert reason in result.words
     assert stage.screen() == before
     assert stage.lines() == []
 
 
 def test_a_menu_nobody_knows_never_gets_an_enter(stage: Stage) -> None:
     """A text that is not seen in an input line is not followed by Enter."""
-    hosting = stage.start_python(SILENT, "ready")
+    managed = stage.start_python(SILENT, "ready")
     # The cursor stands behind a word that looks like a draft; make it look like a prompt instead.
-    seen = stage.deliver(hosting, "yes please")
-    assert (seen.outcome, seen.words) == (Outcome.DECLINED, "somebody's draft stands in its input line")
+    result = stage.deliver(managed, "yes please")
+    assert (result.outcome, result.words) == (
+        ActionOutcome.DECLINED,
+        "somebody's draft stands in its input line",
+    )
     stage.server.tmux("send-keys", "-R", "-t", "=bot:")
-    seen = stage.deliver(hosting, "yes please")
-    assert seen.outcome is Outcome.INEFFECTIVE
-    assert "Enter was not pressed" in seen.words
+    result = stage.deliver(managed, "yes please")
+    assert result.outcome is ActionOutcome.INEFFECTIVE
+    assert "Enter was not pressed" in result.words
     assert b"yes please" in stage.taken.read_bytes()
     assert b"\r" not in stage.taken.read_bytes()
 
 
 def test_a_draft_is_left_as_it_is(stage: Stage) -> None:
     """What a person typed and did not send is neither sent nor removed."""
-    hosting = stage.start_python(AGENT, ">")
+    managed = stage.start_python(AGENT, ">")
     stage.server.tmux("send-keys", "-l", "-t", "=bot:", "half a thou")
     stage.wait_for_text("half a thou")
-    seen = stage.deliver(hosting, "other words")
-    assert (seen.outcome, seen.untrusted) == (Outcome.DECLINED, "> half a thou")
+    result = stage.deliver(managed, "other words")
+    assert (result.outcome, result.untrusted) == (ActionOutcome.DECLINED, "> half a thou")
     stage.server.tmux("send-keys", "-t", "=bot:", "Enter")
     wait_for(lambda: stage.lines() or None, "line")
     assert stage.lines() == ["half a thou"]
@@ -359,20 +364,23 @@ def test_a_pane_that_would_take_keys_otherwise_gets_none(
     stage: Stage, command: tuple[str, ...], reason: str
 ) -> None:
     """Copy mode, a closed pane and synchronized neighbours are noticed before a key is pressed."""
-    hosting = stage.start_python(AGENT, ">")
+    managed = stage.start_python(AGENT, ">")
     stage.server.tmux(command[0], "-t", "=bot:", *command[1:])
-    seen = stage.deliver(hosting, "words")
-    assert seen.outcome is Outcome.DECLINED
-    assert reason in seen.words
+    result = stage.deliver(managed, "words")
+    assert result.outcome is ActionOutcome.DECLINED
+    assert reason in result.words
     assert stage.lines() == []
 
 
 def test_nothing_is_typed_into_a_shell(stage: Stage) -> None:
     """A program that is a shell gets no text, for text would be a command there."""
-    hosting = stage.start("bash", "--norc", "--noprofile")
+    managed = stage.start("bash", "--norc", "--noprofile")
     stage.wait_for_text("bash-")
-    seen = stage.deliver(hosting, f"touch {stage.taken}")
-    assert (seen.outcome, seen.words) == (Outcome.DECLINED, "its program is a shell, and text is no command")
+    result = stage.deliver(managed, f"touch {stage.taken}")
+    assert (result.outcome, result.words) == (
+        ActionOutcome.DECLINED,
+        "its program is a shell, and text is no command",
+    )
     assert "touch" not in stage.screen()
 
 
@@ -381,17 +389,17 @@ def test_nothing_is_typed_when_the_agent_is_gone_to_a_shell(stage: Stage) -> Non
     shell = stage.server.start("hand", "bash", "--norc", "--noprofile")
     stage.wait_for_text("bash-")
     stage.server.tmux("send-keys", "-t", "=hand:", "cat", "Enter")
-    cat = wait_for(lambda: next((each for each in proc.families().get(shell, ())), None), "cat")
-    hosting = stage_hosting(stage, cat)
-    assert stage.deliver(hosting, "to the cat").outcome is Outcome.RECOVERED
+    cat = wait_for(lambda: next((each for each in proc.children_by_parent().get(shell, ())), None), "cat")
+    managed = stage_hosting(stage, cat)
+    assert stage.deliver(managed, "to the cat").outcome is ActionOutcome.CONFIRMED
     stage.server.tmux("send-keys", "-t", "=hand:", "C-z")
     stage.wait_for_text("Stopped")
-    seen = stage.deliver(hosting, "touch made")
-    assert (seen.outcome, "in front" in seen.words) == (Outcome.DECLINED, True)
+    result = stage.deliver(managed, "touch made")
+    assert (result.outcome, "in front" in result.words) == (ActionOutcome.DECLINED, True)
     os.kill(cat.pid, signal.SIGKILL)
-    wait_for(lambda: True if proc.sight(cat) is Sight.DEAD else None, "end of cat")
-    seen = stage.deliver(hosting, "touch made")
-    assert (seen.outcome, "any more" in seen.words) == (Outcome.DECLINED, True)
+    wait_for(lambda: True if proc.state_of(cat) is ProcessState.DEAD else None, "end of cat")
+    result = stage.deliver(managed, "touch made")
+    assert (result.outcome, "any more" in result.words) == (ActionOutcome.DECLINED, True)
     assert "touch" not in stage.screen()
 
 
@@ -401,50 +409,50 @@ def test_a_program_that_does_not_read_is_not_called_reached(
     """What the terminal shows is not proof that the program read it."""
     monkeypatch.setattr(acts, "EFFECT_SECONDS_MAX", 1.0)
     monkeypatch.setattr(pane, "READ_SECONDS_MAX", 0.5)
-    hosting = stage.start_python("import time; print('> ', end='', flush=True); time.sleep(600)", ">")
-    first = stage.deliver(hosting, "anybody there")
-    second = stage.deliver(hosting, "hello")
-    assert first.outcome is Outcome.UNVERIFIED
-    assert (second.outcome, second.words) == (Outcome.DECLINED, "it has not read what was typed before")
+    managed = stage.start_python("import time; print('> ', end='', flush=True); time.sleep(600)", ">")
+    first = stage.deliver(managed, "anybody there")
+    second = stage.deliver(managed, "hello")
+    assert first.outcome is ActionOutcome.UNVERIFIED
+    assert (second.outcome, second.words) == (ActionOutcome.DECLINED, "it has not read what was typed before")
 
 
 def test_a_program_that_reads_late_is_waited_for(stage: Stage) -> None:
     """Bytes that lie unread for a moment, as while a long conversation is taken up, do not turn a prompt away."""
-    hosting = stage.start_python(LATE_AGENT, ">")
+    managed = stage.start_python(LATE_AGENT, ">")
     stage.server.tmux("send-keys", "answer of a terminal")
-    assert stage.deliver(hosting, "hello").outcome is Outcome.RECOVERED
+    assert stage.deliver(managed, "hello").outcome is ActionOutcome.CONFIRMED
     stage.wait_for_text("took 5")
 
 
 def test_another_pane_with_the_same_address_is_not_touched(stage: Stage) -> None:
     """A tmux server that was started anew counts its panes from zero again."""
-    hosting = stage.start_python(AGENT, ">")
+    managed = stage.start_python(AGENT, ">")
     server = stage.server.pid
     end_tmux(stage.socket)
     wait_for(lambda: True if proc.identify(server) is None else None, "end of the server")
     stage.server.start("other", "cat")
-    assert hosting.pane is not None
-    assert stage.server.pane().pane_id == hosting.pane.target
-    assert stage.deliver(hosting, "words").words == "another pane has its address now"
+    assert managed.pane is not None
+    assert stage.server.pane().pane_id == managed.pane.target
+    assert stage.deliver(managed, "words").words == "another pane has its address now"
     assert stage.screen() == ""
 
 
 def test_a_server_that_is_gone_is_an_error_and_nothing_was_done(stage: Stage) -> None:
     """Before the first key a failing tmux is an error, which says that nothing happened."""
-    hosting = stage.start("sleep", "600")
+    managed = stage.start("sleep", "600")
     end_tmux(stage.socket)
     with pytest.raises(TmuxFailed):
-        stage.deliver(hosting, "words")
+        stage.deliver(managed, "words")
 
 
 def test_an_interrupt_ends_the_work_and_not_the_program(stage: Stage) -> None:
     """Ctrl-C to a program at work; the prompt it shows afterwards is the proof, and then there is nothing to stop."""
-    hosting = stage.start_python(WORKER, "working")
-    assert asyncio.run(stage.driver.interrupt(hosting)).outcome is Outcome.RECOVERED
-    assert proc.sight(process_of(hosting)) is Sight.ALIVE
-    again = asyncio.run(stage.driver.interrupt(hosting))
-    assert (again.outcome, again.words) == (Outcome.DECLINED, "no turn runs that could be interrupted")
-    assert proc.sight(process_of(hosting)) is Sight.ALIVE
+    managed = stage.start_python(WORKER, "working")
+    assert asyncio.run(stage.driver.interrupt(managed)).outcome is ActionOutcome.CONFIRMED
+    assert proc.state_of(process_of(managed)) is ProcessState.ALIVE
+    again = asyncio.run(stage.driver.interrupt(managed))
+    assert (again.outcome, again.words) == (ActionOutcome.DECLINED, "no turn runs that could be interrupted")
+    assert proc.state_of(process_of(managed)) is ProcessState.ALIVE
 
 
 @pytest.mark.parametrize(
@@ -452,37 +460,37 @@ def test_an_interrupt_ends_the_work_and_not_the_program(stage: Stage) -> None:
 )
 def test_an_interrupt_that_ends_the_program_says_so(stage: Stage, command: tuple[str, ...]) -> None:
     """A program that dies of Ctrl-C was not interrupted, also if it takes its time: the key's echo is no prompt."""
-    hosting = stage.start(*command)
-    seen = asyncio.run(stage.driver.interrupt(hosting))
+    managed = stage.start(*command)
+    result = asyncio.run(stage.driver.interrupt(managed))
     # Its terminal is gone a moment before the program is.
-    wait_for(lambda: proc.sight(process_of(hosting)) is Sight.DEAD or None, "end of the program")
-    assert seen.outcome in (Outcome.INEFFECTIVE, Outcome.UNVERIFIED)
+    wait_for(lambda: proc.state_of(process_of(managed)) is ProcessState.DEAD or None, "end of the program")
+    assert result.outcome in (ActionOutcome.INEFFECTIVE, ActionOutcome.UNVERIFIED)
 
 
 def test_a_stop_ends_the_agent_its_session_and_its_tools(stage: Stage) -> None:
     """Agent, session and an orphaned tool are gone; a neighbour on the same server is not touched."""
     neighbour = stage.server.start("neighbour", "sleep", "600")
     tool = f"setsid sh -c 'echo $$ > {shlex.quote(str(stage.taken))}; exec sleep 600' </dev/null & exec cat"
-    hosting = stage.start("sh", "-c", tool)
+    managed = stage.start("sh", "-c", tool)
     pid = int(wait_for(lambda: stage.lines() or None, "tool")[0])
     # As a person's tmux.conf may have it: the pane outlives its program.
     stage.server.tmux("set-option", "-w", "-t", "=bot:", "remain-on-exit", "on")
-    seen = asyncio.run(stage.driver.stop(hosting))
-    assert seen.outcome is Outcome.RECOVERED, seen
+    result = asyncio.run(stage.driver.stop(managed))
+    assert result.outcome is ActionOutcome.CONFIRMED, result
     assert proc.identify(pid) is None
-    assert proc.sight(process_of(hosting)) is Sight.DEAD
+    assert proc.state_of(process_of(managed)) is ProcessState.DEAD
     assert [row.session for row in stage.server.look().panes] == ["neighbour"]
     assert proc.identify(neighbour) is not None
-    assert asyncio.run(stage.driver.stop(hosting)).outcome is Outcome.RECOVERED
+    assert asyncio.run(stage.driver.stop(managed)).outcome is ActionOutcome.CONFIRMED
 
 
 def test_a_shell_ends_as_its_terminal_closes(stage: Stage) -> None:
     """It ignores what ends other programs: no ten seconds until it is killed."""
-    hosting = stage.start("bash", "--norc", "--noprofile")
+    managed = stage.start("bash", "--norc", "--noprofile")
     stage.wait_for_text("bash-")
-    seen = asyncio.run(stage.driver.stop(hosting))
-    assert seen.outcome is Outcome.RECOVERED
-    assert "SIGHUP" in seen.words, seen
+    result = asyncio.run(stage.driver.stop(managed))
+    assert result.outcome is ActionOutcome.CONFIRMED
+    assert "SIGHUP" in result.words, result
 
 
 def test_a_stop_leaves_a_session_that_is_not_ours(stage: Stage) -> None:
@@ -492,18 +500,20 @@ def test_a_stop_leaves_a_session_that_is_not_ours(stage: Stage) -> None:
 
     def typed(words: str) -> Process:
         stage.server.tmux("send-keys", "-t", "=hand:", words, "Enter")
-        return wait_for(lambda: next((each for each in proc.families().get(shell, ())), None), words)
+        return wait_for(
+            lambda: next((each for each in proc.children_by_parent().get(shell, ())), None), words
+        )
 
     cat = typed("cat")
-    assert asyncio.run(stage.driver.stop(stage_hosting(stage, cat))).outcome is Outcome.INEFFECTIVE
-    assert proc.sight(cat) is Sight.ALIVE
+    assert asyncio.run(stage.driver.stop(stage_hosting(stage, cat))).outcome is ActionOutcome.INEFFECTIVE
+    assert proc.state_of(cat) is ProcessState.ALIVE
     stage.server.tmux("send-keys", "-t", "=hand:", "C-d")
-    wait_for(lambda: proc.sight(cat) is Sight.DEAD or None, "end of cat")
+    wait_for(lambda: proc.state_of(cat) is ProcessState.DEAD or None, "end of cat")
     client = typed(shlex.join(stub_clients.program(stage.folder / "bin")))
     wait_for(lambda: is_client(client.pid, "claude") or None, "client")
-    seen = asyncio.run(stage.driver.stop(stage_hosting(stage, client)))
-    assert seen.outcome is Outcome.RECOVERED, seen
-    assert proc.sight(client) is Sight.DEAD
+    result = asyncio.run(stage.driver.stop(stage_hosting(stage, client)))
+    assert result.outcome is ActionOutcome.CONFIRMED, result
+    assert proc.state_of(client) is ProcessState.DEAD
     assert proc.identify(shell) is not None
 
 
@@ -518,48 +528,48 @@ def test_a_command_is_typed_into_a_shell_that_waits(stage: Stage, shell: tuple[s
     wait_for(lambda: stage.screen() or None, "prompt")
     process = proc.identify(pid)
     assert process is not None
-    hosting = stage_hosting(stage, process)
-    order = replace(stage.order("cat", "-u"), resume=True, cwd=proc.cwd(pid), epoch=9)
+    managed = stage_hosting(stage, process)
+    request = replace(stage.order("cat", "-u"), resume=True, cwd=proc.cwd(pid), epoch=9)
 
-    def resume(order: Order = order) -> Seen:
-        return asyncio.run(stage.driver.resume_in_pane(hosting, order))
+    def resume(order: StartRequest = request) -> ActionResult:
+        return asyncio.run(stage.driver.resume_in_pane(managed, order))
 
-    assert "is not in" in resume(replace(order, cwd="/proc")).words
+    assert "is not in" in resume(replace(request, cwd="/proc")).words
     type_in("-l", "echo >")
     stage.wait_for_text("echo >")
     assert resume().words == "somebody's draft stands in its input line"
     type_in("C-u")
     type_in("-l", "sleep 600 &")
     type_in("Enter")
-    job = wait_for(lambda: next(iter(proc.families().get(pid, ())), None), "job")
+    job = wait_for(lambda: next(iter(proc.children_by_parent().get(pid, ())), None), "job")
     assert resume().words == "the shell in its pane runs something"
     os.kill(job.pid, signal.SIGKILL)
     type_in("Enter")
-    wait_for(lambda: True if not proc.families().get(pid) else None, "end of the job")
-    seen = wait_for(lambda: _unless_declined(resume()), "prompt without a draft")
-    assert seen.outcome is Outcome.RECOVERED, seen
-    assert seen.hosting is not None
-    agent = process_of(seen.hosting)
+    wait_for(lambda: True if not proc.children_by_parent().get(pid) else None, "end of the job")
+    result = wait_for(lambda: _unless_declined(resume()), "prompt without a draft")
+    assert result.outcome is ActionOutcome.CONFIRMED, result
+    assert result.hosting is not None
+    agent = process_of(result.hosting)
     assert (proc.comm(agent.pid), proc.environ_value(agent.pid, "WAKEFUL_EPOCH")) == ("cat", "9")
     assert resume().words == "the shell in its pane runs something"
 
 
 def test_no_command_is_typed_into_something_else(stage: Stage) -> None:
     """A pane whose program is no shell gets no command, whatever it shows."""
-    hosting = stage.start_python(AGENT, ">")
-    seen = asyncio.run(stage.driver.resume_in_pane(hosting, replace(stage.order("cat"), resume=True)))
-    assert (seen.outcome, seen.words) == (Outcome.DECLINED, "there is no shell in its pane")
+    managed = stage.start_python(AGENT, ">")
+    result = asyncio.run(stage.driver.resume_in_pane(managed, replace(stage.order("cat"), resume=True)))
+    assert (result.outcome, result.words) == (ActionOutcome.DECLINED, "there is no shell in its pane")
     assert stage.lines() == []
 
 
-def _unless_declined(seen: Seen) -> Seen | None:
-    return None if seen.outcome is Outcome.DECLINED else seen
+def _unless_declined(seen: ActionResult) -> ActionResult | None:
+    return None if seen.outcome is ActionOutcome.DECLINED else seen
 
 
-def stage_hosting(stage: Stage, process: Process) -> Hosting:
+def stage_hosting(stage: Stage, process: Process) -> ManagedSession:
     """A session that a person started in the only pane and handed over."""
     row = stage.server.pane()
-    return Hosting(
+    return ManagedSession(
         session_id=SessionId("claude-handed"),
         conversation_id=ConversationId("handed"),
         driver="tmux",
@@ -576,9 +586,9 @@ def stage_hosting(stage: Stage, process: Process) -> Hosting:
 def test_a_start_right_after_the_last_stop(stage: Stage) -> None:
     """The server that ends with its last session does not take the next start with it; nothing is left over."""
     for _ in range(4):
-        assert asyncio.run(stage.driver.stop(stage.start("sleep", "600"))).outcome is Outcome.RECOVERED
+        assert asyncio.run(stage.driver.stop(stage.start("sleep", "600"))).outcome is ActionOutcome.CONFIRMED
     end_tmux(stage.socket)
-    hosting = stage.start("sleep", "600")
+    managed = stage.start("sleep", "600")
     assert [row.session for row in stage.server.look().panes] == ["bot"]
     assert list(stage.run_folder.iterdir()) == []
-    assert proc.sight(process_of(hosting)) is Sight.ALIVE
+    assert proc.state_of(process_of(managed)) is ProcessState.ALIVE

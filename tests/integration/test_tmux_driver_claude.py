@@ -14,14 +14,21 @@ from msgspec.structs import replace
 
 from support.real_clients import ClaudeHome, TmuxSession, end_tmux, require_tmux, wait_for
 from support.tmux_server import Server
-from wakeful.control.driver import ArgumentRefused, ConversationUnknown, Order, PromptRefused, Reply, Seen
+from wakeful.control.driver import (
+    ActionResult,
+    ArgumentRefused,
+    ConversationUnknown,
+    PermissionReply,
+    PromptRefused,
+    StartRequest,
+)
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import Hosting, PaneAddress
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import ManagedSession, PaneAddress
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 from wakeful.testing.scripted_model import script
 
 DONE: Final = {"text": "All done"}
@@ -43,8 +50,8 @@ class Desk:
         self.driver = TmuxDriver(str(self.socket), str(folder / "run"), SystemClock(), config=os.devnull)
         self.conversation = ConversationId(str(uuid4()))
 
-    def order(self, *arguments: str, prompt: str | None = None, resume: bool = False) -> Order:
-        return Order(
+    def order(self, *arguments: str, prompt: str | None = None, resume: bool = False) -> StartRequest:
+        return StartRequest(
             session_id=SessionId(f"claude-{self.conversation}"),
             conversation_id=self.conversation,
             epoch=1,
@@ -56,23 +63,23 @@ class Desk:
             resume=resume,
         )
 
-    def start(self, *arguments: str, prompt: str | None = None, resume: bool = False) -> Hosting:
-        seen = asyncio.run(self.driver.start(self.order(*arguments, prompt=prompt, resume=resume)))
-        assert seen.outcome is Outcome.RECOVERED, seen
-        assert seen.hosting is not None
-        return seen.hosting
+    def start(self, *arguments: str, prompt: str | None = None, resume: bool = False) -> ManagedSession:
+        result = asyncio.run(self.driver.start(self.order(*arguments, prompt=prompt, resume=resume)))
+        assert result.outcome is ActionOutcome.CONFIRMED, result
+        assert result.hosting is not None
+        return result.hosting
 
-    def deliver(self, hosting: Hosting, text: str) -> Seen:
+    def deliver(self, hosting: ManagedSession, text: str) -> ActionResult:
         return asyncio.run(self.driver.deliver(hosting, text))
 
-    def say(self, hosting: Hosting, text: str) -> Hosting:
+    def say(self, hosting: ManagedSession, text: str) -> ManagedSession:
         """Deliver it, which must succeed; the hosting as it is kept then."""
-        seen = self.deliver(hosting, text)
-        assert (seen.outcome, seen.hosting is not None) == (Outcome.RECOVERED, True), seen
-        assert seen.hosting is not None
-        return seen.hosting
+        result = self.deliver(hosting, text)
+        assert (result.outcome, result.hosting is not None) == (ActionOutcome.CONFIRMED, True), result
+        assert result.hosting is not None
+        return result.hosting
 
-    def interrupt(self, hosting: Hosting) -> Seen:
+    def interrupt(self, hosting: ManagedSession) -> ActionResult:
         return asyncio.run(self.driver.interrupt(hosting))
 
     def rest(self) -> None:
@@ -104,7 +111,7 @@ def desk(tmp_path: Path, claude_home: ClaudeHome) -> Iterator[Desk]:
     end_tmux(desk.socket)
 
 
-def process_of(hosting: Hosting) -> Process:
+def process_of(hosting: ManagedSession) -> Process:
     assert hosting.process is not None
     return hosting.process
 
@@ -113,7 +120,7 @@ def test_prompts_are_taken_word_by_word(desk: Desk) -> None:
     """Several lines, commands of the client and of its shell, file names, a long paste: all arrive as text."""
     (desk.home.project / "foo.py").write_text("x = 1\n")
     first = script(DONE)
-    hosting = desk.start("--model", "opus", prompt=first)
+    managed = desk.start("--model", "opus", prompt=first)
     desk.wait_for_prompt(first)
     assert desk.home.registry()[0]["sessionId"] == desk.conversation
     for text in (
@@ -125,95 +132,104 @@ def test_prompts_are_taken_word_by_word(desk: Desk) -> None:
         "\n".join(f"line {number}" for number in range(30)),
         "long " * 400,
     ):
-        desk.say(hosting, text)
+        desk.say(managed, text)
         desk.wait_for_prompt(text.strip())
     assert not (desk.home.project / "bang").exists()
-    assert proc.sight(process_of(hosting)) is Sight.ALIVE
+    assert proc.state_of(process_of(managed)) is ProcessState.ALIVE
     with pytest.raises(PromptRefused):
-        desk.deliver(hosting, "red \x1b[31m text")
-    seen = asyncio.run(desk.driver.stop(hosting))
-    assert (seen.outcome, proc.sight(process_of(hosting))) == (Outcome.RECOVERED, Sight.DEAD)
+        desk.deliver(managed, "red \x1b[31m text")
+    result = asyncio.run(desk.driver.stop(managed))
+    assert (result.outcome, proc.state_of(process_of(managed))) == (
+        ActionOutcome.CONFIRMED,
+        ProcessState.DEAD,
+    )
     assert desk.server.look().panes == ()
 
 
 def test_text_does_not_answer_a_permission_question(desk: Desk) -> None:
     """While it is open, text, digits and an interrupt are declined; only an answer to this very question counts."""
-    hosting = desk.start(prompt=script(asking("touch made; echo x"), asking("touch other; echo x"), DONE))
+    managed = desk.start(prompt=script(asking("touch made; echo x"), asking("touch other; echo x"), DONE))
     desk.home.wait_for_status("waiting")
-    (question,) = wait_for(lambda: asyncio.run(desk.driver.questions(hosting)) or None, "question")
+    (question,) = wait_for(lambda: asyncio.run(desk.driver.questions(managed)) or None, "question")
     assert question.tool == "Bash command"
     assert "touch made" in question.untrusted
     for text in ("1", "y", "some words"):
-        assert desk.deliver(hosting, text).outcome is Outcome.DECLINED
-    assert desk.interrupt(hosting).outcome is Outcome.DECLINED
-    wrong = asyncio.run(desk.driver.answer(hosting, "0" * 16, Reply.ALLOW))
-    assert (wrong.outcome, wrong.words) == (Outcome.DECLINED, "that question is not open any more")
-    assert asyncio.run(desk.driver.questions(hosting)) == (question,)
+        assert desk.deliver(managed, text).outcome is ActionOutcome.DECLINED
+    assert desk.interrupt(managed).outcome is ActionOutcome.DECLINED
+    wrong = asyncio.run(desk.driver.answer(managed, "0" * 16, PermissionReply.ALLOW))
+    assert (wrong.outcome, wrong.words) == (ActionOutcome.DECLINED, "that question is not open any more")
+    assert asyncio.run(desk.driver.questions(managed)) == (question,)
     assert not (desk.home.project / "made").exists()
 
-    allowed = asyncio.run(desk.driver.answer(hosting, question.id, Reply.ALLOW))
-    assert allowed.outcome is Outcome.RECOVERED, allowed
+    allowed = asyncio.run(desk.driver.answer(managed, question.id, PermissionReply.ALLOW))
+    assert allowed.outcome is ActionOutcome.CONFIRMED, allowed
     wait_for(lambda: (desk.home.project / "made").exists() or None, "effect of the permission")
-    (second,) = wait_for(lambda: asyncio.run(desk.driver.questions(hosting)) or None, "second question")
+    (second,) = wait_for(lambda: asyncio.run(desk.driver.questions(managed)) or None, "second question")
     assert second.id != question.id
-    assert asyncio.run(desk.driver.answer(hosting, question.id, Reply.ALLOW)).outcome is Outcome.DECLINED
-    denied = asyncio.run(desk.driver.answer(hosting, second.id, Reply.DENY))
-    assert denied.outcome is Outcome.RECOVERED, denied
+    assert (
+        asyncio.run(desk.driver.answer(managed, question.id, PermissionReply.ALLOW)).outcome
+        is ActionOutcome.DECLINED
+    )
+    denied = asyncio.run(desk.driver.answer(managed, second.id, PermissionReply.DENY))
+    assert denied.outcome is ActionOutcome.CONFIRMED, denied
     desk.rest()
     assert not (desk.home.project / "other").exists()
-    desk.say(hosting, script(DONE))
+    desk.say(managed, script(DONE))
 
 
 def test_an_interrupt_ends_the_turn_and_the_next_prompt_is_taken(desk: Desk) -> None:
     """In a tool and before any answer: the turn ends, the input line is empty, the agent goes on."""
-    hosting = desk.start("--allowedTools", "Bash(sleep *)", prompt=script(asking("sleep 60"), DONE))
+    managed = desk.start("--allowedTools", "Bash(sleep *)", prompt=script(asking("sleep 60"), DONE))
     tool = desk.home.wait_for_tool("sleep")
-    assert desk.interrupt(hosting).outcome is Outcome.RECOVERED
+    assert desk.interrupt(managed).outcome is ActionOutcome.CONFIRMED
     wait_for(lambda: True if proc.identify(tool) is None else None, "end of the tool")
-    idle = desk.interrupt(hosting)
-    assert (idle.outcome, idle.words) == (Outcome.DECLINED, "no turn runs that could be interrupted")
+    idle = desk.interrupt(managed)
+    assert (idle.outcome, idle.words) == (ActionOutcome.DECLINED, "no turn runs that could be interrupted")
     for cut_off in (HANGS, f"two\nlines, é and 漢字 {HANGS}", "\n".join(map(str, range(30))) + HANGS):
-        hosting = desk.say(hosting, cut_off)
+        managed = desk.say(managed, cut_off)
         desk.home.wait_for_status("busy")
-        seen = desk.interrupt(hosting)
-        assert (seen.outcome, seen.words.endswith("given back and removed")) == (Outcome.RECOVERED, True), (
-            seen
-        )
-    desk.say(hosting, "go on")
+        result = desk.interrupt(managed)
+        assert (result.outcome, result.words.endswith("given back and removed")) == (
+            ActionOutcome.CONFIRMED,
+            True,
+        ), result
+    desk.say(managed, "go on")
     desk.wait_for_prompt("go on")
-    assert proc.sight(process_of(hosting)) is Sight.ALIVE
+    assert proc.state_of(process_of(managed)) is ProcessState.ALIVE
 
 
 def test_what_a_person_typed_is_not_removed_by_an_interrupt(desk: Desk) -> None:
     """A prompt of theirs that comes back, and a draft beside the turn, are left where they stand."""
-    hosting = desk.start(prompt="hello")
+    managed = desk.start(prompt="hello")
     desk.rest()
-    assert hosting.pane is not None
-    terminal = TmuxSession(desk.socket, hosting.pane.session)
+    assert managed.pane is not None
+    terminal = TmuxSession(desk.socket, managed.pane.session)
     terminal.type_line(f"mine {HANGS}")
     desk.home.wait_for_status("busy")
-    seen = desk.interrupt(hosting)
-    assert (seen.outcome, "something stands" in seen.words) == (Outcome.RECOVERED, True), seen
+    result = desk.interrupt(managed)
+    assert (result.outcome, "something stands" in result.words) == (ActionOutcome.CONFIRMED, True), result
     assert "mine @@" in desk.screen()
-    declined = desk.deliver(hosting, "go on")
-    assert (declined.outcome, "draft" in declined.words) == (Outcome.DECLINED, True)
+    declined = desk.deliver(managed, "go on")
+    assert (declined.outcome, "draft" in declined.words) == (ActionOutcome.DECLINED, True)
 
 
 def test_a_killed_agent_is_resumed_and_a_stop_takes_its_tools(desk: Desk) -> None:
     """Killed in a tool, the conversation goes on in a new tmux session; a stop leaves no process of it."""
     flags = ("--allowedTools", "Bash(sleep *)")
-    hosting = desk.start(*flags, prompt=script(asking("sleep 60"), DONE))
+    managed = desk.start(*flags, prompt=script(asking("sleep 60"), DONE))
     orphan = desk.home.wait_for_tool("sleep")
     wait_for(lambda: desk.prompts() or None, "transcript")
-    os.kill(process_of(hosting).pid, signal.SIGKILL)
-    wait_for(lambda: True if proc.sight(process_of(hosting)) is Sight.DEAD else None, "end of the agent")
+    os.kill(process_of(managed).pid, signal.SIGKILL)
+    wait_for(
+        lambda: True if proc.state_of(process_of(managed)) is ProcessState.DEAD else None, "end of the agent"
+    )
     resumed = desk.start(*flags, "a prompt that was given once", resume=True)
     desk.say(resumed, "you were cut short")
     desk.wait_for_prompt("you were cut short")
     assert "a prompt that was given once" not in desk.prompts()
     assert proc.identify(orphan) is not None
-    seen = asyncio.run(desk.driver.stop(resumed))
-    assert seen.outcome is Outcome.RECOVERED, seen
+    result = asyncio.run(desk.driver.stop(resumed))
+    assert result.outcome is ActionOutcome.CONFIRMED, result
     assert desk.home.pids() == []
     assert desk.server.look().panes == ()
 
@@ -243,7 +259,7 @@ def test_an_agent_killed_in_a_persons_shell_is_resumed_in_its_pane(desk: Desk, t
     assert agent is not None
     pane = PaneAddress(str(tmux_socket), terminal.shown("pane_id"), "hand")
     desk.conversation = ConversationId(entry["sessionId"])
-    hosting = Hosting(
+    managed = ManagedSession(
         session_id=SessionId(f"claude-{desk.conversation}"),
         conversation_id=desk.conversation,
         driver="tmux",
@@ -255,20 +271,20 @@ def test_an_agent_killed_in_a_persons_shell_is_resumed_in_its_pane(desk: Desk, t
         pane=pane,
         adopted=True,
     )
-    order = replace(desk.order(prompt="welcome back", resume=True), argv=hosting.argv, epoch=4)
+    request = replace(desk.order(prompt="welcome back", resume=True), argv=managed.argv, epoch=4)
 
-    def resume() -> Seen:
-        return asyncio.run(desk.driver.resume_in_pane(hosting, order))
+    def resume() -> ActionResult:
+        return asyncio.run(desk.driver.resume_in_pane(managed, request))
 
     assert resume().words == "the shell in its pane runs something"
-    desk.say(hosting, "before the end")
+    desk.say(managed, "before the end")
     desk.wait_for_prompt("before the end")
     os.kill(agent.pid, signal.SIGKILL)
     wait_for(lambda: "Killed" in terminal.screen() or None, "shell prompt")
-    seen = resume()
-    assert seen.outcome is Outcome.RECOVERED, seen
-    assert seen.hosting is not None
-    resumed = process_of(seen.hosting)
+    result = resume()
+    assert result.outcome is ActionOutcome.CONFIRMED, result
+    assert result.hosting is not None
+    resumed = process_of(result.hosting)
     assert (resumed != agent, proc.environ_value(resumed.pid, "WAKEFUL_EPOCH")) == (True, "4")
     desk.wait_for_prompt("welcome back")
     assert desk.prompts().count(first) == 1

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from wakeful.control.briefs import NestedTerminal, attach_argv
-from wakeful.control.driver import ArgumentRefused, ConversationUnknown, Order, Reply
+from wakeful.control.driver import ArgumentRefused, ConversationUnknown, PermissionReply, StartRequest
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import PaneAddress
-from wakeful.integrations.tmux.input_line import ClaudeInput, PlainInput, ShellInput, permission
-from wakeful.integrations.tmux.programs import command_of, resuming
+from wakeful.integrations.tmux.input_line import ClaudeInput, PlainInput, ShellInput, find_permission
+from wakeful.integrations.tmux.programs import resume_argv, start_argv
 from wakeful.integrations.tmux.screen import Screen, is_interactive_shell
 from wakeful.integrations.tmux.start import script_text
 
@@ -43,14 +43,14 @@ def test_a_question_is_known_by_all_it_says() -> None:
     rows = ["", RULE, " Bash command", "", "   rm x", "", " Do you want to proceed?"]
     options = [f" {ANGLE} 1. Yes", "   2. Yes, and never ask again", "   3. No, and tell it why (esc)"]
     moved = ["   1. Yes", f" {ANGLE} 2. Yes, and never ask again", "   3. No, and tell it why (esc)"]
-    one, two = (permission(screen(*rows, *each, row=7)) for each in (options, moved))
-    other = permission(screen(*(row.replace("rm x", "rm y") for row in rows), *options, row=7))
+    one, two = (find_permission(screen(*rows, *each, row=7)) for each in (options, moved))
+    other = find_permission(screen(*(row.replace("rm x", "rm y") for row in rows), *options, row=7))
     assert one is not None
     assert two is not None
     assert other is not None
     assert (one.id == two.id, one.id == other.id) == (True, False)
-    assert (one.digit(Reply.ALLOW), one.digit(Reply.DENY)) == ("1", "3")
-    assert permission(screen(*rows[2:], *options, row=5)) is None
+    assert (one.digit(PermissionReply.ALLOW), one.digit(PermissionReply.DENY)) == ("1", "3")
+    assert find_permission(screen(*rows[2:], *options, row=5)) is None
 
 
 @pytest.mark.parametrize(
@@ -130,29 +130,29 @@ def test_a_shell_that_runs_a_script_is_no_shell_at_its_prompt(
 )
 def test_a_resume_keeps_options_and_drops_prompts(argv: tuple[str, ...], expected: tuple[str, ...]) -> None:
     """What was asked once is not asked twice."""
-    assert resuming(argv, ConversationId(UUID), "/x") == expected
+    assert resume_argv(argv, ConversationId(UUID), "/x") == expected
 
 
 def test_a_resume_refuses_what_it_does_not_know() -> None:
     """An unknown option could be a limit; an id that is none would begin a new conversation."""
     with pytest.raises(ArgumentRefused):
-        resuming(("claude", "--limit", "3"), ConversationId(UUID), "/x")
+        resume_argv(("claude", "--limit", "3"), ConversationId(UUID), "/x")
     with pytest.raises(ConversationUnknown):
-        resuming(("codex",), ConversationId("last"), "/x")
+        resume_argv(("codex",), ConversationId("last"), "/x")
 
 
 def test_a_start_names_its_conversation() -> None:
     """Claude Code is told its id; one that contradicts it is refused; other programs are left alone."""
 
-    def order(*argv: str) -> Order:
-        return Order(None, ConversationId(UUID), 1, "i", "/x", argv, {})
+    def order(*argv: str) -> StartRequest:
+        return StartRequest(None, ConversationId(UUID), 1, "i", "/x", argv, {})
 
-    assert command_of(order("claude", "hi")) == ("claude", "--session-id", UUID, "hi")
-    assert command_of(order("claude", "--", "-p")) == ("claude", "--session-id", UUID, "--", "-p")
-    assert command_of(order("cat", "-u")) == ("cat", "-u")
+    assert start_argv(order("claude", "hi")) == ("claude", "--session-id", UUID, "hi")
+    assert start_argv(order("claude", "--", "-p")) == ("claude", "--session-id", UUID, "--", "-p")
+    assert start_argv(order("cat", "-u")) == ("cat", "-u")
     for refused in ("-p", "--resume=x", "-c", "--bg"):
         with pytest.raises(ArgumentRefused):
-            command_of(order("claude", refused))
+            start_argv(order("claude", refused))
 
 
 def test_a_launch_script_survives_any_value(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from support.tmux_server import Server
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.integrations.tmux.panes import Listing, list_panes, sockets
 from wakeful.linux import proc
 
@@ -59,7 +59,7 @@ def test_one_listing_shows_every_pane(server: Server) -> None:
     two = server.start("two", "sleep", "601")
     split = int(server.tmux("split-window", "-d", "-P", "-F", "#{pane_pid}", "-t", "two", "sleep", "602"))
     listing = server.look()
-    assert listing.sight is Sight.ALIVE
+    assert listing.sight is ProcessState.ALIVE
     assert listing.socket == server.socket
     assert {(pane.session, pane.pid, pane.dead) for pane in listing.panes} == {
         ("one", one, False),
@@ -79,7 +79,7 @@ def test_an_agent_that_left_its_shell_behind_leaves_the_pane(server: Server) -> 
     eventually(lambda: [proc.comm(each.pid) for each in proc.children(inside)] == ["sleep"])
     (agent,) = proc.children(inside)
     os.kill(agent.pid, signal.SIGKILL)
-    eventually(lambda: proc.sight(agent) is Sight.DEAD)
+    eventually(lambda: proc.state_of(agent) is ProcessState.DEAD)
     assert (server.pane().pid, server.pane().dead) == (shell, False)
 
 
@@ -124,7 +124,7 @@ def test_a_server_without_sessions_is_alive(server: Server) -> None:
     server.start("agent", "sleep", "600")
     server.tmux("set-option", "-g", "exit-empty", "off")
     server.tmux("kill-session", "-t", "agent")
-    assert server.look() == Listing(server.socket, Sight.ALIVE)
+    assert server.look() == Listing(server.socket, ProcessState.ALIVE)
 
 
 @pytest.mark.parametrize("how", [signal.SIGTERM, signal.SIGKILL])
@@ -134,12 +134,12 @@ def test_a_server_that_was_ended_is_dead(server: Server, how: signal.Signals) ->
     pid = server.pid
     os.kill(pid, how)
     eventually(lambda: proc.identify(pid) is None)
-    assert server.look().sight is Sight.DEAD
+    assert server.look().sight is ProcessState.DEAD
 
 
 def test_a_socket_that_is_gone_is_dead(tmp_path: Path) -> None:
     """There is nothing anybody could serve."""
-    assert timed(tmp_path / "never", PATIENCE_SECONDS)[0].sight is Sight.DEAD
+    assert timed(tmp_path / "never", PATIENCE_SECONDS)[0].sight is ProcessState.DEAD
 
 
 def test_a_server_that_hangs_is_unknown(server: Server) -> None:
@@ -149,12 +149,12 @@ def test_a_server_that_hangs_is_unknown(server: Server) -> None:
     os.kill(pid, signal.SIGSTOP)
     try:
         listing, took_seconds = timed(server.socket)
-        assert listing.sight is Sight.UNKNOWN
+        assert listing.sight is ProcessState.UNKNOWN
         assert listing.reason == "tmux gave no complete answer within 0.3 s"
         assert SHORT_SECONDS <= took_seconds < SHORT_SECONDS + 5.0
     finally:
         os.kill(pid, signal.SIGCONT)
-    assert server.look().sight is Sight.ALIVE
+    assert server.look().sight is ProcessState.ALIVE
 
 
 @pytest.mark.parametrize(
@@ -166,7 +166,7 @@ def test_a_tmux_that_hangs_is_ended_at_the_deadline(
     """Whatever it ignores, it is gone when the answer is given, and the answer is unknown."""
     pid_file = pretend(script)
     listing, took_seconds = timed(tmp_path / "socket")
-    assert listing.sight is Sight.UNKNOWN
+    assert listing.sight is ProcessState.UNKNOWN
     assert took_seconds < SHORT_SECONDS + 5.0
     assert ended(pid_file)
 
@@ -184,7 +184,7 @@ def test_a_server_that_came_up_after_tmux_was_refused_is_asked_again(
         serving.bind(str(tmp_path / "socket"))
         serving.listen()
         listing, _ = timed(tmp_path / "socket", PATIENCE_SECONDS)
-    assert (listing.sight, listing.panes, listing.reason) == (Sight.ALIVE, (), "")
+    assert (listing.sight, listing.panes, listing.reason) == (ProcessState.ALIVE, (), "")
 
 
 def test_a_tmux_that_leaves_its_output_open_does_not_hold_us(
@@ -195,7 +195,7 @@ def test_a_tmux_that_leaves_its_output_open_does_not_hold_us(
     pretend(f"sleep 600 & echo $! > {child_file}; exit 0")
     try:
         listing, took_seconds = timed(tmp_path / "socket")
-        assert listing.sight is Sight.UNKNOWN
+        assert listing.sight is ProcessState.UNKNOWN
         assert took_seconds < SHORT_SECONDS + 5.0
     finally:
         os.kill(int(child_file.read_text()), signal.SIGKILL)
@@ -205,7 +205,7 @@ def test_a_tmux_that_prints_without_end_is_cut_off(pretend: Callable[[str], Path
     """It is ended when it has said too much, long before the deadline."""
     pid_file = pretend("exec yes")
     listing, took_seconds = timed(tmp_path / "socket", PATIENCE_SECONDS)
-    assert listing.sight is Sight.UNKNOWN
+    assert listing.sight is ProcessState.UNKNOWN
     assert took_seconds < PATIENCE_SECONDS
     assert ended(pid_file)
 
@@ -215,7 +215,7 @@ def test_a_tmux_that_answers_otherwise_is_unknown(pretend: Callable[[str], Path]
     pretend("echo hello")
     listing, _ = timed(tmp_path / "socket", PATIENCE_SECONDS)
     assert listing == Listing(
-        tmp_path / "socket", Sight.UNKNOWN, reason="tmux answered in a form we do not know"
+        tmp_path / "socket", ProcessState.UNKNOWN, reason="tmux answered in a form we do not know"
     )
 
 
@@ -224,14 +224,14 @@ def test_a_refusal_is_unknown_and_says_why(server: Server, pretend: Callable[[st
     server.start("agent", "sleep", "600")
     pretend("printf '\\033[31maccess not allowed\\n' >&2; exit 1")
     listing, _ = timed(server.socket, PATIENCE_SECONDS)
-    assert (listing.sight, listing.reason) == (Sight.UNKNOWN, "access not allowed")
+    assert (listing.sight, listing.reason) == (ProcessState.UNKNOWN, "access not allowed")
 
 
 def test_a_missing_tmux_is_unknown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Not being able to ask says nothing about the sessions."""
     monkeypatch.setenv("PATH", str(tmp_path))
     listing, _ = timed(tmp_path / "socket")
-    assert listing.sight is Sight.UNKNOWN
+    assert listing.sight is ProcessState.UNKNOWN
     assert listing.reason == "tmux cannot be run: No such file or directory"
 
 

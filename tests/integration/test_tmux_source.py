@@ -11,9 +11,9 @@ import pytest
 from support.real_clients import require_tmux, wait_for
 from support.tmux_server import Server
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.daemon.observer import PlainProcesses
-from wakeful.integrations.tmux.pane_source import Tenant, TmuxEye
+from wakeful.integrations.tmux.pane_source import PaneSession, TmuxPaneSource
 from wakeful.judging.evidence import Pane
 from wakeful.linux import proc
 
@@ -27,34 +27,36 @@ class House:
     """Who lives where, as the eye is told and as it tells; it counts how often it is asked."""
 
     def __init__(self, socket: Path) -> None:
-        self.tenants: dict[SessionId, Tenant] = {}
+        self.tenants: dict[SessionId, PaneSession] = {}
         self.asked = 0
-        self.eye = TmuxEye(self.tenant, self, PlainProcesses(), (socket,), SHORT_SECONDS)  # type: ignore[arg-type]
+        self.eye = TmuxPaneSource(self.tenant, self, PlainProcesses(), (socket,), SHORT_SECONDS)  # type: ignore[arg-type]
 
-    def tenant(self, session_id: SessionId) -> Tenant | None:
+    def tenant(self, session_id: SessionId) -> PaneSession | None:
         self.asked += 1
         return self.tenants.get(session_id)
 
     def shown(self, session_id: SessionId, pane: Pane | None) -> None:
         before = self.tenants[session_id]
-        self.tenants[session_id] = Tenant(session_id, before.holder, before.sight, pane)
+        self.tenants[session_id] = PaneSession(session_id, before.holder, before.sight, pane)
 
     def move_in(self, session_id: SessionId, pid: int) -> Process:
         process = proc.identify(pid)
         assert process is not None, "it was started for this"
         kept = self.tenants.get(session_id)
-        self.tenants[session_id] = Tenant(session_id, process, Sight.ALIVE, kept.pane if kept else None)
-        self.eye.hurry(session_id)
+        self.tenants[session_id] = PaneSession(
+            session_id, process, ProcessState.ALIVE, kept.pane if kept else None
+        )
+        self.eye.request_scan(session_id)
         return process
 
     def look(self) -> None:
-        asyncio.run(self.eye.look())
+        asyncio.run(self.eye.scan())
 
     def look_until_sure(self, session_id: SessionId) -> None:
         """A server that is just ending answers somehow; afterwards nobody does."""
         for _ in range(LOOKS_MAX):
             self.look()
-            if self.pane(session_id).sight is not Sight.UNKNOWN:
+            if self.pane(session_id).sight is not ProcessState.UNKNOWN:
                 return
 
     def pane(self, session_id: SessionId) -> Pane:
@@ -74,7 +76,7 @@ def test_a_session_is_shown_in_the_pane_above_its_holder(server: Server, house: 
     shell = server.start("work", "sh -c 'sleep 600; true'")
     house.move_in(ONE, shell)
     house.look()
-    assert (house.pane(ONE).session, house.pane(ONE).sight) == ("work", Sight.ALIVE)
+    assert (house.pane(ONE).session, house.pane(ONE).sight) == ("work", ProcessState.ALIVE)
 
 
 def test_what_this_process_started_is_not_in_its_own_pane(
@@ -107,7 +109,7 @@ def test_a_renamed_tmux_session_is_followed(server: Server, house: House) -> Non
     house.look()
     server.tmux("rename-session", "-t", "before", "after")
     house.look()
-    assert (house.pane(ONE).session, house.pane(ONE).sight) == ("after", Sight.ALIVE)
+    assert (house.pane(ONE).session, house.pane(ONE).sight) == ("after", ProcessState.ALIVE)
 
 
 def test_a_closed_pane_is_dead_while_its_server_lives(server: Server, house: House) -> None:
@@ -117,7 +119,7 @@ def test_a_closed_pane_is_dead_while_its_server_lives(server: Server, house: Hou
     house.look()
     server.tmux("kill-session", "-t", "mine")
     house.look()
-    assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (Sight.DEAD, Sight.ALIVE)
+    assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (ProcessState.DEAD, ProcessState.ALIVE)
 
 
 def test_a_killed_server_takes_its_panes_along(server: Server, house: House) -> None:
@@ -126,7 +128,7 @@ def test_a_killed_server_takes_its_panes_along(server: Server, house: House) -> 
     house.look()
     server.end()
     house.look_until_sure(ONE)
-    assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (Sight.DEAD, Sight.DEAD)
+    assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (ProcessState.DEAD, ProcessState.DEAD)
 
 
 def test_a_stopped_server_makes_its_panes_unknown_and_they_return(server: Server, house: House) -> None:
@@ -137,12 +139,12 @@ def test_a_stopped_server_makes_its_panes_unknown_and_they_return(server: Server
     os.kill(pid, signal.SIGSTOP)
     try:
         house.look()
-        assert house.pane(ONE).sight is Sight.UNKNOWN
-        assert house.eye.slow is not None
+        assert house.pane(ONE).sight is ProcessState.UNKNOWN
+        assert house.eye.delay_reason is not None
     finally:
         os.kill(pid, signal.SIGCONT)
     house.look()
-    assert house.pane(ONE).sight is Sight.ALIVE
+    assert house.pane(ONE).sight is ProcessState.ALIVE
 
 
 def test_a_server_that_dies_while_nobody_knows_is_dead_in_the_end(server: Server, house: House) -> None:
@@ -152,10 +154,10 @@ def test_a_server_that_dies_while_nobody_knows_is_dead_in_the_end(server: Server
     pid = server.pid
     os.kill(pid, signal.SIGSTOP)
     house.look()
-    assert house.pane(ONE).sight is Sight.UNKNOWN
+    assert house.pane(ONE).sight is ProcessState.UNKNOWN
     os.kill(pid, signal.SIGKILL)
     house.look_until_sure(ONE)
-    assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (Sight.DEAD, Sight.DEAD)
+    assert (house.pane(ONE).sight, house.pane(ONE).runtime) == (ProcessState.DEAD, ProcessState.DEAD)
 
 
 def test_a_session_resumed_outside_tmux_leaves_its_pane(server: Server, house: House) -> None:
@@ -164,7 +166,7 @@ def test_a_session_resumed_outside_tmux_leaves_its_pane(server: Server, house: H
     house.look()
     house.move_in(ONE, os.getpid())
     house.look()
-    assert house.pane(ONE).sight is Sight.DEAD
+    assert house.pane(ONE).sight is ProcessState.DEAD
 
 
 def test_a_neighbour_keeps_its_pane(server: Server, house: House) -> None:
@@ -174,7 +176,7 @@ def test_a_neighbour_keeps_its_pane(server: Server, house: House) -> None:
     house.look()
     server.tmux("kill-session", "-t", "mine")
     house.look()
-    assert (house.pane(ONE).sight, house.pane(TWO).sight) == (Sight.DEAD, Sight.ALIVE)
+    assert (house.pane(ONE).sight, house.pane(TWO).sight) == (ProcessState.DEAD, ProcessState.ALIVE)
 
 
 @pytest.mark.parametrize("given", ["absolute", "relative"])
@@ -207,7 +209,7 @@ def test_a_socket_left_out_of_the_kernels_list_is_found_at_the_next_look(
     house = House(tmp_path / "nothing")
     house.move_in(ONE, server.start("work", "sleep", "600"))
     with monkeypatch.context() as skipped:
-        skipped.setattr("wakeful.integrations.tmux.pane_source.listening_at", lambda _pid: None)
+        skipped.setattr("wakeful.integrations.tmux.pane_source.socket_of_server", lambda _pid: None)
         house.look()
     assert house.tenants[ONE].pane is None
     house.look()
@@ -220,12 +222,12 @@ def test_a_dead_agents_pane_is_looked_for_after_a_restart(server: Server, house:
     agent = Process(1, 1, proc.boot_id())
     process = proc.identify(shell)
     assert process is not None
-    known = Pane(str(server.socket), "before", "%0", process, Sight.ALIVE, Sight.UNKNOWN)
+    known = Pane(str(server.socket), "before", "%0", process, ProcessState.ALIVE, ProcessState.UNKNOWN)
     server.tmux("rename-session", "-t", "before", "after")
-    house.tenants[ONE] = Tenant(ONE, agent, Sight.DEAD, known)
-    house.eye.hurry(ONE)
+    house.tenants[ONE] = PaneSession(ONE, agent, ProcessState.DEAD, known)
+    house.eye.request_scan(ONE)
     house.look()
-    assert (house.pane(ONE).session, house.pane(ONE).runtime) == ("after", Sight.ALIVE)
+    assert (house.pane(ONE).session, house.pane(ONE).runtime) == ("after", ProcessState.ALIVE)
     server.end()
     house.look_until_sure(ONE)
-    assert house.pane(ONE).sight is Sight.DEAD
+    assert house.pane(ONE).sight is ProcessState.DEAD

@@ -9,13 +9,13 @@ from textual.pilot import Pilot
 
 from support.supervisor_fixture import Doors, House, furnish, open_doors, subject
 from support.tui_pilot import LOW, becomes, greens, play, screen, until, utc
-from wakeful.client.client import Declined
+from wakeful.client.client import RequestDeclined
 from wakeful.core.ids import ConversationId
-from wakeful.core.managed_session import Hosting
-from wakeful.judging.events import Asked, CallStarted, Prompted
+from wakeful.core.managed_session import ManagedSession
+from wakeful.judging.events import CallStarted, Prompted, QuestionAsked
 from wakeful.tui.app import TopApp
-from wakeful.tui.commands import Order, approval_of
-from wakeful.tui.dialogs import Choosing, Question
+from wakeful.tui.commands import ActionRequest, approved_again
+from wakeful.tui.dialogs import ChoiceDialog, ConfirmDialog
 
 pytestmark = pytest.mark.usefixtures(utc.__name__)
 __all__ = ["utc"]
@@ -36,7 +36,7 @@ def doors(tmp_path: Path, house: House) -> Iterator[Doors]:
 
 
 def chosen(app: TopApp) -> str:
-    record = app.table.chosen
+    record = app.table.selected
     return record.id.removeprefix("claude-") if record is not None else ""
 
 
@@ -62,7 +62,7 @@ def test_changes_come_by_themselves_and_the_cursor_stays(doors: Doors) -> None:
         doors.call(lambda: doors.house.clock.advance(5.0))
         doors.call(lambda: doors.house.ask("done", "Bash: make deploy"))
         await until(pilot, lambda: "make deploy" in screen(app))
-        assert (chosen(app), app.table.place) == ("failed", 2)
+        assert (chosen(app), app.table.row_number) == ("failed", 2)
         doors.call(lambda: (doors.house.start("new", project="fresh"), None)[1])
         await until(pilot, lambda: "fresh" in screen(app))
 
@@ -87,10 +87,10 @@ def test_n_jumps_to_the_next_who_needs_somebody(doors: Doors) -> None:
 def test_who_has_a_name_is_called_by_it(doors: Doors) -> None:
     """Six agents of one project would else be six equal rows where there is no room for both."""
     working = subject("working").id
-    hosting = Hosting(
+    managed = ManagedSession(
         working, ConversationId("working"), "tmux", "/home/me/shop", ("claude",), 1, 0.0, name="fox"
     )
-    doors.call(lambda: doors.house.supervisor.manage(working, hosting))
+    doors.call(lambda: doors.house.supervisor.manage(working, managed))
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "fox            Bash: make test" in screen(app))
@@ -112,7 +112,7 @@ def test_a_filter_narrows_and_escape_ends_it(doors: Doors) -> None:
         await pilot.press("slash", *"xyz")
         await until(pilot, lambda: "No session fits. 5 do not; Escape shows them." in screen(app))
         await pilot.press("escape")
-        await until(pilot, lambda: (len(app.board.rows), "filter" in screen(app)) == (5, False))
+        await until(pilot, lambda: (len(app.session_list.rows), "filter" in screen(app)) == (5, False))
 
     play(doors, scene)
 
@@ -139,14 +139,14 @@ def test_an_order_is_asked_about_first(doors: Doors) -> None:
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, Question))
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         await becomes(pilot, "question")
         await pilot.press("enter")
-        assert isinstance(app.screen, Question)
+        assert isinstance(app.screen, ConfirmDialog)
         await pilot.press("n")
-        await until(pilot, lambda: not isinstance(app.screen, Question))
+        await until(pilot, lambda: not isinstance(app.screen, ConfirmDialog))
         await pilot.press("m")
-        await until(pilot, lambda: isinstance(app.screen, Question))
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         assert doors.house.calm.mutes(doors.house.clock.now().wall) == ()
         await pilot.press("y")
         await until(pilot, lambda: "muted until" in screen(app))
@@ -163,7 +163,7 @@ def test_what_a_record_does_not_offer_is_refused_at_once(doors: Doors) -> None:
         for key in ("s", "r"):
             await pilot.press(key)
             await until(pilot, lambda: "only found it" in screen(app))
-            assert not isinstance(app.screen, Question)
+            assert not isinstance(app.screen, ConfirmDialog)
 
     play(doors, scene)
 
@@ -173,11 +173,11 @@ def test_a_session_is_handed_over_and_taken_back(doors: Doors) -> None:
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("a")
-        await until(pilot, lambda: isinstance(app.screen, Question))
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         await pilot.press("y")
         await until(pilot, lambda: "it is managed now" in screen(app))
         doors.call(doors.house.settle)
-        await until(pilot, lambda: bool(app.table.chosen and app.table.chosen.managed))
+        await until(pilot, lambda: bool(app.table.selected and app.table.selected.managed))
         await pilot.press("r")
         await until(pilot, lambda: "nothing is wrong" in screen(app))
         await pilot.press("a")
@@ -193,11 +193,11 @@ def test_a_wrong_verdict_is_told_by_its_number(doors: Doors) -> None:
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await pilot.press("w")
-        await until(pilot, lambda: isinstance(app.screen, Choosing))
+        await until(pilot, lambda: isinstance(app.screen, ChoiceDialog))
         await pilot.press("escape")
-        await until(pilot, lambda: not isinstance(app.screen, Choosing))
+        await until(pilot, lambda: not isinstance(app.screen, ChoiceDialog))
         await pilot.press("w")
-        await until(pilot, lambda: isinstance(app.screen, Choosing))
+        await until(pilot, lambda: isinstance(app.screen, ChoiceDialog))
         await pilot.press("3")
         # This house keeps none.
         await until(pilot, lambda: "Only the running daemon keeps cases" in screen(app))
@@ -217,7 +217,7 @@ def test_what_is_held_says_so_and_asks_whether_somebody_looked(doors: Doors, hou
         await pilot.press("slash", *"pushed", "enter")
         await until(pilot, lambda: "resume, revive: a call was cut off" in screen(app))
         await pilot.press("r")
-        await until(pilot, lambda: isinstance(app.screen, Question))
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         assert "You looked at what was cut off: may it go on?" in screen(app)
         await pilot.press("escape")
 
@@ -226,13 +226,13 @@ def test_what_is_held_says_so_and_asks_whether_somebody_looked(doors: Doors, hou
 
 def test_a_held_session_is_revived_after_a_second_yes() -> None:
     """The daemon refuses without approval; the view asks for it, once."""
-    order = Order("/api/sessions/x/revive", "?", "", {"approved": False, "by": "me"})
-    held = Declined(detail="held", problem={"code": "held-for-person"})
-    again = approval_of(order, held)
+    order = ActionRequest("/api/sessions/x/revive", "?", "", {"approved": False, "by": "me"})
+    held = RequestDeclined(detail="held", problem={"code": "held-for-person"})
+    again = approved_again(order, held)
     assert again is not None
     assert again.body == {"approved": True, "by": "me"}
-    assert approval_of(again, held) is None
-    assert approval_of(order, Declined(detail="no", problem={"code": "not-managed"})) is None
+    assert approved_again(again, held) is None
+    assert approved_again(order, RequestDeclined(detail="no", problem={"code": "not-managed"})) is None
 
 
 def test_what_agents_write_stays_text(doors: Doors) -> None:
@@ -240,7 +240,7 @@ def test_what_agents_write_stays_text(doors: Doors) -> None:
     hostile = "\x1b]0;owned\x07[red]x[/red] \x1b[2J\u202e[/]\n\x9b31m$accent"
     at = doors.house.clock.now().wall
     call = CallStarted(at, "c", f"Bash{hostile}", input=b'{"command": "[bold]\\u001b[31m y"}')
-    doors.call(lambda: doors.house.hear("done", Prompted(at), call, Asked(at, hostile)))
+    doors.call(lambda: doors.house.hear("done", Prompted(at), call, QuestionAsked(at, hostile)))
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
         await until(pilot, lambda: "[red]x[/red]" in screen(app))

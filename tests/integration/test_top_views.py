@@ -11,7 +11,7 @@ from support.page_fixture import Morning, hub_of_three, play as play_morning
 from support.supervisor_fixture import Doors, open_doors
 from support.tui_pilot import becomes, greens, play, screen, until, utc
 from wakeful.tui.app import TopApp
-from wakeful.tui.dialogs import Keys, Question
+from wakeful.tui.dialogs import ConfirmDialog, KeysDialog
 
 pytestmark = pytest.mark.usefixtures(utc.__name__)
 __all__ = ["utc"]
@@ -43,7 +43,7 @@ def test_every_view_is_as_it_was_looked_at(doors: Doors) -> None:
         await pilot.press("1")
         await until(pilot, lambda: "STATE" in screen(app))
         await pilot.press("question_mark")
-        await until(pilot, lambda: isinstance(app.screen, Keys))
+        await until(pilot, lambda: isinstance(app.screen, KeysDialog))
         await shows(pilot, "STATE")
         await becomes(pilot, "keys")
 
@@ -57,12 +57,12 @@ def test_a_checkpoint_is_answered(doors: Doors) -> None:
         await pilot.press("2")
         await until(pilot, lambda: " Decisions  2" in screen(app))
         await pilot.press("down", "x")
-        await until(pilot, lambda: isinstance(app.screen, Question))
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         await pilot.press("n")
-        await until(pilot, lambda: not isinstance(app.screen, Question))
+        await until(pilot, lambda: not isinstance(app.screen, ConfirmDialog))
         assert " Decisions  2" in screen(app)
         await pilot.press("x")
-        await until(pilot, lambda: isinstance(app.screen, Question))
+        await until(pilot, lambda: isinstance(app.screen, ConfirmDialog))
         await pilot.press("y")
         await until(pilot, lambda: " Decisions  1" in screen(app))
 
@@ -77,7 +77,7 @@ def test_a_view_loses_its_colours_with_the_link(doors: Doors) -> None:
         await until(pilot, lambda: "docs" in screen(app))
         assert greens(app)
         await pilot.press("m")
-        assert not isinstance(app.screen, Question)
+        assert not isinstance(app.screen, ConfirmDialog)
         doors.stop()
         await until(pilot, lambda: "Connection lost. What you see is from" in screen(app))
         assert not greens(app)

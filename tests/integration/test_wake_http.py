@@ -16,8 +16,8 @@ from wakeful.cli.app import root
 from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer
 from wakeful.heartbeat.service import WakeRules
 from wakeful.judging.events import Prompted
-from wakeful.judging.wake_eligibility import Reason
-from wakeful.storage.base import Outcome
+from wakeful.judging.wake_eligibility import IneligibilityReason
+from wakeful.storage.base import ActionOutcome
 
 NAME = "of-fox"
 WAKE = "/api/agents/fox/heartbeat/wake"
@@ -116,27 +116,27 @@ def _coalesced(scene: Scene) -> None:
 
 def _failing(scene: Scene) -> None:
     scene.fox()
-    scene.house.living.outcome = Outcome.INEFFECTIVE
+    scene.house.living.outcome = ActionOutcome.INEFFECTIVE
     scene.again = lambda: scene.call(lambda: scene.house.clock.advance(3600.0))
 
 
-SCENES: dict[Reason, Callable[[Scene], None]] = {
-    Reason.SESSION_NOT_FOUND: lambda scene: None,  # noqa: ARG005 - nobody is there
-    Reason.SESSION_UNHEALTHY: _unhealthy,
-    Reason.SESSION_NOT_ATTACHABLE: _not_attachable,
-    Reason.SESSION_PROMPT_ACTIVE: _active,
-    Reason.SESSION_PROMPT_ACTIVE_RACE: _raced,
-    Reason.COOLDOWN_ACTIVE: _cooling,
-    Reason.QUIET_WINDOW: lambda scene: scene.fox(QUIET_NOW),
-    Reason.HEARTBEAT_DISABLED: lambda scene: scene.fox("enabled: false"),
-    Reason.HEARTBEAT_INVALID: lambda scene: scene.fox("enabled: perhaps"),
-    Reason.HEARTBEAT_NO_POLICY: lambda scene: scene.fox(policy=False),
-    Reason.HEARTBEAT_RATE_LIMITED: _rate_limited,
-    Reason.WAKE_COALESCED: _coalesced,
-    Reason.SYNTHETIC_PROMPT_FAILED: _failing,
+SCENES: dict[IneligibilityReason, Callable[[Scene], None]] = {
+    IneligibilityReason.SESSION_NOT_FOUND: lambda scene: None,  # noqa: ARG005 - nobody is there
+    IneligibilityReason.SESSION_UNHEALTHY: _unhealthy,
+    IneligibilityReason.SESSION_NOT_ATTACHABLE: _not_attachable,
+    IneligibilityReason.SESSION_PROMPT_ACTIVE: _active,
+    IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE: _raced,
+    IneligibilityReason.COOLDOWN_ACTIVE: _cooling,
+    IneligibilityReason.QUIET_WINDOW: lambda scene: scene.fox(QUIET_NOW),
+    IneligibilityReason.HEARTBEAT_DISABLED: lambda scene: scene.fox("enabled: false"),
+    IneligibilityReason.HEARTBEAT_INVALID: lambda scene: scene.fox("enabled: perhaps"),
+    IneligibilityReason.HEARTBEAT_NO_POLICY: lambda scene: scene.fox(policy=False),
+    IneligibilityReason.HEARTBEAT_RATE_LIMITED: _rate_limited,
+    IneligibilityReason.WAKE_COALESCED: _coalesced,
+    IneligibilityReason.SYNTHETIC_PROMPT_FAILED: _failing,
 }
 # What only an attempt shows is in no status.
-ATTEMPTED = {Reason.SESSION_PROMPT_ACTIVE_RACE, Reason.SYNTHETIC_PROMPT_FAILED}
+ATTEMPTED = {IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE, IneligibilityReason.SYNTHETIC_PROMPT_FAILED}
 
 
 Typed = Callable[..., tuple[bytes, int]]
@@ -161,11 +161,13 @@ def typed(
 
 def test_every_reason_has_a_scene() -> None:
     """Thirteen of them."""
-    assert set(SCENES) == set(Reason)
+    assert set(SCENES) == set(IneligibilityReason)
 
 
-@pytest.mark.parametrize("reason", Reason)
-def test_a_reason_is_the_same_by_every_door(reason: Reason, typed: Typed, tmp_path: Path) -> None:
+@pytest.mark.parametrize("reason", IneligibilityReason)
+def test_a_reason_is_the_same_by_every_door(
+    reason: IneligibilityReason, typed: Typed, tmp_path: Path
+) -> None:
     """Byte for byte, of `wake` and of `status`; a refused wake ends a command with 1."""
     scene = Scene(tmp_path)
     SCENES[reason](scene)
@@ -190,7 +192,9 @@ def test_a_reason_is_the_same_by_every_door(reason: Reason, typed: Typed, tmp_pa
             shown = msgspec.json.decode(status, type=HeartbeatStatus)
             assert shown.last_audit is not None
             assert shown.last_audit.reason is (
-                None if reason is Reason.WAKE_COALESCED and not shown.last_audit.outcome else reason
+                None
+                if reason is IneligibilityReason.WAKE_COALESCED and not shown.last_audit.outcome
+                else reason
             )
             if reason not in ATTEMPTED:
                 assert shown.ineligibility_reason is reason

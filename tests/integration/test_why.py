@@ -13,9 +13,9 @@ import pytest
 
 from support.daemon_process import RunningDaemon
 from support.real_clients import wait_for
-from wakeful.judging.explanation import Why
+from wakeful.judging.explanation import Explanation
 from wakeful.judging.findings import Verdict
-from wakeful.judging.resuming import command_line
+from wakeful.judging.resume_command import command_line
 from wakeful.judging.thresholds import Policy
 from wakeful.replay.cases import WrongCase, read_case
 from wakeful.replay.engine import Replay
@@ -42,11 +42,13 @@ def start(daemon: RunningDaemon) -> Iterator[Start]:
         running.close()
 
 
-def why_when(daemon: RunningDaemon, agent: RunningAgent, fits: Callable[[dict[str, Any]], bool]) -> Why:
+def why_when(
+    daemon: RunningDaemon, agent: RunningAgent, fits: Callable[[dict[str, Any]], bool]
+) -> Explanation:
     """What `why` says once the session is as wanted, held to its described shape."""
     daemon.wait_for_session(lambda each: each["id"] == agent.session_id and fits(each), "session")
     said = daemon.run("session", "why", agent.session_id, "--json")
-    answer = msgspec.json.decode(said.out, type=Why)
+    answer = msgspec.json.decode(said.out, type=Explanation)
     assert msgspec.json.encode(answer).decode() + "\n" == said.out
     return answer
 
@@ -55,7 +57,7 @@ def replayed(case_line: bytes) -> Verdict:
     """What the same rules say of a kept case."""
     case = read_case(case_line, "wrong.jsonl")
     replay = Replay([Policy()])
-    replay.take(case.events)
+    replay.feed(case.events)
     return replay.finish(case.now, gone=case.gone)[0].verdict
 
 

@@ -9,8 +9,16 @@ import msgspec
 import pytest
 
 from support.supervisor_fixture import Doors, open_doors
-from wakeful.http.routes.work import HeldProblem
-from wakeful.work.service import Claimed, LeaseRecord, Renewed, WorkDetail, WorkList, WorkRecord, Yielded
+from wakeful.http.routes.work import ConversationHeldProblem
+from wakeful.work.service import (
+    ClaimedRun,
+    LeaseRecord,
+    ReleasedLease,
+    RenewedLease,
+    WorkDetail,
+    WorkList,
+    WorkRecord,
+)
 
 CHAT = "claude-working"
 
@@ -46,7 +54,7 @@ def add(owner: httpx.Client, key: str | None = None, **order: Any) -> httpx.Resp
 
 
 def claim(owner: httpx.Client, name: str = "worker", **order: Any) -> Any:
-    return body_of(owner.post("/api/work/claim", json={"owner": name, **order}), Claimed).run
+    return body_of(owner.post("/api/work/claim", json={"owner": name, **order}), ClaimedRun).run
 
 
 def test_a_work_goes_from_asked_to_done(owner: httpx.Client) -> None:
@@ -58,7 +66,7 @@ def test_a_work_goes_from_asked_to_done(owner: httpx.Client) -> None:
     run = claim(owner, project="shop")
     assert (run.work_id, run.prompt, run.context, run.epoch) == (added.id, "mend it", "the build is red", 1)
     one = f"/api/work/{added.id}"
-    kept = body_of(owner.post(f"{one}/heartbeat", json={"epoch": 1, "ttl_seconds": 120}), Renewed)
+    kept = body_of(owner.post(f"{one}/heartbeat", json={"epoch": 1, "ttl_seconds": 120}), RenewedLease)
     assert kept.lease_until > run.lease_until
     done = owner.post(f"{one}/complete", json={"epoch": 1, "result": "green \x1b[2J"})
     assert body_of(done, WorkRecord).state == "done"
@@ -98,7 +106,7 @@ def test_a_late_owner_is_told_so(owner: httpx.Client, doors: Doors) -> None:
         assert refusal(answer) == (409, "lease-lost", "1")
     assert owner.get(f"/api/work/{work_id}").json()["state"] == "running"
     renewed = owner.post(f"/api/sessions/{CHAT}/renew", json={"epoch": taken.epoch})
-    assert body_of(renewed, Renewed).epoch == taken.epoch
+    assert body_of(renewed, RenewedLease).epoch == taken.epoch
 
 
 def test_an_ending_said_twice_is_said_once(owner: httpx.Client) -> None:
@@ -121,11 +129,11 @@ def test_a_held_conversation_names_its_owner(owner: httpx.Client) -> None:
     for spelling in (CHAT, "working", "claude-work"):
         answer = owner.post(f"/api/sessions/{spelling}/claim", json={"owner": "other"})
         assert refusal(answer) == (409, "conversation-held", "1")
-        problem = msgspec.json.decode(answer.content, type=HeldProblem)
+        problem = msgspec.json.decode(answer.content, type=ConversationHeldProblem)
         assert (problem.owner, problem.since) == ("nightly", lease.since)
         assert f"held by nightly since {lease.since}" in problem.detail
     given = owner.post("/api/sessions/working/yield", json={"epoch": lease.epoch})
-    assert body_of(given, Yielded).session_id == CHAT
+    assert body_of(given, ReleasedLease).session_id == CHAT
     again = owner.post(f"/api/sessions/{CHAT}/yield", json={"epoch": lease.epoch})
     assert refusal(again) == (409, "lease-lost", "1")
 

@@ -24,7 +24,7 @@ from support.raw_request import ask_unix
 from support.real_clients import end_tmux, wait_for
 from support.stub_clients import ToolRunner, stand_in, tool_runner
 from support.telegram_server import TOKEN, BotApi
-from wakeful.http.caller import Order, order_at
+from wakeful.http.caller import RequestClass, classify_path
 from wakeful.linux.locks import gateway_name
 
 ORDERS = "orders of an agent"
@@ -130,7 +130,7 @@ def test_no_route_takes_an_order_of_an_agent(daemon: RunningDaemon, tmp_path: Pa
         paths = [
             re.sub(r"\{number\}", "1", re.sub(r"\{(?!number)\w+\}", scene.session, each)) for each in orders
         ]
-        guarded = [each for each in paths if order_at(each) is not Order.OPEN]
+        guarded = [each for each in paths if classify_path(each) is not RequestClass.UNRESTRICTED]
         assert len(guarded) > 25
         token = (Path(daemon.environ["WAKEFUL_HOME"]) / "token").read_text().strip()
         port = re.search(r":(\d+)", " ".join(status["daemon"]["listening"]))

@@ -127,7 +127,7 @@ class Scene:
         """Every process of this home that is not Wakeful itself; how many there were."""
         alive = [
             each.pid
-            for each in proc.carriers("HOME", self.daemon.environ["HOME"], os.getuid())
+            for each in proc.processes_with_variable("HOME", self.daemon.environ["HOME"], os.getuid())
             if "wakeful" not in proc.command(each.pid)
         ]
         for pid in alive:
@@ -191,7 +191,7 @@ def test_a_child_finds_no_secret_however_it_came_to_life(scene: Scene, redteam: 
     assert "PASSED_ON=passed-by-pattern" in environ_of(healed)
     daemon.run("session", "wait", headless, "--until", "idle", "--timeout", "30s")
     os.kill(healed, signal.SIGKILL)
-    wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
+    wait_for(lambda: proc.identify_or_none(healed) is None or None, "its end")
     daemon.run("session", "resume", headless)
     resumed = daemon.pid_of(headless, unlike=healed)
     scene.try_process(redteam, "resumed by a person", resumed, is_persons=True)
@@ -233,7 +233,7 @@ def test_an_agent_of_the_gateway_finds_no_secret(scene: Scene, redteam: Redteam,
     scene.try_process(redteam, "healed for the gateway", healed)
     wait_for(lambda: "done after all" in "".join(api.seen(USER)) or None, "answer")
     os.kill(healed, signal.SIGKILL)
-    wait_for(lambda: proc.identify_if_seen(healed) is None or None, "its end")
+    wait_for(lambda: proc.identify_or_none(healed) is None or None, "its end")
     api.says("go on", user=USER)
     wait_for(lambda: "Answer to: go on." in "".join(api.seen(USER)) or None, "answer of the next")
     scene.try_process(redteam, "resumed by the gateway", daemon.pid_of(first["id"], unlike=healed))

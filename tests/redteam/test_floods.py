@@ -299,7 +299,7 @@ def note(folder: Path, server: str, text: str, target: str = "%1") -> None:
     process = proc.identify(os.getpid())
     assert process is not None
     pane = PaneAddress(server, target, "a")
-    TypedNotes(str(folder)).keep(TypedNote(SessionId("claude-x"), pane, process, "ClaudeInput", text, "> "))
+    TypedNotes(str(folder)).save(TypedNote(SessionId("claude-x"), pane, process, "ClaudeInput", text, "> "))
 
 
 def peak_mb(daemon: RunningDaemon) -> float:

@@ -18,8 +18,8 @@ import pytest
 from redteam.conftest import Redteam
 from support.daemon_process import RunningDaemon
 from support.real_clients import require_tmux, tmux, wait_for
-from wakeful.config.trust import TrustBook
-from wakeful.heartbeat.file import AgentFiles, place_at, place_of
+from wakeful.config.trust import TrustFile
+from wakeful.heartbeat.file import AgentHeartbeatFiles, heartbeat_path_from, heartbeat_path_in
 from wakeful.heartbeat.policy import Bounds, HeartbeatInvalid
 
 WAY = "HEARTBEAT.md of a working directory"
@@ -141,14 +141,14 @@ def _text(path: Path) -> str | None:
 
 def test_the_bytes_that_were_checked_are_the_bytes_that_are_used(tmp_path: Path, redteam: Redteam) -> None:
     """While another process swaps files, links and folders, whatever is read at all is what was trusted."""
-    work, trusts = tmp_path / "work", TrustBook(str(tmp_path / "home" / "trusted"))
+    work, trusts = tmp_path / "work", TrustFile(str(tmp_path / "home" / "trusted"))
     folder = work / ".wakeful" / "agents" / "fox"
     folder.mkdir(parents=True)
     for name, words in (("honest", HONEST), ("hostile", HOSTILE)):
         (tmp_path / name).mkdir()
         (tmp_path / name / "HEARTBEAT.md").write_text(words)
-    trusts.trust(place_of(str(work), "fox").path, HONEST.encode())
-    files = AgentFiles(str(tmp_path / "home"), Bounds(), trusts)
+    trusts.trust(heartbeat_path_in(str(work), "fox").path, HONEST.encode())
+    files = AgentHeartbeatFiles(str(tmp_path / "home"), Bounds(), trusts)
     file, beside, over = folder / "HEARTBEAT.md", folder / "new", threading.Event()
     file.write_text(HONEST)
 
@@ -199,8 +199,8 @@ OTHERS = {
 @pytest.mark.parametrize("what", OTHERS)
 def test_trust_is_for_one_place(tmp_path: Path, redteam: Redteam, what: str) -> None:
     """The same bytes at any other place were not what a person read."""
-    trusts = TrustBook(str(tmp_path / "home" / "trusted"))
-    files = AgentFiles(str(tmp_path / "home"), Bounds(), trusts)
+    trusts = TrustFile(str(tmp_path / "home" / "trusted"))
+    files = AgentHeartbeatFiles(str(tmp_path / "home"), Bounds(), trusts)
     for folder, agent in ((NFC, "fox"), OTHERS[what]):
         path = tmp_path / folder / ".wakeful" / "agents" / agent
         if agent == "link":
@@ -208,7 +208,9 @@ def test_trust_is_for_one_place(tmp_path: Path, redteam: Redteam, what: str) -> 
         else:
             path.mkdir(parents=True)
             (path / "HEARTBEAT.md").write_text(HONEST)
-    place = place_at(str(tmp_path / NFC / ".wakeful/agents/fox/HEARTBEAT.md"), str(tmp_path / "home"))
+    place = heartbeat_path_from(
+        str(tmp_path / NFC / ".wakeful/agents/fox/HEARTBEAT.md"), str(tmp_path / "home")
+    )
     assert place is not None
     trusts.trust(place.path, HONEST.encode())
     assert files.load("fox", str(tmp_path / NFC), "").policy.body == HONEST
@@ -220,13 +222,13 @@ def test_trust_is_for_one_place(tmp_path: Path, redteam: Redteam, what: str) -> 
 
 def test_a_person_who_came_through_a_link_trusts_the_same_file(tmp_path: Path, redteam: Redteam) -> None:
     """The folder may be reached in several ways; a link below it is refused. A damaged list trusts nothing."""
-    trusts = TrustBook(str(tmp_path / "trusted"))
-    files = AgentFiles(str(tmp_path / "home"), Bounds(), trusts)
+    trusts = TrustFile(str(tmp_path / "trusted"))
+    files = AgentHeartbeatFiles(str(tmp_path / "home"), Bounds(), trusts)
     folder = tmp_path / "work" / ".wakeful" / "agents" / "fox"
     folder.mkdir(parents=True)
     (folder / "HEARTBEAT.md").write_text(HONEST)
     (tmp_path / "way").symlink_to(tmp_path / "work")
-    place = place_at(f"{tmp_path}/way/./.wakeful/agents/fox/HEARTBEAT.md", str(tmp_path / "home"))
+    place = heartbeat_path_from(f"{tmp_path}/way/./.wakeful/agents/fox/HEARTBEAT.md", str(tmp_path / "home"))
     assert place is not None
     trusts.trust(place.path, HONEST.encode())
     assert files.load("fox", str(tmp_path / "way"), "").policy.body == HONEST

@@ -22,18 +22,18 @@ from support.real_clients import wait_for
 from support.stub_clients import stand_in, tool_runner
 from support.tmux_server import Server
 from wakeful.agents.model import AgentRuntime, AgentSpec
-from wakeful.client.async_client import DaemonSessions
+from wakeful.client.async_client import SessionsApiClient
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import Hosting, PaneAddress
+from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import Process
 from wakeful.integrations.codex.driver import CodexDriver
-from wakeful.integrations.driver_support import RunFolder, agent_of, stop_hosted
-from wakeful.integrations.tmux.agent_runtime import AgentMark, AgentMarks, TmuxAgents
+from wakeful.integrations.driver_support import RunFolder, agent_of, stop_managed_process
+from wakeful.integrations.tmux.agent_runtime import AgentMark, AgentMarks, TmuxAgentRuntime
 from wakeful.integrations.tmux.driver import TmuxDriver
 from wakeful.journal.model import StepEntry
 from wakeful.journal.processes import StepProcesses
 from wakeful.linux import proc
-from wakeful.linux.terminate import end
+from wakeful.linux.terminate import terminate
 from wakeful.testing.virtual_clock import VirtualClock
 
 FORGED = "forged registry entries"
@@ -173,10 +173,10 @@ def test_in_mode_all_a_forged_entry_ends_no_process(
             redteam.attack(SIGNALS, f"{session_id} in mode all", held=victim.poll() is None)
 
 
-def hosting(process: Process, session_id: str = "", **known: object) -> Hosting:
+def hosting(process: Process, session_id: str = "", **known: object) -> ManagedSession:
     """A kept record that names this process: the store is a file of this user."""
     conversation = str(uuid4())
-    return Hosting(
+    return ManagedSession(
         session_id=SessionId(session_id or f"claude-{conversation}"),
         conversation_id=ConversationId(conversation),
         driver="claude",
@@ -190,8 +190,8 @@ def hosting(process: Process, session_id: str = "", **known: object) -> Hosting:
 
 
 async def _stop_by_driver(process: Process, folder: Path) -> None:
-    hosted = hosting(process)
-    await stop_hosted(hosted, RunFolder(folder, hosted.session_id), "CLAUDE_CODE_SESSION_ID")
+    managed = hosting(process)
+    await stop_managed_process(managed, RunFolder(folder, managed.session_id), "CLAUDE_CODE_SESSION_ID")
 
 
 async def _interrupt_codex(process: Process, folder: Path) -> None:
@@ -206,23 +206,23 @@ async def _stop_in_tmux(process: Process, folder: Path) -> None:
 
 
 async def _stop_agent(process: Process, folder: Path) -> None:
-    AgentMarks(str(folder)).keep("fox", AgentMark(1, process, ready=True))
-    agents = TmuxAgents(str(folder / "own.sock"), str(folder), VirtualClock())
+    AgentMarks(str(folder)).save("fox", AgentMark(1, process, ready=True))
+    agents = TmuxAgentRuntime(str(folder / "own.sock"), str(folder), VirtualClock())
     await agents.stop(AgentSpec(name="fox", runtime=AgentRuntime.TMUX, command=("sleep", "1")))
 
 
 async def _end_for_gateway(process: Process, folder: Path) -> None:
-    sessions = DaemonSessions(str(folder / "none.sock"), folder)
+    sessions = SessionsApiClient(str(folder / "none.sock"), folder)
     session_id = SessionId(f"claude-{uuid4()}")
-    sessions._listener._known[session_id] = process  # as the daemon's record would have told it
-    await sessions.end_process(session_id)
+    sessions._turns._process_by_session[session_id] = process  # as the daemon's record would have told it
+    await sessions.kill_process(session_id)
     await sessions.close()
 
 
 async def _end_step(process: Process, folder: Path) -> None:
     for mark in ("", "a mark that it does not carry"):
         entry = StepEntry(pid=process.pid, started=process.started, boot_id=process.boot_id, mark=mark)
-        await asyncio.to_thread(StepProcesses(folder).end, entry)
+        await asyncio.to_thread(StepProcesses(folder).terminate, entry)
 
 
 SITES = {
@@ -253,7 +253,8 @@ def test_what_is_never_signalled(tmp_path: Path, redteam: Redteam) -> None:
     def ended(pid: int, **options: bool) -> bool:
         steps = ((signal.SIGCONT, 0.1),)
         return (
-            asyncio.run(end(known(pid), steps, is_meant=lambda _process: True, **options)).signal is not None
+            asyncio.run(terminate(known(pid), steps, is_meant=lambda _process: True, **options)).signal
+            is not None
         )
 
     never = {"the first process": 1, "Wakeful": os.getpid(), "what started Wakeful": os.getppid()}
@@ -281,8 +282,8 @@ def test_a_process_that_is_swapped_before_the_signal_is_spared(tmp_path: Path, r
             swapped.stdin.write(b"\n")
             swapped.stdin.flush()
             wait_for(partial(_true, _sleeps, process), "other program")
-            ending = asyncio.run(end(process, is_meant=meant))
-            redteam.attack(SIGNALS, "exec between entry and signal", held=ending.signal is None)
+            result = asyncio.run(terminate(process, is_meant=meant))
+            redteam.attack(SIGNALS, "exec between entry and signal", held=result.signal is None)
             swapped.kill()
 
 
@@ -295,4 +296,4 @@ def _sleeps(process: Process) -> bool:
 
 
 def _lives(pid: int) -> bool:
-    return proc.identify_if_seen(pid) is not None
+    return proc.identify_or_none(pid) is not None

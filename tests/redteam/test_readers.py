@@ -15,9 +15,9 @@ import pytest
 from redteam.conftest import Redteam
 from support.hostile_files import spoiled
 from wakeful.checkpoints.files import read_checkpoint
-from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName, to_markdown
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName, to_markdown
 from wakeful.config import load as config_reading
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
@@ -27,22 +27,22 @@ from wakeful.heartbeat.document import parse
 from wakeful.heartbeat.file import find_zone
 from wakeful.hooks import install as hookwork
 from wakeful.hooks.spool import read_hook
-from wakeful.incidents.critical_log import CriticalLog, archive, forget, settle
+from wakeful.incidents.critical_log import CriticalLog, archive, forget, recover_archive
 from wakeful.integrations.claude_code.registry import read_entry
-from wakeful.integrations.claude_code.stream_json import Stream
-from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
-from wakeful.integrations.codex.driver import Turn
-from wakeful.integrations.codex.turn_reader import CodexHearing
+from wakeful.integrations.claude_code.stream_json import StreamState
+from wakeful.integrations.claude_code.turn_reader import ClaudeTurnReader
+from wakeful.integrations.codex.driver import CodexTurn
+from wakeful.integrations.codex.turn_reader import CodexTurnReader
 from wakeful.integrations.driver_support import RunFolder
 from wakeful.integrations.telegram import read_answer
 from wakeful.integrations.tmux.agent_runtime import AgentMarks
-from wakeful.integrations.tmux.said import was_said
+from wakeful.integrations.tmux.prompt_in_log import has_prompt
 from wakeful.integrations.tmux.typed_notes import TypedNotes
 from wakeful.journal.api import Journal
 from wakeful.journal.backlog import Backlog
 from wakeful.journal.locks import registered_roots
 from wakeful.journal.recovery_watch import recover_journal
-from wakeful.linux.files import TroubleFile
+from wakeful.linux.files import ProblemFile
 from wakeful.replay.cases import read_case
 
 SEED = random.SystemRandom().randrange(2**32)
@@ -65,9 +65,9 @@ def file_of(folder: Path, name: str, content: bytes) -> Path:
 def read_hooks(content: bytes, folder: Path) -> None:
     for client, name in (("claude", ".claude/settings.json"), ("codex", ".codex/hooks.json")):
         file_of(folder, name, content)
-        hookwork.hooks_state(client, {"HOME": str(folder)}, Places(str(folder)))
+        hookwork.hooks_state(client, {"HOME": str(folder)}, StatePaths(str(folder)))
         with suppress(WakefulError):
-            hookwork.plan_install(client, {"HOME": str(folder)}, Places(str(folder)))
+            hookwork.plan_install(client, {"HOME": str(folder)}, StatePaths(str(folder)))
         with suppress(WakefulError):
             hookwork.plan_uninstall(client, {"HOME": str(folder)})
 
@@ -78,7 +78,7 @@ def read_critical(content: bytes, folder: Path) -> None:
     CriticalLog(path).recent(0.0)
     archive(path, 1.9e9)
     forget(path, 1.9e9)
-    settle(path)
+    recover_archive(path)
 
 
 def read_run_folder(content: bytes, folder: Path) -> None:
@@ -86,17 +86,17 @@ def read_run_folder(content: bytes, folder: Path) -> None:
     for name in ("prompt", "stderr.log", "stderr"):
         file_of(run.path, name, content)
     assert run.prompts is not None
-    run.last_words()
+    run.last_error_output()
 
 
 def read_streams(content: bytes, _folder: Path) -> None:
-    stream, claude, turn, codex = Stream(), ClaudeHearing("u"), Turn(), CodexHearing("")
+    stream, claude, turn, codex = StreamState(), ClaudeTurnReader("u"), CodexTurn(), CodexTurnReader("")
     for line in content.splitlines():
         stream.feed(line)
         claude.feed(line)
         turn.feed(line)
         codex.feed(line)
-    claude.caught_up()
+    claude.on_caught_up()
 
 
 def read_backlog(content: bytes, folder: Path) -> None:
@@ -112,7 +112,7 @@ def read_entry_file(content: bytes, folder: Path) -> None:
 
 
 CHECKPOINT: Final = Checkpoint(
-    1, CheckpointKind.JOURNAL, "/x", "p", 1.8e9, ("a",), ("b",), ("c",), (Choice(ChoiceName.ABORT, "no", ("ls",)),)
+    1, CheckpointKind.JOURNAL, "/x", "p", 1.8e9, ("a",), ("b",), ("c",), (CheckpointChoice(ChoiceName.ABORT, "no", ("ls",)),)
 )  # fmt: skip
 CONFIG: Final = (
     b'[gateway]\nallow = [1, 2]\ntoken = "1:x"\n[daemon]\nport = 47\nmode = "mine"\n[detect]\nsilence_seconds = 300\n'
@@ -161,7 +161,7 @@ READERS: Final[dict[str, tuple[bytes, Read]]] = {
     ),
     "trouble": (
         lines({"writer": PROCESS, "words": "x"}),
-        lambda content, folder: TroubleFile(file_of(folder, "t", content)).read(),
+        lambda content, folder: ProblemFile(file_of(folder, "t", content)).read(),
     ),
     "run folder": (b"p1 open\np2 taken\n", read_run_folder),
     "hook": (
@@ -192,7 +192,7 @@ READERS: Final[dict[str, tuple[bytes, Read]]] = {
             {"type": "user", "timestamp": "2026-01-05T09:00:00Z", "message": {"content": "hi"}},
             {"timestamp": "2026-01-05T09:00:00Z", "type": "event_msg", "payload": {"type": "user_message", "message": "x"}},
         ),
-        lambda content, _: was_said(content.splitlines(), "hi", 1.0),
+        lambda content, _: has_prompt(content.splitlines(), "hi", 1.0),
     ),
     "backlog": (lines(ITEM, ITEM | {"id": "b"}), read_backlog),
     "journals": (b"/tmp/x", lambda content, folder: registered_roots(file_of(folder, "journals/00", content).parent)),

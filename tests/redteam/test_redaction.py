@@ -26,24 +26,24 @@ from support.judging_helpers import folded
 from support.leaky_sessions import LeakySessions, files_at_rest
 from support.real_clients import wait_for
 from support.secret_kinds import KINDS, Kind
-from wakeful.alerts.model import finished, needs_you, question_of, trouble
-from wakeful.checkpoints.model import checkpoint_record, numbered, to_markdown
+from wakeful.alerts.model import finished_text, needs_you_text, problem_text, question_of
+from wakeful.checkpoints.model import checkpoint_record, number_draft, to_markdown
 from wakeful.checkpoints.session_draft import queue_draft
 from wakeful.cli.app import root
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
-from wakeful.control.briefs import InterruptedCall, brief
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
+from wakeful.control.briefs import BriefedCall, brief
 from wakeful.core.ids import SessionId
-from wakeful.gateway.rules.shown_text import messages_of, view, whole
+from wakeful.gateway.rules.shown_text import full_display_text, messages_of, partial_view
 from wakeful.incidents.critical_event import critical_event, line_of
-from wakeful.incidents.issue_tracker import Report
+from wakeful.incidents.issue_tracker import IssueReport
 from wakeful.integrations.github import body_of, title_of
 from wakeful.judging.events import CallStarted, Prompted
-from wakeful.judging.explanation import Why
-from wakeful.judging.interrupted_calls import interrupted
+from wakeful.judging.explanation import Explanation
+from wakeful.judging.interrupted_calls import interrupted_calls
 from wakeful.judging.session_record import SessionRecord
-from wakeful.mcp.tools import Questions
-from wakeful.tui.detail import Told, detail
+from wakeful.mcp.tools import DaemonQueries
+from wakeful.tui.detail import SessionDetail, detail
 
 if TYPE_CHECKING:
     from redteam.conftest import Redteam
@@ -104,8 +104,10 @@ class Scene:
     def record(self, session_id: str) -> SessionRecord:
         return msgspec.json.decode(self.leaky.get(f"/api/sessions/{session_id}").content, type=SessionRecord)
 
-    def why(self, session_id: str) -> Why:
-        return msgspec.json.decode(self.leaky.get(f"/api/sessions/{session_id}/why").content, type=Why)
+    def why(self, session_id: str) -> Explanation:
+        return msgspec.json.decode(
+            self.leaky.get(f"/api/sessions/{session_id}/why").content, type=Explanation
+        )
 
 
 @contextmanager
@@ -220,7 +222,7 @@ def test_top(scene: Scene, redteam: "Redteam") -> None:
         lines = [
             line
             for each in ids
-            for line in detail(scene.record(each), Told(scene.why(each)), time.time(), columns=200)
+            for line in detail(scene.record(each), SessionDetail(scene.why(each)), time.time(), columns=200)
         ]
         return "\n".join(text for line in lines for text, _style in line)
 
@@ -229,7 +231,7 @@ def test_top(scene: Scene, redteam: "Redteam") -> None:
 
 def test_mcp(scene: Scene, redteam: "Redteam") -> None:
     """What the server's tools answer."""
-    questions = Questions(Client(Places.of(scene.daemon.environ)), [], [])
+    questions = DaemonQueries(DaemonClient(StatePaths.from_environ(scene.daemon.environ)), [], [])
     listed = questions.list_sessions(None, None, None, 500, None) + questions.list_incidents(True)
 
     def seen(number: int, _kind: Kind) -> str:
@@ -253,9 +255,9 @@ def test_alerts(scene: Scene, redteam: "Redteam") -> None:
         texts = list(scene.posts.bodies)
         for each in scene.leaky.ids_of(number):
             record = scene.record(each)
-            texts += [trouble(record), finished(record)]
+            texts += [problem_text(record), finished_text(record)]
             question = question_of(record)
-            texts += [needs_you(record, question)] if question is not None else []
+            texts += [needs_you_text(record, question)] if question is not None else []
         return "\n".join(texts)
 
     _count(redteam, "alerts", seen)
@@ -266,7 +268,7 @@ def test_github_issues(redteam: "Redteam") -> None:
 
     def seen(_number: int, kind: Kind) -> str:
         call = ("2026-01-01T00:00:00Z", "Bash", kind.text, kind.text)
-        report = Report(kind.text, SessionId("s"), kind.text, kind.text, 1.0, (call,), (SessionId("t"),))
+        report = IssueReport(kind.text, SessionId("s"), kind.text, kind.text, 1.0, (call,), (SessionId("t"),))
         return title_of(report) + body_of(report).decode()
 
     _count(redteam, "GitHub issues", seen)
@@ -277,7 +279,7 @@ def test_chat(redteam: "Redteam") -> None:
 
     def seen(_number: int, kind: Kind) -> str:
         answer = f"Here it is:\n{kind.text}\nDone. {'And more of it. ' * 20}"
-        return "\n".join((*messages_of(answer), whole(answer), view(answer)))
+        return "\n".join((*messages_of(answer), full_display_text(answer), partial_view(answer)))
 
     _count(redteam, "chat", seen)
 
@@ -287,11 +289,11 @@ def test_decisions_and_events(redteam: "Redteam") -> None:
 
     def seen(_number: int, kind: Kind) -> str:
         activity = folded([Prompted(1.0), CallStarted(2.0, "c", "Bash", input=_input(kind))])
-        calls = interrupted(activity)
+        calls = interrupted_calls(activity)
         draft = queue_draft(
             session_id="s", project=kind.text, work="w", reason=kind.text, calls=calls, done=[kind.text]
         )
-        kept = numbered(draft, 1, 1.0)
+        kept = number_draft(draft, 1, 1.0)
         details = {"said": kind.text, "more": [kind.text, {"text": kind.text}]}
         event = critical_event("session_unhealthy", "s", "p", kind.text, "none", None, details, at_wall=1.0)
         shown = msgspec.json.encode(checkpoint_record(kept)).decode()
@@ -299,7 +301,7 @@ def test_decisions_and_events(redteam: "Redteam") -> None:
             (
                 to_markdown(kept),
                 shown,
-                brief([InterruptedCall("Bash", kind.text)], [kind.text]),
+                brief([BriefedCall("Bash", kind.text)], [kind.text]),
                 line_of(event).decode(),
             )
         )

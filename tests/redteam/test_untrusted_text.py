@@ -18,15 +18,15 @@ from websockets.sync.client import unix_connect
 from support.daemon_process import RunningDaemon
 from support.real_clients import wait_for
 from wakeful.alerts.model import LINES_MAX
-from wakeful.client.client import Client as Door
-from wakeful.config.paths import Places
+from wakeful.client.client import DaemonClient as Door
+from wakeful.config.paths import StatePaths
 from wakeful.core.ids import SessionId
-from wakeful.core.labels import label, path_label, quiet
-from wakeful.gateway.rules.shown_text import messages_of, view, whole
-from wakeful.incidents.issue_tracker import Report
+from wakeful.core.labels import label, path_label, strip_mentions
+from wakeful.gateway.rules.shown_text import full_display_text, messages_of, partial_view
+from wakeful.incidents.issue_tracker import IssueReport
 from wakeful.integrations.github import body_of, title_of
 from wakeful.judging.session_record import safe
-from wakeful.mcp.tools import Questions
+from wakeful.mcp.tools import DaemonQueries
 
 from .conftest import Redteam
 from .test_floods import Webhook
@@ -105,7 +105,7 @@ def test_the_websocket_keeps_chosen_text_apart(daemon: RunningDaemon, redteam: R
 def test_an_issue_has_chosen_text_in_code_alone(text: str, redteam: Redteam) -> None:
     """No mention, no reference and no order outside of code; the title is one line without either sign."""
     call = (text, text, text, text)
-    report = Report(text, SessionId(text), text, text, 1.0, (call,), (SessionId(text),))
+    report = IssueReport(text, SessionId(text), text, text, 1.0, (call,), (SessionId(text),))
     title, body = title_of(report), body_of(report).decode()
     # Without the mark of Wakeful's in the first line.
     bare = _QUOTED.sub("", _FENCED.sub("", body.partition("\n")[2]))
@@ -116,7 +116,7 @@ def test_an_issue_has_chosen_text_in_code_alone(text: str, redteam: Redteam) -> 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_a_chat_shows_what_an_answer_hides(text: str, redteam: Redteam) -> None:
     """Whole, in parts and while it grows: nothing is hidden, turned around or taken for markup."""
-    for shown in (*messages_of(text), whole(text), view(f"{text} and more")):
+    for shown in (*messages_of(text), full_display_text(text), partial_view(f"{text} and more")):
         redteam.attack("words in the chat", repr(shown), held=not hides(shown.replace("\n", "")))
 
 
@@ -139,7 +139,7 @@ def test_an_ordinary_name_is_its_label(name: str) -> None:
 
 def test_what_people_write_themselves_is_left_alone() -> None:
     for text in ("PAUSED by ada@tower", "→ wakeful attach api", "redis://localhost:6379/0", "a < b"):
-        assert quiet(text).replace("\u2039", "<") == text
+        assert strip_mentions(text).replace("\u2039", "<") == text
 
 
 def write_logs(folder: Path) -> None:
@@ -190,7 +190,7 @@ def documents(daemon: RunningDaemon) -> Iterator[tuple[str, Any]]:
 
 def over_mcp(daemon: RunningDaemon) -> Iterator[tuple[str, Any]]:
     """As agents read them."""
-    questions = Questions(Door(Places.of(daemon.environ)), (), [])
+    questions = DaemonQueries(Door(StatePaths.from_environ(daemon.environ)), (), [])
     yield "mcp sessions", json.loads(questions.list_sessions(None, None, None, 200, None))
     yield "mcp incidents", json.loads(questions.list_incidents(include_resolved=True))
     for number in range(len(HOSTILE)):

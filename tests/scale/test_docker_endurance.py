@@ -7,7 +7,7 @@ import asyncio
 import os
 
 from support.docker_engine import IMAGE, DockerEngine
-from wakeful.agents.model import AgentRuntime, AgentSpec, Move, move_of
+from wakeful.agents.model import AgentEvent, AgentRuntime, AgentSpec, event_of
 from wakeful.integrations.docker.agent_runtime import DockerRuntime
 from wakeful.linux.clock import SystemClock
 
@@ -31,22 +31,22 @@ def test_an_agent_that_runs_is_never_called_stale(docker: DockerEngine) -> None:
         )
         await asyncio.to_thread(docker.docker, *argv)
 
-    async def cycle(runtime: DockerRuntime, epoch: int) -> list[Move]:
-        moves = [move_of(await runtime.start(spec, epoch, {}))]
+    async def cycle(runtime: DockerRuntime, epoch: int) -> list[AgentEvent]:
+        moves = [event_of(await runtime.start(spec, epoch, {}))]
         visit = asyncio.create_task(come_and_go())
         for _ in range(LOOKS):
-            moves.append(move_of(await runtime.look(spec)))
+            moves.append(event_of(await runtime.inspect(spec)))
             await asyncio.sleep(0.005)
         await visit
-        moves.append(move_of(await runtime.look(spec)))
-        assert move_of(await runtime.stop(spec)) is Move.GONE
+        moves.append(event_of(await runtime.inspect(spec)))
+        assert event_of(await runtime.stop(spec)) is AgentEvent.GONE
         return moves
 
-    async def scene() -> list[Move]:
+    async def scene() -> list[AgentEvent]:
         runtime = DockerRuntime(docker.address, SystemClock())
         listening = asyncio.create_task(_listen(runtime))
         try:
-            return [move for epoch in range(CYCLES) for move in await cycle(runtime, epoch)]
+            return [event for epoch in range(CYCLES) for event in await cycle(runtime, epoch)]
         finally:
             listening.cancel()
             await asyncio.wait([listening])
@@ -54,7 +54,7 @@ def test_an_agent_that_runs_is_never_called_stale(docker: DockerEngine) -> None:
 
     moves = asyncio.run(scene())
     assert len(moves) == CYCLES * (LOOKS + 2)
-    assert set(moves) == {Move.READY}
+    assert set(moves) == {AgentEvent.READY}
 
 
 async def _listen(runtime: DockerRuntime) -> None:

@@ -32,17 +32,17 @@ class Day:
                 await self.clinic.clock.run_for(3600)
 
     async def live(self, name: str) -> None:
-        if not self.clinic.roster.find(name).presence.living:
+        if not self.clinic.roster.find(name).presence.living_processes:
             return
         self.clinic.work(name)
         self.works[f"claude-{name}"] += 1
         for _death in range(self.chance.choice((0, 1, 2))):
             await self.die(name)
-        if self.clinic.roster.find(name).presence.living:
+        if self.clinic.roster.find(name).presence.living_processes:
             self.clinic.hear(name, TurnEnded(self.clinic.wall()))
 
     async def die(self, name: str) -> None:
-        living = self.clinic.roster.find(name).presence.living
+        living = self.clinic.roster.find(name).presence.living_processes
         if living:
             self.deaths += 1
             self.clinic.end(living[0].process)
@@ -61,7 +61,7 @@ def test_a_day_of_a_thousand_sessions() -> None:
     assert clinic.living.acts == ["start"] * revived.total()
     assert [each for each, times in revived.items() if times > day.works[each]] == []
     told = [text for text in clinic.recorder.said if not text.startswith("Resolved")]
-    incidents = asyncio.run(clinic.incidents.listed(include_resolved=True))
+    incidents = asyncio.run(clinic.incidents.list_incidents(include_resolved=True))
     # Once that it happened, and once more where it was given up.
     assert len(incidents) <= len(told) <= 2 * len(incidents)
 

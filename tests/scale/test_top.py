@@ -10,8 +10,8 @@ import pytest
 from msgspec.structs import replace
 
 from support.supervisor_fixture import House, furnish
-from wakeful.cli.format.sessions import Sessions
-from wakeful.config.paths import Places
+from wakeful.cli.format.sessions import SessionListBody
+from wakeful.config.paths import StatePaths
 from wakeful.core.ids import SessionId
 from wakeful.judging.session_record import SessionRecord
 from wakeful.tui.app import TopApp
@@ -23,7 +23,7 @@ KEY_SECONDS_MAX = 0.1
 def crowd() -> list[SessionRecord]:
     house = House()
     furnish(house)
-    kinds = [each.record for each in house.roster.watched.values() if each.record is not None]
+    kinds = [each.record for each in house.roster.sessions.values() if each.record is not None]
     return [
         replace(kinds[number % len(kinds)], id=SessionId(f"claude-{number:05d}"), project=f"p{number % 97}")
         for number in range(SESSIONS)
@@ -36,16 +36,16 @@ def test_ten_thousand_sessions_stay_smooth(tmp_path: Path, action: str) -> None:
     records = crowd()
 
     async def run() -> tuple[float, float]:
-        app = TopApp(Places(str(tmp_path)))
+        app = TopApp(StatePaths(str(tmp_path)))
         async with app.run_test(size=(160, 50)) as pilot:
-            app.listed(Sessions(records, 0, None))
+            app.on_feed_sessions(SessionListBody(records, 0, None))
             await pilot.pause()
 
             async def key() -> None:
                 await app.table.run_action(action)
 
             async def change() -> None:
-                app.changed([replace(records[7], project="changed", updated_at="9999")])
+                app.on_feed_changes([replace(records[7], project="changed", updated_at="9999")])
 
             return await _seconds(app, key), await _seconds(app, change)
 

@@ -19,8 +19,8 @@ from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect, unix_connect
 
 from support.supervisor_fixture import Doors, open_doors, raw
-from wakeful.http.access_log import FILE_BYTES_MAX, NOTES_MAX, Note, access_file
-from wakeful.http.auth import OPEN
+from wakeful.http.access_log import FILE_BYTES_MAX, RECORDS_MAX, AccessRecord, access_file
+from wakeful.http.auth import PUBLIC_ROUTES
 
 FOREIGN_HOSTS = (
     "evil.example",
@@ -131,7 +131,7 @@ def test_every_route_without_a_token_is_401(doors: Doors) -> None:
                 assert status == 415, "let in, and asked for JSON"
             else:
                 assert status == 401, (method, path)
-    assert {("GET", path) for path in open_paths} | {("POST", "/api/login")} == OPEN
+    assert {("GET", path) for path in open_paths} | {("POST", "/api/login")} == PUBLIC_ROUTES
 
 
 def test_a_refusal_is_a_problem_document(doors: Doors) -> None:
@@ -345,7 +345,7 @@ def test_an_old_login_is_no_guess(own_doors: Doors) -> None:
     with own_doors.tcp(token="") as browser:
         code = own_doors.call(own_doors.access.logins.new_code)
         assert browser.post("/api/login", json={"code": code}).status_code == 200
-        own_doors.call(own_doors.access.logins._open._kept.clear)
+        own_doors.call(own_doors.access.logins._logins._entries.clear)
         began = time.monotonic()
         assert {browser.get("/api/status").json()["code"] for _ in range(8)} == {"logged-out"}
         assert time.monotonic() - began < 5, "the eighth guess alone costs five seconds"
@@ -425,13 +425,13 @@ def test_a_flood_does_not_flood_the_access_log(own_doors: Doors, caplog: pytest.
     log = own_doors.app.log
 
     def flood() -> None:
-        for status in (*[200] * (NOTES_MAX + 7), *[401] * (NOTES_MAX + 1)):
-            log.take(Note(0.0, "GET", "/healthz", status, "tcp", 0.001))
+        for status in (*[200] * (RECORDS_MAX + 7), *[401] * (RECORDS_MAX + 1)):
+            log.add(AccessRecord(0.0, "GET", "/healthz", status, "tcp", 0.001))
         log.close()
 
     own_doors.call(flood)
     lines = [record.getMessage() for record in caplog.records if record.name == "wakeful.access"]
-    assert [sum(f" {status} tcp" in line for line in lines) for status in (200, 401)] == [NOTES_MAX] * 2
+    assert [sum(f" {status} tcp" in line for line in lines) for status in (200, 401)] == [RECORDS_MAX] * 2
     assert lines[-1] == "and 8 more"
 
 
@@ -447,8 +447,8 @@ def test_the_access_file_is_the_owners_and_bounded(tmp_path: Path) -> None:
 
 
 def test_a_bug_is_said_and_not_shown(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
-    """A broken invariant answers 500 with the code `bug`; the traceback goes to the log alone."""
-    own_doors.call(lambda: setattr(own_doors.house.desk, "_roster", None))
+    """A broken invariant answers 500 with the code `log_bug`; the traceback goes to the log alone."""
+    own_doors.call(lambda: setattr(own_doors.house.desk, "_registry", None))
     with own_doors.socket() as owner:
         answer = owner.get("/api/sessions")
     assert (answer.status_code, answer.json()["code"]) == (500, "bug")

@@ -20,10 +20,10 @@ from wakeful.config.token_file import (
 )
 from wakeful.http.errors import TooManyFailures
 from wakeful.http.gate import (
-    DEBT_SECONDS_MAX,
-    SECONDS_MAX,
+    DELAY_SECONDS_MAX,
+    DELAY_STEP_SECONDS_MAX,
     SOURCES_MAX,
-    Penalties,
+    FailureLimiter,
     source_of,
 )
 from wakeful.http.server import (
@@ -241,35 +241,35 @@ def test_a_port_that_does_not_exist_is_said() -> None:
 
 def test_a_failure_costs_twice_the_last_one_up_to_a_cap() -> None:
     """Doubling, capped, forgiven after a quiet minute, and each source for itself."""
-    penalties = Penalties()
+    limiter = FailureLimiter()
     now, costs = 0.0, []
     for _ in range(8):
-        costs.append(penalties.charge("a", now))
+        costs.append(limiter.record_failure("a", now))
         now += costs[-1]
     assert costs[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
-    assert costs[-1] == pytest.approx(SECONDS_MAX)
-    assert penalties.charge("b", now) == 0.1
-    assert penalties.charge("a", now + 50.0) == SECONDS_MAX
-    assert penalties.charge("a", now + 200.0) == 0.1
+    assert costs[-1] == pytest.approx(DELAY_STEP_SECONDS_MAX)
+    assert limiter.record_failure("b", now) == 0.1
+    assert limiter.record_failure("a", now + 50.0) == DELAY_STEP_SECONDS_MAX
+    assert limiter.record_failure("a", now + 200.0) == 0.1
 
 
 def test_failures_at_once_are_paid_one_after_the_other() -> None:
     """Forty connections are as slow as one: those that would wait too long are refused and add nothing."""
-    penalties = Penalties()
-    waits = [penalties.charge("a", 0.0) for _ in range(40)]
-    accepted = [each for each in waits if each <= DEBT_SECONDS_MAX]
+    limiter = FailureLimiter()
+    waits = [limiter.record_failure("a", 0.0) for _ in range(40)]
+    accepted = [each for each in waits if each <= DELAY_SECONDS_MAX]
     assert accepted == pytest.approx([0.1, 0.3, 0.7, 1.5, 3.1, 6.3])
-    assert penalties.charge("a", 6.3) == pytest.approx(SECONDS_MAX)
+    assert limiter.record_failure("a", 6.3) == pytest.approx(DELAY_STEP_SECONDS_MAX)
 
 
 def test_the_table_of_failures_is_bounded() -> None:
     """Many sources do not fill the memory; one that fails on is remembered."""
-    penalties = Penalties()
+    limiter = FailureLimiter()
     for number in range(SOURCES_MAX * 4):
-        penalties.charge(f"source {number}", 0.0)
-        penalties.charge("persistent", 0.0)
-    assert len(penalties._accounts) == SOURCES_MAX
-    assert penalties.charge("persistent", 0.0) > DEBT_SECONDS_MAX
+        limiter.record_failure(f"source {number}", 0.0)
+        limiter.record_failure("persistent", 0.0)
+    assert len(limiter._failures_by_source) == SOURCES_MAX
+    assert limiter.record_failure("persistent", 0.0) > DELAY_SECONDS_MAX
 
 
 @pytest.mark.parametrize("address", ["127.0.0.1", "127.8.9.10", "::1"])
@@ -282,9 +282,9 @@ def test_a_source_that_owes_too_much_is_refused_at_once() -> None:
     """An answer that waits holds a connection."""
 
     async def guess() -> list[BaseException | None]:
-        penalties = Penalties()
+        limiter = FailureLimiter()
         for _ in range(20):
-            penalties.charge("a", asyncio.get_running_loop().time())
-        return await asyncio.gather(*(penalties.pay("a") for _ in range(5)), return_exceptions=True)
+            limiter.record_failure("a", asyncio.get_running_loop().time())
+        return await asyncio.gather(*(limiter.delay("a") for _ in range(5)), return_exceptions=True)
 
     assert [type(each) for each in asyncio.run(guess())] == [TooManyFailures] * 5

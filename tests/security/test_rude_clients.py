@@ -13,7 +13,7 @@ from support.supervisor_fixture import Doors, open_doors, raw, received
 from wakeful.core.ids import SessionId
 from wakeful.http import connection as connections, gate
 from wakeful.http.gate import BODY_BYTES_MAX, PROMPT_BODY_BYTES_MAX
-from wakeful.sessions.feed import Change
+from wakeful.sessions.feed import SessionChange
 
 PROBLEM = "application/problem+json"
 OPENING = (
@@ -246,7 +246,7 @@ def _is_cut_off(connection: socket.socket, words: bytes) -> bool:
 
 def test_a_caller_that_hangs_up_is_not_waited_for(own_doors: Doors) -> None:
     """An hour of waiting ends with the connection of whoever asked for it."""
-    waiting = own_doors.house.roster._waiting
+    waiting = own_doors.house.roster._waiters
     request = b"GET /api/sessions/working/wait?until=stopped&timeout=3600 HTTP/1.1\r\nHost: wakeful\r\n\r\n"
     with socket.socket(socket.AF_UNIX) as caller:
         caller.connect(str(own_doors.path))
@@ -262,17 +262,19 @@ def test_a_subscriber_that_never_reads_does_not_grow_memory(
     monkeypatch.setattr(connections, "STALL_SECONDS_MAX", 0.3)
     feed = own_doors.house.feed
     record = msgspec.Raw(b'"' + b"x" * 100_000 + b'"')
-    change = Change(SessionId("x"), None, "idle", None, "healthy", "idle", "2027-01-15T08:00:00.000Z", record)
+    change = SessionChange(
+        SessionId("x"), None, "idle", None, "healthy", "idle", "2027-01-15T08:00:00.000Z", record
+    )
 
     def is_forgotten() -> bool:
         feed.publish([change])
-        return not feed._listeners
+        return not feed._subscribers
 
     before = resident_bytes()
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.connect(str(own_doors.path))
         deaf.sendall(OPENING)
-        _until(lambda: bool(feed._listeners))
+        _until(lambda: bool(feed._subscribers))
         _until(lambda: own_doors.call(is_forgotten))
         assert b'{"hello":' in received(deaf), "it was listening"
     assert resident_bytes() - before < 32 * 1024 * 1024

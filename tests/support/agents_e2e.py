@@ -66,7 +66,7 @@ class AgentHouse:
     def programs(self, name: str) -> list[int]:
         """Every process that carries the agent's mark, in tmux or in a container of this host."""
         marks = (("WAKEFUL_SESSION", f"agent-{name}"), ("WAKEFUL_AGENT", name))
-        return [each.pid for mark in marks for each in proc.carriers(*mark, os.getuid())]
+        return [each.pid for mark in marks for each in proc.processes_with_variable(*mark, os.getuid())]
 
     def lives(self, name: str) -> bool:
         return bool(self.programs(name))

@@ -7,19 +7,19 @@ from typing import Final
 
 import msgspec
 
-from wakeful.agents.auto_restart import AutoRestart, Losses, Telling
-from wakeful.agents.commands import Orders
-from wakeful.agents.hub import Hub, Processes
+from wakeful.agents.auto_restart import AgentNotifier, AutoRestart, RuntimeLosses
+from wakeful.agents.commands import AgentCommands
+from wakeful.agents.hub import Hub, ProcessLookup
 from wakeful.agents.leases import AgentLeases
-from wakeful.agents.model import AgentChange, AgentRecord, AgentRuntime, AgentSpec, Glimpse, Restart
+from wakeful.agents.model import AgentChange, AgentObservation, AgentRecord, AgentRuntime, AgentSpec, Restart
 from wakeful.agents.runtime import Runtime
-from wakeful.agents.table import AgentBook
+from wakeful.agents.table import AgentTable
 from wakeful.alerts.model import Topic
-from wakeful.control.gate import ActGate
+from wakeful.control.gate import ActionGate
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.process import Process, Sight
-from wakeful.healing.plan import Rules
-from wakeful.healing.rate_limit import Pace
+from wakeful.core.process import Process, ProcessState
+from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.service import Incidents
 from wakeful.sessions.feed import Feed
 from wakeful.storage.base import Store
@@ -53,22 +53,22 @@ class ScriptedSessions:
         # Whose mark the processes of a session carry.
         self.named: dict[SessionId, str] = {}
 
-    def below(self, pid: int) -> SessionId | None:
+    def session_below(self, pid: int) -> SessionId | None:
         return self.by_pid.get(pid)
 
-    def above(self, session_id: SessionId) -> frozenset[int]:
+    def pids_above(self, session_id: SessionId) -> frozenset[int]:
         return frozenset(pid for pid, known in self.by_pid.items() if known == session_id)
 
     def is_busy(self, session_id: SessionId) -> bool:
         return session_id in self.busy
 
-    def holder(self, session_id: SessionId) -> int | None:
+    def agent_pid(self, session_id: SessionId) -> int | None:
         return self.holders.get(session_id)
 
-    def agent_named(self, session_id: SessionId) -> str | None:
+    def agent_by_mark(self, session_id: SessionId) -> str | None:
         return self.named.get(session_id)
 
-    def can_go_on(self, session_id: SessionId) -> bool:
+    def can_resume(self, session_id: SessionId) -> bool:
         return session_id in self.known
 
 
@@ -82,7 +82,7 @@ class TestHub:
         self.store: Store = MemoryStore(now=lambda: self.clock.now().wall)
         self.runtime = runtime or ScriptedRuntime()
         self.sessions = ScriptedSessions()
-        self.rules = Rules(mode=mode)
+        self.rules = HealingRules(mode=mode)
         self.changes: list[AgentChange] = []
         self.lodged: dict[SessionId, str | None] = {}
         self.said: list[tuple[str, str]] = []
@@ -106,14 +106,14 @@ class TestHub:
         specs = self.specs if specs is None else specs
         runtimes: dict[str, Runtime] = {spec.runtime: self.runtime for spec in specs}
         self.incidents = Incidents(self.store, self.clock)
-        self.book = AgentBook(
+        self.book = AgentTable(
             specs, runtimes, self.store, self.clock, self._announce, self.lodged.__setitem__
         )
-        gate = ActGate(self.store, self.clock, lambda _session: None, lambda: self.rules.paused_by)
+        gate = ActionGate(self.store, self.clock, lambda _session: None, lambda: self.rules.paused_by)
         self.daemon = Process(self.daemon.pid + 1, 1, BOOT)
         leases = AgentLeases(self.store, "a test", self.daemon, self.dead_daemons.__contains__)
-        self.orders = Orders(
-            book=self.book,
+        self.orders = AgentCommands(
+            table=self.book,
             gate=gate,
             leases=leases,
             sessions=self.sessions,
@@ -121,24 +121,24 @@ class TestHub:
             resuming=_resuming,
             mode=self.mode,
         )
-        told = Telling(self.clock, self.incidents.newest, self._say, self._resolve)
+        notifier = AgentNotifier(self.clock, self.incidents.newest, self._say, self._resolve)
         self.hub = Hub(
-            book=self.book,
-            orders=self.orders,
-            losses=Losses(self.incidents, {"tmux": "a socket"}, told),
+            table=self.book,
+            commands=self.orders,
+            losses=RuntimeLosses(self.incidents, {"tmux": "a socket"}, notifier),
             auto=AutoRestart(
-                book=self.book,
-                orders=self.orders,
+                table=self.book,
+                commands=self.orders,
                 store=self.store,
                 clock=self.clock,
-                pace=Pace(self.clock, 2.0, 10),
+                limiter=RevivalLimiter(self.clock, 2.0, 10),
                 rules=lambda: self.rules,
-                told=told,
+                notifier=notifier,
                 is_cut_off=self.sessions.cut_off.__contains__,
             ),
             runtimes=runtimes,
             sessions=self.sessions,
-            processes=Processes(self._identify, self._watch),
+            processes=ProcessLookup(self._identify, self._watch),
             leases=leases,
             clock=self.clock,
         )
@@ -148,7 +148,7 @@ class TestHub:
         """The daemon's tasks run."""
         await self.incidents.load()
         await self.hub.load()
-        await self.hub.take_up()
+        await self.hub.restore()
         tasks = [asyncio.create_task(run()) for run, _ in self.hub.tasks()]
         await settle()
         try:
@@ -162,30 +162,30 @@ class TestHub:
     def record(self, name: str = "claude") -> AgentRecord:
         return self.hub.record(name)
 
-    async def happens(self, glimpse: Glimpse, name: str = "claude") -> AgentRecord:
+    async def happens(self, glimpse: AgentObservation, name: str = "claude") -> AgentRecord:
         """The world is like this now, and its runtime tells so."""
-        self.runtime.seen[name] = glimpse
-        await self.runtime.told.put(name)
+        self.runtime.observations[name] = glimpse
+        await self.runtime.changed_agents.put(name)
         await settle()
         return self.record(name)
 
     def _announce(self, change: bytes) -> None:
         self.changes.append(msgspec.json.decode(change, type=AgentChange))
         if self.feed is not None:
-            self.feed.announce(change)
+            self.feed.publish_agent_change(change)
 
     def _identify(self, pid: int) -> Process | None:
         if pid in self.ends_unidentified:
-            self.runtime.seen[self.ends_unidentified[pid]] = SESSION_DEAD
+            self.runtime.observations[self.ends_unidentified[pid]] = SESSION_DEAD
             return None
         return None if pid in self.hidden else Process(pid, 1, BOOT)
 
-    def _watch(self, process: Process) -> Sight:
+    def _watch(self, process: Process) -> ProcessState:
         name = self.ends_unwatched.get(process.pid)
         if name is None:
-            return Sight.ALIVE
-        self.runtime.seen[name] = SESSION_DEAD
-        return Sight.DEAD
+            return ProcessState.ALIVE
+        self.runtime.observations[name] = SESSION_DEAD
+        return ProcessState.DEAD
 
     async def _say(self, key: str, words: str, topic: Topic) -> None:
         self.said.append((key, words))
@@ -199,5 +199,5 @@ def _resuming(argv: Sequence[str], conversation: ConversationId | None, _cwd: st
     return (*argv, "--resume", str(conversation))
 
 
-def with_pid(glimpse: Glimpse, pid: int) -> Glimpse:
+def with_pid(glimpse: AgentObservation, pid: int) -> AgentObservation:
     return msgspec.structs.replace(glimpse, pid=pid)

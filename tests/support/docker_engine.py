@@ -134,7 +134,7 @@ class DockerEngine:
 
     def _left_behind(self) -> list[int]:
         """The containers of a killed engine: their shims name our own socket, and their processes are below those."""
-        families = proc.families()
+        families = proc.children_by_parent()
         ours = f"{self.folder}/e/"
         shims = [each for row in families.values() for each in row if _is_shim(each.pid, ours)]
         return [each.pid for shim in shims for each in (*proc.descendants(shim, families), shim)]

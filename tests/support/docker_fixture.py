@@ -6,7 +6,7 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any, TypeVar
 
 from support.docker_engine import IMAGE, DockerEngine
-from wakeful.agents.model import AgentRuntime, AgentSpec, Glimpse, Move, move_of
+from wakeful.agents.model import AgentEvent, AgentObservation, AgentRuntime, AgentSpec, event_of
 from wakeful.integrations.docker.agent_runtime import DockerRuntime
 from wakeful.linux.clock import SystemClock
 
@@ -68,12 +68,12 @@ async def until(reached: Callable[[], bool], seconds: float = PATIENCE_SECONDS) 
 
 
 async def look_until(
-    made: DockerRuntime, wanted: AgentSpec, move: Move, seconds: float = PATIENCE_SECONDS
-) -> Glimpse:
+    made: DockerRuntime, wanted: AgentSpec, move: AgentEvent, seconds: float = PATIENCE_SECONDS
+) -> AgentObservation:
     async with asyncio.timeout(seconds):
-        while move_of(glimpse := await made.look(wanted)) is not move:  # noqa: ASYNC110
+        while event_of(observation := await made.inspect(wanted)) is not move:  # noqa: ASYNC110
             await asyncio.sleep(0.05)
-    return glimpse
+    return observation
 
 
 def in_container(engine: DockerEngine, *words: str, name: str = "agent-bot") -> str:

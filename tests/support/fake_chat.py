@@ -74,7 +74,7 @@ class RoomChat:
         said = await self.call("sendDocument", _there(place) | {"document": (name, text.encode())})
         return int(said["message_id"])
 
-    async def settle_press(self, press_id: str, words: str = "") -> None:
+    async def answer_press(self, press_id: str, words: str = "") -> None:
         await self.call("answerCallbackQuery", {"callback_query_id": press_id, "text": words})
 
     async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:

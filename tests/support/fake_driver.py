@@ -3,11 +3,18 @@
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from wakeful.control.driver import Begun, Order, Question, Reply, Seen, unannounced
+from wakeful.control.driver import (
+    ActionResult,
+    OnStarted,
+    PermissionQuestion,
+    PermissionReply,
+    StartRequest,
+    ignore_start,
+)
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Process, Sight
-from wakeful.storage.base import Outcome
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import Process, ProcessState
+from wakeful.storage.base import ActionOutcome
 
 BOOT: Final = "a-boot-of-a-test"
 
@@ -21,8 +28,8 @@ class ScriptedDriver:
     def __init__(self, name: str = "claude") -> None:
         self.name = name
         self.per_turn = name == "codex"
-        self.asked: list[tuple[str, Hosting | Order]] = []
-        self.outcome = Outcome.RECOVERED
+        self.asked: list[tuple[str, ManagedSession | StartRequest]] = []
+        self.outcome = ActionOutcome.CONFIRMED
         self.problem: Exception | None = None
         self.environ: Mapping[str, str] | None = None
         self.names_itself: SessionId | None = None
@@ -31,20 +38,20 @@ class ScriptedDriver:
         # Runs between the begin of a start and its end.
         self.settled: Callable[[], Awaitable[None]] = _at_once
 
-    def is_open(self, hosting: Hosting) -> bool:
+    def is_open(self, hosting: ManagedSession) -> bool:
         return hosting.process is not None
 
-    def is_lost(self, hosting: Hosting) -> bool:
+    def is_lost(self, hosting: ManagedSession) -> bool:
         del hosting
         return self.lost
 
-    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+    async def start(self, order: StartRequest, begun: OnStarted = ignore_start) -> ActionResult:
         self._do("start", order)
-        if self.outcome is not Outcome.RECOVERED:
-            return Seen(self.outcome, "not started")
+        if self.outcome is not ActionOutcome.CONFIRMED:
+            return ActionResult(self.outcome, "not started")
         session_id = self.names_itself or order.session_id
         assert session_id is not None, "a test that starts an unnamed client names it"
-        hosting = Hosting(
+        managed = ManagedSession(
             session_id=session_id,
             conversation_id=order.conversation_id or ConversationId(session_id.partition("-")[2]),
             driver=self.name,
@@ -55,37 +62,39 @@ class ScriptedDriver:
             process=Process(900_000 + len(self.asked), 1, BOOT),
             name=order.name,
         )
-        await begun(hosting)
+        await begun(managed)
         await self.settled()
-        return Seen(Outcome.RECOVERED, "started", hosting)
+        return ActionResult(ActionOutcome.CONFIRMED, "started", managed)
 
-    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+    async def resume(self, hosting: ManagedSession, order: StartRequest) -> ActionResult:
         del hosting
         return await self.start(order)
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, hosting: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         self.environ = environ
         return self._do(f"deliver {prompt}", hosting)
 
-    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+    async def questions(self, hosting: ManagedSession) -> tuple[PermissionQuestion, ...]:
         self._do("questions", hosting)
-        return (Question("q1", "Bash", "touch x"),)
+        return (PermissionQuestion("q1", "Bash", "touch x"),)
 
-    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
+    async def answer(self, hosting: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:
         return self._do(f"answer {question_id} {reply}", hosting)
 
-    async def interrupt(self, hosting: Hosting) -> Seen:
+    async def interrupt(self, hosting: ManagedSession) -> ActionResult:
         return self._do("interrupt", hosting)
 
-    async def stop(self, hosting: Hosting) -> Seen:
+    async def stop(self, hosting: ManagedSession) -> ActionResult:
         return self._do("stop", hosting)
 
-    def _do(self, act: str, to: Hosting | Order) -> Seen:
+    def _do(self, act: str, to: ManagedSession | StartRequest) -> ActionResult:
         self.asked.append((act, to))
         self.before()
         if self.problem is not None:
             raise self.problem
-        return Seen(self.outcome, "as scripted")
+        return ActionResult(self.outcome, "as scripted")
 
     @property
     def acts(self) -> list[str]:
@@ -100,11 +109,11 @@ class ScriptedWorld:
         self.dead: set[Process] = set()
         self.registered: list[str] = []
 
-    def carriers(self, variable: str, value: str) -> list[Process]:
+    def processes_with_variable(self, variable: str, value: str) -> list[Process]:
         return list(self.marks.get((variable, value), ()))
 
-    def sight(self, process: Process) -> Sight:
-        return Sight.DEAD if process in self.dead else Sight.ALIVE
+    def state_of(self, process: Process) -> ProcessState:
+        return ProcessState.DEAD if process in self.dead else ProcessState.ALIVE
 
     def kept_back(self, process: Process) -> tuple[str, ...]:
         del process
@@ -117,6 +126,6 @@ class ScriptedWorld:
     def environ(self) -> Mapping[str, str]:
         return {"PATH": "/usr/bin"}
 
-    def register(self, name: str, process: Process, cwd: str) -> None:
+    def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         del process, cwd
         self.registered.append(name)

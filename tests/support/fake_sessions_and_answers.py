@@ -7,41 +7,41 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from wakeful.client.api import Answered, Refused, Seat, Standing
-from wakeful.control.driver import Reply
-from wakeful.control.turn_events import Ended, Heard, Taken, Words
+from wakeful.client.api import ActionReply, DaemonRefused, SessionSummary, Workspace
+from wakeful.control.driver import PermissionReply
+from wakeful.control.turn_events import AnswerText, Ended, PromptTaken, TurnEvent
 from wakeful.core.ids import SessionId
 from wakeful.gateway.rules.errors import Fault
-from wakeful.gateway.rules.messages import Buttons, Incoming, Place, Pressed, Update
+from wakeful.gateway.rules.messages import ButtonPress, Buttons, IncomingMessage, Place, Update
 from wakeful.gateway.rules.turn import Turn
-from wakeful.gateway.turn_context import Keep
-from wakeful.storage.base import Outcome
+from wakeful.gateway.turn_context import SavePart
+from wakeful.storage.base import ActionOutcome
 
-RECOVERED = Outcome.RECOVERED
+RECOVERED = ActionOutcome.CONFIRMED
 
 
-def plainly(prompt: str) -> Sequence[Heard]:
+def plainly(prompt: str) -> Sequence[TurnEvent]:
     """A turn that says one thing."""
     text = f"Answer to: {prompt}."
-    return (Taken(), Words(text), Ended(text, stop_reason="end_turn"))
+    return (PromptTaken(), AnswerText(text), Ended(text, stop_reason="end_turn"))
 
 
-def silent(_prompt: str) -> Sequence[Heard]:
+def silent(_prompt: str) -> Sequence[TurnEvent]:
     """A turn that begins and says nothing."""
-    return (Taken(),)
+    return (PromptTaken(),)
 
 
 class ScriptedSessions:
     """Implements client.api.Sessions. Survives gateways: what was asked by a key is known to the next one."""
 
     def __init__(self) -> None:
-        self.reply: Callable[[str], Sequence[Heard]] = plainly
+        self.reply: Callable[[str], Sequence[TurnEvent]] = plainly
         # What was delivered: session, prompt and key, in order; and every other act by name.
         self.delivered: list[tuple[str, str, str]] = []
         self.acts: list[tuple[str, str]] = []
         # What comes of the next answers, if not that they arrive.
-        self.answer_outcomes: list[Outcome] = []
-        self.answers: list[tuple[str, Reply]] = []
+        self.answer_outcomes: list[ActionOutcome] = []
+        self.answers: list[tuple[str, PermissionReply]] = []
         self.alive: set[str] = set()
         # Whom the gateway ended though nobody asked for it.
         self.evicted: list[str] = []
@@ -50,18 +50,18 @@ class ScriptedSessions:
         self.heirs: dict[str, str] = {}
         # Raised by the next calls of a name, one each.
         self.problems: dict[str, list[Exception]] = defaultdict(list)
-        self.outcomes: dict[str, Answered] = {}
+        self.outcomes: dict[str, ActionReply] = {}
         self._started = 0
-        self._by_key: dict[str, Answered] = {}
-        self._said: dict[str, list[Heard]] = defaultdict(list)
+        self._by_key: dict[str, ActionReply] = {}
+        self._said: dict[str, list[TurnEvent]] = defaultdict(list)
         self._stirred = asyncio.Event()
 
-    def say(self, key: str, *heard: Heard) -> None:
+    def say(self, key: str, *heard: TurnEvent) -> None:
         """Let this be heard in the turn of this key."""
         self._said[key].extend(heard)
         self._stirred.set()
 
-    async def start(self, seat: Seat, prompt: str, key: str) -> Answered:
+    async def start(self, seat: Workspace, prompt: str, key: str) -> ActionReply:
         self._raise("start")
         if key in self._by_key:
             return self._by_key[key]
@@ -71,57 +71,57 @@ class ScriptedSessions:
         self.alive.add(session_id)
         return self._deliver(session_id, prompt, key)
 
-    async def send(self, session_id: SessionId, prompt: str, key: str) -> Answered:
+    async def send(self, session_id: SessionId, prompt: str, key: str) -> ActionReply:
         self._raise("send")
         if key in self._by_key:
             return self._by_key[key]
         if session_id not in self.known:
-            raise Refused(detail="no such session", reason="session-not-found", status=404)
+            raise DaemonRefused(detail="no such session", reason="session-not-found", status=404)
         if session_id not in self.alive:
-            return Answered(Outcome.DECLINED, "its process is gone", session_id)
+            return ActionReply(ActionOutcome.DECLINED, "its process is gone", session_id)
         return self._deliver(session_id, prompt, key)
 
-    async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> Answered:
+    async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> ActionReply:
         del environ
         self._raise("resume")
         self.acts.append(("resume", session_id))
         self.alive.add(session_id)
-        return Answered(RECOVERED, "it runs and answers", session_id)
+        return ActionReply(RECOVERED, "it runs and answers", session_id)
 
-    async def answer(self, session_id: SessionId, question_id: str, reply: Reply) -> Answered:
+    async def answer(self, session_id: SessionId, question_id: str, reply: PermissionReply) -> ActionReply:
         self._raise("answer")
         self.answers.append((question_id, reply))
         outcome = self.answer_outcomes.pop(0) if self.answer_outcomes else RECOVERED
-        return Answered(outcome, "answered", session_id)
+        return ActionReply(outcome, "answered", session_id)
 
-    async def interrupt(self, session_id: SessionId) -> Answered:
+    async def interrupt(self, session_id: SessionId) -> ActionReply:
         return self._act("interrupt", session_id)
 
-    async def stop(self, session_id: SessionId, *, by_itself: bool = False) -> Answered:
+    async def stop(self, session_id: SessionId, *, by_itself: bool = False) -> ActionReply:
         answered = self._act("stop", session_id)
         self.evicted += [session_id] if by_itself else []
         self.alive.discard(session_id)
         return answered
 
-    async def end_process(self, session_id: SessionId) -> bool:
+    async def kill_process(self, session_id: SessionId) -> bool:
         self._act("end_process", session_id)
         return session_id in self.alive
 
-    async def revive(self, session_id: SessionId) -> Answered:
+    async def revive(self, session_id: SessionId) -> ActionReply:
         return self._act("revive", session_id)
 
-    async def standing(self, session_id: SessionId) -> Standing | None:
+    async def summary(self, session_id: SessionId) -> SessionSummary | None:
         if session_id not in self.known:
             return None
-        return Standing("idle" if session_id in self.alive else "stopped", "healthy", is_managed=True)
+        return SessionSummary("idle" if session_id in self.alive else "stopped", "healthy", is_managed=True)
 
-    async def named(self, name: str) -> SessionId | None:
+    async def find_by_name(self, name: str) -> SessionId | None:
         heir = self.heirs.get(name)
         return SessionId(heir) if heir in self.alive else None
 
-    async def hear(
+    async def stream_turn(
         self, provider: str, session_id: SessionId, key: str, epoch: int = 0
-    ) -> AsyncIterator[Heard]:
+    ) -> AsyncIterator[TurnEvent]:
         del provider, session_id, epoch
         told = 0
         while True:
@@ -134,17 +134,17 @@ class ScriptedSessions:
                     return
             await self._stirred.wait()
 
-    def _deliver(self, session_id: str, prompt: str, key: str) -> Answered:
+    def _deliver(self, session_id: str, prompt: str, key: str) -> ActionReply:
         self.delivered.append((session_id, prompt, key))
         self.say(key, *self.reply(prompt))
         scripted = self.outcomes.pop(prompt, None)
-        self._by_key[key] = scripted or Answered(RECOVERED, "its turn began", session_id)
+        self._by_key[key] = scripted or ActionReply(RECOVERED, "its turn began", session_id)
         return self._by_key[key]
 
-    def _act(self, name: str, session_id: str) -> Answered:
+    def _act(self, name: str, session_id: str) -> ActionReply:
         self._raise(name)
         self.acts.append((name, session_id))
-        return self.outcomes.get(name, Answered(RECOVERED, f"{name} done", session_id))
+        return self.outcomes.get(name, ActionReply(RECOVERED, f"{name} done", session_id))
 
     def _raise(self, name: str) -> None:
         if self.problems[name]:
@@ -174,7 +174,9 @@ class Slate:
         self.buttons: dict[int, Buttons] = {}
         self.refusing: Exception | None = None
 
-    def of(self, place: Place, keep: Keep, parts: Mapping[int, int] | None = None) -> "SlateAnswer":
+    def answer_for(
+        self, place: Place, keep: SavePart, parts: Mapping[int, int] | None = None
+    ) -> "SlateAnswer":
         return SlateAnswer(self, place, keep, dict(parts or {}))
 
     @property
@@ -195,13 +197,13 @@ class Slate:
 
 
 class SlateAnswer:
-    def __init__(self, slate: Slate, place: Place, keep: Keep, parts: dict[int, int]) -> None:
+    def __init__(self, slate: Slate, place: Place, keep: SavePart, parts: dict[int, int]) -> None:
         self._slate = slate
         self._place = place
         self._keep = keep
         self._parts = parts
 
-    async def place(self, reply_to: int | None = None) -> int:
+    async def send_placeholder(self, reply_to: int | None = None) -> int:
         del reply_to
         if self._slate.refusing is not None:
             raise self._slate.refusing
@@ -221,7 +223,7 @@ class SlateAnswer:
         yield
 
     async def finish(self, text: str, buttons: Buttons = ()) -> None:
-        number = await self.place()
+        number = await self.send_placeholder()
         self._slate.messages[number].append(text)
         self._slate.buttons[number] = buttons
 
@@ -237,7 +239,7 @@ class Plain:
         self.carried_out.append(turn.text)
         return turn.text, ()
 
-    async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
+    async def on_turn_end(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
         del seconds
         self.ends.append((turn, fault))
 
@@ -252,14 +254,14 @@ class OpenDoor:
     def refusal(self, provider: str) -> str | None:
         return self.locked.get(provider)
 
-    async def failed(self, provider: str) -> None:
+    async def on_login_failed(self, provider: str) -> None:
         self.told.append(("failed", provider))
         self.locked[provider] = "The agent is not logged in at the moment."
 
-    async def suspected(self, provider: str) -> None:
+    async def on_login_suspected(self, provider: str) -> None:
         self.told.append(("suspected", provider))
 
-    async def succeeded(self, provider: str) -> None:
+    async def on_login_succeeded(self, provider: str) -> None:
         self.told.append(("succeeded", provider))
 
 
@@ -323,7 +325,7 @@ class ScriptedChat:
         del place, name, text
         raise AssertionError("no turn sends files by itself")
 
-    async def settle_press(self, press_id: str, words: str = "") -> None:
+    async def answer_press(self, press_id: str, words: str = "") -> None:
         self.settled.append((press_id, words))
 
     async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
@@ -337,10 +339,12 @@ class ScriptedChat:
             raise self.problems[name].pop(0)
 
 
-def message(update_id: int, text: str = "hello", chat_id: int = 7, **fields: Any) -> Incoming:
+def message(update_id: int, text: str = "hello", chat_id: int = 7, **fields: Any) -> IncomingMessage:
     place = Place(chat_id, fields.pop("thread_id", None), is_private=chat_id > 0)
-    return Incoming(update_id, place, 1000 + update_id, fields.pop("user_id", 42), 0.0, text, **fields)
+    return IncomingMessage(update_id, place, 1000 + update_id, fields.pop("user_id", 42), 0.0, text, **fields)
 
 
-def press(update_id: int, choice: str, chat_id: int = 7, user_id: int = 42) -> Pressed:
-    return Pressed(update_id, Place(chat_id, is_private=True), 1, user_id, 0.0, f"press-{update_id}", choice)
+def press(update_id: int, choice: str, chat_id: int = 7, user_id: int = 42) -> ButtonPress:
+    return ButtonPress(
+        update_id, Place(chat_id, is_private=True), 1, user_id, 0.0, f"press-{update_id}", choice
+    )

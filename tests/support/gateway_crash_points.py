@@ -14,7 +14,7 @@ class Killed(BaseException):
     """Nothing of this gateway happens any more."""
 
 
-class Life(faults.Plan):
+class Life(faults.FaultInjector):
     """Counts the points a gateway reaches, and ends it at one of them."""
 
     def __init__(self, point: str = "", nth: int = 0) -> None:
@@ -23,7 +23,7 @@ class Life(faults.Plan):
         self.is_over = False
         self._end = (point, nth)
 
-    def reached(self, point: str) -> None:
+    def on_reach(self, point: str) -> None:
         self.reaches[point] += 1
         if (point, self.reaches[point]) == self._end:
             self.is_over = True
@@ -69,7 +69,7 @@ async def mortal(parts: Parts, life: Life) -> AsyncIterator[Gateway]:
 
 
 async def _buried(gateway: Gateway) -> None:
-    tasks = (*gateway._tasks, *gateway.turns._tasks, *gateway.intake._lines.values())
+    tasks = (*gateway._tasks, *gateway.turns._tasks, *gateway.intake._order_tasks.values())
     for task in tasks:
         task.cancel()
     await asyncio.gather(*tasks, return_exceptions=True)

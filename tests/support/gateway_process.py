@@ -15,9 +15,9 @@ from support.daemon_process import RunningDaemon
 from support.gateway_virtual import Gateway, Parts
 from support.stub_claude import install
 from support.telegram_server import BotApi
-from wakeful.client.api import Seat
-from wakeful.client.async_client import DaemonSessions
-from wakeful.gateway.answer import Answers
+from wakeful.client.api import Workspace
+from wakeful.client.async_client import SessionsApiClient
+from wakeful.gateway.answer import ChatAnswers
 from wakeful.gateway.rules.turn import Turn
 from wakeful.gateway.telegram import TelegramChat
 from wakeful.gateway.turn_store import TURN_KIND as KIND
@@ -31,7 +31,9 @@ EDIT_SECONDS = 0.01
 class House:
     """What outlives a gateway. Whatever runs in its home is ended with it."""
 
-    def __init__(self, daemon: RunningDaemon, api: BotApi, folder: Path, seat: Seat | None = None) -> None:
+    def __init__(
+        self, daemon: RunningDaemon, api: BotApi, folder: Path, seat: Workspace | None = None
+    ) -> None:
         self.daemon = daemon
         self.api = api
         self.folder = folder
@@ -41,12 +43,12 @@ class House:
         self.parts.bot = uuid4().hex
         self.seat = seat or self.cheap_seat()
 
-    def cheap_seat(self) -> Seat:
+    def cheap_seat(self) -> Workspace:
         program = install(self.folder / "bin")
         project = self.folder / "project"
         project.mkdir(exist_ok=True)
         environ = {name: self.daemon.environ[name] for name in ("HOME", "PATH", "LANG")}
-        return Seat("claude", str(project), (program,), environ, "")
+        return Workspace("claude", str(project), (program,), environ, "")
 
     def gateway(self) -> "Inhabited":
         """One life of a gateway in this house."""
@@ -63,7 +65,7 @@ class House:
 def end_agents(folder: Path, daemon: RunningDaemon) -> None:
     """Sessions outlive the daemon, as they should; not the test. One that was healed has the daemon's environment."""
     program = str(folder / "bin" / "claude")
-    for process in proc.carriers("HOME", daemon.environ["HOME"], os.getuid()):
+    for process in proc.processes_with_variable("HOME", daemon.environ["HOME"], os.getuid()):
         if program in proc.command(process.pid):
             os.kill(process.pid, signal.SIGKILL)
 
@@ -74,19 +76,19 @@ class Inhabited:
     def __init__(self, house: House) -> None:
         self._house = house
         self.gateway: Gateway
-        self.sessions: DaemonSessions
+        self.sessions: SessionsApiClient
 
     async def __aenter__(self) -> Self:
         house, clock = self._house, SystemClock()
         self._store = house.parts.store = await SqliteStore.open(house.folder / "gateway.db")
         self._chat = TelegramChat(house.api.token, house.api.url, clock)
-        self.sessions = DaemonSessions(str(house.daemon.socket), house.run)
+        self.sessions = SessionsApiClient(str(house.daemon.socket), house.run)
         self.gateway = Gateway(
             house.parts,
             clock=clock,
             chat=self._chat,
             sessions=self.sessions,
-            answers=Answers(self._chat, clock, edit_seconds=EDIT_SECONDS),
+            answers=ChatAnswers(self._chat, clock, edit_seconds=EDIT_SECONDS),
             seat=house.seat,
         )
         await self.gateway.start()

@@ -5,25 +5,25 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 from support.fake_sessions_and_answers import OpenDoor, Plain, ScriptedChat, ScriptedSessions, Slate
-from wakeful.client.api import Seat, Sessions
+from wakeful.client.api import SessionsApi, Workspace
 from wakeful.core.clock import Clock
 from wakeful.gateway.follow_ups import FollowUpRules, FollowUps
 from wakeful.gateway.intake import Intake
-from wakeful.gateway.permissions import Questions
+from wakeful.gateway.permissions import ChatQuestions
 from wakeful.gateway.ports import Chat
-from wakeful.gateway.prompt_delivery import Asking
-from wakeful.gateway.provider_guard import Guard
+from wakeful.gateway.prompt_delivery import PromptDelivery
+from wakeful.gateway.provider_guard import ProviderGuard
 from wakeful.gateway.rules.access import Role
 from wakeful.gateway.rules.breaker import Thresholds
-from wakeful.gateway.rules.messages import ConversationKey, Incoming
+from wakeful.gateway.rules.messages import ConversationKey, IncomingMessage
 from wakeful.gateway.rules.pool import Pool, PoolLimits
 from wakeful.gateway.rules.turn import Turn
-from wakeful.gateway.turn_context import Answers, Limits
-from wakeful.gateway.turn_listener import Judging
-from wakeful.gateway.turn_queue import Turns
-from wakeful.gateway.turn_runner import Course
-from wakeful.gateway.turn_store import Book, Conversations
-from wakeful.gateway.withheld import Withheld
+from wakeful.gateway.turn_context import AnswerFactory, TurnLimits
+from wakeful.gateway.turn_listener import AnswerJudge
+from wakeful.gateway.turn_queue import TurnQueue
+from wakeful.gateway.turn_runner import TurnRunner
+from wakeful.gateway.turn_store import Conversations, TurnStore
+from wakeful.gateway.withheld import WithheldAnswers
 from wakeful.storage.base import Store
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
@@ -36,7 +36,7 @@ PROVIDER = "claude"
 class Parts:
     """What outlives a gateway: the world around it."""
 
-    def __init__(self, *, provider: str = "", limits: Limits | None = None) -> None:
+    def __init__(self, *, provider: str = "", limits: TurnLimits | None = None) -> None:
         self.clock = VirtualClock()
         self.store: Store = MemoryStore(now=lambda: self.clock.now().wall)
         self.chat = ScriptedChat()
@@ -47,7 +47,7 @@ class Parts:
         self.provider = provider or PROVIDER
         # How its conversations are held, as the configuration says it.
         self.flags: tuple[str, ...] = ()
-        self.limits = limits or Limits()
+        self.limits = limits or TurnLimits()
         self.pool_limits = PoolLimits()
         self.heard_users = {42}
         self.admins: set[int] = set()
@@ -88,17 +88,17 @@ class Gateway:
         *,
         clock: Clock | None = None,
         chat: Chat | None = None,
-        sessions: Sessions | None = None,
-        answers: Answers | None = None,
-        seat: Seat | None = None,
+        sessions: SessionsApi | None = None,
+        answers: AnswerFactory | None = None,
+        seat: Workspace | None = None,
     ) -> None:
         self.parts = parts
         clock, chat = self._clock, self._chat = clock or parts.clock, chat or parts.chat
         sessions = sessions or parts.sessions
         self._seat = seat
-        self.book = Book(parts.store, clock, parts.bot)
+        self.book = TurnStore(parts.store, clock, parts.bot)
         self.conversations = Conversations(parts.store, clock)
-        self.questions = Questions(
+        self.questions = ChatQuestions(
             chat=chat,
             answers=answers or parts.slate,
             sessions=sessions,
@@ -108,21 +108,21 @@ class Gateway:
             role_of=self._role_of,
             seconds_max=parts.limits.question,
         )
-        asking = Asking(
+        asking = PromptDelivery(
             sessions=sessions,
             clock=clock,
-            book=self.book,
+            turn_store=self.book,
             conversations=self.conversations,
             seat_for=self.seat_for,
             limits=parts.limits,
         )
         thresholds = {"claude": Thresholds(), "codex": Thresholds()}
-        self.guard = Guard(clock, parts.door, thresholds)
-        self.judging = Judging()
-        self.course = Course(
+        self.guard = ProviderGuard(clock, parts.door, thresholds)
+        self.judging = AnswerJudge()
+        self.course = TurnRunner(
             clock=clock,
             sessions=sessions,
-            book=self.book,
+            turn_store=self.book,
             asking=asking,
             questions=self.questions,
             guard=self.guard,
@@ -133,10 +133,10 @@ class Gateway:
             seat_for=self.seat_for,
             limits=parts.limits,
         )
-        self.turns = Turns(
+        self.turns = TurnQueue(
             clock=clock,
             pool=Pool[Turn](parts.pool_limits),
-            book=self.book,
+            turn_store=self.book,
             conversations=self.conversations,
             questions=self.questions,
             course=self.course,
@@ -145,29 +145,29 @@ class Gateway:
         self.intake = Intake(
             chat=chat,
             clock=clock,
-            book=self.book,
+            turn_store=self.book,
             turns=self.turns,
             hears=lambda update: update.user_id in parts.heard_users,
             prompt_of=lambda incoming: incoming.text,
             commands={"stop": self._stop, "new": self._new},
             own_name=lambda: parts.bot_name,
             presses=[
-                self.questions.pressed,
-                self._follow_ups().pressed,
-                self._withheld(chat, answers).pressed,
+                self.questions.on_press,
+                self._follow_ups().on_press,
+                self._withheld(chat, answers).on_press,
             ],
             tell=parts.told.append,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
-    def seat_for(self, key: ConversationKey) -> Seat:
+    def seat_for(self, key: ConversationKey) -> Workspace:
         if self._seat is not None:
             return self._seat
         argv = (self.parts.provider, *self.parts.flags)
-        return Seat(self.parts.provider, "/folder", argv, {}, key.replace(":", "-"))
+        return Workspace(self.parts.provider, "/folder", argv, {}, key.replace(":", "-"))
 
     async def start(self) -> None:
-        await self.turns.take_up()
+        await self.turns.restore()
         self._tasks = [asyncio.create_task(self.turns.run()), asyncio.create_task(self.intake.run())]
 
     async def end(self) -> None:
@@ -183,8 +183,10 @@ class Gateway:
         done = [each for each in self._tasks if each.done() and not each.cancelled()]
         return [error for each in done if (error := each.exception()) is not None]
 
-    def _withheld(self, chat: Chat, answers: Answers | None) -> Withheld:
-        return Withheld(chat=chat, answers=answers or self.parts.slate, book=self.book, role_of=self._role_of)
+    def _withheld(self, chat: Chat, answers: AnswerFactory | None) -> WithheldAnswers:
+        return WithheldAnswers(
+            chat=chat, answers=answers or self.parts.slate, turn_store=self.book, role_of=self._role_of
+        )
 
     def _role_of(self, user_id: int) -> Role:
         return Role.ADMIN if user_id in self.parts.admins else Role.USER
@@ -203,10 +205,10 @@ class Gateway:
         )
 
     async def _queue(self, turn: Turn) -> None:
-        await self.intake.queue(await self.book.keep(turn))
+        await self.intake.queue(await self.book.save(turn))
 
-    async def _stop(self, incoming: Incoming, _arguments: str) -> str:
+    async def _stop(self, incoming: IncomingMessage, _arguments: str) -> str:
         return await self.turns.stop(incoming.place.key)
 
-    async def _new(self, incoming: Incoming, _arguments: str) -> str:
-        return await self.turns.begin_anew(incoming.place.key)
+    async def _new(self, incoming: IncomingMessage, _arguments: str) -> str:
+        return await self.turns.start_new_conversation(incoming.place.key)

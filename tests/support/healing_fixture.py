@@ -9,32 +9,32 @@ import msgspec
 
 from support.fake_driver import ScriptedDriver
 from support.supervisor_fixture import BOOT, House, subject
-from wakeful.alerts.model import Rules as AlertRules
-from wakeful.alerts.outbox import AlertDesk
+from wakeful.alerts.model import AlertRules
+from wakeful.alerts.outbox import AlertOutbox
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
 from wakeful.checkpoints.service import Checkpoints
-from wakeful.checkpoints.sessions import HeldSessions, SessionCarrier
+from wakeful.checkpoints.sessions import SessionCheckpoints, SessionDecisionExecutor
 from wakeful.checkpoints.user_rules import Lessons
-from wakeful.control.briefs import OPENINGS
-from wakeful.control.controller import Hands
-from wakeful.control.driver import Begun, Order, Seen, unannounced
+from wakeful.control.briefs import OWN_PROMPT_PREFIXES
+from wakeful.control.controller import SessionController
+from wakeful.control.driver import ActionResult, OnStarted, StartRequest, ignore_start
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import Process, ProcessState
+from wakeful.healing.case import HealingCase
 from wakeful.healing.healer import Healer
-from wakeful.healing.notifier import Voice
-from wakeful.healing.plan import Rules
-from wakeful.healing.rate_limit import Pace
+from wakeful.healing.notifier import HealingNotifier
+from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.healing.restore import Restorer
 from wakeful.healing.revival import Reviver
-from wakeful.healing.situation import Circumstances
-from wakeful.healing.trouble import Trouble
-from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Happening
-from wakeful.incidents.issue_tracker import Filing, Forge, Report
+from wakeful.healing.situation import SituationBuilder
+from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, CriticalEventKind
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
 from wakeful.judging.events import CallEnded, CallStarted, Event, Prompted
 from wakeful.judging.evidence import Pane
-from wakeful.sessions.feed import Change
-from wakeful.storage.base import Outcome, Store, Transition
+from wakeful.sessions.feed import SessionChange
+from wakeful.storage.base import ActionOutcome, Store, Transition
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock, settle
 
 OWN_TMUX: Final = "/run/wakeful/tmux"
@@ -50,30 +50,32 @@ class LivingDriver(ScriptedDriver):
         # What becomes of the next ones that come up.
         self.dies_at_once = False
 
-    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
-        seen = await super().start(order, begun)
-        if seen.hosting is not None and seen.hosting.process is not None:
-            name = seen.hosting.session_id.removeprefix("claude-")
-            self._clinic.come_up(name, seen.hosting.process)
+    async def start(self, order: StartRequest, begun: OnStarted = ignore_start) -> ActionResult:
+        result = await super().start(order, begun)
+        if result.hosting is not None and result.hosting.process is not None:
+            name = result.hosting.session_id.removeprefix("claude-")
+            self._clinic.come_up(name, result.hosting.process)
             if order.prompt is not None:
                 self.prompts.append(order.prompt)
                 self._clinic.prompted(name, order.prompt)
             if self.dies_at_once:
-                self._clinic.end(seen.hosting.process)
-        return seen
+                self._clinic.end(result.hosting.process)
+        return result
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, hosting: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         self.prompts.append(prompt)
-        seen = await super().deliver(hosting, prompt, environ)
-        if seen.outcome is Outcome.RECOVERED:
+        result = await super().deliver(hosting, prompt, environ)
+        if result.outcome is ActionOutcome.CONFIRMED:
             self._clinic.prompted(hosting.session_id.removeprefix("claude-"), prompt)
-        return seen
+        return result
 
-    async def stop(self, hosting: Hosting) -> Seen:
-        seen = await super().stop(hosting)
-        if hosting.process is not None and seen.outcome is Outcome.RECOVERED:
+    async def stop(self, hosting: ManagedSession) -> ActionResult:
+        result = await super().stop(hosting)
+        if hosting.process is not None and result.outcome is ActionOutcome.CONFIRMED:
             self._clinic.end(hosting.process)
-        return seen
+        return result
 
 
 class Place:
@@ -112,11 +114,11 @@ class Notary:
     """A forge that files everything at once."""
 
     def __init__(self) -> None:
-        self.reports: list[Report] = []
+        self.reports: list[IssueReport] = []
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         self.reports.append(report)
-        return Filing(f"https://forge.example/{report.project}/{len(self.reports)}", "filed")
+        return FilingResult(f"https://forge.example/{report.project}/{len(self.reports)}", "filed")
 
 
 class Papers:
@@ -138,8 +140,8 @@ class Clinic(House):
     def __init__(
         self,
         *,
-        rules: Rules | None = None,
-        forge: Forge | None = None,
+        rules: HealingRules | None = None,
+        forge: IssueTracker | None = None,
         store: Store | None = None,
         start_wall: float = START_WALL,
         burst: int = 10,
@@ -148,7 +150,7 @@ class Clinic(House):
         super().__init__(store=store, start_wall=start_wall, clock=clock)
         # Several on one store are several daemons.
         self.home = f"clinic {id(self)}"
-        self.rules = rules or Rules()
+        self.rules = rules or HealingRules()
         self._burst = burst
         self.events: list[CriticalEvent] = []
         self.recorder = Recorder()
@@ -163,52 +165,52 @@ class Clinic(House):
 
     def build(self) -> None:
         """Everything a daemon keeps in memory, anew: what an earlier one left is in the store."""
-        self.alerts = AlertDesk(
-            self.store, self.clock, (self.recorder,), AlertRules(), owner=self.home, calm=self.calm
+        self.alerts = AlertOutbox(
+            self.store, self.clock, (self.recorder,), AlertRules(), owner=self.home, mute_pause=self.calm
         )
         self.hands = self._hands_with(by_itself=False)
-        pace = Pace(self.clock, 2.0, self._burst)
-        self.voice = Voice(
+        limiter = RevivalLimiter(self.clock, 2.0, self._burst)
+        self.voice = HealingNotifier(
             clock=self.clock,
             incidents=self.incidents,
-            alerts=self.alerts,
-            calm=self.calm,
+            outbox=self.alerts,
+            mute_pause=self.calm,
             write=self._write,
             mode=self.rules.mode,
         )
         self.lessons = Lessons(self.store, self.clock)
         self.checkpoints = Checkpoints(self.store, self.clock, self.papers)
-        around = self.circumstances = Circumstances(self.holdings, self.place, OWN_TMUX, self.lessons.of)
+        around = self.circumstances = SituationBuilder(self.holdings, self.place, OWN_TMUX, self.lessons.of)
         self.own_hands = self._hands_with(by_itself=True)
         self.reviver = Reviver(
             clock=self.clock,
             store=self.store,
-            hands=self.own_hands,
+            controller=self.own_hands,
             asked=self.hands,
-            holdings=self.holdings,
-            pace=pace,
+            managed_sessions=self.holdings,
+            limiter=limiter,
             past=self,
-            forge=self._forge,
+            tracker=self._forge,
         )
         self.healer = Healer(
             clock=self.clock,
             store=self.store,
-            roster=self.roster,
+            registry=self.roster,
             reviver=self.reviver,
             incidents=self.incidents,
             telling=self.voice,
-            holding=HeldSessions(self.checkpoints, around, self),
-            circumstances=around,
+            holding=SessionCheckpoints(self.checkpoints, around, self),
+            situations=around,
             rules=self._rules_now,
         )
-        carrier = SessionCarrier(
+        carrier = SessionDecisionExecutor(
             self.healer, self.hands, self.holdings, self._end_tools, lambda _session_id: None
         )
-        self.checkpoints.carriers[CheckpointKind.SESSION] = carrier
-        self.lessons.changed = self.healer.look_again
-        self.desk.recall = self.recall_events
-        self.hands.cut_off = around.cut_off
-        self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, pace, around)
+        self.checkpoints.executors[CheckpointKind.SESSION] = carrier
+        self.lessons.on_change = self.healer.recheck_all
+        self.desk.read_last_events = self.read_last_events
+        self.hands.classify_interrupted = around.classify_interrupted
+        self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, limiter, around)
 
     async def _end_tools(self, _session_id: SessionId) -> Sequence[Process]:
         return ()
@@ -221,14 +223,14 @@ class Clinic(House):
     def deciding(self) -> tuple[Checkpoints, Lessons]:
         return self.checkpoints, self.lessons
 
-    def _hands_with(self, *, by_itself: bool) -> Hands:
-        return Hands(
+    def _hands_with(self, *, by_itself: bool) -> SessionController:
+        return SessionController(
             clock=self.clock,
-            roster=self.roster,
-            holdings=self.holdings,
+            registry=self.roster,
+            managed_sessions=self.holdings,
             drivers={"claude": self.living, "codex": self.living, "tmux": self.living},
             gate=self.gate,
-            world=self.world,
+            processes=self.world,
             mode="mine",
             by_itself=by_itself,
         )
@@ -236,18 +238,18 @@ class Clinic(House):
     async def _write(self, event: CriticalEvent) -> None:
         self.events.append(event)
 
-    def _rules_now(self) -> Rules:
-        paused = self.calm.paused
+    def _rules_now(self) -> HealingRules:
+        paused = self.calm.current_pause
         return msgspec.structs.replace(self.rules, paused_by=paused.by if paused is not None else None)
 
     @asynccontextmanager
     async def open(self) -> AsyncIterator[None]:
         """The daemon's tasks run."""
-        await self.alerts.take_up()
+        await self.alerts.restore()
         await self.lessons.load()
-        await self.healer.take_up()
-        await self.voice.take_up()
-        await self.checkpoints.take_up()
+        await self.healer.restore()
+        await self.voice.restore()
+        await self.checkpoints.restore()
         self._alarm = asyncio.Event()
         tasks = [asyncio.create_task(each) for each in (self.healer.run(), self.alerts.run(), self._ring())]
         await settle()
@@ -273,16 +275,21 @@ class Clinic(House):
         return process
 
     def come_up(self, name: str, process: Process) -> None:
-        self.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
+        self.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
         self.settle()
 
     def show(
-        self, name: str, process: Process, *, runtime: Sight = Sight.ALIVE, socket: str = OWN_TMUX
+        self,
+        name: str,
+        process: Process,
+        *,
+        runtime: ProcessState = ProcessState.ALIVE,
+        socket: str = OWN_TMUX,
     ) -> None:
         """The pane it is shown in."""
-        sight = Sight.DEAD if runtime is Sight.DEAD else Sight.ALIVE
-        pane = Pane(socket, name, "%1", process, sight=sight, runtime=runtime)
-        self.supervisor.shown(subject(name).id, pane)
+        state = ProcessState.DEAD if runtime is ProcessState.DEAD else ProcessState.ALIVE
+        pane = Pane(socket, name, "%1", process, sight=state, runtime=runtime)
+        self.supervisor.on_pane(subject(name).id, pane)
         self.settle()
 
     def hear(self, name: str, *events: Event) -> None:
@@ -291,36 +298,36 @@ class Clinic(House):
 
     def prompted(self, name: str, prompt: str) -> None:
         """Its log tells of a prompt, as a reader that knows Wakeful's own words."""
-        self.hear(name, Prompted(self.wall(), by_wakeful=prompt.encode().startswith(OPENINGS)))
+        self.hear(name, Prompted(self.wall(), by_wakeful=prompt.encode().startswith(OWN_PROMPT_PREFIXES)))
 
     def answer(self, name: str) -> None:
         """The model says something: it calls a tool, which comes back."""
         call = f"answer-{self.wall()}"
         self.hear(name, CallStarted(self.wall(), call, "Read"), CallEnded(self.wall(), call))
 
-    def trouble_of(self, session_id: SessionId) -> Trouble | None:
-        return super().trouble_of(session_id) or self.healer.trouble_of(session_id)
+    def trouble_of(self, session_id: SessionId) -> HealingCase | None:
+        return super().trouble_of(session_id) or self.healer.case_of(session_id)
 
-    def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
+    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
         return self.log.get(session_id, [])[-limit:]
 
     def wall(self) -> float:
         return self.clock.now().wall
 
     # What the supervisor asks of its surroundings.
-    def alarm(self, awake: float) -> None:
+    def set_timer(self, awake: float) -> None:
         if self._due is None or awake < self._due:
             self._due = awake
         if self._alarm is not None:
             self._alarm.set()
 
-    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
-        super().changed(transitions, changes)
+    def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
+        super().on_judged(transitions, changes)
         for change in changes:
-            self.healer.seen(change.session_id)
+            self.healer.on_judged(change.session_id)
 
-    def vanished(self, session_id: SessionId) -> None:
-        self.healer.seen(session_id)
+    def on_session_gone(self, session_id: SessionId) -> None:
+        self.healer.on_judged(session_id)
 
     async def _ring(self) -> None:
         assert self._alarm is not None, "opened"
@@ -335,7 +342,7 @@ class Clinic(House):
             timer.cancel()
             told.cancel()
             if self._due <= self.clock.now().awake:
-                self._due = self.supervisor.ring()
+                self._due = self.supervisor.on_timer()
                 self.settle()
 
 
@@ -357,5 +364,5 @@ async def die_in_a_turn(clinic: Clinic, name: str = "a", command: str = "make te
     clinic.end(process)
 
 
-def written(clinic: Clinic) -> list[tuple[Happening, ActionTaken]]:
+def written(clinic: Clinic) -> list[tuple[CriticalEventKind, ActionTaken]]:
     return [(each.event, each.action_taken) for each in clinic.events]

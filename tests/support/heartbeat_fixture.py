@@ -10,20 +10,20 @@ from msgspec.structs import replace
 from support.fake_driver import ScriptedDriver
 from support.healing_fixture import Clinic, LivingDriver
 from support.supervisor_fixture import subject
-from wakeful.config.trust import TrustBook
-from wakeful.control.driver import LinesRefused, Seen
-from wakeful.control.gate import ActGate
-from wakeful.control.ownership import Holdings
+from wakeful.config.trust import TrustFile
+from wakeful.control.driver import ActionResult, LinesRefused
+from wakeful.control.gate import ActionGate
+from wakeful.control.ownership import ManagedSessions
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import Hosting
-from wakeful.heartbeat.file import AgentFiles
+from wakeful.core.managed_session import ManagedSession
+from wakeful.heartbeat.file import AgentHeartbeatFiles
 from wakeful.heartbeat.policy import Bounds
 from wakeful.heartbeat.service import WakeRules, WakeService
-from wakeful.heartbeat.store import AuditBook, PolicyBook
+from wakeful.heartbeat.store import AuditLog, PolicyStore
 from wakeful.heartbeat.targets import Targets, WakeContext
 from wakeful.judging.events import TurnEnded
-from wakeful.judging.wake_eligibility import Reason
+from wakeful.judging.wake_eligibility import IneligibilityReason
 from wakeful.storage.base import Store
 from wakeful.testing.virtual_clock import START_WALL
 
@@ -44,7 +44,9 @@ class HeldDriver(LivingDriver):
         # Whether it would take each line for a prompt of its own.
         self.one_line = False
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, hosting: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         if self.one_line and "\n" in prompt:
             raise LinesRefused
         if self.held is not None:
@@ -75,12 +77,12 @@ class WakeHouse(Clinic):
 
     def build(self) -> None:
         self.living = self.client = HeldDriver(self)
-        self.gate = ActGate(self.store, self.clock, self._look_again, self.calm.forbids)
-        self.holdings = Holdings(self.store, self.supervisor, "testhost", self.watch)
+        self.gate = ActionGate(self.store, self.clock, self._look_again, self.calm.pause_reason)
+        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self.watch)
         super().build()
-        self.audits = AuditBook(self.store, self.clock, RETENTION_SECONDS)
-        self.policies = PolicyBook(
-            AgentFiles(str(self.folder), Bounds(), TrustBook(str(self.folder / "trusted"))),
+        self.audits = AuditLog(self.store, self.clock, RETENTION_SECONDS)
+        self.policies = PolicyStore(
+            AgentHeartbeatFiles(str(self.folder), Bounds(), TrustFile(str(self.folder / "trusted"))),
             self.store,
             self.clock,
         )
@@ -90,12 +92,12 @@ class WakeHouse(Clinic):
             policies=self.policies,
             audits=self.audits,
             gate=self.gate,
-            hands=self.hands,
+            controller=self.hands,
             own_hands=self._hands_with(by_itself=True),
             judged_by=self.policy,
             rules=self.wake_rules,
             reach=self.reach,
-            paused=lambda: self.calm.paused,
+            paused=lambda: self.calm.current_pause,
             context=WakeContext(self.store),
         )
         self.desk.wake_of = self.wakes.of_session
@@ -113,8 +115,8 @@ class WakeHouse(Clinic):
         name = name or f"of-{agent}"
         self.start(name)
         self.finish(name)
-        hosting = await self.hands.adopt(name)
-        await self.holdings.keep(replace(hosting, name=agent))
+        managed = await self.hands.adopt(name)
+        await self.holdings.save(replace(managed, name=agent))
         self.settle()
         return name
 
@@ -140,7 +142,7 @@ def play(scene: Scene, folder: Path, rules: WakeRules | None = None, *, ready: b
 
     async def run() -> None:
         if ready:
-            await house.wakes.take_up()
+            await house.wakes.restore()
         await scene(house)
 
     asyncio.run(run())
@@ -152,19 +154,19 @@ async def fox(house: WakeHouse, *fields: str) -> str:
     return await house.raise_agent("fox")
 
 
-async def reason_of(house: WakeHouse, name: str = "fox") -> Reason | None:
+async def reason_of(house: WakeHouse, name: str = "fox") -> IneligibilityReason | None:
     return (await house.wakes.wake(name)).reason
 
 
 def refusing(house: WakeHouse) -> Callable[[], None]:
     """The store takes nothing from now on; what is given back ends that."""
-    keep, spend = house.store.keep_note, house.store.spend
+    keep, spend = house.store.save_note, house.store.spend_budget
 
     async def refuse(*_words: object, **_options: object) -> Any:
         raise WorldError
 
     def take_again() -> None:
-        house.store.keep_note, house.store.spend = keep, spend  # type: ignore[method-assign]
+        house.store.save_note, house.store.spend_budget = keep, spend  # type: ignore[method-assign]
 
-    house.store.keep_note = house.store.spend = refuse  # type: ignore[method-assign]
+    house.store.save_note = house.store.spend_budget = refuse  # type: ignore[method-assign]
     return take_again

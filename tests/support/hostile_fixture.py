@@ -8,22 +8,31 @@ from msgspec.structs import replace
 from support.healing_fixture import Clinic
 from support.hostile_texts import HOSTILE_TEXTS
 from support.supervisor_fixture import BOOT, subject
-from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
 from wakeful.core.ids import ConversationId
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.incidents.critical_event import critical_event
 from wakeful.incidents.critical_log import CriticalLog
-from wakeful.incidents.model import Cause, Fate, Origin
-from wakeful.judging.events import Asked, CallEnded, CallStarted, Event, Failure, Opened, Prompted, TurnFailed
+from wakeful.incidents.model import Cause, MemberStatus, Origin
+from wakeful.judging.events import (
+    CallEnded,
+    CallStarted,
+    Event,
+    Failure,
+    LogOpened,
+    Prompted,
+    QuestionAsked,
+    TurnFailed,
+)
 
 
 def speak(clinic: Clinic, number: int, text: str) -> None:
     """A session that says this wherever an agent can say anything."""
     name, at = f"h{number:03}", clinic.wall()
     process = Process(500_000 + number, 1, BOOT)
-    clinic.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
+    clinic.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
     events: list[Event] = [
-        Opened(at, ConversationId(name), f"/home/me/{text.replace('/', '|')}"),
+        LogOpened(at, ConversationId(name), f"/home/me/{text.replace('/', '|')}"),
         Prompted(at),
         CallStarted(at, "1", text, input=msgspec.json.encode({"command": text, text: text})),
         CallEnded(at, "1", is_error=True, result=text.encode()),
@@ -33,9 +42,9 @@ def speak(clinic: Clinic, number: int, text: str) -> None:
         events += [
             each for number, said in enumerate(HOSTILE_TEXTS) for each in called(at, f"all {number}", said)
         ]
-    last = Asked(at, text) if number % 2 else TurnFailed(at, Failure.REQUEST, text)
+    last = QuestionAsked(at, text) if number % 2 else TurnFailed(at, Failure.REQUEST, text)
     clinic.log[subject(name).id] = [*events, last]
-    clinic.supervisor.heard(subject(name), [*events, last], live=True)
+    clinic.supervisor.on_events(subject(name), [*events, last], live=True)
 
 
 def called(at: float, call: str, text: str) -> tuple[CallStarted, CallEnded]:
@@ -48,9 +57,14 @@ async def speak_elsewhere(clinic: Clinic, folder: Path) -> None:
     for number, text in enumerate(HOSTILE_TEXTS):
         name = subject(f"h{number:03}").id
         incident = await clinic.incidents.join(name, Origin(Cause.SESSION, text), text, text)
-        await clinic.incidents.keep(replace(incident.treated(name, Fate.REVIVED, text), issue_url=text))
+        await clinic.incidents.update(
+            replace(incident.with_treatment(name, MemberStatus.REVIVED, text), issue_url=text)
+        )
         if number % 5 == 0:
-            choices = (Choice(ChoiceName.CONTINUE, text, (text,)), Choice(ChoiceName.ABORT, text))
+            choices = (
+                CheckpointChoice(ChoiceName.CONTINUE, text, (text,)),
+                CheckpointChoice(ChoiceName.ABORT, text),
+            )
             draft = Checkpoint(0, CheckpointKind.JOURNAL, text, text, 0.0, (text,), (text,), (text,), choices)
             await clinic.checkpoints.open(draft)
             event = critical_event(

@@ -3,11 +3,11 @@
 from collections.abc import Iterable
 
 from wakeful.core.clock import Instant
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold
-from wakeful.judging.evidence import Holder, Presence, Status
-from wakeful.judging.findings import Code, Verdict
+from wakeful.judging.evidence import AgentProcess, ClientStatus, RuntimeState
+from wakeful.judging.findings import FindingCode, Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 
@@ -26,30 +26,30 @@ def folded(events: Iterable[e.Event], activity: Activity | None = None) -> Activ
     return activity
 
 
-def held(sight: Sight = Sight.ALIVE, pid: int = 100, **facts: object) -> Presence:
+def held(sight: ProcessState = ProcessState.ALIVE, pid: int = 100, **facts: object) -> RuntimeState:
     """Seen with one process."""
-    presence = Presence()
-    hold_by(presence, sight, pid, **facts)
-    return presence
+    runtime = RuntimeState()
+    hold_by(runtime, sight, pid, **facts)
+    return runtime
 
 
-def hold_by(presence: Presence, sight: Sight, pid: int, **facts: object) -> None:
-    holder = Holder(Process(pid, 1, "boot"), sight, at(0.0), "registry")
+def hold_by(presence: RuntimeState, sight: ProcessState, pid: int, **facts: object) -> None:
+    process = AgentProcess(Process(pid, 1, "boot"), sight, at(0.0), "registry")
     for name, fact in facts.items():
-        setattr(holder, name, fact)
-    presence.holders[pid] = holder
+        setattr(process, name, fact)
+    presence.holders[pid] = process
 
 
-def told(status: Status, seconds: float, waiting_for: str | None = None) -> Presence:
+def told(status: ClientStatus, seconds: float, waiting_for: str | None = None) -> RuntimeState:
     """Alive, and its client says what it is doing."""
     return held(status=status, status_at=at(seconds), waiting_for=waiting_for)
 
 
-def judged(events: Iterable[e.Event], now: float, presence: Presence | None = None) -> Verdict:
+def judged(events: Iterable[e.Event], now: float, presence: RuntimeState | None = None) -> Verdict:
     return judge(folded(events), presence if presence is not None else held(), POLICY, at(now))
 
 
-def codes(verdict: Verdict) -> list[Code]:
+def codes(verdict: Verdict) -> list[FindingCode]:
     return [finding.code for finding in verdict.findings]
 
 

@@ -12,15 +12,15 @@ from support.agents_fixture import TestHub, agent, with_pid
 from support.healing_fixture import Clinic
 from support.supervisor_fixture import Doors, subject
 from wakeful.agents.model import AgentRuntime
-from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
 from wakeful.core.ids import SessionId
-from wakeful.healing.trouble import Trouble
+from wakeful.healing.case import HealingCase
 from wakeful.incidents.critical_event import critical_event
 from wakeful.incidents.critical_log import CriticalLog
-from wakeful.incidents.model import Cause, Fate, Origin
+from wakeful.incidents.model import Cause, MemberStatus, Origin
 from wakeful.judging.events import CallEnded, CallStarted, Failure, Progressed, Prompted, TurnEnded
-from wakeful.judging.findings import Code
-from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD, UNSEEN
+from wakeful.judging.findings import FindingCode
+from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD, UNKNOWN
 
 MINUTE: Final = 60.0
 # Who works on what, as (conversation, project).
@@ -68,7 +68,7 @@ class Morning:
         house.hear(self._id("sdk"), Progressed(house.wall()))
         house.hear(self._id("docs"), TurnEnded(house.wall()))
         house.clock.advance(45)
-        house.supervisor.ring()
+        house.supervisor.on_timer()
         house.settle()
         await self._decisions()
 
@@ -123,34 +123,34 @@ class Morning:
         house.fail(self._id("billing"), "You've hit your limit", Failure.LIMIT)
         await self._past_incident()
         house.clock.advance(14 * MINUTE)
-        house.supervisor.ring()
+        house.supervisor.on_timer()
         house.settle()
         self._turn("deploy")
         self._call("deploy", "Bash", command="terraform apply -auto-approve prod.plan")
         house.clock.advance(25)
         house.end(self._processes["deploy"])
-        await self._incident("deploy", Cause.SESSION, "died in the middle of a turn", Fate.HELD)
-        await self._incident("mobile", Cause.AUTH, "its login was refused", Fate.LEFT_ALONE)
+        await self._incident("deploy", Cause.SESSION, "died in the middle of a turn", MemberStatus.HELD)
+        await self._incident("mobile", Cause.AUTH, "its login was refused", MemberStatus.LEFT_ALONE)
         self._event("session_unhealthy", "deploy", "session_dead", "held_for_approval")
         house.clock.advance(3 * MINUTE)
 
     async def _past_incident(self) -> None:
-        await self._incident("checkout", Cause.SESSION, "died in the middle of a turn", Fate.REVIVED)
+        await self._incident("checkout", Cause.SESSION, "died in the middle of a turn", MemberStatus.REVIVED)
         self._event("session_unhealthy", "checkout", "session_dead", "revival_attempted")
         self.clinic.clock.advance(40)
         await self.clinic.incidents.leave(subject(self._id("checkout")).id)
         self._event("session_recovered", "checkout", "session_dead", "none")
 
-    async def _incident(self, name: str, cause: Cause, summary: str, fate: Fate) -> None:
+    async def _incident(self, name: str, cause: Cause, summary: str, fate: MemberStatus) -> None:
         session_id, project = subject(self._id(name)).id, NAMES[name][1]
         scope = "claude" if cause is Cause.AUTH else session_id
         incidents = self.clinic.incidents
         incident = await incidents.join(session_id, Origin(cause, scope), summary, project)
         did = {
-            Fate.REVIVED: "resumed its conversation, and it came back",
-            Fate.HELD: "held it: `terraform apply` may have happened",
+            MemberStatus.REVIVED: "resumed its conversation, and it came back",
+            MemberStatus.HELD: "held it: `terraform apply` may have happened",
         }
-        await incidents.keep(incident.treated(session_id, fate, did.get(fate, "")))
+        await incidents.update(incident.with_treatment(session_id, fate, did.get(fate, "")))
 
     def _event(self, event: str, name: str, reason: str, action: str) -> None:
         session_id, project = subject(self._id(name)).id, NAMES[name][1]
@@ -174,11 +174,11 @@ class Morning:
 
     def _hold(self, number: int) -> None:
         session_id, now = subject(self._id("deploy")).id, self.clinic.wall()
-        self.clinic.troubles[session_id] = Trouble(
+        self.clinic.troubles[session_id] = HealingCase(
             session_id=session_id,
             work=session_id,
             project=NAMES["deploy"][1],
-            code=Code.SESSION_DEAD,
+            code=FindingCode.SESSION_DEAD,
             opened_at=now,
             code_since=now,
             held=True,
@@ -188,9 +188,9 @@ class Morning:
 
 
 CHOICES: Final = (
-    Choice(ChoiceName.CONTINUE, "it is run again from its start"),
-    Choice(ChoiceName.DONE, "it counts as completed and is not repeated"),
-    Choice(ChoiceName.ABORT, "nothing is run"),
+    CheckpointChoice(ChoiceName.CONTINUE, "it is run again from its start"),
+    CheckpointChoice(ChoiceName.DONE, "it counts as completed and is not repeated"),
+    CheckpointChoice(ChoiceName.ABORT, "nothing is run"),
 )
 
 
@@ -207,13 +207,13 @@ def hub_of_three(clinic: Clinic) -> TestHub:
 
 
 async def look_at_agents(hub: TestHub) -> None:
-    hub.runtime.seen |= {
+    hub.runtime.observations |= {
         "docs": with_pid(ALIVE, 4017),
         "fox": msgspec.structs.replace(SESSION_DEAD, reason="agent exited to a shell"),
-        "nightly": UNSEEN,
+        "nightly": UNKNOWN,
     }
     hub.sessions.by_pid[4017] = SessionId(subject(NAMES["docs"][0]).id)
-    await hub.hub.look_at(tuple(hub.book.agents.values()))
+    await hub.hub.inspect(tuple(hub.book.agents.values()))
 
 
 def play(doors: Doors, morning: Morning, hub: TestHub) -> None:

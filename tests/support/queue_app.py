@@ -5,9 +5,9 @@ from pathlib import Path
 from typing import Any
 
 from support.redis_server import RedisServer
-from wakeful.healing.plan import Rules
+from wakeful.healing.plan import HealingRules
 from wakeful.incidents.critical_log import CriticalLog
-from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.judging.thresholds import Policy
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.callbacks import Callbacks
@@ -24,11 +24,11 @@ class ScriptedForge:
     """Files everything at once, under one address."""
 
     def __init__(self) -> None:
-        self.reports: list[Report] = []
+        self.reports: list[IssueReport] = []
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         self.reports.append(report)
-        return Filing(ISSUE, "filed")
+        return FilingResult(ISSUE, "filed")
 
 
 class Bridge:
@@ -94,7 +94,7 @@ class Bridge:
             self.log(SESSION, {**over, "end_time": before_seconds - 1})
 
     def watch(
-        self, *, rules: Rules | None = None, deadline_seconds: float = 5.0, **settings: Any
+        self, *, rules: HealingRules | None = None, deadline_seconds: float = 5.0, **settings: Any
     ) -> RedisWatch:
         callbacks: dict[str, Any] = {
             "send_message": lambda chat_id, text: self.sent.append((chat_id, text)),
@@ -103,14 +103,14 @@ class Bridge:
         }
         names = Callbacks.__struct_fields__
         callbacks |= {name: settings.pop(name) for name in names if name in settings}
-        allowed = rules if rules is not None else Rules(revive_runaways=True)
+        allowed = rules if rules is not None else HealingRules(revive_runaways=True)
         return RedisWatch(
             jobs=connect(settings.pop("url", self.server.url), deadline_seconds),
             logs=self.logs,
             clock=SystemClock(),
             callbacks=Callbacks(**callbacks),
             rules=lambda: allowed,
-            forge=self.forge,
+            tracker=self.forge,
             policy=Policy(),
             # No worker here is between two jobs.
             **{"confirm_seconds": 0.1, **settings},

@@ -8,9 +8,9 @@ from typing import Final
 
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
-from wakeful.sources.base import Reader
+from wakeful.sources.base import LogReader
 
-READERS: Final[Mapping[str, Callable[[], Reader]]] = {"claude": TranscriptReader, "codex": RolloutReader}
+READERS: Final[Mapping[str, Callable[[], LogReader]]] = {"claude": TranscriptReader, "codex": RolloutReader}
 SMALL: Final = Path(__file__).parents[1] / "corpus"
 CORPUS: Final = Path(os.environ.get("WAKEFUL_CORPUS", SMALL))
 
@@ -19,7 +19,7 @@ def recordings(folder: Path = CORPUS) -> list[Path]:
     return sorted(path for kind in READERS for path in (folder / kind).glob("*.jsonl*"))
 
 
-def reader_of(recording: Path) -> Reader:
+def reader_of(recording: Path) -> LogReader:
     return READERS[recording.parent.name]()
 
 

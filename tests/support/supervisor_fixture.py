@@ -16,45 +16,54 @@ import msgspec
 
 from support.fake_driver import ScriptedDriver, ScriptedWorld
 from wakeful.agents.hub import Hub
-from wakeful.alerts.mute_pause import Calm
+from wakeful.alerts.mute_pause import MutePause
 from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.token_file import load_or_create_token
-from wakeful.control.controller import Hands
-from wakeful.control.gate import ActGate
-from wakeful.control.idempotency import OnceHands
-from wakeful.control.ownership import Holdings
+from wakeful.control.controller import SessionController
+from wakeful.control.gate import ActionGate
+from wakeful.control.idempotency import IdempotentController
+from wakeful.control.ownership import ManagedSessions
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
+from wakeful.healing.case import HealingCase
 from wakeful.healing.healer import Healer
 from wakeful.healing.restore import Restorer
-from wakeful.healing.trouble import Trouble
 from wakeful.heartbeat.service import WakeService
 from wakeful.http.app import build_app
-from wakeful.http.auth import Access
-from wakeful.http.caller import Deciders
+from wakeful.http.auth import Authenticator
+from wakeful.http.caller import CallerCheck
 from wakeful.http.gate import Gate
-from wakeful.http.routes.healing import Queue
+from wakeful.http.routes.healing import QueuedSessions
 from wakeful.http.server import PortBusy, bind_tcp, bind_unix, serve
 from wakeful.incidents.critical_log import CriticalLog
 from wakeful.incidents.service import Incidents
 from wakeful.integrations.git import GitFolders
-from wakeful.judging.events import Asked, CallStarted, Event, Failure, Opened, Prompted, TurnEnded, TurnFailed
-from wakeful.judging.evidence import Subject
+from wakeful.judging.events import (
+    CallStarted,
+    Event,
+    Failure,
+    LogOpened,
+    Prompted,
+    QuestionAsked,
+    TurnEnded,
+    TurnFailed,
+)
+from wakeful.judging.evidence import SessionIdentity
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.wake_eligibility import Reach
+from wakeful.judging.wake_eligibility import Reachability
 from wakeful.linux.tcp_peers import tcp_callers
-from wakeful.reports.service import Reports
-from wakeful.sessions.feed import Change, Feed
-from wakeful.sessions.reachability import Proofs
-from wakeful.sessions.registry import Roster
+from wakeful.reports.service import ReportService
+from wakeful.sessions.feed import Feed, SessionChange
+from wakeful.sessions.reachability import ReachabilityChecker
+from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.repair import Repairs
 from wakeful.sessions.supervisor import Supervisor
 from wakeful.storage.base import Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
-from wakeful.views.sessions import Desk, EyeRecord, Standing
-from wakeful.work.service import WorkDesk
+from wakeful.views.sessions import DaemonRecord, SessionQueries, SourceRecord
+from wakeful.work.service import WorkQueue
 
 BOOT: Final = "a-boot-of-a-test"
 STARTED_AT: Final = "2027-01-15T08:00:00.000Z"
@@ -73,12 +82,12 @@ class House:
         self.searched: list[SessionId] = []
         self.sought: list[SessionId] = []
         self.policy = Policy()
-        self.roster = Roster(self.policy.fold_after_seconds)
+        self.roster = SessionRegistry(self.policy.fold_after_seconds)
         self.feed = Feed()
-        self.troubles: dict[SessionId, Trouble] = {}
+        self.troubles: dict[SessionId, HealingCase] = {}
         self.store: Store = store or MemoryStore(now=self._wall)
         self.supervisor = Supervisor(self.clock, self.roster, self.policy, self, boot_id=BOOT)
-        self.desk = Desk(
+        self.desk = SessionQueries(
             self.clock,
             self.roster,
             self.feed,
@@ -87,20 +96,20 @@ class House:
             self.standing,
             trouble_of=self.trouble_of,
         )
-        self.work_desk = WorkDesk(self.store, self.clock, self.roster.resolve, lambda: None)
+        self.work_desk = WorkQueue(self.store, self.clock, self.roster.resolve, lambda: None)
         self.driver = ScriptedDriver()
         self.world = ScriptedWorld()
-        self.holdings = Holdings(self.store, self.supervisor, "testhost", self.watch)
-        self.calm = Calm(self.store, self.clock)
+        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self.watch)
+        self.calm = MutePause(self.store, self.clock)
         self.incidents = Incidents(self.store, self.clock)
-        self.gate = ActGate(
-            self.store, self.clock, self.reread.append, self.calm.forbids, self.supervisor.acted
+        self.gate = ActionGate(
+            self.store, self.clock, self.reread.append, self.calm.pause_reason, self.supervisor.on_action
         )
         self.hands = self.hands_in("mine")
-        self.proofs = Proofs(self.supervisor, self.reach)
+        self.proofs = ReachabilityChecker(self.supervisor, self.reach)
         # A test that needs agents brings them.
         self.hub: Hub | None = None
-        self.queue: Queue | None = None
+        self.queue: QueuedSessions | None = None
         # Whether prompts would arrive, and what may be touched, as a test says.
         self.path_open = True
         self.mode = "mine"
@@ -124,37 +133,37 @@ class House:
         """Whoever wakes agents here; in a plain house nobody does."""
         return None
 
-    def hands_in(self, mode: str) -> Hands:
-        return Hands(
+    def hands_in(self, mode: str) -> SessionController:
+        return SessionController(
             clock=self.clock,
-            roster=self.roster,
-            holdings=self.holdings,
+            registry=self.roster,
+            managed_sessions=self.holdings,
             drivers={"claude": self.driver, "codex": self.driver, "tmux": self.driver},
             gate=self.gate,
-            world=self.world,
+            processes=self.world,
             mode=mode,
         )
 
-    def standing(self) -> Standing:
-        eyes = (EyeRecord("by hand", None),)
-        notes = tuple(self.calm.lines(self._wall()))
-        paused = self.calm.paused_record
-        return Standing(self.mode, "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, notes, paused)
+    def standing(self) -> DaemonRecord:
+        eyes = (SourceRecord("by hand", None),)
+        notes = tuple(self.calm.mute_lines(self._wall()))
+        paused = self.calm.current_pause_record
+        return DaemonRecord(self.mode, "0.0.0", "testhost", 1, STARTED_AT, ("a socket",), eyes, notes, paused)
 
-    def trouble_of(self, session_id: SessionId) -> Trouble | None:
+    def trouble_of(self, session_id: SessionId) -> HealingCase | None:
         """What a test says of it; in a clinic, the healer."""
         return self.troubles.get(session_id)
 
     def start(self, name: str, *, project: str = "shop", pid: int | None = None) -> Process:
         """An agent of this conversation comes up and is idle."""
         process = Process(pid or next(self._pids), 1, BOOT)
-        self.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
-        self.hear(name, Opened(self._wall(), ConversationId(name), f"/home/me/{project}"))
+        self.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
+        self.hear(name, LogOpened(self._wall(), ConversationId(name), f"/home/me/{project}"))
         return process
 
     def hear(self, name: str, *events: Event) -> None:
         """Its log says this."""
-        self.supervisor.heard(subject(name), events, live=True)
+        self.supervisor.on_events(subject(name), events, live=True)
         self.settle()
 
     def work(self, name: str, command: str = "make test") -> None:
@@ -163,7 +172,7 @@ class House:
         self.hear(name, Prompted(at), call)
 
     def ask(self, name: str, about: str = "Bash: rm -r build") -> None:
-        self.hear(name, Prompted(self._wall()), Asked(self._wall(), about))
+        self.hear(name, Prompted(self._wall()), QuestionAsked(self._wall(), about))
 
     def finish(self, name: str) -> None:
         self.hear(name, Prompted(self._wall()), TurnEnded(self._wall()))
@@ -174,60 +183,60 @@ class House:
     def end(self, process: Process) -> None:
         """The agent's process is gone."""
         self._ended.add(process)
-        self.supervisor.gone(process)
+        self.supervisor.on_exit(process)
         self.settle()
 
     def forget(self, name: str, process: Process) -> None:
         self.end(process)
-        self.supervisor.forgotten(subject(name).id)
+        self.supervisor.on_log_deleted(subject(name).id)
 
     def settle(self) -> None:
-        while self.supervisor.settle():
+        while self.supervisor.judge_pending():
             pass
 
     def _wall(self) -> float:
         return self.clock.now().wall
 
     # What the supervisor asks of its surroundings.
-    def wake(self) -> None: ...
+    def request_judging(self) -> None: ...
 
-    def alarm(self, awake: float) -> None: ...
+    def set_timer(self, awake: float) -> None: ...
 
     def catch_up(self, session_id: SessionId) -> None: ...
 
-    def watch(self, process: Process) -> Sight:
-        return Sight.DEAD if process in self._ended else Sight.ALIVE
+    def watch(self, process: Process) -> ProcessState:
+        return ProcessState.DEAD if process in self._ended else ProcessState.ALIVE
 
-    def seek_holder(self, session_id: SessionId) -> None: ...
+    def find_agent_process(self, session_id: SessionId) -> None: ...
 
-    def seek_named(self, subject: Subject, pid: int, wall: float) -> None: ...
+    def find_named_process(self, subject: SessionIdentity, pid: int, wall: float) -> None: ...
 
-    def seek_pane(self, session_id: SessionId) -> None:
+    def find_pane(self, session_id: SessionId) -> None:
         self.sought.append(session_id)
 
-    def died(self, session_id: SessionId) -> None:
+    def on_agent_exit(self, session_id: SessionId) -> None:
         self.searched.append(session_id)
 
-    def vanished(self, session_id: SessionId) -> None: ...
+    def on_session_gone(self, session_id: SessionId) -> None: ...
 
-    def tool_alive(self, agent: Process, within_seconds: float) -> bool:
+    def has_live_tool(self, agent: Process, within_seconds: float) -> bool:
         del agent, within_seconds
         return self.tool_runs
 
-    def reach(self, session_id: SessionId) -> Reach:
-        watched = self.roster.watched[session_id]
-        return Reach(
+    def reach(self, session_id: SessionId) -> Reachability:
+        session = self.roster.sessions[session_id]
+        return Reachability(
             ours=self.mode != "observe",
-            path_open=self.path_open and bool(watched.presence.living),
+            path_open=self.path_open and bool(session.presence.living_processes),
             path_lost=self.driver.lost,
-            underway=self.gate.underway(session_id),
+            underway=self.gate.pending_state(session_id),
             observing=self.mode == "observe",
         )
 
-    def is_held(self, session_id: SessionId) -> bool:
-        return self.hands.is_held(session_id)
+    def needs_approval(self, session_id: SessionId) -> bool:
+        return self.hands.needs_approval(session_id)
 
-    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
+    def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
         if isinstance(self.store, MemoryStore):
             _at_once(self.store.record(transitions))
         self.feed.publish(changes)
@@ -242,12 +251,12 @@ def _at_once(work: Coroutine[Any, Any, object]) -> None:
     raise AssertionError("the memory store waited for something")
 
 
-def subject(name: str) -> Subject:
+def subject(name: str) -> SessionIdentity:
     """Claude's, unless its name begins with `codex-`."""
     if name.startswith("codex-"):
         conversation = ConversationId(name.removeprefix("codex-"))
-        return Subject(SessionId(name), "codex", "testhost", "by hand", conversation)
-    return Subject(SessionId(f"claude-{name}"), "claude", "testhost", "by hand", ConversationId(name))
+        return SessionIdentity(SessionId(name), "codex", "testhost", "by hand", conversation)
+    return SessionIdentity(SessionId(f"claude-{name}"), "claude", "testhost", "by hand", ConversationId(name))
 
 
 def furnish(house: House) -> None:
@@ -280,18 +289,18 @@ class Doors:
         tcp = self._listeners[1]
         assert not isinstance(tcp, PortBusy)
         self.port: int = tcp.getsockname()[1]
-        self.access = Access(self.token, self.port, house.clock.now)
+        self.access = Authenticator(self.token, self.port, house.clock.now)
         self.app: Gate = build_app(
             house.desk,
             house.work_desk,
-            (house.hands, OnceHands(house.hands, house.store, lambda: house.clock.now().wall)),
-            Deciders(self.supervised, tcp_callers),
+            (house.hands, IdempotentController(house.hands, house.store, lambda: house.clock.now().wall)),
+            CallerCheck(self.supervised, tcp_callers),
             self.access,
             now=house.clock.now,
             ancestors=ancestors,
             shut_down=lambda: self.orders.append("shut down"),
-            calm=house.calm,
-            incidents=house.incidents.listed,
+            mute_pause=house.calm,
+            incidents=house.incidents.list_incidents,
             critical=CriticalLog(folder / "critical_events.jsonl"),
             healing=house.healing,
             hub=house.hub,
@@ -299,14 +308,14 @@ class Doors:
             queue=house.queue,
             wakes=house.waking,
             repairs=Repairs(house.store, house.roster, house.clock, lambda _session: house.settle()),
-            reports=Reports(
+            reports=ReportService(
                 clock=house.clock,
-                roster=house.roster,
-                memory=house.store,
+                registry=house.roster,
+                store=house.store,
                 folders=GitFolders(),
                 recall=lambda _session_id, _limit: [],
                 policy=house.policy,
-                paused=lambda: house.calm.paused_record,
+                paused=lambda: house.calm.current_pause_record,
             ),
         )
         self._loop = asyncio.new_event_loop()
@@ -364,7 +373,7 @@ class Doors:
     async def _serve(self) -> None:
         self._stopped = asyncio.Event()
         if self.house.waking is not None:
-            await self.house.waking.take_up()
+            await self.house.waking.restore()
         tasks = [
             asyncio.ensure_future(serve(self.app, each))
             for each in self._listeners

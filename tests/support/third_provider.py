@@ -11,20 +11,32 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.driver import Begun, Order, Question, Reply, Seen, unannounced
+from wakeful.control.driver import (
+    ActionResult,
+    OnStarted,
+    PermissionQuestion,
+    PermissionReply,
+    StartRequest,
+    ignore_start,
+)
 from wakeful.control.login import AuthEvent
 from wakeful.control.provider import Provider
-from wakeful.control.turn_events import Ended, Heard, Spent, Taken, Words
+from wakeful.control.turn_events import AnswerText, Ended, PromptTaken, Spent, TurnEvent
 from wakeful.core.clock import Clock
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import SESSION_VARIABLE, Hosting
-from wakeful.core.process import Sight
-from wakeful.integrations.driver_support import RunFolder, absence, marked, stop_hosted
+from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession
+from wakeful.core.process import ProcessState
+from wakeful.integrations.driver_support import (
+    RunFolder,
+    stop_managed_process,
+    unreachable_result,
+    with_marks,
+)
 from wakeful.judging.events import Failure
 from wakeful.linux import proc
 from wakeful.linux.launch import launch
-from wakeful.linux.terminate import carries, end
-from wakeful.storage.base import Outcome
+from wakeful.linux.terminate import has_variable, terminate
+from wakeful.storage.base import ActionOutcome
 
 
 class ParrotDriver:
@@ -38,16 +50,16 @@ class ParrotDriver:
         self._clock = clock
         self._environ = environ
 
-    def is_open(self, hosting: Hosting) -> bool:
-        return hosting.process is None or proc.sight(hosting.process) is Sight.DEAD
+    def is_open(self, hosting: ManagedSession) -> bool:
+        return hosting.process is None or proc.state_of(hosting.process) is ProcessState.DEAD
 
-    def is_lost(self, hosting: Hosting) -> bool:
+    def is_lost(self, hosting: ManagedSession) -> bool:
         del hosting  # the way is open again once its turn is over
         return False
 
-    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+    async def start(self, order: StartRequest, begun: OnStarted = ignore_start) -> ActionResult:
         session_id = order.session_id or SessionId(f"parrot-{order.conversation_id}")
-        hosting = Hosting(
+        managed = ManagedSession(
             session_id=session_id,
             conversation_id=order.conversation_id or ConversationId(""),
             driver=self.name,
@@ -58,23 +70,25 @@ class ParrotDriver:
             name=order.name,
         )
         if order.prompt is None:
-            return Seen(Outcome.RECOVERED, "nothing of it runs until it gets a prompt", hosting)
-        environ = marked(order.environ, session_id, order.epoch, order.intent_id)
-        with RunFolder(self._run, session_id).reading(order.prompt) as streams:
-            hosting = replace(
-                hosting, process=launch(order.argv, cwd=order.cwd, environ=environ, streams=streams)
+            return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs until it gets a prompt", managed)
+        environ = with_marks(order.environ, session_id, order.epoch, order.intent_id)
+        with RunFolder(self._run, session_id).open_prompt_streams(order.prompt) as streams:
+            managed = replace(
+                managed, process=launch(order.argv, cwd=order.cwd, environ=environ, streams=streams)
             )
-        await begun(hosting)
-        return Seen(Outcome.RECOVERED, "its turn began", hosting)
+        await begun(managed)
+        return ActionResult(ActionOutcome.CONFIRMED, "its turn began", managed)
 
-    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+    async def resume(self, hosting: ManagedSession, order: StartRequest) -> ActionResult:
         del hosting
         return await self.start(order)
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, hosting: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         if not self.is_open(hosting):
-            return Seen(Outcome.DECLINED, "it is still at work")
-        order = Order(
+            return ActionResult(ActionOutcome.DECLINED, "it is still at work")
+        request = StartRequest(
             session_id=hosting.session_id,
             conversation_id=hosting.conversation_id,
             epoch=hosting.epoch,
@@ -86,24 +100,24 @@ class ParrotDriver:
             prompt=prompt,
             name=hosting.name,
         )
-        return await self.start(order)
+        return await self.start(request)
 
-    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+    async def questions(self, hosting: ManagedSession) -> tuple[PermissionQuestion, ...]:
         del hosting
         return ()
 
-    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:  # noqa: ARG002 - the port's
-        return Seen(Outcome.DECLINED, "it never asks")
+    async def answer(self, hosting: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:  # noqa: ARG002 - the port's
+        return ActionResult(ActionOutcome.DECLINED, "it never asks")
 
-    async def interrupt(self, hosting: Hosting) -> Seen:
-        if hosting.process is None or absence(hosting) is not None:
-            return Seen(Outcome.DECLINED, "no turn is running")
-        meant = carries(SESSION_VARIABLE, hosting.session_id)
-        await end(hosting.process, ((signal.SIGINT, 5.0),), is_meant=meant)
-        return Seen(Outcome.RECOVERED, "its turn was interrupted")
+    async def interrupt(self, hosting: ManagedSession) -> ActionResult:
+        if hosting.process is None or unreachable_result(hosting) is not None:
+            return ActionResult(ActionOutcome.DECLINED, "no turn is running")
+        meant = has_variable(SESSION_VARIABLE, hosting.session_id)
+        await terminate(hosting.process, ((signal.SIGINT, 5.0),), is_meant=meant)
+        return ActionResult(ActionOutcome.CONFIRMED, "its turn was interrupted")
 
-    async def stop(self, hosting: Hosting) -> Seen:
-        return await stop_hosted(hosting, RunFolder(self._run, hosting.session_id), "PARROT_SESSION")
+    async def stop(self, hosting: ManagedSession) -> ActionResult:
+        return await stop_managed_process(hosting, RunFolder(self._run, hosting.session_id), "PARROT_SESSION")
 
 
 class _Line(Struct):
@@ -120,7 +134,7 @@ class ParrotHearing:
     def __init__(self, _prompt_id: str) -> None:
         self._text = ""
 
-    def feed(self, line: bytes) -> Sequence[Heard]:
+    def feed(self, line: bytes) -> Sequence[TurnEvent]:
         try:
             said = msgspec.json.decode(line, type=_Line)
         except msgspec.DecodeError:
@@ -130,17 +144,17 @@ class ParrotHearing:
         if said.ended:
             spent = Spent(*said.tokens, said.cost_usd)
             return (Ended(self._text, spent=spent, stop_reason="end_turn"),)
-        before = () if self._text else (Taken(),)
+        before = () if self._text else (PromptTaken(),)
         self._text += said.says
-        return (*before, Words(said.says))
+        return (*before, AnswerText(said.says))
 
-    def caught_up(self) -> Sequence[Heard]:
+    def on_caught_up(self) -> Sequence[TurnEvent]:
         return ()
 
-    def given_here(self) -> None:
+    def on_prompt_given(self) -> None:
         pass
 
-    def begin_anew(self) -> bool:
+    def on_new_process(self) -> bool:
         self._text = ""
         return True
 
@@ -169,7 +183,7 @@ class ParrotOneShot:
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
         del argv, folder, environ
 
-    async def ask(self, prompt: str, seconds_max: float) -> str | None:
+    async def execute(self, prompt: str, seconds_max: float) -> str | None:
         del prompt, seconds_max
         return None
 

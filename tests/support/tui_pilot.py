@@ -14,7 +14,7 @@ import pytest
 from textual.pilot import Pilot
 
 from support.supervisor_fixture import Doors
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.tui.app import TopApp
 
 SCREENS = Path(__file__).parents[1] / "integration" / "top_screens"
@@ -38,7 +38,7 @@ def play(doors: Doors, scene: Scene, size: tuple[int, int] = (80, 24)) -> None:
     """The view against these doors, once it is live; a low screen has no room for a ladder."""
 
     async def run() -> None:
-        app = TopApp(Places(str(doors.path.parent)), now=lambda: doors.house.clock.now().wall)
+        app = TopApp(StatePaths(str(doors.path.parent)), now=lambda: doors.house.clock.now().wall)
         async with app.run_test(size=size, notifications=True) as pilot:
             is_low = size[1] < LOW
             await until(pilot, lambda: "· live" in screen(app) and (is_low or "host" in screen(app)))

@@ -8,12 +8,12 @@ import sys
 from pathlib import Path
 from uuid import uuid4
 
-from wakeful.healing.plan import Rules
+from wakeful.healing.plan import HealingRules
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.loop import RedisWatch, connect
-from wakeful.watchdog.queue import Fenced, Revival, Stage, Watched
+from wakeful.watchdog.queue import FenceResult, QueueAttempt, QueueRevival, QueueRevivalStage
 
 
 async def cycle(url: str, folder: str) -> list[int]:
@@ -32,7 +32,7 @@ async def cycle(url: str, folder: str) -> list[int]:
         logs=Path(folder),
         clock=SystemClock(),
         callbacks=Callbacks(write=write, send_message=send),
-        rules=lambda: Rules(revive_runaways=True),
+        rules=lambda: HealingRules(revive_runaways=True),
     )
     started()
     checked = await watch.check()
@@ -45,24 +45,24 @@ async def cycle(url: str, folder: str) -> list[int]:
 async def fence(url: str, _folder: str) -> list[int]:
     """Everybody has seen every session running, and revives them all."""
     jobs = connect(url)
-    watched = (await jobs.look()).watched
+    watched = (await jobs.snapshot()).watched
     started()
     now = SystemClock().now().wall
     done = [await jobs.revive(each, revival_of(each, now)) for each in watched]
     await jobs.close()
-    return [len(watched), done.count(Fenced.DONE), 0, 0]
+    return [len(watched), done.count(FenceResult.DONE), 0, 0]
 
 
-def revival_of(watched: Watched, now: float) -> Revival:
+def revival_of(watched: QueueAttempt, now: float) -> QueueRevival:
     assert watched.job is not None, "all of them run"
-    return Revival(
+    return QueueRevival(
         work=watched.work,
         session_id=watched.session.session_id,
         project_key="popoto",
         chat_id="7",
         reason="silent_for_15_minutes",
         began_at=now,
-        stage=Stage.ENQUEUED,
+        stage=QueueRevivalStage.ENQUEUED,
         job_id=uuid4().hex,
         context="go on",
         failed_key=watched.job.key.replace(":running", ":failed"),

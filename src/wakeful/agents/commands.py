@@ -12,20 +12,28 @@ from typing import Any, Final, Protocol, TypeVar
 from msgspec.structs import replace
 
 from wakeful.agents.leases import AgentLeases
-from wakeful.agents.model import AgentRecord, AgentSpec, AgentState, Glimpse, Move, accepts, move_of
+from wakeful.agents.model import (
+    AgentEvent,
+    AgentObservation,
+    AgentRecord,
+    AgentSpec,
+    AgentState,
+    accepts,
+    event_of,
+)
 from wakeful.agents.runtime import EngineGone
-from wakeful.agents.table import Agent, AgentBook
-from wakeful.control.driver import Seen
-from wakeful.control.gate import Act, ActGate, Deed, Perform, Purpose
+from wakeful.agents.table import Agent, AgentTable
+from wakeful.control.driver import ActionResult
+from wakeful.control.gate import ActionGate, ActionIntent, ActionKind, ActionRecord, PerformAction
 from wakeful.core.errors import OperatorError, WakefulError, WorldError
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import INTENT_VARIABLE
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.judging.available_actions import OBSERVING
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
-CUT_OFF: Final = "it was stopped while it started"
+STOPPED_WHILE_STARTING: Final = "it was stopped while it started"
 T = TypeVar("T")
 
 log = logging.getLogger("wakeful.hub")
@@ -77,116 +85,116 @@ class NotStopped(WorldError):
     code = "agent-not-stopped"
 
 
-class Sessions(Protocol):
+class AgentSessions(Protocol):
     """The sessions agents host, as the head knows them."""
 
-    def below(self, pid: int) -> SessionId | None:
+    def session_below(self, pid: int) -> SessionId | None:
         """The session whose agent is this process or was started below it."""
 
-    def above(self, session_id: SessionId) -> frozenset[int]:
+    def pids_above(self, session_id: SessionId) -> frozenset[int]:
         """The processes that run this session, and whoever they descend from."""
 
     def is_busy(self, session_id: SessionId) -> bool:
         """Whether it is in the middle of a turn."""
 
-    def holder(self, session_id: SessionId) -> int | None:
+    def agent_pid(self, session_id: SessionId) -> int | None:
         """The living process that runs this conversation, if there is one."""
 
-    def agent_named(self, session_id: SessionId) -> str | None:
+    def agent_by_mark(self, session_id: SessionId) -> str | None:
         """The agent whose mark the processes of this session carry."""
 
-    def can_go_on(self, session_id: SessionId) -> bool:
+    def can_resume(self, session_id: SessionId) -> bool:
         """Whether its conversation has anything in it to go on with."""
 
 
-Environ = Callable[[AgentSpec], Mapping[str, str]]
+AgentEnviron = Callable[[AgentSpec], Mapping[str, str]]
 """The values of the variables an agent names."""
 
-Resuming = Callable[[Sequence[str], ConversationId | None, str], tuple[str, ...]]
+ResumeCommand = Callable[[Sequence[str], ConversationId | None, str], tuple[str, ...]]
 """The words that continue a conversation. Raises what says why they cannot."""
 
 
-class Orders:
+class AgentCommands:
     """Everything that may be done to an agent."""
 
     def __init__(
         self,
         *,
-        book: AgentBook,
-        gate: ActGate,
+        table: AgentTable,
+        gate: ActionGate,
         leases: AgentLeases,
-        sessions: Sessions,
-        environ: Environ,
-        resuming: Resuming,
+        sessions: AgentSessions,
+        environ: AgentEnviron,
+        resuming: ResumeCommand,
         mode: str,
     ) -> None:
-        self._book = book
+        self._table = table
         self._gate = gate
         self._leases = leases
         self._sessions = sessions
         self._environ = environ
-        self._resuming = resuming
+        self._build_resume_command = resuming
         self._mode = mode
         # Called after every order, to look at what it left.
-        self.after: Callable[[Agent], None] = lambda _agent: None
+        self.on_done: Callable[[Agent], None] = lambda _agent: None
         # Awaited before a person's stop ends anybody: what it ends must alarm nobody.
-        self.before_stop: Callable[[Agent], Awaitable[None]] = _nothing
+        self.before_stop: Callable[[Agent], Awaitable[None]] = _do_nothing
         # A person's start put another session in its place.
-        self.session_replaced: Callable[[SessionId], Awaitable[None]] = _nothing
+        self.on_session_replaced: Callable[[SessionId], Awaitable[None]] = _do_nothing
         # Awaited when an agent outlived a stop: whatever ends it from now on is no person's doing.
-        self.stop_came_to_nothing: Callable[[Agent], Awaitable[None]] = _nothing
-        self._starting: dict[str, asyncio.Task[Glimpse]] = {}
+        self.on_stop_failed: Callable[[Agent], Awaitable[None]] = _do_nothing
+        self._start_tasks: dict[str, asyncio.Task[AgentObservation]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
-        self._reviving = asyncio.Lock()
+        self._revive_lock = asyncio.Lock()
 
     async def start(self, text: str) -> AgentRecord:
         """Start it and see it ready. Raises AgentRefuses and what the runtime raises."""
-        before = self._book.find(text).record.session_id
-        agent = self._ordered(text, Move.START)
-        record = await self._to_its_end(agent, self._start(agent))
+        before = self._table.find(text).record.session_id
+        agent = self._accept(text, AgentEvent.START)
+        record = await self._run_shielded(agent, self._start(agent))
         if before is not None:
-            await self.session_replaced(before)
+            await self.on_session_replaced(before)
         return record
 
     async def restart_session(self, text: str) -> AgentRecord:
         """A new session where the old one died. Raises NotStale and what the runtime raises."""
-        agent = self._book.find(text)
+        agent = self._table.find(text)
         if agent.state is not AgentState.STALE:
-            startable = accepts(agent.state, Move.START)
+            startable = accepts(agent.state, AgentEvent.START)
             advice = f" `wakeful agent start {agent.name}` starts it." if startable else ""
             raise NotStale(name=agent.name, state=agent.state, advice=advice)
         return await self.start(text)
 
     async def stop(self, text: str, *, even_if_busy: bool = False) -> AgentRecord:
         """End it and remove its container. Raises AgentRefuses, AgentBusy, NotStopped, EngineGone."""
-        agent = self._book.find(text)
+        agent = self._table.find(text)
         session = agent.record.session_id
         busy = agent.state is AgentState.RUNNING and session is not None and self._sessions.is_busy(session)
         if busy and not even_if_busy:
             raise AgentBusy(name=agent.name, session=session)
-        agent = self._ordered(text, Move.STOP)
-        if (starting := self._starting.get(agent.name)) is not None:
+        agent = self._accept(text, AgentEvent.STOP)
+        if (starting := self._start_tasks.get(agent.name)) is not None:
             starting.cancel()
-        return await self._to_its_end(agent, self._stop(agent))
+        return await self._run_shielded(agent, self._stop(agent))
 
     def obstacle(self, agent: Agent) -> str | None:
         """Why a stale agent cannot be brought back now: its conversation lives elsewhere, or cannot be named."""
-        command = self._resumed(agent)
+        command = self._resume_command(agent)
         return command if isinstance(command, str) else None
 
-    async def revive(self, agent: Agent) -> Deed:
+    async def revive(self, agent: Agent) -> ActionRecord:
         """Bring a stale agent back by ourselves, in the conversation it was in. Never raises what the world does.
 
         One after the other: many that one server took along would wear the host down if they came back at once.
         """
-        async with self._reviving:
-            command = self._resumed(agent)
+        async with self._revive_lock:
+            command = self._resume_command(agent)
             if agent.state is not AgentState.STALE:
                 command = f"it is {agent.state}"
             if isinstance(command, str):
-                return Deed("", Act.RESUME, agent.key, Outcome.DECLINED, command)
-            self._book.moved(agent, Move.START, "brought back by Wakeful")
-            return await self._to_its_end(agent, self._revive(agent, command))
+                return ActionRecord("", ActionKind.RESUME, agent.key, ActionOutcome.DECLINED, command)
+            self._table.apply_event(agent, AgentEvent.START, "brought back by Wakeful")
+            return await self._run_shielded(agent, self._revive(agent, command))
 
     async def close(self) -> None:
         """Let go of orders under way; the next start looks at what they left."""
@@ -194,152 +202,160 @@ class Orders:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _ordered(self, text: str, order: Move) -> Agent:
+    def _accept(self, text: str, event: AgentEvent) -> Agent:
         """Take an order, if the table does; nobody else's fits in between."""
-        agent = self._book.find(text)
+        agent = self._table.find(text)
         if self._mode == "observe":
             raise HubObserves
-        self._book.require(agent, order)
-        self._book.ordered(agent, order)
+        self._table.require(agent, event)
+        self._table.apply_command(agent, event)
         return agent
 
-    async def _to_its_end(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
+    async def _run_shielded(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
         """Whoever asked may hang up: what has begun is brought to its end."""
         # Counted at once: a look that is on its way must not be taken for what the order did.
-        agent.orders += 1
-        task = asyncio.create_task(self._finished(agent, order))
+        agent.commands_running += 1
+        task = asyncio.create_task(self._run_and_save(agent, order))
         self._tasks.add(task)
-        task.add_done_callback(self._forget)
+        task.add_done_callback(self._on_task_done)
         return await asyncio.shield(task)
 
-    async def _finished(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
+    async def _run_and_save(self, agent: Agent, order: Coroutine[Any, Any, T]) -> T:
         try:
             # A crash in its middle leaves what was ordered, and since when.
-            await self._book.keep(agent)
+            await self._table.save(agent)
             return await order
         finally:
-            agent.orders -= 1
-            await self._book.keep(agent)
-            self.after(agent)
+            agent.commands_running -= 1
+            await self._table.save(agent)
+            self.on_done(agent)
 
-    def _forget(self, task: asyncio.Task[Any]) -> None:
+    def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.debug("an order was not carried out: %s", error)
 
     async def _start(self, agent: Agent) -> AgentRecord:
         try:
-            deed = await self._pass(Act.START, agent, self._performing_start(agent, agent.spec))
+            record = await self._pass_gate(ActionKind.START, agent, self._start_action(agent, agent.spec))
         except WakefulError as error:
-            await self._failed(agent, error)
+            await self._on_start_failed(agent, error)
             raise
-        if deed.outcome is not Outcome.RECOVERED:
+        if record.outcome is not ActionOutcome.CONFIRMED:
             raise StoppedMeanwhile(name=agent.name)
         return agent.record
 
-    async def _revive(self, agent: Agent, command: tuple[str, ...]) -> Deed:
+    async def _revive(self, agent: Agent, command: tuple[str, ...]) -> ActionRecord:
         spec = replace(agent.spec, command=command)
         try:
-            deed = await self._pass(Act.RESUME, agent, self._performing_start(agent, spec), by_itself=True)
-            if deed.outcome is Outcome.DECLINED and agent.state is AgentState.STARTING:
+            record = await self._pass_gate(
+                ActionKind.RESUME, agent, self._start_action(agent, spec), by_itself=True
+            )
+            if record.outcome is ActionOutcome.DECLINED and agent.state is AgentState.STARTING:
                 # A pause came in between: nothing was done, and it is as stale as before.
-                self._book.moved(agent, Move.CALLED_OFF, deed.words)
+                self._table.apply_event(agent, AgentEvent.CALLED_OFF, record.words)
         except WakefulError as error:
-            await self._failed(agent, error)
-            deed = Deed("", Act.RESUME, agent.key, Outcome.INEFFECTIVE, str(error))
-        return deed
+            await self._on_start_failed(agent, error)
+            record = ActionRecord("", ActionKind.RESUME, agent.key, ActionOutcome.INEFFECTIVE, str(error))
+        return record
 
     async def _stop(self, agent: Agent) -> AgentRecord:
         await self.before_stop(agent)
-        reach("hub.stop_noted")
+        fault_point("hub.stop_noted")
         try:
-            await self._pass(Act.STOP, agent, self._performing_stop(agent))
+            await self._pass_gate(ActionKind.STOP, agent, self._stop_action(agent))
         except WakefulError as error:
-            self._book.moved(agent, Move.UNSEEN, str(error))
+            self._table.apply_event(agent, AgentEvent.UNSEEN, str(error))
             raise
         if agent.state is not AgentState.STOPPED:
             raise NotStopped(name=agent.name, state=agent.state, reason=agent.record.reason)
         await self._leases.give_back(agent)
         return agent.record
 
-    async def _pass(self, act: Act, agent: Agent, perform: Perform, *, by_itself: bool = False) -> Deed:
-        expected = AgentState.STOPPING if act is Act.STOP else AgentState.STARTING
+    async def _pass_gate(
+        self, action: ActionKind, agent: Agent, perform: PerformAction, *, by_itself: bool = False
+    ) -> ActionRecord:
+        expected = AgentState.STOPPING if action is ActionKind.STOP else AgentState.STARTING
 
         def objection() -> str | None:
             if self._mode == "observe":
                 return OBSERVING
-            return None if agent.state is expected else CUT_OFF
+            return None if agent.state is expected else STOPPED_WHILE_STARTING
 
-        deed, _ = await self._gate.pass_through(
-            act, agent.key, Purpose(), objection, perform, by_itself=by_itself
+        record, _ = await self._gate.execute(
+            action, agent.key, ActionIntent(), objection, perform, by_itself=by_itself
         )
-        return deed
+        return record
 
-    def _performing_start(self, agent: Agent, spec: AgentSpec) -> Perform:
-        async def perform(intent_id: str) -> Seen:
-            before = await agent.runtime.look(agent.spec)
-            if move_of(before) is Move.READY:
-                self._book.looked(agent, before)
+    def _start_action(self, agent: Agent, spec: AgentSpec) -> PerformAction:
+        async def perform(intent_id: str) -> ActionResult:
+            before = await agent.runtime.inspect(agent.spec)
+            if event_of(before) is AgentEvent.READY:
+                self._table.apply_observation(agent, before)
                 raise AlreadyRuns(name=agent.name)
             epoch = await self._leases.claim(agent)
-            self._book.claimed(agent, epoch)
-            reach("hub.claimed")
+            self._table.set_epoch(agent, epoch)
+            fault_point("hub.claimed")
             # Otherwise the next daemon would take this claim for another owner's.
-            await self._book.keep(agent)
+            await self._table.save(agent)
             environ = {**self._environ(agent.spec), INTENT_VARIABLE: intent_id}
-            there = before.container is Sight.ALIVE
+            there = before.container is ProcessState.ALIVE
             begin = agent.runtime.restart_session if there else agent.runtime.start
             if not agent.is_in(AgentState.STARTING):
-                return Seen(Outcome.INEFFECTIVE, CUT_OFF)
-            starting = asyncio.create_task(_awaited(begin(spec, epoch, environ)))
-            self._starting[agent.name] = starting
+                return ActionResult(ActionOutcome.INEFFECTIVE, STOPPED_WHILE_STARTING)
+            starting = asyncio.create_task(_as_coroutine(begin(spec, epoch, environ)))
+            self._start_tasks[agent.name] = starting
             try:
-                glimpse = await starting
+                observation = await starting
             except asyncio.CancelledError:
                 if agent.is_in(AgentState.STARTING):
                     raise
-                return Seen(Outcome.INEFFECTIVE, CUT_OFF)
+                return ActionResult(ActionOutcome.INEFFECTIVE, STOPPED_WHILE_STARTING)
             finally:
-                self._starting.pop(agent.name, None)
+                self._start_tasks.pop(agent.name, None)
             if not agent.is_in(AgentState.STARTING):
-                return Seen(Outcome.INEFFECTIVE, CUT_OFF)
-            self._book.looked(agent, glimpse)
-            return Seen(Outcome.RECOVERED, f"process {glimpse.pid} was seen ready")
+                return ActionResult(ActionOutcome.INEFFECTIVE, STOPPED_WHILE_STARTING)
+            self._table.apply_observation(agent, observation)
+            return ActionResult(ActionOutcome.CONFIRMED, f"process {observation.pid} was seen ready")
 
         return perform
 
-    def _performing_stop(self, agent: Agent) -> Perform:
-        async def perform(_intent_id: str) -> Seen:
-            self._book.looked(agent, await agent.runtime.stop(agent.spec))
+    def _stop_action(self, agent: Agent) -> PerformAction:
+        async def perform(_intent_id: str) -> ActionResult:
+            self._table.apply_observation(agent, await agent.runtime.stop(agent.spec))
             gone = agent.state is AgentState.STOPPED
-            return Seen(Outcome.RECOVERED if gone else Outcome.INEFFECTIVE, f"it is {agent.state}")
+            return ActionResult(
+                ActionOutcome.CONFIRMED if gone else ActionOutcome.INEFFECTIVE, f"it is {agent.state}"
+            )
 
         return perform
 
-    async def _failed(self, agent: Agent, error: WakefulError) -> None:
+    async def _on_start_failed(self, agent: Agent, error: WakefulError) -> None:
         """What a start that came to nothing leaves: an engine that is gone prevents seeing, all else is an error."""
-        glimpse = await agent.runtime.look(agent.spec)
-        agent.placed = move_of(glimpse) not in (Move.GONE, Move.UNSEEN)
-        self._book.moved(agent, Move.UNSEEN if isinstance(error, EngineGone) else Move.NOT_READY, str(error))
+        observation = await agent.runtime.inspect(agent.spec)
+        agent.is_present = event_of(observation) not in (AgentEvent.GONE, AgentEvent.UNSEEN)
+        self._table.apply_event(
+            agent, AgentEvent.UNSEEN if isinstance(error, EngineGone) else AgentEvent.NOT_READY, str(error)
+        )
 
-    def _resumed(self, agent: Agent) -> tuple[str, ...] | str:
+    def _resume_command(self, agent: Agent) -> tuple[str, ...] | str:
         """The command that continues its conversation, or why nothing may be started."""
         session = agent.record.session_id
-        if session is None or not self._sessions.can_go_on(session):
+        if session is None or not self._sessions.can_resume(session):
             return agent.spec.command
-        if (pid := self._sessions.holder(session)) is not None:
+        if (pid := self._sessions.agent_pid(session)) is not None:
             return f"process {pid} runs its conversation already"
         conversation = ConversationId(session.partition("-")[2])
         try:
-            return self._resuming(agent.spec.command, conversation, agent.spec.workdir)
+            return self._build_resume_command(agent.spec.command, conversation, agent.spec.workdir)
         except WakefulError as error:
             return str(error)
 
 
-async def _nothing(_what: Agent | SessionId) -> None: ...
+async def _do_nothing(_what: Agent | SessionId) -> None: ...
 
 
-async def _awaited(work: Any) -> Glimpse:
+async def _as_coroutine(work: Any) -> AgentObservation:
     """A task needs a coroutine; a runtime's acts may be anything that can be awaited."""
-    found: Glimpse = await work
+    found: AgentObservation = await work
     return found

@@ -6,7 +6,7 @@ A lease whose daemon is seen dead can be claimed at once; any other lease only a
 from collections.abc import Callable
 
 from wakeful.agents.table import Agent
-from wakeful.core.leases import HeldLease, LeaseKey, held
+from wakeful.core.leases import LeaseConflict, LeaseKey, conversation_held_error
 from wakeful.core.process import Process
 from wakeful.storage.base import Store
 
@@ -28,10 +28,10 @@ class AgentLeases:
         if agent.record.epoch:
             await self._store.yield_lease(key, agent.record.epoch)
         taken = await self._store.claim_lease(key, self._owner, holder=self._daemon)
-        if isinstance(taken, HeldLease) and (dead := self._dead_holder(taken)) is not None:
+        if isinstance(taken, LeaseConflict) and (dead := self._dead_holder(taken)) is not None:
             taken = await self._store.claim_lease(key, self._owner, holder=self._daemon, instead_of=dead)
-        if isinstance(taken, HeldLease):
-            raise held(taken)
+        if isinstance(taken, LeaseConflict):
+            raise conversation_held_error(taken)
         return taken.epoch
 
     async def renew(self, agent: Agent) -> bool:
@@ -42,7 +42,7 @@ class AgentLeases:
     async def give_back(self, agent: Agent) -> None:
         await self._store.yield_lease(_key(agent), agent.record.epoch)
 
-    def _dead_holder(self, lease: HeldLease) -> Process | None:
+    def _dead_holder(self, lease: LeaseConflict) -> Process | None:
         """A daemon that went without giving it back. Another owner's processes may not be ours to see."""
         holder = lease.holder
         gone = holder is not None and lease.owner == self._owner and self._is_dead(holder)

@@ -14,7 +14,7 @@ from msgspec import Struct
 
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 
 NAME_CHARS_MAX: Final = 40
 # A container's name and a tmux session's, and both print it to people.
@@ -41,7 +41,7 @@ class AgentState(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Move(StrEnum):
+class AgentEvent(StrEnum):
     """What happens to an agent."""
 
     START = "start ordered"
@@ -86,12 +86,12 @@ class AgentSpec(Struct, frozen=True, kw_only=True):
     restart: Restart = Restart.MANUAL
 
 
-class Glimpse(Struct, frozen=True, kw_only=True):
+class AgentObservation(Struct, frozen=True, kw_only=True):
     """What a runtime saw of an agent at one moment, from the container inwards. `unknown` wherever it could not look."""
 
-    container: Sight
-    session: Sight
-    agent: Sight
+    container: ProcessState
+    session: ProcessState
+    agent: ProcessState
     # False while its screen has never shown what says that it is ready.
     ready: bool = True
     # The agent's process as this host numbers it.
@@ -121,7 +121,7 @@ class AgentRecord(Struct, frozen=True, kw_only=True):
     session_id: SessionId | None
 
     @property
-    def hosts(self) -> SessionId | None:
+    def hosted_session(self) -> SessionId | None:
         """The session that is this agent's to bring back; a stopped one begins anew, and leaves its last one free."""
         return None if self.state is AgentState.STOPPED else self.session_id
 
@@ -135,7 +135,7 @@ class AgentBrief(Struct, frozen=True):
     reason: str
 
 
-class AgentsStanding(Struct, frozen=True):
+class AgentsSummary(Struct, frozen=True):
     """How many agents stand where, and each of them."""
 
     counts: dict[str, int]
@@ -143,7 +143,7 @@ class AgentsStanding(Struct, frozen=True):
 
 
 # The order of `1 stale, 6 stopped`: running, then those that need a person, then the rest.
-_SPOKEN: Final = (
+_STATE_ORDER: Final = (
     AgentState.RUNNING,
     AgentState.STALE,
     AgentState.UNKNOWN,
@@ -154,12 +154,12 @@ _SPOKEN: Final = (
 )
 
 
-def standing_of(records: Sequence[AgentRecord]) -> AgentsStanding:
+def summarize_agents(records: Sequence[AgentRecord]) -> AgentsSummary:
     """What is said of these agents in few words."""
     states = [record.state for record in records]
-    counts = {state.value: states.count(state) for state in _SPOKEN if state in states}
+    counts = {state.value: states.count(state) for state in _STATE_ORDER if state in states}
     briefs = (AgentBrief(each.id, each.state, each.session_alive, each.reason) for each in records)
-    return AgentsStanding(counts, tuple(briefs))
+    return AgentsSummary(counts, tuple(briefs))
 
 
 def parse_agent_name(text: str) -> str:
@@ -169,76 +169,79 @@ def parse_agent_name(text: str) -> str:
     return text
 
 
-def move_of(glimpse: Glimpse) -> Move:
+def event_of(observation: AgentObservation) -> AgentEvent:
     """What a glimpse amounts to."""
     if (
-        Sight.UNKNOWN in (glimpse.container, glimpse.session, glimpse.agent)
-        and glimpse.container is not Sight.DEAD
+        ProcessState.UNKNOWN in (observation.container, observation.session, observation.agent)
+        and observation.container is not ProcessState.DEAD
     ):
         # Whoever is seen dead further in settles it, whatever else could not be seen.
-        dead_inside = Sight.DEAD in (glimpse.session, glimpse.agent) and glimpse.container is Sight.ALIVE
-        return Move.SESSION_LOST if dead_inside else Move.UNSEEN
-    if glimpse.container is Sight.DEAD:
-        return Move.GONE
-    if Sight.DEAD in (glimpse.session, glimpse.agent):
-        return Move.SESSION_LOST
-    return Move.READY if glimpse.ready else Move.NOT_YET
+        dead_inside = (
+            ProcessState.DEAD in (observation.session, observation.agent)
+            and observation.container is ProcessState.ALIVE
+        )
+        return AgentEvent.SESSION_LOST if dead_inside else AgentEvent.UNSEEN
+    if observation.container is ProcessState.DEAD:
+        return AgentEvent.GONE
+    if ProcessState.DEAD in (observation.session, observation.agent):
+        return AgentEvent.SESSION_LOST
+    return AgentEvent.READY if observation.ready else AgentEvent.NOT_YET
 
 
 _S = AgentState
-MOVES: Final[Mapping[tuple[AgentState, Move], AgentState]] = {
-    (_S.STOPPED, Move.START): _S.STARTING,
-    (_S.STALE, Move.START): _S.STARTING,
-    (_S.ERROR, Move.START): _S.STARTING,
+AGENT_TRANSITIONS: Final[Mapping[tuple[AgentState, AgentEvent], AgentState]] = {
+    (_S.STOPPED, AgentEvent.START): _S.STARTING,
+    (_S.STALE, AgentEvent.START): _S.STARTING,
+    (_S.ERROR, AgentEvent.START): _S.STARTING,
     # Found running after the fact, or started by hand.
-    (_S.STOPPED, Move.READY): _S.RUNNING,
-    (_S.STOPPED, Move.NOT_YET): _S.STARTING,
-    (_S.STOPPED, Move.SESSION_LOST): _S.STALE,
-    (_S.STOPPED, Move.UNSEEN): _S.UNKNOWN,
-    (_S.STARTING, Move.READY): _S.RUNNING,
-    (_S.STARTING, Move.NOT_READY): _S.ERROR,
-    (_S.STARTING, Move.STOP): _S.STOPPING,
+    (_S.STOPPED, AgentEvent.READY): _S.RUNNING,
+    (_S.STOPPED, AgentEvent.NOT_YET): _S.STARTING,
+    (_S.STOPPED, AgentEvent.SESSION_LOST): _S.STALE,
+    (_S.STOPPED, AgentEvent.UNSEEN): _S.UNKNOWN,
+    (_S.STARTING, AgentEvent.READY): _S.RUNNING,
+    (_S.STARTING, AgentEvent.NOT_READY): _S.ERROR,
+    (_S.STARTING, AgentEvent.STOP): _S.STOPPING,
     # It was stale, and nothing was done to it.
-    (_S.STARTING, Move.CALLED_OFF): _S.STALE,
+    (_S.STARTING, AgentEvent.CALLED_OFF): _S.STALE,
     # Looks count only while no order is under way: these are for orders that a crash or a lost engine cut off.
-    (_S.STARTING, Move.SESSION_LOST): _S.ERROR,
-    (_S.STARTING, Move.GONE): _S.STOPPED,
-    (_S.STARTING, Move.UNSEEN): _S.UNKNOWN,
-    (_S.STOPPING, Move.READY): _S.RUNNING,
-    (_S.STOPPING, Move.NOT_YET): _S.STARTING,
-    (_S.STOPPING, Move.SESSION_LOST): _S.STALE,
-    (_S.STOPPING, Move.UNSEEN): _S.UNKNOWN,
-    (_S.RUNNING, Move.SESSION_LOST): _S.STALE,
-    (_S.RUNNING, Move.STOP): _S.STOPPING,
-    (_S.RUNNING, Move.GONE): _S.STOPPED,
-    (_S.RUNNING, Move.UNSEEN): _S.UNKNOWN,
-    (_S.STALE, Move.READY): _S.RUNNING,
-    (_S.STALE, Move.NOT_YET): _S.STARTING,
-    (_S.STALE, Move.STOP): _S.STOPPING,
-    (_S.STALE, Move.GONE): _S.STOPPED,
-    (_S.STALE, Move.UNSEEN): _S.UNKNOWN,
-    (_S.STOPPING, Move.GONE): _S.STOPPED,
+    (_S.STARTING, AgentEvent.SESSION_LOST): _S.ERROR,
+    (_S.STARTING, AgentEvent.GONE): _S.STOPPED,
+    (_S.STARTING, AgentEvent.UNSEEN): _S.UNKNOWN,
+    (_S.STOPPING, AgentEvent.READY): _S.RUNNING,
+    (_S.STOPPING, AgentEvent.NOT_YET): _S.STARTING,
+    (_S.STOPPING, AgentEvent.SESSION_LOST): _S.STALE,
+    (_S.STOPPING, AgentEvent.UNSEEN): _S.UNKNOWN,
+    (_S.RUNNING, AgentEvent.SESSION_LOST): _S.STALE,
+    (_S.RUNNING, AgentEvent.STOP): _S.STOPPING,
+    (_S.RUNNING, AgentEvent.GONE): _S.STOPPED,
+    (_S.RUNNING, AgentEvent.UNSEEN): _S.UNKNOWN,
+    (_S.STALE, AgentEvent.READY): _S.RUNNING,
+    (_S.STALE, AgentEvent.NOT_YET): _S.STARTING,
+    (_S.STALE, AgentEvent.STOP): _S.STOPPING,
+    (_S.STALE, AgentEvent.GONE): _S.STOPPED,
+    (_S.STALE, AgentEvent.UNSEEN): _S.UNKNOWN,
+    (_S.STOPPING, AgentEvent.GONE): _S.STOPPED,
     # Its screen says so at last, or somebody else started it.
-    (_S.ERROR, Move.READY): _S.RUNNING,
-    (_S.ERROR, Move.STOP): _S.STOPPING,
-    (_S.ERROR, Move.GONE): _S.STOPPED,
-    (_S.UNKNOWN, Move.READY): _S.RUNNING,
-    (_S.UNKNOWN, Move.NOT_YET): _S.STARTING,
-    (_S.UNKNOWN, Move.SESSION_LOST): _S.STALE,
-    (_S.UNKNOWN, Move.GONE): _S.STOPPED,
+    (_S.ERROR, AgentEvent.READY): _S.RUNNING,
+    (_S.ERROR, AgentEvent.STOP): _S.STOPPING,
+    (_S.ERROR, AgentEvent.GONE): _S.STOPPED,
+    (_S.UNKNOWN, AgentEvent.READY): _S.RUNNING,
+    (_S.UNKNOWN, AgentEvent.NOT_YET): _S.STARTING,
+    (_S.UNKNOWN, AgentEvent.SESSION_LOST): _S.STALE,
+    (_S.UNKNOWN, AgentEvent.GONE): _S.STOPPED,
     # The way out for a person who knows more than we can see; nobody else acts on what is unknown.
-    (_S.UNKNOWN, Move.STOP): _S.STOPPING,
+    (_S.UNKNOWN, AgentEvent.STOP): _S.STOPPING,
 }
 """Whatever is not here leaves the state as it is; an order that is not here is refused."""
 
 
-def after(state: AgentState, move: Move) -> AgentState:
-    return MOVES.get((state, move), state)
+def next_state(state: AgentState, event: AgentEvent) -> AgentState:
+    return AGENT_TRANSITIONS.get((state, event), state)
 
 
-def accepts(state: AgentState, order: Move) -> bool:
+def accepts(state: AgentState, event: AgentEvent) -> bool:
     """Whether an order may be given in this state."""
-    return (state, order) in MOVES
+    return (state, event) in AGENT_TRANSITIONS
 
 
 class AgentChange(Struct, frozen=True):

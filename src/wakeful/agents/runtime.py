@@ -10,7 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from wakeful.agents.model import AgentSpec, Glimpse
+from wakeful.agents.model import AgentObservation, AgentSpec
 from wakeful.core.errors import OperatorError, WorldError
 
 
@@ -41,7 +41,7 @@ class NotReady(WorldError):
     code = "agent-not-ready"
 
 
-class Found(Struct, frozen=True):
+class UndeclaredAgent(Struct, frozen=True):
     """Something that looks like an agent and is nobody's: reported, never touched."""
 
     name: str
@@ -54,19 +54,21 @@ class Runtime(Protocol):
 
     name: str
 
-    async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+    async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> AgentObservation:
         """Make the container and the agent in it; return once it is ready. Raises ImageMissing, CommandMissing, NotReady, EngineGone."""
 
-    async def restart_session(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+    async def restart_session(
+        self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
+    ) -> AgentObservation:
         """A new session in the container that is there; return once it is ready. Raises as `start` does."""
 
-    async def stop(self, spec: AgentSpec) -> Glimpse:
+    async def stop(self, spec: AgentSpec) -> AgentObservation:
         """End the agent and remove its container; what is seen afterwards. Raises EngineGone."""
 
-    async def look(self, spec: AgentSpec) -> Glimpse:
+    async def inspect(self, spec: AgentSpec) -> AgentObservation:
         """What can be seen of it now, within 5 s."""
 
-    async def found(self, known: frozenset[str]) -> list[Found]:
+    async def find_undeclared(self, known: frozenset[str]) -> list[UndeclaredAgent]:
         """What else looks like an agent here, beside those known by name."""
 
     def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:

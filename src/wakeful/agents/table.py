@@ -16,28 +16,28 @@ from msgspec.structs import replace
 
 from wakeful.agents.model import (
     AgentChange,
+    AgentEvent,
+    AgentObservation,
     AgentRecord,
     AgentSpec,
     AgentState,
-    Glimpse,
-    Move,
     accepts,
-    after,
-    move_of,
+    event_of,
+    next_state,
     parse_agent_name,
 )
 from wakeful.agents.runtime import Runtime
 from wakeful.core.clock import Clock, iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WorldError
-from wakeful.core.ids import SessionId, agent_member
-from wakeful.core.process import Process, Sight
+from wakeful.core.ids import SessionId, agent_member_id
+from wakeful.core.process import Process, ProcessState
 from wakeful.judging.session_record import safe
 from wakeful.storage.base import Note
 
 KIND: Final = "agent"
 # States whose reason may become more precise without becoming another state.
-_EXPLAINED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN})
+_REASON_UPDATED_STATES: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN})
 
 ENDED_EARLY: Final = "Wakeful ended while it started, and it ended before it was seen ready"
 _SESSION_DEAD: Final = "session dead"
@@ -60,7 +60,7 @@ class AgentRefuses(OperatorError):
     exit_code = 1
 
 
-class Kept(Struct, frozen=True):
+class AgentSnapshot(Struct, frozen=True):
     """What a restart must know. `moved_at` is the wall time of `record.since`; `work_since` names its budget."""
 
     record: AgentRecord
@@ -86,7 +86,7 @@ class Agent:
         # A process that was seen, and could not be identified afterwards.
         self.unidentified_pid: int | None = None
         # Whether anything of it was there at the last look: only then it can go.
-        self.placed = False
+        self.is_present = False
         self.stop_ordered = False
         # Since when the work began for which its one restart is spent and nothing more is tried.
         self.given_up_since: float | None = None
@@ -94,15 +94,15 @@ class Agent:
         self.epoch_seen = 0
         self.epoch_before = 0
         # What it was before its state last changed.
-        self.was = AgentState.RUNNING
+        self.previous_state = AgentState.RUNNING
         # Whether the runtime itself could not be asked.
         self.runtime_lost = False
         # Since when its session is missed while it runs; whoever asks for its session sets it.
-        self.alone_since: float | None = None
+        self.session_missing_since: float | None = None
         # Orders under way: until they end, their own looks are the only ones that count.
-        self.orders = 0
+        self.commands_running = 0
         # When the newest look that counted ended: one that began before does not count.
-        self.look_taken = 0
+        self.last_inspection = 0
 
     @property
     def name(self) -> str:
@@ -111,14 +111,14 @@ class Agent:
     @property
     def key(self) -> SessionId:
         """What acts and incidents call it."""
-        return agent_member(self.name)
+        return agent_member_id(self.name)
 
     @property
     def state(self) -> AgentState:
         return self.record.state
 
     @property
-    def was_begun(self) -> bool:
+    def has_started(self) -> bool:
         """Whether something of its last start was ever seen."""
         return self.epoch_seen > self.epoch_before
 
@@ -130,22 +130,22 @@ class Agent:
 class Notes(Protocol):
     """The part of a store the book needs."""
 
-    async def keep_note(self, note: Note) -> None: ...
+    async def save_note(self, note: Note) -> None: ...
 
     async def drop_note(self, kind: str, key: str) -> bool: ...
 
     async def notes(self, kind: str) -> list[Note]: ...
 
 
-Lodge = Callable[[SessionId, str | None], None]
+OnHosted = Callable[[SessionId, str | None], None]
 """Told which agent hosts a session, again when that agent's state changed, or that none does any more."""
 
 
-def _nobody_asks(_session_id: SessionId, _agent: str | None) -> None:
+def _ignore_hosted(_session_id: SessionId, _agent: str | None) -> None:
     """A single look hosts nobody."""
 
 
-class AgentBook:
+class AgentTable:
     """Every agent there is."""
 
     def __init__(
@@ -155,17 +155,17 @@ class AgentBook:
         store: Notes,
         clock: Clock,
         announce: Callable[[bytes], None],
-        lodge: Lodge = _nobody_asks,
+        lodge: OnHosted = _ignore_hosted,
     ) -> None:
         self._store = store
         self._clock = clock
         self._announce = announce
-        self._lodge = lodge
+        self._on_hosted = lodge
         # Looks that came to nothing since the start, by the runtime that was asked.
-        self.failed: Counter[str] = Counter()
+        self.failed_counts: Counter[str] = Counter()
         now = clock.now().wall
         self.agents = {
-            spec.name: Agent(spec, runtimes[spec.runtime], _unseen(spec, now), now) for spec in specs
+            spec.name: Agent(spec, runtimes[spec.runtime], _new_record(spec, now), now) for spec in specs
         }
 
     async def load(self) -> None:
@@ -176,13 +176,13 @@ class AgentBook:
                 await self._store.drop_note(KIND, note.key)
                 continue
             try:
-                kept = decode_json(note.body, Kept)
+                kept = decode_json(note.body, AgentSnapshot)
             except msgspec.DecodeError:
                 log.info("what is kept of agent %s is of another version", note.key)
                 continue
             self._write(agent, replace(kept.record, runtime=agent.spec.runtime))
             agent.moved_at, agent.work_since = kept.moved_at, kept.work_since
-            agent.placed, agent.stop_ordered = kept.placed, kept.stop_ordered
+            agent.is_present, agent.stop_ordered = kept.placed, kept.stop_ordered
             agent.epoch_before = kept.epoch_before
 
     def find(self, text: str) -> Agent:
@@ -194,142 +194,155 @@ class AgentBook:
             raise AgentNotFound(shown=text, meant=f" Did you mean {close[0]!r}?" if close else "")
         return agent
 
-    def require(self, agent: Agent, order: Move) -> None:
+    def require(self, agent: Agent, event: AgentEvent) -> None:
         """Raises AgentRefuses if the table has no such order in this state."""
-        if not accepts(agent.state, order):
-            accepted = ", ".join(state for state in AgentState if accepts(state, order))
+        if not accepts(agent.state, event):
+            accepted = ", ".join(state for state in AgentState if accepts(state, event))
             reason = agent.record.reason
             why = f" ({reason})" if reason and agent.state is AgentState.UNKNOWN else ""
             raise AgentRefuses(
-                name=agent.name, state=agent.state, why=why, order=order.partition(" ")[0], accepted=accepted
+                name=agent.name, state=agent.state, why=why, order=event.partition(" ")[0], accepted=accepted
             )
 
-    def moved(self, agent: Agent, move: Move, reason: str = "") -> bool:
+    def apply_event(self, agent: Agent, event: AgentEvent, reason: str = "") -> bool:
         """Something happened that is no look: an order, or how one failed. Whether its state changed."""
-        state = after(agent.state, move)
+        state = next_state(agent.state, event)
         if state is agent.state:
             return False
-        if move is Move.START:
+        if event is AgentEvent.START:
             agent.epoch_before = agent.epoch_seen
-        self._change(agent, self._in_state(agent, state, reason or str(move)))
+        self._change(agent, self._in_state(agent, state, reason or str(event)))
         return True
 
-    def looked(self, agent: Agent, glimpse: Glimpse, session_id: SessionId | None = None) -> bool:
+    def apply_observation(
+        self, agent: Agent, observation: AgentObservation, session_id: SessionId | None = None
+    ) -> bool:
         """It was looked at. Whether its state changed."""
-        move = move_of(glimpse)
-        self.failed[agent.runtime.name] += move is Move.UNSEEN
-        if move is Move.GONE and not agent.placed and agent.state is AgentState.ERROR:
+        event = event_of(observation)
+        self.failed_counts[agent.runtime.name] += event is AgentEvent.UNSEEN
+        if event is AgentEvent.GONE and not agent.is_present and agent.state is AgentState.ERROR:
             # Its start failed before anything was there: nothing went, and why it failed is still the news.
-            move = Move.UNSEEN
-        agent.epoch_seen = max(agent.epoch_seen, glimpse.epoch)
-        if move is Move.NOT_YET and agent.is_in(AgentState.STARTING):
+            event = AgentEvent.UNSEEN
+        agent.epoch_seen = max(agent.epoch_seen, observation.epoch)
+        if event is AgentEvent.NOT_YET and agent.is_in(AgentState.STARTING):
             # It lives, and did not when it was ordered: not every runtime knows the epoch of what ended.
             agent.epoch_before = -1
-        if move is Move.SESSION_LOST and agent.is_in(AgentState.STARTING) and not agent.was_begun:
+        if event is AgentEvent.SESSION_LOST and agent.is_in(AgentState.STARTING) and not agent.has_started:
             # Only what was there before the order: Wakeful ended before it started anything.
-            move = Move.CALLED_OFF
-        if move is Move.GONE and agent.is_in(AgentState.STARTING) and agent.was_begun:
+            event = AgentEvent.CALLED_OFF
+        if event is AgentEvent.GONE and agent.is_in(AgentState.STARTING) and agent.has_started:
             # What was started is gone before it was seen ready: a start that failed, not a stop.
-            move = Move.NOT_READY
-        if glimpse.container is not Sight.UNKNOWN:
-            agent.placed = glimpse.container is Sight.ALIVE
-        agent.runtime_lost = glimpse.container is Sight.UNKNOWN
-        state = after(agent.state, move)
+            event = AgentEvent.NOT_READY
+        if observation.container is not ProcessState.UNKNOWN:
+            agent.is_present = observation.container is ProcessState.ALIVE
+        agent.runtime_lost = observation.container is ProcessState.UNKNOWN
+        state = next_state(agent.state, event)
         changed = state is not agent.state
-        record = self._in_state(agent, state, _words(agent, move, glimpse)) if changed else agent.record
-        if not changed and state in _EXPLAINED and glimpse.reason:
-            record = replace(record, reason=safe(_words(agent, move, glimpse)))
+        record = (
+            self._in_state(agent, state, _reason_text(agent, event, observation)) if changed else agent.record
+        )
+        if not changed and state in _REASON_UPDATED_STATES and observation.reason:
+            record = replace(record, reason=safe(_reason_text(agent, event, observation)))
         running = state is AgentState.RUNNING
         record = replace(
             record,
-            session_alive=running and move is Move.READY,
+            session_alive=running and event is AgentEvent.READY,
             # One that lives and is not ready can be visited: it may be at a dialog.
-            pid=glimpse.pid if running or state is AgentState.UNKNOWN or move is Move.NOT_YET else None,
-            container_id=glimpse.container_id,
-            tmux_session=glimpse.tmux_session,
-            tmux_socket=glimpse.tmux_socket,
-            epoch=max(record.epoch, glimpse.epoch),
+            pid=observation.pid
+            if running or state is AgentState.UNKNOWN or event is AgentEvent.NOT_YET
+            else None,
+            container_id=observation.container_id,
+            tmux_session=observation.tmux_session,
+            tmux_socket=observation.tmux_socket,
+            epoch=max(record.epoch, observation.epoch),
             session_id=session_id or record.session_id,
         )
         if record != agent.record:
             self._change(agent, record)
         return changed
 
-    def hosts(self, agent: Agent, session_id: SessionId) -> None:
+    def set_session(self, agent: Agent, session_id: SessionId) -> None:
         """It hosts this session, as is known before it was looked at."""
         self._write(agent, replace(agent.record, session_id=session_id))
 
-    def claimed(self, agent: Agent, epoch: int) -> None:
+    def set_epoch(self, agent: Agent, epoch: int) -> None:
         """It begins anew under this epoch."""
         agent.record = replace(agent.record, epoch=epoch)
 
-    def ordered(self, agent: Agent, order: Move) -> None:
+    def apply_command(self, agent: Agent, event: AgentEvent) -> None:
         """A person ordered it: what was asked for begins here, and budgets of what was before do not count."""
         agent.work_since = self._clock.now().wall
-        agent.stop_ordered = order is Move.STOP
-        if order is Move.START:
+        agent.stop_ordered = event is AgentEvent.STOP
+        if event is AgentEvent.START:
             self._write(agent, replace(agent.record, session_id=None))
-        self.moved(agent, order)
+        self.apply_event(agent, event)
 
-    async def keep(self, agent: Agent) -> None:
+    async def save(self, agent: Agent) -> None:
         """Remember it. A store that refuses is said, and costs only what a restart would know."""
         body = msgspec.json.encode(
-            Kept(
+            AgentSnapshot(
                 agent.record,
                 agent.moved_at,
                 agent.work_since,
-                placed=agent.placed,
+                placed=agent.is_present,
                 stop_ordered=agent.stop_ordered,
                 epoch_before=agent.epoch_before,
             )
         )
         try:
-            await self._store.keep_note(Note(KIND, agent.name, body))
+            await self._store.save_note(Note(KIND, agent.name, body))
         except WorldError as error:
             log.warning("what became of agent %s is not kept: %s", agent.name, error)
 
     def _in_state(self, agent: Agent, state: AgentState, reason: str) -> AgentRecord:
-        agent.moved_at, agent.was, agent.alone_since = self._clock.now().wall, agent.state, None
+        agent.moved_at, agent.previous_state, agent.session_missing_since = (
+            self._clock.now().wall,
+            agent.state,
+            None,
+        )
         alive = agent.record.session_alive and state is AgentState.RUNNING
         since = iso(agent.moved_at)
         return replace(agent.record, state=state, since=since, reason=safe(reason), session_alive=alive)
 
     def _write(self, agent: Agent, record: AgentRecord) -> None:
-        before, agent.record = agent.record.hosts, record
-        if before != record.hosts:
-            for session_id, name in ((before, None), (record.hosts, agent.name)):
+        before, agent.record = agent.record.hosted_session, record
+        if before != record.hosted_session:
+            for session_id, name in ((before, None), (record.hosted_session, agent.name)):
                 if session_id is not None:
-                    self._lodge(session_id, name)
+                    self._on_hosted(session_id, name)
 
     def _change(self, agent: Agent, record: AgentRecord) -> None:
         old = agent.record.state
         self._write(agent, record)
         if old is not record.state:
-            if record.hosts is not None:
+            if record.hosted_session is not None:
                 # Whether a session can be spoken to depends on how its agent is: it is judged anew.
-                self._lodge(record.hosts, agent.name)
+                self._on_hosted(record.hosted_session, agent.name)
             log.info("agent %s: %s -> %s (%s)", agent.name, old, record.state, record.reason)
         at = record.since if old is not record.state else iso(self._clock.now().wall)
         change = AgentChange(agent.name, old, record.state, record.reason, at, record)
         self._announce(msgspec.json.encode(change))
 
 
-def _words(agent: Agent, move: Move, glimpse: Glimpse) -> str:
+def _reason_text(agent: Agent, event: AgentEvent, observation: AgentObservation) -> str:
     """The reason of the state; for a container whose session died, the documented sentence."""
-    if move is Move.SESSION_LOST and agent.stop_ordered:
+    if event is AgentEvent.SESSION_LOST and agent.stop_ordered:
         return "stopped by a person; its terminal is left"
-    if agent.state is AgentState.STARTING and move is Move.SESSION_LOST:
+    if agent.state is AgentState.STARTING and event is AgentEvent.SESSION_LOST:
         return ENDED_EARLY
-    if move is Move.NOT_YET:
-        return str(move)
-    if move in (Move.SESSION_LOST, Move.CALLED_OFF) and glimpse.reason in ("", _SESSION_DEAD):
+    if event is AgentEvent.NOT_YET:
+        return str(event)
+    if event in (AgentEvent.SESSION_LOST, AgentEvent.CALLED_OFF) and observation.reason in (
+        "",
+        _SESSION_DEAD,
+    ):
         return f"container running, {_SESSION_DEAD}" if agent.spec.runtime == "docker" else _SESSION_DEAD
-    if move is Move.GONE and agent.state is AgentState.STOPPING:
+    if event is AgentEvent.GONE and agent.state is AgentState.STOPPING:
         return "stopped by a person"
-    return glimpse.reason or str(move)
+    return observation.reason or str(event)
 
 
-def _unseen(spec: AgentSpec, now: float) -> AgentRecord:
+def _new_record(spec: AgentSpec, now: float) -> AgentRecord:
     """An agent nobody has looked at yet."""
     return AgentRecord(
         id=spec.name,

@@ -15,86 +15,86 @@ from msgspec import Struct
 from wakeful.alerts.model import (
     Alert,
     AlertKind,
-    Question,
-    Rules,
-    finished,
-    gist_of,
-    needs_you,
+    AlertRules,
+    AttentionQuestion,
+    digest_entry_of,
+    finished_text,
+    needs_you_text,
     question_of,
 )
-from wakeful.alerts.outbox import AlertDesk
-from wakeful.alerts.pending import Owed
+from wakeful.alerts.outbox import AlertOutbox
+from wakeful.alerts.pending import PendingAlert
 from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import SessionRecord
 
 # As long as somebody looks at the question, or muted it, nobody is told; whether that still holds is asked this often.
-LOOK_SECONDS: Final = 60.0
+RECHECK_SECONDS: Final = 60.0
 # No session id has a slash.
 PREFIX: Final = f"{AlertKind.NEEDS_YOU}/"
 
 log = logging.getLogger("wakeful.asking")
 
-Visible = Callable[[SessionId], Awaitable[bool]]
+IsVisible = Callable[[SessionId], Awaitable[bool]]
 """Whether somebody sees this session's pane right now; False where nobody can tell."""
-Excused = Callable[[SessionRecord, Question | None], bool]
+IsSuppressed = Callable[[SessionRecord, AttentionQuestion | None], bool]
 """Whether nobody is to be told of a question (None: of an end) now: it is muted, or an incident tells it for many."""
-Done = Callable[[SessionId], bool]
+IsTurnDone = Callable[[SessionId], bool]
 """Whether its last turn ended by itself: nobody stopped it, cut it short or said no to it."""
 
 
-class Open(Struct):
+class OpenQuestion(Struct):
     """A question that is open, in its newest words, and whoever waits to tell it. Told once it has an episode."""
 
     record: SessionRecord
-    question: Question
+    question: AttentionQuestion
     episode: str | None = None
-    telling: asyncio.Task[None] | None = None
+    alert_task: asyncio.Task[None] | None = None
 
 
-class Asking:
-    """Told of every judgement by `seen`. Call `take_up` once the desk has."""
+class AttentionMonitor:
+    """`on_judged` gets every judgement. Call `restore` after the outbox was restored."""
 
     def __init__(
         self,
-        desk: AlertDesk,
+        outbox: AlertOutbox,
         clock: Clock,
-        rules: Rules,
-        visible: Visible,
-        excused: Excused = lambda _record, _question: False,
-        done: Done = lambda _session_id: True,
+        rules: AlertRules,
+        visible: IsVisible,
+        excused: IsSuppressed = lambda _record, _question: False,
+        done: IsTurnDone = lambda _session_id: True,
     ) -> None:
-        self._desk = desk
+        self._outbox = outbox
         self._clock = clock
         self._rules = rules
-        self._visible = visible
-        self._excused = excused
-        self._done = done
-        self._open: dict[SessionId, Open] = {}
+        self._is_visible = visible
+        self._is_suppressed = excused
+        self._is_turn_done = done
+        self._open_questions: dict[SessionId, OpenQuestion] = {}
         # From an earlier daemon: not told again while they are the same, over when they are not.
-        self._recalled: dict[SessionId, Owed] = {}
-        self._began = clock.now()
-        self._at_work: set[SessionId] = set()
-        self._finishing: dict[SessionId, asyncio.Task[None]] = {}
+        self._restored: dict[SessionId, PendingAlert] = {}
+        self._started_at = clock.now()
+        self._working: set[SessionId] = set()
+        self._finish_tasks: dict[SessionId, asyncio.Task[None]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
-    def take_up(self) -> None:
+    def restore(self) -> None:
         """Recall what the desk knows to be open."""
-        for owed in self._desk.open_episodes(PREFIX):
-            self._recalled[SessionId(owed.alert.episode.split("/")[1])] = owed
-        if self._recalled:
-            self._start(self._look_around())
+        for owed in self._outbox.open_episodes(PREFIX):
+            self._restored[SessionId(owed.alert.episode.split("/")[1])] = owed
+        if self._restored:
+            self._spawn(self._resolve_unconfirmed())
 
-    def seen(self, record: SessionRecord) -> None:
+    def on_judged(self, record: SessionRecord) -> None:
         """A session was judged. Cheap for the many that ask for nothing."""
         question = question_of(record)
         if question is not None:
-            self._asked(record, question)
+            self._on_question(record, question)
         else:
-            self._answered(record.id)
+            self._on_answer(record.id)
         if AlertKind.FINISHED in self._rules.kinds:
-            self._watch_work(record)
+            self._track_turn(record)
 
     async def close(self) -> None:
         """Let go of everybody who waits."""
@@ -102,50 +102,50 @@ class Asking:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    def _asked(self, record: SessionRecord, question: Question) -> None:
-        known = self._open.get(record.id)
-        if known is not None and is_same(known.question, question):
+    def _on_question(self, record: SessionRecord, question: AttentionQuestion) -> None:
+        known = self._open_questions.get(record.id)
+        if known is not None and is_same_question(known.question, question):
             known.record, known.question = record, question
             return
         if known is not None:
-            self._start(self._end(known))
-        opened = self._open[record.id] = Open(record, question)
-        opened.telling = self._start(self._tell(opened))
+            self._spawn(self._cancel(known))
+        opened = self._open_questions[record.id] = OpenQuestion(record, question)
+        opened.alert_task = self._spawn(self._alert_question(opened))
 
-    def _answered(self, session_id: SessionId) -> None:
-        known = self._open.pop(session_id, None)
+    def _on_answer(self, session_id: SessionId) -> None:
+        known = self._open_questions.pop(session_id, None)
         if known is not None:
-            self._start(self._end(known))
-        if self._recalled and self._has_looked_around():
-            recalled = self._recalled.pop(session_id, None)
+            self._spawn(self._cancel(known))
+        if self._restored and self._is_startup_over():
+            recalled = self._restored.pop(session_id, None)
             if recalled is not None:
-                self._start(self._over(recalled.alert.episode))
+                self._spawn(self._resolve(recalled.alert.episode))
 
-    def _has_looked_around(self) -> bool:
+    def _is_startup_over(self) -> bool:
         """A daemon that has just come sees a session before all that it says: no question yet is no answer."""
-        return self._clock.now().awake - self._began.awake >= self._rules.needs_you_seconds
+        return self._clock.now().awake - self._started_at.awake >= self._rules.needs_you_seconds
 
-    async def _look_around(self) -> None:
+    async def _resolve_unconfirmed(self) -> None:
         await self._sleep(self._rules.needs_you_seconds)
-        for session_id in [each for each in self._recalled if each not in self._open]:
-            self._answered(session_id)
+        for session_id in [each for each in self._restored if each not in self._open_questions]:
+            self._on_answer(session_id)
 
-    async def _tell(self, opened: Open) -> None:
+    async def _alert_question(self, opened: OpenQuestion) -> None:
         await self._sleep(self._rules.needs_you_seconds)
-        recalled = self._recalled.pop(opened.record.id, None)
-        if recalled is not None and self._is_told(recalled, opened.question):
+        recalled = self._restored.pop(opened.record.id, None)
+        if recalled is not None and self._was_alerted(recalled, opened.question):
             opened.episode = recalled.alert.episode
             return
         if recalled is not None:
-            await self._over(recalled.alert.episode)
-        while self._excused(opened.record, opened.question) or await self._visible(opened.record.id):
-            await self._sleep(LOOK_SECONDS)
-        text, asked = needs_you(opened.record, opened.question), opened.question
+            await self._resolve(recalled.alert.episode)
+        while self._is_suppressed(opened.record, opened.question) or await self._is_visible(opened.record.id):
+            await self._sleep(RECHECK_SECONDS)
+        text, asked = needs_you_text(opened.record, opened.question), opened.question
         opened.episode = f"{PREFIX}{opened.record.id}/{asked.since}/{_digest(asked.words)}"
-        gist = gist_of(opened.record, asked.code or "question")
-        await self._desk.owe(Alert(AlertKind.NEEDS_YOU, opened.episode, text, gist=gist))
+        gist = digest_entry_of(opened.record, asked.code or "question")
+        await self._outbox.enqueue(Alert(AlertKind.NEEDS_YOU, opened.episode, text, gist=gist))
 
-    def _is_told(self, recalled: Owed, question: Question) -> bool:
+    def _was_alerted(self, recalled: PendingAlert, question: AttentionQuestion) -> bool:
         """Whether an earlier daemon owed this very question to people.
 
         What its log or its client dates after that telling, and before we came, is another one. A time since we came
@@ -154,54 +154,56 @@ class Asking:
         since, _, digest = recalled.alert.episode.split("/", 2)[2].partition("/")
         if question.since == since:
             return True
-        asked_meanwhile = iso(recalled.owed_at) < question.since < iso(self._began.wall)
+        asked_meanwhile = iso(recalled.owed_at) < question.since < iso(self._started_at.wall)
         return digest == _digest(question.words) and not asked_meanwhile
 
-    async def _end(self, known: Open) -> None:
-        if known.telling is not None:
-            known.telling.cancel()
-            await asyncio.wait({known.telling})
+    async def _cancel(self, known: OpenQuestion) -> None:
+        if known.alert_task is not None:
+            known.alert_task.cancel()
+            await asyncio.wait({known.alert_task})
         if known.episode is not None:
-            await self._over(known.episode)
+            await self._resolve(known.episode)
 
-    async def _over(self, episode: str) -> None:
+    async def _resolve(self, episode: str) -> None:
         """An answer needs no news of its own: whoever gave it knows."""
-        await self._desk.resolve(episode)
+        await self._outbox.resolve(episode)
 
-    def _watch_work(self, record: SessionRecord) -> None:
+    def _track_turn(self, record: SessionRecord) -> None:
         if record.active_prompt or record.state is State.PROMPTING:
-            self._at_work.add(record.id)
-            waiting = self._finishing.pop(record.id, None)
+            self._working.add(record.id)
+            waiting = self._finish_tasks.pop(record.id, None)
             if waiting is not None:
                 waiting.cancel()
-        elif record.id in self._at_work:
-            self._at_work.discard(record.id)
+        elif record.id in self._working:
+            self._working.discard(record.id)
             if record.health is Health.HEALTHY and record.state in {
                 State.IDLE,
                 State.DETACHED,
                 State.STOPPED,
             }:
-                self._finishing[record.id] = self._start(self._tell_finished(record))
+                self._finish_tasks[record.id] = self._spawn(self._alert_finished(record))
 
-    async def _tell_finished(self, record: SessionRecord) -> None:
+    async def _alert_finished(self, record: SessionRecord) -> None:
         """Whoever goes on at once, with a queued prompt or after a background task, had not finished."""
         await self._sleep(self._rules.needs_you_seconds)
-        self._finishing.pop(record.id, None)
-        if self._done(record.id) and not self._excused(record, None):
+        self._finish_tasks.pop(record.id, None)
+        if self._is_turn_done(record.id) and not self._is_suppressed(record, None):
             episode = f"{AlertKind.FINISHED}/{record.id}/{record.updated_at}"
-            alert = Alert(AlertKind.FINISHED, episode, finished(record), gist=gist_of(record, "finished"))
-            await self._desk.owe(alert)
+            alert = Alert(
+                AlertKind.FINISHED, episode, finished_text(record), gist=digest_entry_of(record, "finished")
+            )
+            await self._outbox.enqueue(alert)
 
     async def _sleep(self, seconds: float) -> None:
         await self._clock.sleep_until(self._clock.now().awake + seconds)
 
-    def _start(self, work: Awaitable[None]) -> asyncio.Task[None]:
+    def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)
         self._tasks.add(task)
-        task.add_done_callback(self._ended)
+        task.add_done_callback(self._on_task_done)
         return task
 
-    def _ended(self, task: asyncio.Task[None]) -> None:
+    def _on_task_done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (problem := task.exception()) is not None:
             log.error("an alert was lost to a bug of ours", exc_info=problem)
@@ -211,6 +213,6 @@ def _digest(words: str) -> str:
     return sha256(words.encode()).hexdigest()[:12]
 
 
-def is_same(known: Question, question: Question) -> bool:
+def is_same_question(known: AttentionQuestion, question: AttentionQuestion) -> bool:
     """A question may be worded better later, or its time known better; another one has both of its own."""
     return known.since == question.since or known.words == question.words

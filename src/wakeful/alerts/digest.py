@@ -8,8 +8,8 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import Final
 
-from wakeful.alerts.model import AlertKind, lines_of, moment
-from wakeful.alerts.pending import Owed, Phase
+from wakeful.alerts.model import AlertKind, format_time, join_lines
+from wakeful.alerts.pending import AlertPhase, PendingAlert
 from wakeful.core.clock import iso
 
 # So many messages of a kind in a row, then one more for each of these intervals.
@@ -19,26 +19,26 @@ REFILL_SECONDS: Final = 180.0
 GATHER_SECONDS: Final = 10.0
 GATHER_SECONDS_MAX: Final = 600.0
 # A question waits no longer than this for others.
-ASKED_SECONDS_MAX: Final = 40.0
+QUESTION_GATHER_SECONDS_MAX: Final = 40.0
 # A flood is over when none of its kind came for so long.
-CALM_SECONDS: Final = 600.0
+FLOOD_OVER_SECONDS: Final = 600.0
 NAMED_MAX: Final = 5
 
 OVER: Final = "over"
 
 
-def kind_of(episode: Owed) -> str:
+def kind_of(alert: PendingAlert) -> str:
     """Which budget pays for its message."""
-    return OVER if episode.phase is Phase.OVER else str(episode.alert.kind)
+    return OVER if alert.phase is AlertPhase.OVER else str(alert.alert.kind)
 
 
-class Budget:
+class MessageBudget:
     """Messages of one kind through one channel. Times are of the clock that does not run while the host sleeps."""
 
     def __init__(self, gather_seconds_max: float = GATHER_SECONDS_MAX) -> None:
         self._gather_seconds_max = gather_seconds_max
-        self._left = float(MESSAGES_MAX)
-        self._counted_at = 0.0
+        self._tokens = float(MESSAGES_MAX)
+        self._refilled_at = 0.0
         self._gathering_since: float | None = None
         self._digests = 0
         self._digested_at = 0.0
@@ -46,64 +46,64 @@ class Budget:
     def wait_seconds(self, ready: int, awake: float) -> tuple[bool, float]:
         """Whether what is ready goes as a digest, and how long it is gathered yet; zero for single messages."""
         self._refill(awake)
-        if self._gathering_since is None and ready <= self._left:
+        if self._gathering_since is None and ready <= self._tokens:
             return False, 0.0
         if self._gathering_since is None:
             self._gathering_since = awake
         gather_seconds = min(GATHER_SECONDS * 2.0 ** min(self._digests, 10), self._gather_seconds_max)
         return True, max(self._gathering_since + gather_seconds - awake, 0.0)
 
-    def sent(self, awake: float, *, digest: bool) -> None:
+    def on_sent(self, awake: float, *, digest: bool) -> None:
         """A message has left."""
-        self._left = max(self._left - 1.0, 0.0)
+        self._tokens = max(self._tokens - 1.0, 0.0)
         if digest:
             self._gathering_since = None
             self._digests, self._digested_at = self._digests + 1, awake
 
     def _refill(self, awake: float) -> None:
-        gained = (awake - self._counted_at) / REFILL_SECONDS
-        self._left, self._counted_at = min(self._left + gained, float(MESSAGES_MAX)), awake
-        if self._digests and awake - self._digested_at > CALM_SECONDS:
+        gained = (awake - self._refilled_at) / REFILL_SECONDS
+        self._tokens, self._refilled_at = min(self._tokens + gained, float(MESSAGES_MAX)), awake
+        if self._digests and awake - self._digested_at > FLOOD_OVER_SECONDS:
             self._digests = 0
 
 
-def new_budgets() -> dict[str, Budget]:
+def new_budgets() -> dict[str, MessageBudget]:
     """One for each kind, in the order in which they are served."""
     asked = AlertKind.NEEDS_YOU
-    return {asked: Budget(ASKED_SECONDS_MAX)} | {
-        kind: Budget() for kind in (AlertKind.TROUBLE, OVER, AlertKind.FINISHED)
+    return {asked: MessageBudget(QUESTION_GATHER_SECONDS_MAX)} | {
+        kind: MessageBudget() for kind in (AlertKind.TROUBLE, OVER, AlertKind.FINISHED)
     }
 
 
-def digest_text(episodes: Sequence[Owed]) -> str:
+def digest_text(episodes: Sequence[PendingAlert]) -> str:
     """How many, of which projects and kinds, the first few by name, and where to see all of them."""
     kind = kind_of(episodes[0])
     count = sum(each.alert.stands_for or 1 for each in episodes)
     gists = [each.alert.gist for each in episodes if each.alert.gist is not None]
     named = [each for each in episodes if not each.alert.stands_for][:NAMED_MAX]
-    return lines_of(
+    return join_lines(
         _HEADS[kind].format(count=f"{count:,}"),
-        _counted("Projects", (each.project for each in gists)),
-        _counted("What", (each.what for each in gists)),
-        f"First: {'; '.join(_first(each) for each in named)}",
-        f"Since: {moment(iso(min(each.owed_at for each in episodes)))}",
+        _count_line("Projects", (each.project for each in gists)),
+        _count_line("What", (each.what for each in gists)),
+        f"First: {'; '.join(_short_name(each) for each in named)}",
+        f"Since: {format_time(iso(min(each.owed_at for each in episodes)))}",
         f"→ {_COMMANDS[kind]}",
     )
 
 
-def more(count: int) -> str:
+def overflow_text(count: int) -> str:
     """The alerts for which the outbox had no room."""
-    return lines_of(f"{count:,} more alerts, which are only counted here", "→ wakeful incidents")
+    return join_lines(f"{count:,} more alerts, which are only counted here", "→ wakeful incidents")
 
 
-def _first(episode: Owed) -> str:
+def _short_name(alert: PendingAlert) -> str:
     """A few words of one alert: its name, or the first line of its text."""
-    gist = episode.alert.gist
-    text = (episode.ending if episode.phase is Phase.OVER else None) or episode.alert.text
+    gist = alert.alert.gist
+    text = (alert.ending if alert.phase is AlertPhase.OVER else None) or alert.alert.text
     return gist.name if gist is not None else text.partition("\n")[0][:60]
 
 
-def _counted(title: str, words: Iterable[str]) -> str:
+def _count_line(title: str, words: Iterable[str]) -> str:
     counts = Counter(word for word in words if word)
     shown = ", ".join(f"{word[:40]} {count}" for word, count in counts.most_common(NAMED_MAX))
     more = len(counts) - NAMED_MAX

@@ -12,8 +12,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.alerts.model import Alert, AlertKind, Matter, Topic, failure_news, resolved, text_of
-from wakeful.alerts.outbox import AlertDesk
+from wakeful.alerts.model import (
+    Alert,
+    AlertCode,
+    AlertKind,
+    Topic,
+    failed_part_alert,
+    format_alert,
+    resolved_text,
+)
+from wakeful.alerts.outbox import AlertOutbox
 from wakeful.core.clock import Clock, iso
 from wakeful.core.errors import WorldError
 from wakeful.core.redaction import redact
@@ -26,12 +34,12 @@ STEADY_SECONDS: Final = 30.0
 # What the store refuses for want of room is tried again this soon; the disk has an alert of its own.
 WORLD_RETRY_SECONDS: Final = 5.0
 REASON_CHARS_MAX: Final = 160
-EPISODE: Final = "down:"
+EPISODE_PREFIX: Final = "down:"
 
 log = logging.getLogger("wakeful")
 
 
-class Failure(Struct):
+class FailedPart(Struct):
     """A part that is down."""
 
     name: str
@@ -45,17 +53,17 @@ class Failure(Struct):
         return f"down since {iso(self.since)}: {self.name} ({self.reason}); Wakeful tries again"
 
 
-class Failures:
+class FailedParts:
     """The parts that are down now."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._down: dict[str, Failure] = {}
+        self._down: dict[str, FailedPart] = {}
         # Set whenever a part went down or came back.
         self.changed = asyncio.Event()
 
     @property
-    def down(self) -> tuple[Failure, ...]:
+    def down(self) -> tuple[FailedPart, ...]:
         return tuple(self._down.values())
 
     @property
@@ -63,19 +71,19 @@ class Failures:
         """What is down, for a person who looks at `status`."""
         return tuple(each.line for each in self._down.values())
 
-    def failed(self, name: str, error: Exception) -> float:
+    def on_failure(self, name: str, error: Exception) -> float:
         """Note that it raised; the seconds after which to try it again. Only the first time leaves a traceback."""
         reason = plain(redact(f"{type(error).__name__}: {error}"), REASON_CHARS_MAX)
         known = self._down.get(name)
         if known is None:
             log.error("%s is down", name, exc_info=error)
-            self._down[name] = known = Failure(name, reason, self._clock.now().wall)
+            self._down[name] = known = FailedPart(name, reason, self._clock.now().wall)
             self.changed.set()
         else:
             known.reason, known.times = reason, known.times + 1
         return min(RETRY_SECONDS_MIN * 2.0 ** min(known.times - 1, 10), RETRY_SECONDS_MAX)
 
-    def works(self, name: str) -> None:
+    def on_success(self, name: str) -> None:
         """Note that it ran without raising."""
         failure = self._down.pop(name, None)
         if failure is not None:
@@ -92,56 +100,56 @@ class Failures:
         while True:
             task = asyncio.ensure_future(run())
             try:
-                return await self._watch_over(name, task)
+                return await self._await_steady(name, task)
             except Exception as error:  # noqa: BLE001 - whatever it is, it must not end the services beside it
                 if world_errors and isinstance(error, WorldError):
                     log.warning("%s: %s", name, error)
-                    await self._rest(WORLD_RETRY_SECONDS)
+                    await self._sleep(WORLD_RETRY_SECONDS)
                 else:
-                    await self._rest(self.failed(name, error))
+                    await self._sleep(self.on_failure(name, error))
             finally:
                 task.cancel()
 
-    async def _watch_over(self, name: str, task: "asyncio.Future[None]") -> None:
+    async def _await_steady(self, name: str, task: "asyncio.Future[None]") -> None:
         """Wait for a service's end; once it ran for a while, it works."""
         if name in self._down:
-            steady = asyncio.ensure_future(self._rest(STEADY_SECONDS))
+            steady = asyncio.ensure_future(self._sleep(STEADY_SECONDS))
             try:
                 await asyncio.wait((task, steady), return_when=asyncio.FIRST_COMPLETED)
             finally:
                 steady.cancel()
             if not task.done():
-                self.works(name)
+                self.on_success(name)
         await task
 
-    async def _rest(self, seconds: float) -> None:
+    async def _sleep(self, seconds: float) -> None:
         await self._clock.sleep_until(self._clock.now().awake + seconds)
 
 
 class FailureAlerts:
     """Tells people which parts are down, and when they work again."""
 
-    def __init__(self, failures: Failures, alerts: AlertDesk, host: str) -> None:
+    def __init__(self, failures: FailedParts, outbox: AlertOutbox, host: str) -> None:
         self._failures = failures
-        self._alerts = alerts
+        self._alerts = outbox
         self._host = host
 
     async def run(self) -> None:
         """Tell of every change, until cancelled."""
         while True:
             self._failures.changed.clear()
-            await self.tell()
+            await self.notify()
             await self._failures.changed.wait()
 
-    async def tell(self) -> None:
+    async def notify(self) -> None:
         """Owe an alert for each part that is down, and resolve those of the others, also from before a restart."""
-        down = {f"{EPISODE}{each.name}": each for each in self._failures.down}
+        down = {f"{EPISODE_PREFIX}{each.name}": each for each in self._failures.down}
         for episode, failure in down.items():
-            news = failure_news(failure.name, failure.reason, self._host, failure.since)
-            topic = Topic((Matter.DOWN,))
-            await self._alerts.owe(Alert(AlertKind.TROUBLE, episode, text_of(news), topic=topic))
-        for owed in self._alerts.open_episodes(EPISODE):
+            body = failed_part_alert(failure.name, failure.reason, self._host, failure.since)
+            topic = Topic((AlertCode.DOWN,))
+            await self._alerts.enqueue(Alert(AlertKind.TROUBLE, episode, format_alert(body), topic=topic))
+        for owed in self._alerts.open_episodes(EPISODE_PREFIX):
             episode = owed.alert.episode
             if episode not in down:
-                name = episode.removeprefix(EPISODE)
-                await self._alerts.resolve(episode, resolved(f"{name} was down", iso(owed.owed_at)))
+                name = episode.removeprefix(EPISODE_PREFIX)
+                await self._alerts.resolve(episode, resolved_text(f"{name} was down", iso(owed.owed_at)))

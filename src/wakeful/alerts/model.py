@@ -14,15 +14,24 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.core.clock import iso
-from wakeful.core.labels import quiet
+from wakeful.core.labels import strip_mentions
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.incidents.model import Cause, Fate, Incident, Member, count_words, did_words, headline, named
+from wakeful.incidents.model import (
+    Cause,
+    Incident,
+    Member,
+    MemberStatus,
+    actions_text,
+    counts_text,
+    format_names,
+    headline,
+)
 from wakeful.judging.explanation import LOGINS
-from wakeful.judging.findings import MEANINGS, Code, Notice, WaitKind
+from wakeful.judging.findings import MEANINGS, FindingCode, Notice, WaitKind
 from wakeful.judging.session_record import FindingRecord, SessionRecord
 from wakeful.judging.waits import PROBABLY_ASKS
-from wakeful.judging.wording import in_words, telling
+from wakeful.judging.wording import call_subject, readable_text
 
 # What a locked telephone shows of a message.
 QUESTION_CHARS_MAX: Final = 140
@@ -39,7 +48,7 @@ class AlertKind(StrEnum):
     TROUBLE = "trouble"
 
 
-class Matter(StrEnum):
+class AlertCode(StrEnum):
     """What is told about and is neither found in a session, nor a cause, nor in a queue: the code that mutes it."""
 
     JOURNAL = "journal"
@@ -59,7 +68,7 @@ class Topic(Struct, frozen=True):
     session_id: str | None = None
 
 
-class Gist(Struct, frozen=True):
+class DigestEntry(Struct, frozen=True):
     """An alert in three words, for a message about many: what it is called, its project, the finding or cause."""
 
     name: str
@@ -78,7 +87,7 @@ class Alert(Struct, frozen=True):
     # None where whoever owes it has asked about mutes already.
     topic: Topic | None = None
     # What a digest says of it; without one, the first line of the text.
-    gist: Gist | None = None
+    gist: DigestEntry | None = None
     # How many alerts this one replaces, for which there was no room; none where it is an alert of its own.
     stands_for: int = 0
 
@@ -88,7 +97,7 @@ class Alert(Struct, frozen=True):
         return (self.kind is AlertKind.FINISHED or self.stands_for > 0) and self.chat is None
 
 
-class Rules(Struct, frozen=True):
+class AlertRules(Struct, frozen=True):
     """What the operator wants to hear, and how often."""
 
     kinds: frozenset[AlertKind] = frozenset({AlertKind.NEEDS_YOU, AlertKind.TROUBLE})
@@ -99,47 +108,47 @@ class Rules(Struct, frozen=True):
         return alert.chat is not None or alert.kind in self.kinds
 
 
-class Question(Struct, frozen=True):
+class AttentionQuestion(Struct, frozen=True):
     """What a session waits for a person for, since when, in words; `code` where a finding asks."""
 
     since: str
     words: str
-    code: Code | None = None
+    code: FindingCode | None = None
     # A guess, which no command of ours can answer.
     probable: bool = False
 
 
-def question_of(record: SessionRecord) -> Question | None:
+def question_of(record: SessionRecord) -> AttentionQuestion | None:
     """What a person has to answer or to see to, if anything: an open question first, then a finding like a lost login."""
     for wait in record.expected_waits:
         if wait.kind is WaitKind.PERSON:
-            words = _asked(wait.untrusted) or "a question is open"
+            words = _question_text(wait.untrusted) or "a question is open"
             told = f"{PROBABLY_ASKS}: {words}" if wait.probable else words
-            return Question(wait.since, told, probable=wait.probable)
+            return AttentionQuestion(wait.since, told, probable=wait.probable)
     for finding in record.findings:
         if MEANINGS[finding.code, record.state].notice is Notice.NEEDS_YOU:
-            return Question(finding.since, _said(finding), finding.code)
+            return AttentionQuestion(finding.since, _finding_text(finding), finding.code)
     return None
 
 
-def needs_you(record: SessionRecord, question: Question) -> str:
+def needs_you_text(record: SessionRecord, question: AttentionQuestion) -> str:
     """Which project, what it asks, how to get there; where there is nowhere to get to, how to answer from here."""
     asked = question.code is None and not question.probable
-    answers = asked and record.managed and not _offers(record, "attach")
-    return lines_of(
-        f"{called(record)} needs you",
-        _not_ours(_line(question.words, QUESTION_CHARS_MAX)),
+    answers = asked and record.managed and not _has_action(record, "attach")
+    return join_lines(
+        f"{display_name(record)} needs you",
+        _mark_foreign_line(_line(question.words, QUESTION_CHARS_MAX)),
         "Say yes like this, no with `deny`:" if answers else "",
-        f"→ wakeful session answer {record.id} allow" if answers else _jump(record),
+        f"→ wakeful session answer {record.id} allow" if answers else _attach_line(record),
     )
 
 
-def finished(record: SessionRecord) -> str:
+def finished_text(record: SessionRecord) -> str:
     """A turn ended well."""
-    return lines_of(f"{called(record)} finished", _where(record), _jump(record))
+    return join_lines(f"{display_name(record)} finished", _where(record), _attach_line(record))
 
 
-def trouble(
+def problem_text(
     record: SessionRecord,
     finding: FindingRecord | None = None,
     *,
@@ -155,44 +164,44 @@ def trouble(
     without them the text says why nothing was done.
     """
     what = finding or next(iter(record.findings), None)
-    return six_things(
-        what=f"{called(record)}: {_said(what) if what is not None else record.health}",
+    return format_problem(
+        what=f"{display_name(record)}: {_finding_text(what) if what is not None else record.health}",
         where=_where(record),
         since=what.since if what is not None else record.updated_at,
-        did=did or _nothing_because(record, mode, paused_by),
+        did=did or _no_action_reason(record, mode, paused_by),
         otherwise=otherwise or "it stays as it is",
-        command=command or _way_out(record),
+        command=command or _session_command(record),
     )
 
 
-def incident(told: Incident) -> str:
+def incident_text(told: Incident) -> str:
     """One text for many sessions with one cause: who is still in it, what was done, what became of the others."""
     inside = [each for each in told.members if each.is_in]
-    return six_things(
-        what=f"{headline(told)}: {count_words(told)}",
-        where=named(inside or told.members) or told.scope,
+    return format_problem(
+        what=f"{headline(told)}: {counts_text(told)}",
+        where=format_names(inside or told.members) or told.scope,
         since=iso(told.opened_at),
-        did=did_words(told) or "nothing yet",
-        otherwise=_course(told, inside),
-        command=_way_on(told, inside),
+        did=actions_text(told) or "nothing yet",
+        otherwise=_outlook(told, inside),
+        command=_incident_command(told, inside),
     )
 
 
-def six_things(*, what: str, where: str, since: str, did: str, otherwise: str, command: str) -> str:
+def format_problem(*, what: str, where: str, since: str, did: str, otherwise: str, command: str) -> str:
     """What every message about trouble says, each thing in its line; `command` is empty where none could be typed."""
-    return lines_of(
+    return join_lines(
         what,
         f"Where: {where}",
-        f"Since: {moment(since)}",
+        f"Since: {format_time(since)}",
         f"Wakeful did: {did}",
         f"If you do nothing: {otherwise}",
         f"→ {command}" if command else "",
     )
 
 
-def checkpoint_opened(project: str, *, where: str, since: str, doubt: str, number: int) -> str:
+def checkpoint_text(project: str, *, where: str, since: str, doubt: str, number: int) -> str:
     """A program was cut off inside a step, and somebody has to decide."""
-    return six_things(
+    return format_problem(
         what=f"{project} needs you: it was cut off, and what may have happened is not repeated",
         where=where,
         since=since,
@@ -202,35 +211,35 @@ def checkpoint_opened(project: str, *, where: str, since: str, doubt: str, numbe
     )
 
 
-def resolved(what: str, since: str, *, did: str = "", because: str = "", well: bool = True) -> str:
+def resolved_text(what: str, since: str, *, did: str = "", because: str = "", well: bool = True) -> str:
     """The end of something that was told: what it was, since when, what Wakeful did, and what else ended it.
 
     Not `well`: nobody saw it well again, so it is closed and not resolved.
     """
-    return lines_of(
+    return join_lines(
         f"{'Resolved' if well else 'Closed'}: {what}",
-        f"It began at {moment(since)}",
+        f"It began at {format_time(since)}",
         f"Wakeful did: {did}" if did else "",
         f"Over: {because}" if because else "",
     )
 
 
-def moment(stamp: str) -> str:
+def format_time(stamp: str) -> str:
     """A record's time in the words of people."""
     return f"{stamp[:10]} {stamp[11:16]} UTC"
 
 
-def held_back(text: str, owed_at: float) -> str:
+def late_text(text: str, owed_at: float) -> str:
     """The text of an alert that comes late, so that nobody takes it for news."""
-    return f"(from {moment(iso(owed_at))}, not told before)\n{text}"
+    return f"(from {format_time(iso(owed_at))}, not told before)\n{text}"
 
 
-def gist_of(record: SessionRecord, what: str) -> Gist:
+def digest_entry_of(record: SessionRecord, what: str) -> DigestEntry:
     """What a digest says of an alert about this session."""
-    return Gist(called(record), record.project, what)
+    return DigestEntry(display_name(record), record.project, what)
 
 
-def lines_of(*lines: str) -> str:
+def join_lines(*lines: str) -> str:
     """A message of these lines, each made plain, redacted and cut; empty ones are left out."""
     told = [shown for line in lines if (shown := _line(line))]
     assert len(told) <= LINES_MAX, "an alert is read at a glance"
@@ -238,22 +247,22 @@ def lines_of(*lines: str) -> str:
 
 
 def _line(text: str, chars_max: int = LINE_CHARS_MAX) -> str:
-    return quiet(plain(redact(text), chars_max))
+    return strip_mentions(plain(redact(text), chars_max))
 
 
 # How lines of Wakeful begin.
-_OURS: Final = re.compile(
+_OWN_LINE: Final = re.compile(
     r"(Wakeful|Where|Since|If you do nothing|Resolved|Closed|Over|It began|PAUSED|Say yes|→|\(from)\b|→",
     re.IGNORECASE,
 )
 
 
-def _not_ours(line: str) -> str:
+def _mark_foreign_line(line: str) -> str:
     """A line of an agent's words, which cannot be taken for one of Wakeful's."""
-    return f"It asks: {line}" if _OURS.match(line) else line
+    return f"It asks: {line}" if _OWN_LINE.match(line) else line
 
 
-def called(record: SessionRecord) -> str:
+def display_name(record: SessionRecord) -> str:
     """What people call it: its own name, or its agent's, with its project, else the project."""
     name = record.name or record.agent
     if name and record.project not in {"", name}:
@@ -266,10 +275,10 @@ def _where(record: SessionRecord) -> str:
     return f"{record.provider} session {record.id} on {record.host}{folder}"
 
 
-def _said(finding: FindingRecord) -> str:
+def _finding_text(finding: FindingRecord) -> str:
     """Its summary, and what the agent or its provider said, told apart by backquotes."""
     said = next(filter(None, finding.untrusted), "")
-    about = f": `{plain(in_words(said), QUESTION_CHARS_MAX).replace('`', chr(39))}`" if said else ""
+    about = f": `{plain(readable_text(said), QUESTION_CHARS_MAX).replace('`', chr(39))}`" if said else ""
     return f"{finding.summary}{about} ({finding.code})"
 
 
@@ -277,22 +286,22 @@ def _said(finding: FindingRecord) -> str:
 _CALL: Final = re.compile(r"(?:(?P<what>.*?): )?(?P<tool>[^\s{}:]+) (?P<input>\{.*)", re.DOTALL)
 
 
-def _asked(said: str) -> str:
+def _question_text(said: str) -> str:
     """A question in the client's words, with the tool and what it is about where a call is named."""
     found = _CALL.fullmatch(said)
-    about = telling(found["input"]) if found is not None else ""
+    about = call_subject(found["input"]) if found is not None else ""
     if found is None or not about:
-        return in_words(said)
+        return readable_text(said)
     call = f"{found['tool']} `{about.replace('`', chr(39))}`"
     return call if found["what"] in {None, "", about} else f"{found['what']}: {call}"
 
 
-def prefaced(text: str, paused_by: str) -> str:
+def with_pause_line(text: str, paused_by: str) -> str:
     """With the pause as its first line, for whoever is told during one."""
     return f"{_line(f'PAUSED by {paused_by}: Wakeful acts on nothing until `wakeful resume`')}\n{text}"
 
 
-def _nothing_because(record: SessionRecord, mode: str, paused_by: str | None) -> str:
+def _no_action_reason(record: SessionRecord, mode: str, paused_by: str | None) -> str:
     if paused_by is not None:
         return "nothing, it is paused"
     if mode == "observe":
@@ -302,68 +311,68 @@ def _nothing_because(record: SessionRecord, mode: str, paused_by: str | None) ->
     return "nothing yet" if record.managed or mode == "all" else "nothing, it only watches this session"
 
 
-def _offers(record: SessionRecord, name: str) -> bool:
+def _has_action(record: SessionRecord, name: str) -> bool:
     return any(action.name == name and action.allowed for action in record.actions)
 
 
-def _way_out(record: SessionRecord) -> str:
+def _session_command(record: SessionRecord) -> str:
     """A session that was merely found is handed over first, where it can be; an agent's is seen to at its agent."""
     if record.agent is not None:
         return f"wakeful attach {record.agent}"
-    adopts = not record.managed and _offers(record, "adopt")
+    adopts = not record.managed and _has_action(record, "adopt")
     return f"wakeful session {'adopt' if adopts else 'why'} {record.id}"
 
 
-def _jump(record: SessionRecord) -> str:
+def _attach_line(record: SessionRecord) -> str:
     """To its agent or its pane; a session in no pane can only be looked at from here."""
-    if _offers(record, "attach"):
+    if _has_action(record, "attach"):
         return f"→ wakeful attach {record.agent or record.id}"
     return f"→ wakeful session why {record.id}"
 
 
-def _course(told: Incident, inside: Sequence[Member]) -> str:
+def _outlook(told: Incident, inside: Sequence[Member]) -> str:
     """What happens to those that are still in it."""
     fates = {each.fate for each in inside}
     if not inside:
         return "nothing is left to do"
-    if Fate.HELD in fates:
+    if MemberStatus.HELD in fates:
         return "what is held waits until somebody decides; the rest goes on"
-    if Fate.UNSEEN in fates:
+    if MemberStatus.UNSEEN in fates:
         return "Wakeful looks again by itself"
     if told.cause is Cause.USAGE_LIMIT and told.until is not None:
         return "after its end what Wakeful manages is continued, once; the rest waits for its person"
-    if fates <= {Fate.LEFT_ALONE}:
-        verb, rest = _LEFT_ALONE.get(told.cause, ("stay", "in trouble"))
+    if fates <= {MemberStatus.LEFT_ALONE}:
+        verb, rest = _LEFT_ALONE_TEXTS.get(told.cause, ("stay", "in trouble"))
         return f"they {verb} {rest}" if len(inside) > 1 else f"it {verb}s {rest}"
-    if Fate.GIVEN_UP in fates:
+    if MemberStatus.GIVEN_UP in fates:
         return "what was given up stays as it is"
     return "Wakeful goes on; what fails again is given up"
 
 
-_LEFT_ALONE: Final[Mapping[Cause, tuple[str, str]]] = {
+_LEFT_ALONE_TEXTS: Final[Mapping[Cause, tuple[str, str]]] = {
     Cause.AUTH: ("wait", "until somebody logs in"),
     Cause.USAGE_LIMIT: ("wait", "for its end; nobody said when that is"),
     Cause.TMUX_SERVER: ("stay", "closed"),
     Cause.REBOOT: ("stay", "closed"),
 }
-_LOST: Final = frozenset({Cause.TMUX_SERVER, Cause.REBOOT})
+_LOST_CAUSES: Final = frozenset({Cause.TMUX_SERVER, Cause.REBOOT})
 
 
-def _way_on(told: Incident, inside: Sequence[Member]) -> str:
+def _incident_command(told: Incident, inside: Sequence[Member]) -> str:
     """The one command that helps those that are still in it."""
     fates = {each.fate for each in inside}
-    if Fate.HELD in fates:
+    if MemberStatus.HELD in fates:
         return "wakeful checkpoint list"
     if inside and told.cause is Cause.AUTH and told.scope in LOGINS:
         return join(LOGINS[told.scope])
-    if Fate.UNSEEN in fates:
+    if MemberStatus.UNSEEN in fates:
         return "wakeful services"
-    if told.cause in _LOST and fates & {Fate.LEFT_ALONE, Fate.GIVEN_UP}:
+    if told.cause in _LOST_CAUSES and fates & {MemberStatus.LEFT_ALONE, MemberStatus.GIVEN_UP}:
         return "wakeful restore"
     return "wakeful incidents" if inside else "wakeful incidents --all"
 
 
-class News(Struct, frozen=True, kw_only=True):
+class AlertBody(Struct, frozen=True, kw_only=True):
     """One thing to tell. Without a `command` there is nothing a person could type."""
 
     what: str
@@ -378,21 +387,21 @@ class News(Struct, frozen=True, kw_only=True):
         assert all(each.strip() for each in said), "whoever tells of trouble says all of it"
 
 
-def text_of(news: News) -> str:
+def format_alert(body: AlertBody) -> str:
     """As it is sent: plain and redacted line by line, so that nothing from outside looks like a line of ours."""
-    return six_things(
-        what=news.what,
-        where=news.where,
-        since=iso(news.since),
-        did=news.did,
-        otherwise=news.otherwise,
-        command=news.command,
+    return format_problem(
+        what=body.what,
+        where=body.where,
+        since=iso(body.since),
+        did=body.did,
+        otherwise=body.otherwise,
+        command=body.command,
     )
 
 
-def forge_news(words: str, host: str, since: float, *, did: str) -> News:
+def issue_tracker_alert(words: str, host: str, since: float, *, did: str) -> AlertBody:
     """That issues cannot be filed."""
-    return News(
+    return AlertBody(
         what=f"No issue could be filed: {words}",
         where=f"`gh` on {host}",
         since=since,
@@ -402,9 +411,9 @@ def forge_news(words: str, host: str, since: float, *, did: str) -> News:
     )
 
 
-def refusal_news(asker: str, order: str, reason: str, command: str, since: float) -> News:
+def refused_decision_alert(asker: str, order: str, reason: str, command: str, since: float) -> AlertBody:
     """That a decision was refused. `command` are the words that the asking process was started with."""
-    return News(
+    return AlertBody(
         what=f"A decision was refused: {asker} asked for it",
         where=f"`{command}`" if command else "a process that had ended, or cannot be seen",
         since=since,
@@ -414,9 +423,9 @@ def refusal_news(asker: str, order: str, reason: str, command: str, since: float
     )
 
 
-def failure_news(name: str, reason: str, host: str, since: float) -> News:
+def failed_part_alert(name: str, reason: str, host: str, since: float) -> AlertBody:
     """That a source or a service of Wakeful raised an error."""
-    return News(
+    return AlertBody(
         what=f"A part of Wakeful is down: {name}",
         where=f"wakeful on {host} ({reason})",
         since=since,

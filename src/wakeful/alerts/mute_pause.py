@@ -18,10 +18,10 @@ from wakeful.alerts.mute_pause_model import (
     Pause,
     PauseRecord,
     is_muted,
-    mute_words,
+    mute_text,
     parse_target,
     pause_record,
-    pause_words,
+    pause_text,
     project_name,
 )
 from wakeful.core.clock import Clock
@@ -30,8 +30,8 @@ from wakeful.core.errors import OperatorError, WorldError
 from wakeful.judging.session_record import SessionRecord, safe
 from wakeful.storage.base import Note, Store
 
-MUTE: Final = "mute"
-PAUSE: Final = "pause"
+MUTE_KIND: Final = "mute"
+PAUSE_KIND: Final = "pause"
 _EVERYTHING: Final = "everything"
 # All acts stop within a second, also when it was another daemon of the store that was told.
 FOLLOW_SECONDS: Final = 0.5
@@ -44,11 +44,11 @@ LINES_MAX: Final = 5
 _UNREADABLE: Final = Pause("somebody", 0.0, "written by another version of Wakeful")
 
 S = TypeVar("S", bound=Struct)
-Paused = Callable[[], PauseRecord | None]
+PauseQuery = Callable[[], PauseRecord | None]
 """Who paused, for whoever lists something."""
 
 
-class PauseNotKept(WorldError):
+class PauseNotSaved(WorldError):
     """Paused here and now, but not beyond a restart and for no other daemon: {reason}"""
 
     code = "pause-not-kept"
@@ -62,99 +62,101 @@ class TooManyMutes(OperatorError):
     http_status = 409
 
 
-class Calm:
+class MutePause:
     """Who silenced what, and whether Wakeful may act by itself."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._stored: Pause | None = None
+        self._stored_pause: Pause | None = None
         # A pause that holds here while the store has not taken it, be it slow, full or gone.
-        self._unstored: Pause | None = None
+        self._local_pause: Pause | None = None
         self._mutes: dict[str, Mute] = {}
         # Called whenever a pause begins or ends, whoever was told of it.
-        self.changed: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
         # How often something was written; a reading that a writing overtook is not believed.
-        self._writings = 0
+        self._write_count = 0
 
     @property
-    def paused(self) -> Pause | None:
+    def current_pause(self) -> Pause | None:
         """The pause, as last heard."""
-        return self._stored or self._unstored
+        return self._stored_pause or self._local_pause
 
     @property
-    def paused_record(self) -> PauseRecord | None:
-        return pause_record(self.paused)
+    def current_pause_record(self) -> PauseRecord | None:
+        return pause_record(self.current_pause)
 
-    def forbids(self) -> str | None:
+    def pause_reason(self) -> str | None:
         """Why Wakeful may do nothing by itself now, for the act gate."""
-        pause = self.paused
-        return f"{pause_words(pause)}; `wakeful resume` ends it" if pause is not None else None
+        pause = self.current_pause
+        return f"{pause_text(pause)}; `wakeful resume` ends it" if pause is not None else None
 
-    async def current(self) -> Pause | None:
+    async def reload(self) -> Pause | None:
         """Read mutes and pause again: await it at the start and before every decision to act or to tell."""
-        writings = self._writings
-        pauses, mutes = await self._store.notes(PAUSE), await self._store.notes(MUTE)
-        if writings == self._writings:
-            self._hold(kept_pause(pauses), self._unstored)
-            self._mutes = {note.key: mute for note in mutes if (mute := _decoded(note, Mute)) is not None}
-        return self.paused
+        writings = self._write_count
+        pauses, mutes = await self._store.notes(PAUSE_KIND), await self._store.notes(MUTE_KIND)
+        if writings == self._write_count:
+            self._set_pause(pause_from_notes(pauses), self._local_pause)
+            self._mutes = {note.key: mute for note in mutes if (mute := _decode_note(note, Mute)) is not None}
+        return self.current_pause
 
     async def follow(self) -> None:
         """Hear, for as long as this runs, what other daemons of the store are told."""
         while True:
-            await self.current()
+            await self.reload()
             await self._clock.sleep_until(self._clock.now().awake + FOLLOW_SECONDS)
 
     async def pause(self, by: str, reason: str = "") -> bool:
         """Stop everything Wakeful would do by itself; False if it was paused already, which stays as it is.
 
-        Raises PauseNotKept if it could not be stored; it holds in this process all the same.
+        Raises PauseNotSaved if it could not be stored; it holds in this process all the same.
         """
-        pause = Pause(_name(by), self._clock.now().wall, safe(reason))
-        held = self.paused or pause
-        self._hold(self._stored, held)
+        pause = Pause(_person_name(by), self._clock.now().wall, safe(reason))
+        held = self.current_pause or pause
+        self._set_pause(self._stored_pause, held)
         try:
-            is_new = await self._store.keep_new_note(Note(PAUSE, _EVERYTHING, msgspec.json.encode(pause)))
+            is_new = await self._store.save_new_note(
+                Note(PAUSE_KIND, _EVERYTHING, msgspec.json.encode(pause))
+            )
         except WorldError as error:
-            raise PauseNotKept(reason=error) from error
-        self._writings += 1
-        self._hold(held, None)
+            raise PauseNotSaved(reason=error) from error
+        self._write_count += 1
+        self._set_pause(held, None)
         if not is_new:
             # Who was first, and whether it still holds, is what the store says.
-            await self.current()
+            await self.reload()
         return is_new
 
     async def resume(self) -> bool:
         """Let Wakeful act again; False if it was not paused."""
-        was_paused = await self._store.drop_note(PAUSE, _EVERYTHING) or self._unstored is not None
-        self._writings += 1
-        self._hold(None, None)
+        was_paused = await self._store.drop_note(PAUSE_KIND, _EVERYTHING) or self._local_pause is not None
+        self._write_count += 1
+        self._set_pause(None, None)
         return was_paused
 
     async def mute(self, kind: MuteKind, value: str, seconds: float, *, by: str, reason: str = "") -> Mute:
-        """Silence something for so long; the newest word about it counts. Raises NoSuchCode, NoTarget, TooManyMutes."""
+        """Silence something for so long; the newest word about it counts. Raises NoSuchCode, NoMuteTarget, TooManyMutes."""
         assert 0 < seconds <= MUTE_SECONDS_MAX, "a mute ends, within 30 days"
         now = self._clock.now().wall
-        mute = Mute(kind, parse_target(kind, value), now + seconds, _name(by), safe(reason))
+        mute = Mute(kind, parse_target(kind, value), now + seconds, _person_name(by), safe(reason))
         key = _key(mute.kind, mute.value)
-        await self._make_room(key, now)
-        await self._store.keep_note(Note(MUTE, key, msgspec.json.encode(mute)))
-        self._writings += 1
+        await self._drop_expired_mutes(key, now)
+        await self._store.save_note(Note(MUTE_KIND, key, msgspec.json.encode(mute)))
+        self._write_count += 1
         self._mutes[key] = mute
         return mute
 
     async def unmute(self, kind: MuteKind, value: str) -> bool:
         """Let it be told again; False if it was not silenced any more."""
         key = _key(kind, parse_target(kind, value))
-        dropped = await self._store.drop_note(MUTE, key)
-        self._writings += 1
+        dropped = await self._store.drop_note(MUTE_KIND, key)
+        self._write_count += 1
         mute = self._mutes.pop(key, None)
-        return dropped and (mute is None or mute.holds(self._clock.now().wall))
+        return dropped and (mute is None or mute.is_active(self._clock.now().wall))
 
     def mutes(self, now: float) -> tuple[Mute, ...]:
         """Those that hold at this wall time, the first to end first."""
-        return tuple(sorted((each for each in self._mutes.values() if each.holds(now)), key=_end))
+        return tuple(sorted((each for each in self._mutes.values() if each.is_active(now)), key=_by_end))
 
     def is_muted(
         self, record: SessionRecord | None, codes: Collection[str], now: float, *, project: str | None = None
@@ -163,54 +165,56 @@ class Calm:
 
         `codes` are all it is told under: what was found, and the cause behind it.
         """
-        return any(is_muted(each, record, project, codes) for each in self._mutes.values() if each.holds(now))
+        return any(
+            is_muted(each, record, project, codes) for each in self._mutes.values() if each.is_active(now)
+        )
 
-    def hushes(self, topic: Topic) -> bool:
+    def is_topic_muted(self, topic: Topic) -> bool:
         """Whether nothing is to be told now about something that is no session of ours."""
         now, project = self._clock.now().wall, project_name(topic.project) if topic.project else None
-        mutes = [each for each in self._mutes.values() if each.holds(now)]
+        mutes = [each for each in self._mutes.values() if each.is_active(now)]
         return any(each.covers(topic.session_id, project, topic.codes) for each in mutes)
 
-    def lines(self, now: float) -> list[str]:
+    def mute_lines(self, now: float) -> list[str]:
         """What is muted, for `status`; a few of many."""
         mutes = self.mutes(now)
         more = len(mutes) - LINES_MAX
-        lines = [mute_words(each) for each in mutes[:LINES_MAX]]
+        lines = [mute_text(each) for each in mutes[:LINES_MAX]]
         return [*lines, f"{more} more mutes: `wakeful mute` lists them"] if more > 0 else lines
 
-    def _hold(self, stored: Pause | None, unstored: Pause | None) -> None:
-        was_paused = self.paused is not None
-        self._stored, self._unstored = stored, unstored
-        if was_paused != (self.paused is not None):
-            self.changed()
+    def _set_pause(self, stored: Pause | None, unstored: Pause | None) -> None:
+        was_paused = self.current_pause is not None
+        self._stored_pause, self._local_pause = stored, unstored
+        if was_paused != (self.current_pause is not None):
+            self.on_change()
 
-    async def _make_room(self, key: str, now: float) -> None:
-        await self.current()
+    async def _drop_expired_mutes(self, key: str, now: float) -> None:
+        await self.reload()
         for ended in [each for each, mute in self._mutes.items() if mute.until < now - ENDED_SECONDS_MAX]:
-            await self._store.drop_note(MUTE, ended)
+            await self._store.drop_note(MUTE_KIND, ended)
             self._mutes.pop(ended, None)
         if key not in self._mutes and len(self._mutes) >= MUTES_MAX:
             raise TooManyMutes(count=len(self._mutes))
 
 
-def kept_pause(notes: Sequence[Note]) -> Pause | None:
+def pause_from_notes(notes: Sequence[Note]) -> Pause | None:
     """The pause that the store's notes of this kind hold."""
-    return (_decoded(notes[0], Pause) or _UNREADABLE) if notes else None
+    return (_decode_note(notes[0], Pause) or _UNREADABLE) if notes else None
 
 
 def _key(kind: MuteKind, value: str) -> str:
     return f"{kind}:{value}"
 
 
-def _end(mute: Mute) -> tuple[float, str]:
+def _by_end(mute: Mute) -> tuple[float, str]:
     return mute.until, mute.value
 
 
-def _name(by: str) -> str:
+def _person_name(by: str) -> str:
     return safe(by) or "somebody"
 
 
-def _decoded(note: Note, kind: type[S]) -> S | None:
+def _decode_note(note: Note, kind: type[S]) -> S | None:
     try:
         return decode_json(note.body, kind)
     except msgspec.DecodeError:

@@ -10,21 +10,23 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.alerts.model import Matter
+from wakeful.alerts.model import AlertCode
 from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError
 from wakeful.core.labels import label
 from wakeful.core.text import plain
-from wakeful.incidents.critical_event import Happening
+from wakeful.incidents.critical_event import CriticalEventKind
 from wakeful.incidents.model import Cause
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.session_record import SessionRecord
 
 # Longer than any absence; what should be silent for ever is a setting, not a mute.
 MUTE_SECONDS_MAX: Final = 30 * 86_400.0
 CLOCK_SLACK_SECONDS: Final = 86_400.0
 # Everything somebody can be told about: findings, causes of incidents, the troubles of a project, and the rest.
-CODES: Final = frozenset({*Code, *Cause, *Matter, Happening.QUEUE_STALLED, Happening.MESSAGE_UNROUTED})
+CODES: Final = frozenset(
+    {*FindingCode, *Cause, *AlertCode, CriticalEventKind.QUEUE_STALLED, CriticalEventKind.MESSAGE_UNROUTED}
+)
 
 
 class NoSuchCode(OperatorError):
@@ -33,7 +35,7 @@ class NoSuchCode(OperatorError):
     code = "no-such-code"
 
 
-class NoTarget(OperatorError):
+class NoMuteTarget(OperatorError):
     """A mute needs a {kind} to silence."""
 
     code = "no-mute-target"
@@ -56,7 +58,7 @@ class Mute(Struct, frozen=True):
     by: str
     reason: str = ""
 
-    def holds(self, now: float) -> bool:
+    def is_active(self, now: float) -> bool:
         """Whether it is in force; one that seems to last longer than any may was made before the clock was set back."""
         return self.until - MUTE_SECONDS_MAX - CLOCK_SLACK_SECONDS <= now < self.until
 
@@ -112,7 +114,7 @@ def mute_record(mute: Mute) -> MuteRecord:
 
 
 def mute_list(mutes: Iterable[Mute], paused: PauseRecord | None, now: float) -> MuteList:
-    held = sorted((each for each in mutes if each.holds(now)), key=lambda each: (each.until, each.value))
+    held = sorted((each for each in mutes if each.is_active(now)), key=lambda each: (each.until, each.value))
     return MuteList(tuple(map(mute_record, held)), paused)
 
 
@@ -121,12 +123,12 @@ def pause_record(pause: Pause | None) -> PauseRecord | None:
 
 
 def parse_target(kind: MuteKind, value: str) -> str:
-    """What a mute of this kind compares with, as records spell it. Raises NoSuchCode, NoTarget."""
+    """What a mute of this kind compares with, as records spell it. Raises NoSuchCode, NoMuteTarget."""
     if kind is MuteKind.CODE and value not in CODES:
         raise NoSuchCode(shown=value[:40], known=", ".join(sorted(CODES)))
     target = project_name(value) if kind is MuteKind.PROJECT else value
     if not target:
-        raise NoTarget(kind=kind)
+        raise NoMuteTarget(kind=kind)
     return target
 
 
@@ -142,20 +144,20 @@ def is_muted(mute: Mute, record: SessionRecord | None, project: str | None, code
     return mute.covers(None, project_name(project) if project is not None else None, codes)
 
 
-def pause_words(pause: Pause | PauseRecord) -> str:
+def pause_text(pause: Pause | PauseRecord) -> str:
     """The words every door and every alert says it with."""
     since = iso(pause.since) if isinstance(pause, Pause) else pause.since
     return f"PAUSED by {pause.by} since {since}{f': {pause.reason}' if pause.reason else ''}"
 
 
-def mute_words(mute: Mute | MuteRecord) -> str:
+def mute_text(mute: Mute | MuteRecord) -> str:
     """One line about a mute."""
     until = iso(mute.until) if isinstance(mute, Mute) else mute.until
     return f"{mute.kind} {mute.value} is muted until {until} by {mute.by}{f': {mute.reason}' if mute.reason else ''}"
 
 
-def paused_text(pause: PauseRecord | None) -> list[str]:
+def pause_lines(pause: PauseRecord | None) -> list[str]:
     """The first line of whatever is listed, while Wakeful is paused."""
     if pause is None:
         return []
-    return [plain(f"{pause_words(pause)}; Wakeful does nothing by itself until `wakeful resume`")]
+    return [plain(f"{pause_text(pause)}; Wakeful does nothing by itself until `wakeful resume`")]

@@ -15,21 +15,21 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from wakeful.alerts.delivery import Courier, Delivery, Messenger
-from wakeful.alerts.digest import digest_text, more
-from wakeful.alerts.model import Alert, Rules, prefaced
-from wakeful.alerts.mute_pause import Calm
+from wakeful.alerts.delivery import ChannelDelivery, DeliveryOutcome, Messenger
+from wakeful.alerts.digest import digest_text, overflow_text
+from wakeful.alerts.model import Alert, AlertRules, with_pause_line
+from wakeful.alerts.mute_pause import MutePause
 from wakeful.alerts.pending import (
-    Owed,
-    Phase,
-    again,
-    ended,
+    AlertPhase,
+    PendingAlert,
     is_done,
-    is_same_telling,
-    owed,
-    recalled,
-    taken,
-    words,
+    is_same_message,
+    mark_delivered,
+    mark_over,
+    message_text,
+    new_pending_alert,
+    renew_alert,
+    restore_alert,
 )
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
@@ -40,22 +40,22 @@ KIND: Final = "alert"
 # A channel that is out for a week on a bad machine; beyond that the oldest are given up.
 EPISODES_MAX: Final = 1000
 # Alerts for which there is no room are counted under a key that begins so.
-MORE: Final = "more/"
+OVERFLOW_PREFIX: Final = "more/"
 SWEEP_SECONDS: Final = 1.0
 # Whether a mute has ended is asked this often.
-HUSHED_SECONDS: Final = 60.0
+MUTED_SECONDS: Final = 60.0
 # The only channel that knows chats.
 CHAT_CHANNEL: Final = "telegram"
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = json_decoder(Owed)
+_decode: Final = json_decoder(PendingAlert)
 
 log = logging.getLogger("wakeful.alerts")
 
 
-class AlertDesk:
+class AlertOutbox:
     """Episodes in memory, each also a note in the store. Several daemons on one store tell each episode once.
 
-    `owner` says whose notes are ours after a restart. Call `take_up` before anything else. What `calm` mutes is kept
+    `owner` says whose notes are ours after a restart. Call `restore` before anything else. What `calm` mutes is kept
     until the mute has ended, and what is told during a pause says so first.
     """
 
@@ -64,28 +64,28 @@ class AlertDesk:
         store: Store,
         clock: Clock,
         channels: Sequence[Messenger],
-        rules: Rules,
+        rules: AlertRules,
         owner: str,
-        calm: Calm | None = None,
+        mute_pause: MutePause | None = None,
     ) -> None:
         self._store = store
         self._clock = clock
         self._rules = rules
         self._owner = owner
-        self._calm = calm
+        self._mute_pause = mute_pause
         self._channels = tuple(channels)
-        self._couriers = tuple(Courier(each, self, clock) for each in channels)
+        self._channel_deliveries = tuple(ChannelDelivery(each, self, clock) for each in channels)
         self._names = tuple(each.name for each in channels)
         assert len(set(self._names)) == len(self._names), "two channels of one name could not be told apart"
-        self._episodes: dict[str, Owed] = {}
+        self._episodes: dict[str, PendingAlert] = {}
         self._in_flight: Counter[str] = Counter()
         # Not yet known to be ours: another daemon on this store may have been first.
         self._claiming: set[str] = set()
         # Where memory and store differ, most likely because the store refused.
         self._unsaved: set[str] = set()
-        self._refusing = False
-        self._writing = asyncio.Lock()
-        self._taken_up = False
+        self._is_store_failing = False
+        self._write_lock = asyncio.Lock()
+        self._restored = False
         self._swept_at = -inf
 
     @property
@@ -93,39 +93,43 @@ class AlertDesk:
         return self._rules.cooldown_seconds
 
     @property
-    def troubles(self) -> tuple[str, ...]:
+    def problems(self) -> tuple[str, ...]:
         """Which channels do not work, and how many alerts wait for each; for `wakeful status`."""
         return tuple(
-            f"alerts: {each.trouble} ({len(self.pending(each.name))} wait)"
-            for each in self._couriers
-            if each.trouble is not None
+            f"alerts: {each.problem} ({len(self.pending(each.name))} wait)"
+            for each in self._channel_deliveries
+            if each.problem is not None
         )
 
     @property
-    def deliveries(self) -> dict[tuple[str, ...], float]:
+    def delivery_counts(self) -> dict[tuple[str, ...], float]:
         """How many messages each channel took, refused or may have lost since the start."""
-        return {(each.name, came): each.told[came] for each in self._couriers for came in Delivery}
+        return {
+            (each.name, came): each.outcome_counts[came]
+            for each in self._channel_deliveries
+            for came in DeliveryOutcome
+        }
 
     @property
-    def waiting(self) -> dict[tuple[str, ...], float]:
+    def pending_counts(self) -> dict[tuple[str, ...], float]:
         """How many messages each channel has yet to take."""
         return {(name,): len(self.pending(name)) for name in self._names}
 
-    async def take_up(self) -> None:
+    async def restore(self) -> None:
         """Recall what an earlier daemon owed. Raises the store's errors; twice is once."""
-        if self._taken_up:
+        if self._restored:
             return
         for note in await self._store.notes(KIND):
-            await self._recall(note)
-        self._taken_up = True
+            await self._restore_note(note)
+        self._restored = True
         self._wake()
 
     async def run(self) -> None:
         """Deliver until cancelled."""
-        await self.take_up()
+        await self.restore()
         try:
             async with asyncio.TaskGroup() as group:
-                for each in self._couriers:
+                for each in self._channel_deliveries:
                     group.create_task(each.run())
                 # Without a channel there is nothing to do, and yet no end.
                 await asyncio.Event().wait()
@@ -133,7 +137,7 @@ class AlertDesk:
             for channel in self._channels:
                 await channel.close()
 
-    async def owe(self, alert: Alert) -> bool:
+    async def enqueue(self, alert: Alert) -> bool:
         """Keep it, durably, and have it told. False: nobody is to be told, or somebody was told already."""
         names = self._names_for(alert)
         if not names or not self._rules.wants(alert):
@@ -141,9 +145,9 @@ class AlertDesk:
         await self._forget_done(alert.episode)
         now, known = self._clock.now().wall, self._episodes.get(alert.episode)
         if known is None:
-            kept = await self._owe_new(owed(alert, self._owner, names, now))
+            kept = await self._enqueue_new(new_pending_alert(alert, self._owner, names, now))
         else:
-            kept = await self._owe_again(known, alert, names, now)
+            kept = await self._enqueue_again(known, alert, names, now)
         if kept:
             self._wake()
         return kept
@@ -154,80 +158,82 @@ class AlertDesk:
         False: nothing of it was known.
         """
         known = self._episodes.get(episode)
-        if known is None or known.phase is not Phase.TELLING:
+        if known is None or known.phase is not AlertPhase.ACTIVE:
             return False
         if self._in_flight[episode]:
-            await self._put(episode, replace(known, phase=Phase.ENDING, ending=text))
+            await self._update(episode, replace(known, phase=AlertPhase.ENDING, ending=text))
             return True
-        await self._put(episode, ended(known, text))
+        await self._update(episode, mark_over(known, text))
         self._wake()
         return True
 
-    def hushed_seconds(self, episode: Owed) -> float:
+    def muted_seconds(self, alert: PendingAlert) -> float:
         """How long nobody is to hear of it because somebody muted what it is about; its end is told all the same."""
-        topic = episode.alert.topic
-        if topic is None or self._calm is None or episode.phase is not Phase.TELLING:
+        topic = alert.alert.topic
+        if topic is None or self._mute_pause is None or alert.phase is not AlertPhase.ACTIVE:
             return 0.0
-        return HUSHED_SECONDS if self._calm.hushes(topic) else 0.0
+        return MUTED_SECONDS if self._mute_pause.is_topic_muted(topic) else 0.0
 
-    def worded(self, episodes: Sequence[Owed]) -> str:
+    def message_text(self, episodes: Sequence[PendingAlert]) -> str:
         """What is to be said of them now, during a pause with that first; somebody else's chat is not concerned."""
-        text = words(episodes[0], self._clock.now().wall) if len(episodes) == 1 else digest_text(episodes)
+        text = (
+            message_text(episodes[0], self._clock.now().wall) if len(episodes) == 1 else digest_text(episodes)
+        )
         concerned = episodes[0].alert.chat is None
-        paused = self._calm.paused if self._calm is not None and concerned else None
-        return text if paused is None else prefaced(text, paused.by)
+        paused = self._mute_pause.current_pause if self._mute_pause is not None and concerned else None
+        return text if paused is None else with_pause_line(text, paused.by)
 
-    def open_episodes(self, prefix: str) -> list[Owed]:
+    def open_episodes(self, prefix: str) -> list[PendingAlert]:
         """Episodes that began and are not over, by the beginning of their key."""
         return [
             each
             for key, each in self._episodes.items()
-            if key.startswith(prefix) and each.phase is Phase.TELLING
+            if key.startswith(prefix) and each.phase is AlertPhase.ACTIVE
         ]
 
-    def pending(self, channel: str) -> list[Owed]:
+    def pending(self, channel: str) -> list[PendingAlert]:
         """What this channel has yet to tell."""
         return [
             each
             for key, each in self._episodes.items()
-            if each.is_telling and channel in each.pending and key not in self._claiming
+            if each.is_deliverable and channel in each.pending and key not in self._claiming
         ]
 
-    async def begin(self, episodes: Sequence[Owed], channel: str) -> bool:
+    async def begin_delivery(self, episodes: Sequence[PendingAlert], channel: str) -> bool:
         """Words to a chat leave only after a note of it; everything else at once."""
-        for episode in episodes:
-            self._in_flight[episode.alert.episode] += 1
+        for alert in episodes:
+            self._in_flight[alert.alert.episode] += 1
         first = episodes[0]
         if first.alert.chat is None:
             return True
         key = first.alert.episode
-        await self._put(key, replace(self._episodes[key], begun=(channel,)))
+        await self._update(key, replace(self._episodes[key], begun=(channel,)))
         if key not in self._unsaved:
             return True
-        await self.refused(episodes, channel)
+        await self.on_refused(episodes, channel)
         return False
 
-    async def took(self, episodes: Sequence[Owed], channel: str) -> None:
+    async def on_delivered(self, episodes: Sequence[PendingAlert], channel: str) -> None:
         """A channel has told them, or may have."""
         now = self._clock.now().wall
         changed = {}
-        for episode in episodes:
-            key = episode.alert.episode
+        for alert in episodes:
+            key = alert.alert.episode
             known = self._episodes[key]
-            changed[key] = taken(known, channel, now) if is_same_telling(known, episode) else known
-        await self._landed(changed)
+            changed[key] = mark_delivered(known, channel, now) if is_same_message(known, alert) else known
+        await self._on_delivery_end(changed)
 
-    async def refused(self, episodes: Sequence[Owed], channel: str) -> None:
+    async def on_refused(self, episodes: Sequence[PendingAlert], channel: str) -> None:
         """A channel has not told them: they stay owed."""
         changed = {}
-        for episode in episodes:
-            key = episode.alert.episode
+        for alert in episodes:
+            key = alert.alert.episode
             known = self._episodes[key]
             begun = tuple(each for each in known.begun if each != channel)
             changed[key] = replace(known, begun=begun)
-        await self._landed(changed)
+        await self._on_delivery_end(changed)
 
-    async def _landed(self, changed: Mapping[str, Owed]) -> None:
+    async def _on_delivery_end(self, changed: Mapping[str, PendingAlert]) -> None:
         """A channel is done speaking; an end that waited for that can take place."""
         news = []
         for key, landed in changed.items():
@@ -235,8 +241,8 @@ class AlertDesk:
             self._in_flight[key] -= 1
             if not self._in_flight[key]:
                 del self._in_flight[key]
-                if known.phase is Phase.ENDING:
-                    known = ended(known, known.ending)
+                if known.phase is AlertPhase.ENDING:
+                    known = mark_over(known, known.ending)
                     self._wake()
             if known != self._episodes[key]:
                 self._set(key, known)
@@ -244,24 +250,26 @@ class AlertDesk:
         if news:
             await self._save(*news)
 
-    async def _owe_again(self, known: Owed, alert: Alert, names: Sequence[str], now: float) -> bool:
-        renewed = again(known, alert, names, now, self.cooldown_seconds)
+    async def _enqueue_again(
+        self, known: PendingAlert, alert: Alert, names: Sequence[str], now: float
+    ) -> bool:
+        renewed = renew_alert(known, alert, names, now, self.cooldown_seconds)
         if renewed is None or alert.episode in self._claiming:
             return False
-        await self._put(alert.episode, renewed)
+        await self._update(alert.episode, renewed)
         return True
 
-    async def _owe_new(self, new: Owed) -> bool:
+    async def _enqueue_new(self, new: PendingAlert) -> bool:
         """Claim a new episode, durably; False if another daemon on this store has it."""
         key = new.alert.episode
         if not self._make_room() and new.alert.chat is None:
-            return await self._count_more(new)
+            return await self._count_overflow(new)
         self._episodes[key] = new
         self._claiming.add(key)
         try:
-            kept = await self._store.keep_new_note(Note(KIND, key, _encode(new)))
+            kept = await self._store.save_new_note(Note(KIND, key, _encode(new)))
         except WorldError as problem:
-            self._not_saved(key, problem)
+            self._on_save_failed(key, problem)
             return True
         finally:
             self._claiming.discard(key)
@@ -269,45 +277,45 @@ class AlertDesk:
             self._episodes.pop(key, None)
         return kept
 
-    async def _put(self, key: str, episode: Owed) -> None:
-        self._set(key, episode)
+    async def _update(self, key: str, alert: PendingAlert) -> None:
+        self._set(key, alert)
         await self._save(key)
 
-    def _set(self, key: str, episode: Owed) -> None:
+    def _set(self, key: str, alert: PendingAlert) -> None:
         """Take a new value for an episode, and forget it if it is done with."""
-        if self._is_done(episode) and not self._in_flight[key]:
+        if self._is_done(alert) and not self._in_flight[key]:
             del self._episodes[key]
         else:
-            self._episodes[key] = episode
+            self._episodes[key] = alert
 
     async def _save(self, *keys: str) -> None:
         """Write what memory says, for these and for all that could not be written before."""
-        async with self._writing:
+        async with self._write_lock:
             # Together: the store syncs its file once for all that come at the same time. Shielded: what was told is written
             # down also when Wakeful ends right after it.
             saving = (self._save_one(key) for key in {*keys, *self._unsaved})
             await asyncio.shield(asyncio.gather(*saving))
 
     async def _save_one(self, key: str) -> None:
-        episode = self._episodes.get(key)
+        alert = self._episodes.get(key)
         try:
-            if episode is None:
+            if alert is None:
                 await self._store.drop_note(KIND, key)
             else:
-                await self._store.keep_note(Note(KIND, key, _encode(episode)))
+                await self._store.save_note(Note(KIND, key, _encode(alert)))
         except WorldError as problem:
-            self._not_saved(key, problem)
+            self._on_save_failed(key, problem)
         else:
             self._unsaved.discard(key)
-            self._refusing = False
+            self._is_store_failing = False
 
-    def _not_saved(self, key: str, problem: WorldError) -> None:
-        if not self._refusing:
+    def _on_save_failed(self, key: str, problem: WorldError) -> None:
+        if not self._is_store_failing:
             log.warning("alerts are told, but not kept over a restart: %s", problem)
-        self._refusing = True
+        self._is_store_failing = True
         self._unsaved.add(key)
 
-    async def _recall(self, note: Note) -> None:
+    async def _restore_note(self, note: Note) -> None:
         try:
             known = _decode(note.body)
         except msgspec.DecodeError:
@@ -318,8 +326,8 @@ class AlertDesk:
         if self._is_done(known):
             await self._store.drop_note(KIND, note.key)
         elif known.owner == self._owner and note.key not in self._episodes:
-            self._episodes[note.key] = recalled(known, self._names_for(known.alert))
-            await self._put(note.key, self._episodes[note.key])
+            self._episodes[note.key] = restore_alert(known, self._names_for(known.alert))
+            await self._update(note.key, self._episodes[note.key])
 
     def _names_for(self, alert: Alert) -> tuple[str, ...]:
         if alert.chat is None:
@@ -339,10 +347,10 @@ class AlertDesk:
         if self._unsaved:
             await self._save()
 
-    def _is_done(self, episode: Owed) -> bool:
+    def _is_done(self, alert: PendingAlert) -> bool:
         """A mute may last longer than anything else is kept."""
-        done = is_done(episode, self._clock.now().wall, self.cooldown_seconds)
-        return done and not (episode.pending and self.hushed_seconds(episode))
+        done = is_done(alert, self._clock.now().wall, self.cooldown_seconds)
+        return done and not (alert.pending and self.muted_seconds(alert))
 
     def _make_room(self) -> bool:
         """Forget an episode that is over, else one that was delivered. False: all of them still wait."""
@@ -353,26 +361,29 @@ class AlertDesk:
             return False
         key = min(
             told,
-            key=lambda each: (self._episodes[each].phase is not Phase.OVER, self._episodes[each].owed_at),
+            key=lambda each: (
+                self._episodes[each].phase is not AlertPhase.OVER,
+                self._episodes[each].owed_at,
+            ),
         )
         del self._episodes[key]
         self._unsaved.add(key)
         return True
 
-    async def _count_more(self, new: Owed) -> bool:
+    async def _count_overflow(self, new: PendingAlert) -> bool:
         """One alert counts all of its kind for which there is no room; `wakeful incidents` lists every one."""
-        prefix = f"{MORE}{new.alert.kind}/"
+        prefix = f"{OVERFLOW_PREFIX}{new.alert.kind}/"
         open_keys = [key for key, each in self._episodes.items() if key.startswith(prefix) and not each.took]
         key = next((each for each in open_keys if not self._in_flight[each]), f"{prefix}{new.owed_at}")
         known = self._episodes.get(key)
         count = known.alert.stands_for + 1 if known is not None else 1
         if known is None:
             log.warning("more than %s alerts wait: the rest of them is only counted", EPISODES_MAX)
-        alert = Alert(new.alert.kind, key, more(count), topic=None, stands_for=count)
+        alert = Alert(new.alert.kind, key, overflow_text(count), topic=None, stands_for=count)
         self._episodes[key] = replace(known if known is not None else new, alert=alert)
         await self._save(key)
         return True
 
     def _wake(self) -> None:
-        for each in self._couriers:
+        for each in self._channel_deliveries:
             each.wake()

@@ -11,25 +11,25 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.alerts.model import Alert, AlertKind, held_back
+from wakeful.alerts.model import Alert, AlertKind, late_text
 
 # Nobody wants to hear of last week; what is still going on by then is worth a second word.
-KEPT_SECONDS_MAX: Final = 7 * 86_400.0
+RETENTION_SECONDS_MAX: Final = 7 * 86_400.0
 # From here on a text says that it is late.
 LATE_SECONDS: Final = 600.0
 BACKOFF_SECONDS: Final = 10.0
 BACKOFF_SECONDS_MAX: Final = 600.0
 
 
-class Phase(StrEnum):
+class AlertPhase(StrEnum):
     """`ending`: it is over, but some channel is still speaking; what is owed then depends on how that ends."""
 
-    TELLING = "telling"
+    ACTIVE = "telling"
     ENDING = "ending"
     OVER = "over"
 
 
-class Owed(Struct, frozen=True):
+class PendingAlert(Struct, frozen=True):
     """One episode. `pending` channels have not taken its words yet, `took` have; once over, its words are the end's."""
 
     alert: Alert
@@ -41,108 +41,110 @@ class Owed(Struct, frozen=True):
     # To a chat: written before the words leave, so that after a crash nobody says them again.
     begun: tuple[str, ...] = ()
     told_at: float | None = None
-    phase: Phase = Phase.TELLING
+    phase: AlertPhase = AlertPhase.ACTIVE
     ending: str | None = None
 
     @property
-    def is_telling(self) -> bool:
+    def is_deliverable(self) -> bool:
         """Whether somebody may be told now; while an end waits for a channel, nobody is."""
-        return self.phase is not Phase.ENDING and bool(self.pending)
+        return self.phase is not AlertPhase.ENDING and bool(self.pending)
 
 
-def owed(alert: Alert, owner: str, channels: Sequence[str], now: float) -> Owed:
+def new_pending_alert(alert: Alert, owner: str, channels: Sequence[str], now: float) -> PendingAlert:
     """A new episode, to be told at once."""
-    return Owed(alert, owner, now, now, tuple(channels))
+    return PendingAlert(alert, owner, now, now, tuple(channels))
 
 
-def again(
-    known: Owed, alert: Alert, channels: Sequence[str], now: float, cooldown_seconds: float
-) -> Owed | None:
+def renew_alert(
+    known: PendingAlert, alert: Alert, channels: Sequence[str], now: float, cooldown_seconds: float
+) -> PendingAlert | None:
     """The same episode is reported once more: None if there is nothing to tell.
 
     Nothing is told of what somebody was told already and which is not over. What comes back within its cooldown is
     told at the end of that, if it lasts so long. Of words that nobody has heard yet the newest count.
     """
-    if known.phase is Phase.TELLING:
+    if known.phase is AlertPhase.ACTIVE:
         return replace(known, alert=alert) if known.pending and not known.took else None
-    if known.phase is Phase.ENDING:
+    if known.phase is AlertPhase.ENDING:
         return None
     due_at = now if known.told_at is None else max(now, known.told_at + cooldown_seconds)
-    return replace(owed(alert, known.owner, channels, now), due_at=due_at, told_at=known.told_at)
+    return replace(new_pending_alert(alert, known.owner, channels, now), due_at=due_at, told_at=known.told_at)
 
 
-def is_same_telling(episode: Owed, sent: Owed) -> bool:
+def is_same_message(alert: PendingAlert, sent: PendingAlert) -> bool:
     """Whether what was sent is what is owed still; meanwhile it may have ended and come back."""
-    return episode.owed_at == sent.owed_at and (episode.phase is Phase.OVER) == (sent.phase is Phase.OVER)
+    return alert.owed_at == sent.owed_at and (alert.phase is AlertPhase.OVER) == (
+        sent.phase is AlertPhase.OVER
+    )
 
 
-def taken(episode: Owed, channel: str, now: float) -> Owed:
+def mark_delivered(alert: PendingAlert, channel: str, now: float) -> PendingAlert:
     """A channel took the words, or may have."""
-    pending = tuple(each for each in episode.pending if each != channel)
-    begun = tuple(each for each in episode.begun if each != channel)
-    if episode.phase is Phase.OVER:
-        return replace(episode, pending=pending)
-    first = not episode.took
+    pending = tuple(each for each in alert.pending if each != channel)
+    begun = tuple(each for each in alert.begun if each != channel)
+    if alert.phase is AlertPhase.OVER:
+        return replace(alert, pending=pending)
+    first = not alert.took
     return replace(
-        episode,
+        alert,
         pending=pending,
         begun=begun,
-        took=(*episode.took, channel),
-        told_at=now if first else episode.told_at,
+        took=(*alert.took, channel),
+        told_at=now if first else alert.told_at,
     )
 
 
-def ended(episode: Owed, text: str | None) -> Owed:
+def mark_over(alert: PendingAlert, text: str | None) -> PendingAlert:
     """It is over: those who heard of it are owed `text`, nobody else is owed anything any more."""
     return replace(
-        episode,
-        phase=Phase.OVER,
+        alert,
+        phase=AlertPhase.OVER,
         ending=text,
-        pending=episode.took if text is not None else (),
-        due_at=episode.owed_at,
+        pending=alert.took if text is not None else (),
+        due_at=alert.owed_at,
     )
 
 
-def recalled(episode: Owed, channels: Sequence[str]) -> Owed:
+def restore_alert(alert: PendingAlert, channels: Sequence[str]) -> PendingAlert:
     """As it stands after a restart, with the channels there are now."""
     # Begun and not known to have ended: it may have arrived.
-    pending = [each for each in episode.pending if each not in episode.begun]
-    took = (*episode.took, *episode.begun)
+    pending = [each for each in alert.pending if each not in alert.begun]
+    took = (*alert.took, *alert.begun)
     present = tuple(each for each in pending if each in channels)
     if pending and not present and not took:
         # Every channel it was meant for is gone; it goes through those that took their place.
         present = tuple(channels)
-    known = replace(episode, pending=present, took=took, begun=())
-    return ended(known, known.ending) if known.phase is Phase.ENDING else known
+    known = replace(alert, pending=present, took=took, begun=())
+    return mark_over(known, known.ending) if known.phase is AlertPhase.ENDING else known
 
 
-def is_done(episode: Owed, now: float, cooldown_seconds: float) -> bool:
+def is_done(alert: PendingAlert, now: float, cooldown_seconds: float) -> bool:
     """Whether it can be forgotten: nothing is owed, and nothing that comes back would have to wait."""
-    if now - episode.owed_at > KEPT_SECONDS_MAX:
+    if now - alert.owed_at > RETENTION_SECONDS_MAX:
         return True
-    if episode.pending or episode.phase is Phase.ENDING:
+    if alert.pending or alert.phase is AlertPhase.ENDING:
         return False
-    if episode.alert.ends_by_itself:
+    if alert.alert.ends_by_itself:
         return True
-    if episode.phase is Phase.TELLING:
+    if alert.phase is AlertPhase.ACTIVE:
         return False
-    if episode.told_at is None or episode.alert.kind is not AlertKind.TROUBLE:
+    if alert.told_at is None or alert.alert.kind is not AlertKind.TROUBLE:
         return True
-    return not 0 <= now - episode.told_at < cooldown_seconds
+    return not 0 <= now - alert.told_at < cooldown_seconds
 
 
-def wait_seconds(episode: Owed, now: float, cooldown_seconds: float) -> float:
+def wait_seconds(alert: PendingAlert, now: float, cooldown_seconds: float) -> float:
     """How long nobody is to be told yet. A wait longer than any cooldown comes from a clock that was set: none."""
-    seconds = episode.due_at - now
+    seconds = alert.due_at - now
     return seconds if 0.0 < seconds <= cooldown_seconds else 0.0
 
 
-def words(episode: Owed, now: float) -> str:
+def message_text(alert: PendingAlert, now: float) -> str:
     """What is to be said of it now."""
-    text = episode.ending if episode.phase is Phase.OVER else episode.alert.text
+    text = alert.ending if alert.phase is AlertPhase.OVER else alert.alert.text
     assert text is not None, "an end without words is owed to nobody"
-    late = now - max(episode.owed_at, episode.due_at) > LATE_SECONDS
-    return held_back(text, episode.owed_at) if late and episode.phase is Phase.TELLING else text
+    late = now - max(alert.owed_at, alert.due_at) > LATE_SECONDS
+    return late_text(text, alert.owed_at) if late and alert.phase is AlertPhase.ACTIVE else text
 
 
 def backoff_seconds(failures: int) -> float:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import ExtraMissing
-from wakeful.linux.logging import hush
+from wakeful.linux.logging import silence_libraries
 
 if TYPE_CHECKING:
     import httpx
@@ -27,17 +27,17 @@ class Ping:
     def __init__(self, url: str, clock: Clock, well: Callable[[], bool] = lambda: True) -> None:
         self._url = url
         self._clock = clock
-        self._well = well
+        self._is_healthy = well
         self._client: httpx.AsyncClient | None = None
-        self.trouble: str | None = None
+        self.problem: str | None = None
 
     async def run(self) -> None:
         """Ping until cancelled."""
         try:
             while True:
                 begun = self._clock.now().awake
-                if self._well():
-                    self._note(await self._ping())
+                if self._is_healthy():
+                    self._log_change(await self._ping())
                 await self._clock.sleep_until(begun + PING_SECONDS)
         finally:
             if self._client is not None:
@@ -58,17 +58,17 @@ class Ping:
             return type(problem).__name__
         return None if answer.is_success else f"answered with status {answer.status_code}"
 
-    def _note(self, trouble: str | None) -> None:
+    def _log_change(self, trouble: str | None) -> None:
         """Say it once, and once that it is over."""
-        if trouble is not None and self.trouble is None:
+        if trouble is not None and self.problem is None:
             log.warning("alerts.ping_url does not answer: %s", trouble)
-        if trouble is None and self.trouble is not None:
+        if trouble is None and self.problem is not None:
             log.warning("alerts.ping_url answers again")
-        self.trouble = trouble
+        self.problem = trouble
 
 
 def _open_client() -> "httpx.AsyncClient":
-    hush()
+    silence_libraries()
     try:
         import httpx  # noqa: PLC0415 - a tenth of a second, for those who ask for pings only
     except ModuleNotFoundError as missing:

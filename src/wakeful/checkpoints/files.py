@@ -23,7 +23,7 @@ from wakeful.checkpoints.model import (
     to_markdown,
 )
 from wakeful.core.errors import WorldError
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 
 # Ours have a few thousand bytes; nobody makes us read more.
 FILE_BYTES_MAX: Final = 256 * 1024
@@ -43,10 +43,10 @@ class CheckpointFiles:
     """`own` is the folder for agents' checkpoints; made when it is first needed. Nobody waits for a slow disk."""
 
     def __init__(self, own: Path) -> None:
-        self._own = own
+        self._own_folder = own
 
     def path_of(self, checkpoint: Checkpoint) -> Path:
-        folder = Path(checkpoint.subject) if checkpoint.kind is CheckpointKind.JOURNAL else self._own
+        folder = Path(checkpoint.subject) if checkpoint.kind is CheckpointKind.JOURNAL else self._own_folder
         return folder / file_name(checkpoint.number)
 
     async def is_free(self, checkpoint: Checkpoint) -> bool:
@@ -73,10 +73,10 @@ class CheckpointFiles:
         path = self.path_of(checkpoint)
         try:
             if checkpoint.kind is not CheckpointKind.JOURNAL:
-                self._own.mkdir(mode=0o700, parents=True, exist_ok=True)
+                self._own_folder.mkdir(mode=0o700, parents=True, exist_ok=True)
             if not self._is_free(checkpoint):
                 raise FileExistsError(errno.EEXIST, "somebody else's file is in its place")
-            with _opened(path.parent) as folder:
+            with _open_folder(path.parent) as folder:
                 _replace(folder, path.name, to_markdown(checkpoint).encode("utf-8", "replace"))
         except OSError as error:
             raise CheckpointNotWritten(path=path, reason=error.strerror, number=checkpoint.number) from error
@@ -99,7 +99,7 @@ def _identity(checkpoint: Checkpoint) -> tuple[int, str, str | None]:
 
 
 @contextmanager
-def _opened(folder: Path) -> Iterator[int]:
+def _open_folder(folder: Path) -> Iterator[int]:
     descriptor = os.open(folder, _FOLDER)
     try:
         yield descriptor
@@ -115,7 +115,7 @@ def _replace(folder: int, name: str, content: bytes) -> None:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
-        reach("checkpoint.written")
+        fault_point("checkpoint.written")
         os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
         _remove(folder, aside)

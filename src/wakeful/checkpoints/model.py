@@ -71,7 +71,7 @@ class BadCheckpoint(OperatorError):
     code = "bad-checkpoint"
 
 
-class Choice(Struct, frozen=True):
+class CheckpointChoice(Struct, frozen=True):
     """One way on. `commands`: first how it is chosen, then what it will run."""
 
     name: ChoiceName
@@ -90,7 +90,7 @@ class Checkpoint(Struct, frozen=True):
     happened: tuple[str, ...]
     may_have: tuple[str, ...]
     did_not: tuple[str, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[CheckpointChoice, ...]
     state: CheckpointState = CheckpointState.OPEN
     decided_by: str | None = None
     decided_at: float | None = None
@@ -100,11 +100,11 @@ class Checkpoint(Struct, frozen=True):
     def is_open(self) -> bool:
         return self.state is CheckpointState.OPEN
 
-    def choice(self, name: ChoiceName) -> Choice | None:
+    def choice(self, name: ChoiceName) -> CheckpointChoice | None:
         """None: that cannot be chosen here."""
         return next((each for each in self.choices if each.name is name), None)
 
-    def decided(self, choice: ChoiceName, by: str, at: float) -> "Checkpoint":
+    def with_decision(self, choice: ChoiceName, by: str, at: float) -> "Checkpoint":
         """The same, with what was decided, by whom and when."""
         return replace(self, state=STATE_AFTER[choice], decided_by=by, decided_at=at)
 
@@ -121,7 +121,7 @@ class CheckpointRecord(Struct, frozen=True):
     happened: tuple[str, ...]
     may_have: tuple[str, ...]
     did_not: tuple[str, ...]
-    choices: tuple[Choice, ...]
+    choices: tuple[CheckpointChoice, ...]
     decided_by: str | None
     decided_at: str | None
     trace_id: str | None
@@ -171,17 +171,19 @@ def number_of(name: str) -> int | None:
     return int(found[1]) if found else None
 
 
-def order_of(choice: ChoiceName, number: int) -> str:
+def command_of(choice: ChoiceName, number: int) -> str:
     """What a person types to choose it."""
     if choice is ChoiceName.DONE:
         return f"wakeful checkpoint continue {number} --done"
     return f"wakeful checkpoint {choice} {number}"
 
 
-def numbered(draft: Checkpoint, number: int, opened_at: float) -> Checkpoint:
+def number_draft(draft: Checkpoint, number: int, opened_at: float) -> Checkpoint:
     """A draft (number 0) with its number and time: bounded, redacted, plain, and each choice says how it is chosen."""
     choices = tuple(
-        Choice(each.name, _line(each.consequence), (order_of(each.name, number), *_lines(each.commands)))
+        CheckpointChoice(
+            each.name, _line(each.consequence), (command_of(each.name, number), *_lines(each.commands))
+        )
         for each in draft.choices
     )
     return replace(
@@ -220,10 +222,10 @@ def _lines(texts: Sequence[str]) -> tuple[str, ...]:
 # something to Markdown: what an agent wrote can be neither a heading, nor a choice, nor a picture from elsewhere.
 _FILE_NAME: Final = re.compile(r"CHECKPOINT_([1-9][0-9]{0,5})\.md")
 _TITLE: Final = re.compile(r"# Checkpoint ([1-9][0-9]{0,5}): .*")
-_MEANS_SOMETHING: Final = re.compile(r"([\\`*<&\[])")
+_MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*<&\[])")
 _ESCAPED: Final = re.compile(r"\\([\\`*<&\[])")
 _NOTHING: Final = "nothing"
-_UNSAID: Final = "-"
+_NO_VALUE: Final = "-"
 _SECTIONS: Final = {
     "happened": "## Already happened",
     "may_have": "## May have happened",
@@ -235,7 +237,9 @@ _THEN: Final = "Then: "
 
 def to_markdown(checkpoint: Checkpoint) -> str:
     """The text of CHECKPOINT_<n>.md."""
-    return "\n".join([*_head(checkpoint), *_told(checkpoint), *_offered(checkpoint.choices), ""])
+    return "\n".join(
+        [*_head(checkpoint), *_fact_sections(checkpoint), *_choice_sections(checkpoint.choices), ""]
+    )
 
 
 def from_markdown(text: str) -> Checkpoint:
@@ -251,7 +255,7 @@ def from_markdown(text: str) -> Checkpoint:
 
 
 def _head(checkpoint: Checkpoint) -> Iterator[str]:
-    told = "somebody has to decide" if checkpoint.is_open else _STATE_WORDS[checkpoint.state]
+    told = "somebody has to decide" if checkpoint.is_open else _STATE_TEXTS[checkpoint.state]
     yield f"# Checkpoint {checkpoint.number}: {told}"
     yield ""
     yield _OPENING[checkpoint.kind]
@@ -266,22 +270,22 @@ def _head(checkpoint: Checkpoint) -> Iterator[str]:
         "decided": iso(checkpoint.decided_at) if checkpoint.decided_at is not None else None,
         "trace": checkpoint.trace_id,
     }
-    yield from (f"- {name}: {_escaped(value or _UNSAID)}" for name, value in facts.items())
+    yield from (f"- {name}: {_escape(value or _NO_VALUE)}" for name, value in facts.items())
 
 
-def _told(checkpoint: Checkpoint) -> Iterator[str]:
+def _fact_sections(checkpoint: Checkpoint) -> Iterator[str]:
     for field, heading in _SECTIONS.items():
         lines: tuple[str, ...] = getattr(checkpoint, field)
         yield from ("", heading, "")
-        yield from (f"- {_escaped(line)}" for line in lines)
+        yield from (f"- {_escape(line)}" for line in lines)
         if not lines:
             yield _NOTHING
 
 
-def _offered(choices: Iterable[Choice]) -> Iterator[str]:
+def _choice_sections(choices: Iterable[CheckpointChoice]) -> Iterator[str]:
     yield from ("", _CHOICES)
     for choice in choices:
-        yield from ("", f"### {choice.name}", "", f"{_THEN}{_escaped(choice.consequence)}", "")
+        yield from ("", f"### {choice.name}", "", f"{_THEN}{_escape(choice.consequence)}", "")
         yield from (f"    {command}" for command in choice.commands)
 
 
@@ -290,7 +294,7 @@ _OPENING: Final = {
     CheckpointKind.SESSION: "This agent was cut off inside a call. Nothing of it is repeated before somebody decides.",
     CheckpointKind.QUEUE: "This attempt at a queued message ended. Nothing of it is repeated before somebody decides.",
 }
-_STATE_WORDS: Final = {
+_STATE_TEXTS: Final = {
     CheckpointState.CONTINUED: "continued",
     CheckpointState.COUNTED_DONE: "counted as done",
     CheckpointState.ROLLED_BACK: "rolled back",
@@ -326,29 +330,29 @@ def _facts(lines: Iterable[str]) -> Iterator[tuple[str, str | None]]:
     for line in lines:
         name, found, value = line.removeprefix("- ").partition(": ")
         if found and line.startswith("- "):
-            yield name, None if value == _UNSAID else _unescaped(value)
+            yield name, None if value == _NO_VALUE else _unescape(value)
 
 
 def _items(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_unescaped(line[2:]) for line in lines if line.startswith("- "))
+    return tuple(_unescape(line[2:]) for line in lines if line.startswith("- "))
 
 
-def _choices(lines: list[str]) -> Iterator[Choice]:
+def _choices(lines: list[str]) -> Iterator[CheckpointChoice]:
     starts = [at for at, line in enumerate(lines) if line.startswith("### ")]
     for start, end in zip(starts, [*starts[1:], len(lines)], strict=True):
         body = lines[start + 1 : end]
         commands = tuple(line[4:] for line in body if line.startswith("    "))
         words = next((line for line in body if line.startswith(_THEN)), _THEN)
-        yield Choice(ChoiceName(lines[start][4:]), _unescaped(words.removeprefix(_THEN)), commands)
+        yield CheckpointChoice(ChoiceName(lines[start][4:]), _unescape(words.removeprefix(_THEN)), commands)
 
 
 def _wall(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
 
 
-def _escaped(text: str) -> str:
-    return _MEANS_SOMETHING.sub(r"\\\1", text)
+def _escape(text: str) -> str:
+    return _MARKDOWN_SPECIAL.sub(r"\\\1", text)
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     return _ESCAPED.sub(r"\1", text)

@@ -5,30 +5,30 @@ Sessions of a queue have their own choices: the message is tried again, not the 
 
 from collections.abc import Iterator, Sequence
 
-from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
 from wakeful.core.clock import iso
 from wakeful.effects.rules import MEANINGS, Effect
-from wakeful.healing.trouble import Trouble
+from wakeful.healing.case import HealingCase
 from wakeful.judging.evidence import Orphan
 from wakeful.judging.interrupted_calls import InterruptedCall
-from wakeful.judging.wording import quoted
+from wakeful.judging.wording import quote
 
 
 def session_draft(
-    trouble: Trouble, calls: Sequence[InterruptedCall], done: Sequence[str], orphans: Sequence[Orphan]
+    case: HealingCase, calls: Sequence[InterruptedCall], done: Sequence[str], orphans: Sequence[Orphan]
 ) -> Checkpoint:
     """`done` are the calls that came back and changed something elsewhere; `orphans` still run."""
     return Checkpoint(
         number=0,
         kind=CheckpointKind.SESSION,
-        subject=trouble.session_id,
-        project=trouble.project,
-        opened_at=trouble.opened_at,
+        subject=case.session_id,
+        project=case.project,
+        opened_at=case.opened_at,
         happened=tuple(done),
-        may_have=tuple(map(_cut_off, calls)),
+        may_have=tuple(map(_describe_call, calls)),
         did_not=tuple(_not_begun(calls)),
         choices=(_continue(orphans), _done(orphans), _abort(orphans)),
-        trace_id=trouble.work,
+        trace_id=case.work,
     )
 
 
@@ -50,37 +50,37 @@ def queue_draft(
         project=project,
         opened_at=0.0,
         happened=tuple(done),
-        may_have=tuple(map(_cut_off, calls)) or (f"nothing elsewhere, but {reason}",),
+        may_have=tuple(map(_describe_call, calls)) or (f"nothing elsewhere, but {reason}",),
         did_not=tuple(_not_begun(calls)),
         choices=(_queue_continue(calls), *counted, _queue_abort()),
         trace_id=work,
     )
 
 
-def _queue_continue(calls: Sequence[InterruptedCall]) -> Choice:
+def _queue_continue(calls: Sequence[InterruptedCall]) -> CheckpointChoice:
     told = " The next attempt is told which calls were cut off and that each may have happened; it may do them again."
-    return Choice(ChoiceName.CONTINUE, f"its message is enqueued again.{told if calls else ''}")
+    return CheckpointChoice(ChoiceName.CONTINUE, f"its message is enqueued again.{told if calls else ''}")
 
 
-def _queue_done() -> Choice:
-    return Choice(
+def _queue_done() -> CheckpointChoice:
+    return CheckpointChoice(
         ChoiceName.DONE,
         "you looked, and each of these calls has happened. Its message is enqueued again, and the next attempt is told"
         " so and not to repeat them.",
     )
 
 
-def _queue_abort() -> Choice:
-    return Choice(
+def _queue_abort() -> CheckpointChoice:
+    return CheckpointChoice(
         ChoiceName.ABORT,
         "its job is marked as failed and its chat is told that it could not recover. Nothing is repeated and nothing is"
         " undone.",
     )
 
 
-def _cut_off(call: InterruptedCall) -> str:
+def _describe_call(call: InterruptedCall) -> str:
     verdict = call.verdict
-    told = f"{call.tool} {quoted(verdict.words)}, begun {iso(call.since.wall)}: {verdict.effect}"
+    told = f"{call.tool} {quote(verdict.words)}, begun {iso(call.since.wall)}: {verdict.effect}"
     return f"{told} ({MEANINGS[verdict.rule].says})"
 
 
@@ -91,34 +91,34 @@ def _not_begun(calls: Sequence[InterruptedCall]) -> Iterator[str]:
         yield f"nothing elsewhere by the {local} local call{'' if local == 1 else 's'} above"
 
 
-def _continue(orphans: Sequence[Orphan]) -> Choice:
-    return Choice(
+def _continue(orphans: Sequence[Orphan]) -> CheckpointChoice:
+    return CheckpointChoice(
         ChoiceName.CONTINUE,
         "the conversation goes on. Its agent is told which calls were cut off and that each may have happened; it may"
-        f" do them again.{_ended(orphans, ' first')}",
+        f" do them again.{_orphans_text(orphans, ' first')}",
     )
 
 
-def _done(orphans: Sequence[Orphan]) -> Choice:
-    return Choice(
+def _done(orphans: Sequence[Orphan]) -> CheckpointChoice:
+    return CheckpointChoice(
         ChoiceName.DONE,
         "you looked, and each of these calls has happened. The conversation goes on, and its agent is told so and not"
-        f" to repeat them.{_ended(orphans, ' first')}",
+        f" to repeat them.{_orphans_text(orphans, ' first')}",
     )
 
 
-def _abort(orphans: Sequence[Orphan]) -> Choice:
-    return Choice(
+def _abort(orphans: Sequence[Orphan]) -> CheckpointChoice:
+    return CheckpointChoice(
         ChoiceName.ABORT,
         "it stays stopped and this work is given up. Nothing is repeated and nothing is undone: Wakeful knows no way"
-        f" back for these calls.{_ended(orphans)}",
+        f" back for these calls.{_orphans_text(orphans)}",
     )
 
 
-def _ended(orphans: Sequence[Orphan], when: str = "") -> str:
+def _orphans_text(orphans: Sequence[Orphan], when: str = "") -> str:
     """What becomes of what still runs; one of them is named, for a line is cut where it is too long."""
     if not orphans:
         return ""
     one, others = orphans[0], len(orphans) - 1
     more = f" and {others} more" if others else ""
-    return f" What still runs is ended{when}: {quoted(one.command)} (process {one.process.pid}){more}."
+    return f" What still runs is ended{when}: {quote(one.command)} (process {one.process.pid}){more}."

@@ -9,121 +9,126 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 from wakeful.checkpoints.model import Checkpoint, CheckpointState, ChoiceName
-from wakeful.checkpoints.service import AlreadyDecided, Checkpoints, Done
+from wakeful.checkpoints.service import AlreadyDecided, Checkpoints, DecisionOutcome
 from wakeful.checkpoints.session_draft import session_draft
-from wakeful.control.controller import Hands
-from wakeful.control.ownership import Holdings, HostedByAgent
+from wakeful.control.controller import SessionController
+from wakeful.control.ownership import HostedByAgent, ManagedSessions
 from wakeful.core.errors import SessionNotFound
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
+from wakeful.healing.case import HealingCase, completed_remote_calls
 from wakeful.healing.healer import Healer
-from wakeful.healing.revival import EVENTS_RECALLED_MAX, Past
-from wakeful.healing.situation import Circumstances
-from wakeful.healing.trouble import Trouble, completed_remote
-from wakeful.sessions.session import Watched
-from wakeful.storage.base import Outcome
+from wakeful.healing.revival import EVENTS_RECALLED_MAX, EventHistory
+from wakeful.healing.situation import SituationBuilder
+from wakeful.sessions.session import TrackedSession
+from wakeful.storage.base import ActionOutcome
 
-NOTHING_LEFT: Final = Done(
-    Outcome.RECOVERED, "it had gone on or was forgotten meanwhile: nothing was left to do"
+NOTHING_TO_DO: Final = DecisionOutcome(
+    ActionOutcome.CONFIRMED, "it had gone on or was forgotten meanwhile: nothing was left to do"
 )
-LET_GO: Final = Done(Outcome.RECOVERED, "it was let go on")
+ALREADY_CONTINUED: Final = DecisionOutcome(ActionOutcome.CONFIRMED, "it was let go on")
 
-EndTools = Callable[[SessionId], Awaitable[Sequence[Process]]]
+StopTools = Callable[[SessionId], Awaitable[Sequence[Process]]]
 """Ends the tools that outlived a session's agent; gives those that still run."""
 
 log = logging.getLogger("wakeful.healing")
 
 
-class HeldSessions:
+class SessionCheckpoints:
     """Implements the healer's Holding."""
 
-    def __init__(self, checkpoints: Checkpoints, circumstances: Circumstances, past: Past) -> None:
+    def __init__(self, checkpoints: Checkpoints, situations: SituationBuilder, past: EventHistory) -> None:
         self._checkpoints = checkpoints
-        self._around = circumstances
-        self._past = past
+        self._situations = situations
+        self._history = past
 
-    async def hold(self, watched: Watched, trouble: Trouble) -> int:
-        events = self._past.recall_events(trouble.session_id, EVENTS_RECALLED_MAX)
+    async def open_checkpoint(self, session: TrackedSession, case: HealingCase) -> int:
+        events = self._history.read_last_events(case.session_id, EVENTS_RECALLED_MAX)
         draft = session_draft(
-            trouble, self._around.cut_off(watched), completed_remote(events), watched.presence.orphans
+            case,
+            self._situations.classify_interrupted(session),
+            completed_remote_calls(events),
+            session.presence.orphans,
         )
         return (await self._checkpoints.open(draft)).number
 
-    async def gone_on(self, number: int, by: str) -> None:
+    async def record_continue(self, number: int, by: str) -> None:
         checkpoint = await self._checkpoints.get(number)
         counted = checkpoint.state is CheckpointState.COUNTED_DONE
         await self._checkpoints.record(number, ChoiceName.DONE if counted else ChoiceName.CONTINUE, by)
 
-    async def called_off(self, number: int) -> None:
+    async def record_abort(self, number: int) -> None:
         try:
             await self._checkpoints.record(number, ChoiceName.ABORT, "whoever stopped it")
         except AlreadyDecided:
             log.info("checkpoint %s was decided before its session was stopped", number)
-        await self._checkpoints.settle(number)
+        await self._checkpoints.mark_done(number)
 
-    async def settled(self, number: int) -> None:
-        await self._checkpoints.settle(number)
+    async def mark_done(self, number: int) -> None:
+        await self._checkpoints.mark_done(number)
 
 
-class SessionCarrier:
+class SessionDecisionExecutor:
     """Does to an agent what a person decided."""
 
     def __init__(
         self,
         healer: Healer,
-        hands: Hands,
-        holdings: Holdings,
-        end_tools: EndTools,
+        controller: SessionController,
+        managed_sessions: ManagedSessions,
+        end_tools: StopTools,
         judge: Callable[[SessionId], None],
     ) -> None:
         self._judge = judge
         self._healer = healer
-        self._hands = hands
-        self._holdings = holdings
-        self._end_tools = end_tools
+        self._controller = controller
+        self._managed_sessions = managed_sessions
+        self._stop_tools = end_tools
 
-    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:
+    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:
         session_id = SessionId(checkpoint.subject)
-        trouble = self._healer.trouble_of(session_id)
+        case = self._healer.case_of(session_id)
         # Answered, or cut off, before the healer had noted its number.
-        unnoted = trouble is not None and trouble.checkpoint is None and trouble.work == checkpoint.trace_id
-        if trouble is None or not (unnoted or trouble.checkpoint == checkpoint.number):
-            return NOTHING_LEFT
+        unnoted = case is not None and case.checkpoint is None and case.work == checkpoint.trace_id
+        if case is None or not (unnoted or case.checkpoint == checkpoint.number):
+            return NOTHING_TO_DO
         by = checkpoint.decided_by or "somebody"
         if choice not in {ChoiceName.CONTINUE, ChoiceName.DONE}:
             return await self._abort(session_id, by)
-        if not trouble.held and not unnoted:
+        if not case.held and not unnoted:
             # From there on the healer's own memory brings it to its end.
-            return LET_GO
+            return ALREADY_CONTINUED
         happened = choice is ChoiceName.DONE
-        deed = await self._healer.revive(session_id, approved=True, by=by, happened=happened)
-        return Done(deed.outcome, deed.words)
+        record = await self._healer.revive(session_id, approved=True, by=by, happened=happened)
+        return DecisionOutcome(record.outcome, record.words)
 
-    async def _abort(self, session_id: SessionId, by: str) -> Done:
-        if self._holdings.find(session_id) is None:
-            done = await self._end_beside_agent(session_id)
+    async def _abort(self, session_id: SessionId, by: str) -> DecisionOutcome:
+        if self._managed_sessions.find(session_id) is None:
+            done = await self._stop_agent_tools(session_id)
             await self._healer.give_up(session_id, by)
             # Only now, so that the incident closes as aborted: its end no longer needs a person.
             self._judge(session_id)
             return done
         try:
-            deed = await self._hands.stop(session_id)
+            record = await self._controller.stop(session_id)
         except SessionNotFound:
-            return NOTHING_LEFT
+            return NOTHING_TO_DO
         await self._healer.give_up(session_id, by)
-        return Done(deed.outcome, f"aborted: {deed.words}")
+        return DecisionOutcome(record.outcome, f"aborted: {record.words}")
 
-    async def _end_beside_agent(self, session_id: SessionId) -> Done:
+    async def _stop_agent_tools(self, session_id: SessionId) -> DecisionOutcome:
         """An agent of the hub ended and stays as it is; what it left running was promised to end."""
         try:
-            self._holdings.require_no_agent(session_id)
+            self._managed_sessions.require_no_agent(session_id)
         except HostedByAgent as hosted:
-            left = await self._end_tools(session_id)
+            left = await self._stop_tools(session_id)
             pids = ", ".join(str(each.pid) for each in left)
             if left:
-                return Done(Outcome.INEFFECTIVE, f"aborted, but these still run and may yet happen: {pids}")
+                return DecisionOutcome(
+                    ActionOutcome.INEFFECTIVE, f"aborted, but these still run and may yet happen: {pids}"
+                )
             words = (
                 f"aborted: nothing that it left runs any more; agent {hosted.facts['agent']} stays as it is"
             )
-            return Done(Outcome.RECOVERED, words)
-        return NOTHING_LEFT
+            return DecisionOutcome(ActionOutcome.CONFIRMED, words)
+        return NOTHING_TO_DO

@@ -14,7 +14,7 @@ from wakeful.core.labels import label
 from wakeful.judging.session_record import safe
 from wakeful.judging.user_effect_rules import BadLesson, Lesson, prefix_words
 from wakeful.storage.base import Note, Store
-from wakeful.storage.readable import readable
+from wakeful.storage.note_decoding import decode_notes
 
 KIND: Final = "lesson"
 # Whoever has more exceptions than this in one store has no rule left.
@@ -28,39 +28,41 @@ class Lessons:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._known: dict[str, Lesson] = {}
+        self._lessons: dict[str, Lesson] = {}
         # Called whenever something was learned or forgotten: what is held may go on now.
-        self.changed: Callable[[], None] = lambda: None
+        self.on_change: Callable[[], None] = lambda: None
 
     async def load(self) -> None:
         """Read them again, as several daemons may share one store."""
-        self._known = {note.key: known for note, known in readable(await self._store.notes(KIND), _decode)}
+        self._lessons = {
+            note.key: known for note, known in decode_notes(await self._store.notes(KIND), _decode)
+        }
 
     def of(self, project: str) -> tuple[Lesson, ...]:
-        return tuple(each for each in self._known.values() if label(each.project) == label(project))
+        return tuple(each for each in self._lessons.values() if label(each.project) == label(project))
 
-    def listed(self) -> list[Lesson]:
+    def list_lessons(self) -> list[Lesson]:
         """All of them, by project."""
-        return sorted(self._known.values(), key=lambda each: (each.project, each.prefix))
+        return sorted(self._lessons.values(), key=lambda each: (each.project, each.prefix))
 
     async def teach(self, project: str, prefix: str, by: str, *, even_remote: bool = False) -> Lesson:
         """From now on such commands are local in this project. Raises BadLesson."""
         if not project:
             raise BadLesson(shown=prefix, reason="no project was named")
-        if len(self._known) >= LESSONS_MAX:
+        if len(self._lessons) >= LESSONS_MAX:
             raise BadLesson(shown=prefix, reason=f"there are {LESSONS_MAX} lessons already")
         prefix_words(prefix)
         lesson = Lesson(project, prefix.strip(), even_remote, safe(by), self._clock.now().wall)
         key = _key(project, lesson.prefix)
-        await self._store.keep_note(Note(KIND, key, msgspec.json.encode(lesson)))
-        self._known[key] = lesson
-        self.changed()
+        await self._store.save_note(Note(KIND, key, msgspec.json.encode(lesson)))
+        self._lessons[key] = lesson
+        self.on_change()
         return lesson
 
     async def forget(self, project: str, prefix: str) -> bool:
         """Judge such commands as before. False: nobody had taught that."""
         key = _key(project, prefix.strip())
-        self._known.pop(key, None)
+        self._lessons.pop(key, None)
         return await self._store.drop_note(KIND, key)
 
 

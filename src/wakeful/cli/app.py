@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Final, NamedTuple
 import click
 
 from wakeful import __version__
-from wakeful.cli.output import INTERRUPTED, OutputLost, asked_for_json, complain, tell_remarks
+from wakeful.cli.output import INTERRUPTED_EXIT_CODE, OutputLost, print_error, print_pending_notes, wants_json
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.text import plain
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from click.shell_completion import CompletionItem
 
 
-class Entry(NamedTuple):
+class CommandEntry(NamedTuple):
     """A command in its section of the help: where its code is (`module:attribute`) and one line about it."""
 
     section: str
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
 class LazyGroup(click.Group):
     """Knows its commands by name and summary; loads the one that was asked for."""
 
-    def __init__(self, *args: Any, entries: Mapping[str, Entry], **kwargs: Any) -> None:
+    def __init__(self, *args: Any, entries: Mapping[str, CommandEntry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         self._entries = entries
 
@@ -82,85 +82,99 @@ class LazyGroup(click.Group):
 
 
 # What a shell reports for a program that SIGPIPE ended.
-PIPE_BROKEN: Final = 141
-BUG: Final = 4
+PIPE_BROKEN_EXIT_CODE: Final = 141
+BUG_EXIT_CODE: Final = 4
 
 COMMANDS: Final = {
-    "ls": Entry("See", "wakeful.cli.commands.ls:ls", "Every session: what it does, who needs you first"),
-    "status": Entry(
+    "ls": CommandEntry(
+        "See", "wakeful.cli.commands.ls:ls", "Every session: what it does, who needs you first"
+    ),
+    "status": CommandEntry(
         "See", "wakeful.cli.commands.status:status", "The daemon: mode, doors, eyes, who needs you"
     ),
-    "session": Entry(
+    "session": CommandEntry(
         "See", "wakeful.cli.commands.session:session", "One session: health, status, why, wait and more"
     ),
-    "top": Entry("See", "wakeful.tui.command:top", "The same live in a terminal, with keys"),
-    "open": Entry("See", "wakeful.cli.commands.daemon:open_page", "A one-time link to the web page"),
-    "doctor": Entry("See", "wakeful.cli.doctor.command:doctor", "Check this machine and say what to do"),
-    "demo": Entry(
+    "top": CommandEntry("See", "wakeful.tui.command:top", "The same live in a terminal, with keys"),
+    "open": CommandEntry("See", "wakeful.cli.commands.daemon:open_page", "A one-time link to the web page"),
+    "doctor": CommandEntry(
+        "See", "wakeful.cli.doctor.command:doctor", "Check this machine and say what to do"
+    ),
+    "demo": CommandEntry(
         "See", "wakeful.cli.commands.daemon:demo", "Scripted agents in a throw-away home, for a minute"
     ),
-    "replay": Entry(
+    "replay": CommandEntry(
         "See", "wakeful.cli.commands.replay:replay", "Judge recorded logs again, with any thresholds"
     ),
-    "events": Entry(
+    "events": CommandEntry(
         "See", "wakeful.cli.commands.events:events", "Critical events: what went wrong, what was done"
     ),
-    "incidents": Entry(
+    "incidents": CommandEntry(
         "See", "wakeful.cli.commands.incidents:incidents", "What is wrong by its cause, many sessions in one"
     ),
-    "report": Entry(
+    "report": CommandEntry(
         "See",
         "wakeful.cli.commands.report:report",
         "What happened since 22:00: who finished, waits, died; git, cost",
     ),
-    "services": Entry(
+    "services": CommandEntry(
         "See", "wakeful.cli.commands.services:services", "The hub and what runs in containers and tmux"
     ),
-    "mute": Entry(
+    "mute": CommandEntry(
         "Heal", "wakeful.cli.commands.mute:mute", "No alerts about a session, project or code for a while"
     ),
-    "unmute": Entry("Heal", "wakeful.cli.commands.mute:unmute", "Tell about it again"),
-    "restore": Entry("Heal", "wakeful.cli.commands.healing:restore", "Bring back what a reboot took along"),
-    "pause": Entry("Heal", "wakeful.cli.commands.mute:pause", "Stop everything Wakeful would do by itself"),
-    "resume": Entry("Heal", "wakeful.cli.commands.mute:resume", "End a pause"),
-    "up": Entry("Run", "wakeful.cli.commands.daemon:up", "Start watching; --detach puts it behind"),
-    "down": Entry("Run", "wakeful.cli.commands.daemon:down", "End the daemon; agents go on"),
-    "run": Entry(
+    "unmute": CommandEntry("Heal", "wakeful.cli.commands.mute:unmute", "Tell about it again"),
+    "restore": CommandEntry(
+        "Heal", "wakeful.cli.commands.healing:restore", "Bring back what a reboot took along"
+    ),
+    "pause": CommandEntry(
+        "Heal", "wakeful.cli.commands.mute:pause", "Stop everything Wakeful would do by itself"
+    ),
+    "resume": CommandEntry("Heal", "wakeful.cli.commands.mute:resume", "End a pause"),
+    "up": CommandEntry("Run", "wakeful.cli.commands.daemon:up", "Start watching; --detach puts it behind"),
+    "down": CommandEntry("Run", "wakeful.cli.commands.daemon:down", "End the daemon; agents go on"),
+    "run": CommandEntry(
         "Run", "wakeful.cli.commands.run:run", "Start an agent that Wakeful manages: run -- claude …"
     ),
-    "attach": Entry("Run", "wakeful.cli.commands.run:attach", "Go to the terminal of an agent or a session"),
-    "agent": Entry(
+    "attach": CommandEntry(
+        "Run", "wakeful.cli.commands.run:attach", "Go to the terminal of an agent or a session"
+    ),
+    "agent": CommandEntry(
         "Run", "wakeful.cli.commands.agent:agent", "Agents of the hub: list, start, stop, restart-session"
     ),
-    "work": Entry(
+    "work": CommandEntry(
         "Run", "wakeful.cli.commands.work:work", "Hand out work: add, list, claim, heartbeat, complete, fail"
     ),
-    "recover": Entry(
+    "recover": CommandEntry(
         "Recover", "wakeful.cli.commands.recover:recover", "Settle what a crash left of a program's journal"
     ),
-    "checkpoint": Entry(
+    "checkpoint": CommandEntry(
         "Recover", "wakeful.cli.commands.checkpoint:checkpoint", "Decide what goes on after a crash"
     ),
-    "backlog": Entry(
+    "backlog": CommandEntry(
         "Recover", "wakeful.cli.commands.backlog:backlog", "What is to be done: add, update, list, sync"
     ),
-    "gateway": Entry(
+    "gateway": CommandEntry(
         "Chat",
         "wakeful.cli.commands.gateway:gateway",
         "Answer a chat: messages become turns of managed sessions",
     ),
-    "alerts": Entry("Chat", "wakeful.cli.commands.alerts:alerts", "test: one message through every channel"),
-    "config": Entry("Set up", "wakeful.cli.commands.config:config", "init, show, check, trust, import"),
-    "mcp": Entry(
+    "alerts": CommandEntry(
+        "Chat", "wakeful.cli.commands.alerts:alerts", "test: one message through every channel"
+    ),
+    "config": CommandEntry(
+        "Set up", "wakeful.cli.commands.config:config", "init, show, check, trust, import"
+    ),
+    "mcp": CommandEntry(
         "Set up", "wakeful.mcp.command:mcp", "A server for agents that speak MCP; read-only by itself"
     ),
-    "completion": Entry(
+    "completion": CommandEntry(
         "Set up", "wakeful.cli.completion:completion", "Let bash, zsh or fish complete words"
     ),
-    "hooks": Entry(
+    "hooks": CommandEntry(
         "Set up", "wakeful.cli.commands.hooks:hooks", "install, uninstall: what clients ask is known at once"
     ),
-    "autostart": Entry(
+    "autostart": CommandEntry(
         "Set up", "wakeful.cli.commands.autostart:autostart", "install, remove: kept running by systemd"
     ),
 }
@@ -191,22 +205,22 @@ def run() -> int:
         _prepare_streams()
         code = _invoke(sys.argv[1:])
         sys.stdout.flush()
-        tell_remarks()
+        print_pending_notes()
     except KeyboardInterrupt:
-        return _interrupted()
+        return _on_interrupt()
     except BrokenPipeError:
         _discard_output()
-        return PIPE_BROKEN
+        return PIPE_BROKEN_EXIT_CODE
     except Exception as problem:  # noqa: BLE001 - the last place where a bug can become one line
-        return _explained(_lost_output() or problem)
+        return _report_problem(_output_error() or problem)
     return code
 
 
-def _interrupted() -> int:
+def _on_interrupt() -> int:
     """A person who pressed Ctrl-C knows why; a program that reads JSON does not."""
-    if asked_for_json(sys.argv[1:]):
-        complain("interrupted by a signal", INTERRUPTED, "interrupted", retryable=True)
-    return INTERRUPTED
+    if wants_json(sys.argv[1:]):
+        print_error("interrupted by a signal", INTERRUPTED_EXIT_CODE, "interrupted", retryable=True)
+    return INTERRUPTED_EXIT_CODE
 
 
 def _prepare_streams() -> None:
@@ -221,7 +235,7 @@ def _prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def _lost_output() -> OutputLost | None:
+def _output_error() -> OutputLost | None:
     """What is wrong with standard output, if it takes nothing any more: what failed then is this."""
     if sys.stdout is None:
         return None
@@ -251,29 +265,29 @@ def _invoke(words: list[str]) -> int:
     return int(code or 0)
 
 
-def _explained(problem: Exception) -> int:
+def _report_problem(problem: Exception) -> int:
     """Say in one line what happened; the exit code for it."""
     if isinstance(problem, ExceptionGroup):
         # The first of several that failed together is the cause more often than not.
-        return _explained(problem.exceptions[0])
-    if isinstance(problem, WakefulError) and problem.exit_code != BUG:
-        code, retryable = _as_the_daemon_said(problem)
-        return complain(str(problem), problem.exit_code, code, retryable=retryable)
+        return _report_problem(problem.exceptions[0])
+    if isinstance(problem, WakefulError) and problem.exit_code != BUG_EXIT_CODE:
+        code, retryable = _code_and_retryable(problem)
+        return print_error(str(problem), problem.exit_code, code, retryable=retryable)
     if isinstance(problem, click.ClickException):
-        return _usage(problem)
+        return _report_usage_error(problem)
     if isinstance(problem, OSError) and problem.strerror:
         # The filename of an error may also be the number of a descriptor.
         place = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
-        return complain(f"{place}{problem.strerror}", WorldError.exit_code, "os-error")
+        return print_error(f"{place}{problem.strerror}", WorldError.exit_code, "os-error")
     if os.environ.get("WAKEFUL_DEBUG") == "1":
         import traceback  # noqa: PLC0415 - a tenth of the start time, for nobody but us
 
         traceback.print_exception(problem)
     words = f"this is a bug of ours: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)"
-    return complain(words, BUG, "bug")
+    return print_error(words, BUG_EXIT_CODE, "bug")
 
 
-def _as_the_daemon_said(problem: WakefulError) -> tuple[str, bool]:
+def _code_and_retryable(problem: WakefulError) -> tuple[str, bool]:
     """Its code and whether it may be retried; a refusal of the daemon keeps those of its document."""
     document = problem.facts.get("problem")
     if not isinstance(document, dict) or not isinstance(document.get("code"), str):
@@ -281,7 +295,7 @@ def _as_the_daemon_said(problem: WakefulError) -> tuple[str, bool]:
     return document["code"], document.get("retryable") is True
 
 
-def _usage(problem: click.ClickException) -> int:
+def _report_usage_error(problem: click.ClickException) -> int:
     context = getattr(problem, "ctx", None)
     exit_code = problem.exit_code if problem.exit_code != 1 else 2
     if isinstance(problem, click.exceptions.NoArgsIsHelpError):
@@ -289,4 +303,4 @@ def _usage(problem: click.ClickException) -> int:
         return exit_code
     hint = f" Try '{context.command_path} --help'." if context is not None else ""
     said = plain(problem.format_message())
-    return complain(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}", exit_code, "usage")
+    return print_error(f"{said}{'' if said.endswith(('.', '?', '!')) else '.'}{hint}", exit_code, "usage")

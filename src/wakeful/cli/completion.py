@@ -13,9 +13,9 @@ import msgspec
 from click.shell_completion import CompletionItem, get_completion_class
 from msgspec import Struct
 
-from wakeful.cli.output import show_json
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
+from wakeful.cli.output import print_json
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import BadSessionId, WakefulError
 from wakeful.core.ids import parse_session_id
@@ -39,7 +39,7 @@ def completion(context: click.Context, *, shell: str) -> int:
     assert found is not None, "click knows the shells we offer"
     script = found(context.find_root().command, {}, "wakeful", VARIABLE).source()
     # click's script for fish would end every explanation at its first comma.
-    show_json(script.replace('(string split ","', '(string split -m 1 ","').encode())
+    print_json(script.replace('(string split ","', '(string split -m 1 ","').encode())
     return 0
 
 
@@ -53,7 +53,7 @@ _PROVIDERS: Final = ("claude-", "codex-")
 T = TypeVar("T")
 
 
-class Known(Struct, frozen=True):
+class SessionCandidate(Struct, frozen=True):
     id: str
     name: str | None
     project: str
@@ -61,29 +61,33 @@ class Known(Struct, frozen=True):
     health: str
 
 
-class KnownList(Struct, frozen=True):
-    sessions: tuple[Known, ...]
+class SessionCandidateList(Struct, frozen=True):
+    sessions: tuple[SessionCandidate, ...]
 
 
-class Place(Struct, frozen=True):
+class AgentCandidate(Struct, frozen=True):
     id: str
     state: str
 
 
-class PlaceList(Struct, frozen=True):
-    agents: tuple[Place, ...]
+class AgentCandidateList(Struct, frozen=True):
+    agents: tuple[AgentCandidate, ...]
 
 
 def sessions_like(incomplete: str) -> list[CompletionItem]:
     """Names and ids of sessions that go on from there; none where no daemon answers in time."""
-    found = _asked("/api/sessions?include_health=true", KnownList)
-    return _fitting(incomplete, _names_and_ids(found.sessions, incomplete) if found is not None else ())
+    found = _fetch("/api/sessions?include_health=true", SessionCandidateList)
+    return _completion_items(
+        incomplete, _names_and_ids(found.sessions, incomplete) if found is not None else ()
+    )
 
 
 def agents_like(incomplete: str) -> list[CompletionItem]:
     """The same for agents of the hub."""
-    found = _asked("/api/agents", PlaceList)
-    return _fitting(incomplete, ((each.id, each.state) for each in found.agents) if found is not None else ())
+    found = _fetch("/api/agents", AgentCandidateList)
+    return _completion_items(
+        incomplete, ((each.id, each.state) for each in found.agents) if found is not None else ()
+    )
 
 
 def places_like(incomplete: str) -> list[CompletionItem]:
@@ -91,9 +95,9 @@ def places_like(incomplete: str) -> list[CompletionItem]:
     return [*agents_like(incomplete), *sessions_like(incomplete)]
 
 
-def _names_and_ids(sessions: Iterable[Known], incomplete: str) -> Iterator[tuple[str, str]]:
+def _names_and_ids(sessions: Iterable[SessionCandidate], incomplete: str) -> Iterator[tuple[str, str]]:
     for each in sessions:
-        words = _about(each)
+        words = _session_summary(each)
         if each.name is not None:
             yield each.name, words
         yield each.id, words
@@ -102,20 +106,22 @@ def _names_and_ids(sessions: Iterable[Known], incomplete: str) -> Iterator[tuple
             yield bare, words
 
 
-def _about(session: Known) -> str:
+def _session_summary(session: SessionCandidate) -> str:
     """Whose it is and how it is. No commas: fish ends an explanation there; no colons, as zsh does."""
     project = session.project if _is_id(session.project) and ":" not in session.project else ""
     return " ".join(filter(None, (project, session.state, session.health)))
 
 
-def _fitting(incomplete: str, candidates: Iterable[tuple[str, str]]) -> list[CompletionItem]:
+def _completion_items(incomplete: str, candidates: Iterable[tuple[str, str]]) -> list[CompletionItem]:
     fitting = {value: words for value, words in candidates if value.startswith(incomplete) and _is_id(value)}
     return [CompletionItem(value, help=words) for value, words in list(fitting.items())[:CANDIDATES_MAX]]
 
 
-def _asked(target: str, shape: type[T]) -> T | None:
+def _fetch(target: str, shape: type[T]) -> T | None:
     try:
-        answer = Client(Places.of(os.environ)).get(target, timeout_seconds=ASK_SECONDS_MAX)
+        answer = DaemonClient(StatePaths.from_environ(os.environ)).get(
+            target, timeout_seconds=ASK_SECONDS_MAX
+        )
         return decode_json(answer.body, shape)
     except (WakefulError, msgspec.DecodeError):
         # Whoever types is not told: the command that is typed will say what is wrong.

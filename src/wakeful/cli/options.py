@@ -36,7 +36,7 @@ class Number(click.FloatRange):
         return super().convert(value, param, ctx)
 
 
-def answers_json(command: Command) -> Command:
+def json_option(command: Command) -> Command:
     """Give a command `--json` and `-o json`, which mean the same; it gets `as_json`."""
 
     @click.option("--json", "json_flag", is_flag=True, help="Answer in JSON. Same as -o json.")
@@ -51,11 +51,11 @@ def answers_json(command: Command) -> Command:
 def session_argument(command: Command, *, like: str = "sessions_like") -> Command:
     """Give a command the argument ID; BadSessionId is raised before anything is asked."""
     return click.argument(
-        "session_id", metavar="ID", type=parse_session_id, shell_complete=completed_by(like)
+        "session_id", metavar="ID", type=parse_session_id, shell_complete=completion_of(like)
     )(command)
 
 
-def completed_by(like: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]:
+def completion_of(like: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]:
     """A function of `completing`, which is imported when a shell asks: nobody else needs it."""
 
     def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem]":

@@ -11,9 +11,9 @@ from typing import Final
 from wakeful.core.errors import WorldError
 from wakeful.core.text import SEQUENCE, plain
 
-INTERRUPTED: Final = 130
+INTERRUPTED_EXIT_CODE: Final = 130
 # Remarks of a command that was asked for JSON: its error, if there is one, is the only thing on stderr.
-_remarks: Final[list[str]] = []
+_pending_notes: Final[list[str]] = []
 
 
 class OutputLost(WorldError):
@@ -22,39 +22,39 @@ class OutputLost(WorldError):
     code = "output-lost"
 
 
-def say(line: str = "") -> None:
+def print_line(line: str = "") -> None:
     """One line of the answer."""
     sys.stdout.write(f"{plain_keeping_indent(line)}\n")
 
 
-def note(line: str) -> None:
+def print_note(line: str) -> None:
     """One line beside the answer: pipes do not get it. With `--json` it comes at the end, or as part of the error."""
-    if asked_for_json(sys.argv[1:]):
-        _remarks.append(plain(line))
+    if wants_json(sys.argv[1:]):
+        _pending_notes.append(plain(line))
         return
-    _remark(plain(line))
+    _write_note(plain(line))
 
 
-def tell_remarks() -> None:
+def print_pending_notes() -> None:
     """Write what was held back."""
-    while _remarks:
-        _remark(_remarks.pop(0))
+    while _pending_notes:
+        _write_note(_pending_notes.pop(0))
 
 
-def _remark(line: str) -> None:
+def _write_note(line: str) -> None:
     sys.stderr.write(f"wakeful: {line}\n")
     sys.stderr.flush()
 
 
-def complain(message: str, exit_code: int, code: str, *, retryable: bool = False) -> int:
+def print_error(message: str, exit_code: int, code: str, *, retryable: bool = False) -> int:
     """Say why nothing came of it; the exit code. Each line of a message is on a line of its own.
 
     A command that was asked for JSON writes one object instead, on standard error as well.
     """
     lines = [plain(line) for line in message.splitlines() or [""]]
-    if not asked_for_json(sys.argv[1:]):
+    if not wants_json(sys.argv[1:]):
         for line in lines:
-            _remark(line)
+            _write_note(line)
         return exit_code
     import json  # noqa: PLC0415 - only where something failed
 
@@ -64,21 +64,21 @@ def complain(message: str, exit_code: int, code: str, *, retryable: bool = False
         "exit_code": exit_code,
         "retryable": retryable,
     }
-    if _remarks:
-        said["notes"] = list(_remarks)
-        _remarks.clear()
+    if _pending_notes:
+        said["notes"] = list(_pending_notes)
+        _pending_notes.clear()
     sys.stderr.write(f"{json.dumps(said, ensure_ascii=False)}\n")
     return exit_code
 
 
-def asked_for_json(words: list[str]) -> bool:
+def wants_json(words: list[str]) -> bool:
     """Whether `--json` or `-o json` is among the options; what stands behind `--` is another program's."""
     options = words[: words.index("--")] if "--" in words else words
     flags = any(each in ("-ojson", "-o=json") or each.partition("=")[0] == "--json" for each in options)
     return flags or ("-o", "json") in pairwise(options)
 
 
-def show_json(body: bytes) -> None:
+def print_json(body: bytes) -> None:
     """An answer exactly as the daemon gave it. Raises OutputLost."""
     sys.stdout.flush()
     try:
@@ -97,8 +97,8 @@ def wall_now() -> float:
 
 def plain_keeping_indent(line: str) -> str:
     """Plain text with our own leading and aligning spaces left as they are."""
-    return line if line.isprintable() else _aligned(line)
+    return line if line.isprintable() else _plain_aligned(line)
 
 
-def _aligned(line: str) -> str:
+def _plain_aligned(line: str) -> str:
     return "".join(char if char == " " else plain(char) or " " for char in SEQUENCE.sub("", line))

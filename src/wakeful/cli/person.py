@@ -4,15 +4,15 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.core.errors import AgentMayNotDecide, WakefulError
 from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
 from wakeful.linux import proc
 from wakeful.linux.client_processes import client_of
 from wakeful.sources.tool_processes import TOOL_VARIABLES
 
-_MARKS = (*TOOL_VARIABLES.values(), SESSION_VARIABLE, AGENT_VARIABLE)
+_AGENT_VARIABLES = (*TOOL_VARIABLES.values(), SESSION_VARIABLE, AGENT_VARIABLE)
 # The command is refused anyway; a daemon that hangs need not hear of it.
 TOLD_SECONDS_MAX: Final = 2.0
 
@@ -26,7 +26,9 @@ def require_person() -> None:
     session = _session()
     if session is not None:
         with suppress(WakefulError, OSError):
-            Client(Places.of(os.environ)).post("/api/decisions", timeout_seconds=TOLD_SECONDS_MAX)
+            DaemonClient(StatePaths.from_environ(os.environ)).post(
+                "/api/decisions", timeout_seconds=TOLD_SECONDS_MAX
+            )
         raise AgentMayNotDecide(session=session)
 
 
@@ -37,7 +39,7 @@ def _session() -> str | None:
         client = client_of(pid)
         if client is not None:
             return f"{client} (process {pid})"
-        marks = proc.environ_values(pid, _MARKS)
+        marks = proc.environ_values(pid, _AGENT_VARIABLES)
         if marks:
             return f"an agent's session ({', '.join(marks)} is set)"
     return None

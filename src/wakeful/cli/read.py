@@ -8,101 +8,101 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import urlencode
 
-from wakeful.cli.output import note
-from wakeful.client.client import Answer, Client, DaemonNotRunning
-from wakeful.config.paths import Places
+from wakeful.cli.output import print_note
+from wakeful.client.client import DaemonAnswer, DaemonClient, DaemonNotRunning
+from wakeful.config.paths import StatePaths
 from wakeful.core.ids import SessionId
 
 if TYPE_CHECKING:
-    from wakeful.core.answer import Answer as DeskAnswer
-    from wakeful.views.sessions import Desk
+    from wakeful.core.query_result import QueryResult as DeskAnswer
+    from wakeful.views.sessions import SessionQueries
 
 T = TypeVar("T")
 
 
-class Reading(Protocol):
+class SessionReader(Protocol):
     """Everything reading commands ask for."""
 
-    def view(self, name: str, session_id: SessionId) -> Answer:
+    def view(self, name: str, session_id: SessionId) -> DaemonAnswer:
         """`health`, `status`, `inspect` or `why` of one session."""
 
-    def sessions(self, filters: dict[str, str]) -> Answer:
+    def sessions(self, filters: dict[str, str]) -> DaemonAnswer:
         """A page of records; `filters` are the query of /api/sessions."""
 
-    def overview(self) -> Answer:
+    def overview(self) -> DaemonAnswer:
         """What the daemon says of itself."""
 
-    def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> Answer:
+    def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> DaemonAnswer:
         """The session that asks."""
 
 
-class DaemonDesk:
+class DaemonReader:
     """Asks the running daemon."""
 
-    def __init__(self, client: Client) -> None:
+    def __init__(self, client: DaemonClient) -> None:
         self._client = client
 
-    def view(self, name: str, session_id: SessionId) -> Answer:
+    def view(self, name: str, session_id: SessionId) -> DaemonAnswer:
         return self._client.get(f"/api/sessions/{session_id}/{name}")
 
-    def sessions(self, filters: dict[str, str]) -> Answer:
+    def sessions(self, filters: dict[str, str]) -> DaemonAnswer:
         return self._client.get("/api/sessions?" + urlencode({"include_health": "true", **filters}))
 
-    def overview(self) -> Answer:
+    def overview(self) -> DaemonAnswer:
         return self._client.get("/api/status")
 
-    def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> Answer:
+    def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> DaemonAnswer:
         query = [*(("conversation", each) for each in conversations), *(("pid", str(pid)) for pid in pids)]
         return self._client.get("/api/sessions/self?" + urlencode(query))
 
 
-class OneLook:
+class LocalReader:
     """Asks a desk of this process's own."""
 
-    def __init__(self, desk: "Desk") -> None:
-        self._desk = desk
+    def __init__(self, queries: "SessionQueries") -> None:
+        self._queries = queries
 
-    def view(self, name: str, session_id: SessionId) -> Answer:
+    def view(self, name: str, session_id: SessionId) -> DaemonAnswer:
         views = {
-            "health": self._desk.health,
-            "status": self._desk.status,
-            "inspect": self._desk.inspect,
-            "why": self._desk.why,
+            "health": self._queries.health,
+            "status": self._queries.status,
+            "inspect": self._queries.inspect,
+            "why": self._queries.why,
         }
-        return _answer(views[name](session_id))
+        return _local_answer(views[name](session_id))
 
-    def sessions(self, filters: dict[str, str]) -> Answer:
+    def sessions(self, filters: dict[str, str]) -> DaemonAnswer:
         import msgspec  # noqa: PLC0415 - costs nobody who has a daemon
 
         from wakeful.sessions.registry import Query  # noqa: PLC0415 - as above
 
         # The same words, turned into the same query, as the daemon's door does it.
-        return _answer(self._desk.sessions(msgspec.convert(filters, Query, strict=False)))
+        return _local_answer(self._queries.sessions(msgspec.convert(filters, Query, strict=False)))
 
-    def overview(self) -> Answer:
-        return _answer(self._desk.overview())
+    def overview(self) -> DaemonAnswer:
+        return _local_answer(self._queries.overview())
 
-    def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> Answer:
-        return _answer(self._desk.of_caller(conversations, pids))
+    def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> DaemonAnswer:
+        return _local_answer(self._queries.of_caller(conversations, pids))
 
 
-def ask(question: Callable[[Reading], T]) -> T:
+def read(question: Callable[[SessionReader], T]) -> T:
     """The answer of the daemon; without one, of a single look at the machine."""
     try:
-        return question(DaemonDesk(Client(Places.of(os.environ))))
+        return question(DaemonReader(DaemonClient(StatePaths.from_environ(os.environ))))
     except DaemonNotRunning:
-        answer = question(OneLook(_look()))
-        note("no daemon: looked once, nothing is watched")
+        answer = question(LocalReader(_local_queries()))
+        print_note("no daemon: looked once, nothing is watched")
         return answer
 
 
-def _look() -> "Desk":
+def _local_queries() -> "SessionQueries":
     from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
     from wakeful.cli.settings import load_settings  # noqa: PLC0415 - as above
-    from wakeful.daemon.observer import look_once  # noqa: PLC0415 - every eye of the daemon: costs nobody who has one
+    from wakeful.daemon.observer import scan_once  # noqa: PLC0415 - every eye of the daemon: costs nobody who has one
 
-    return look_once(load_settings(None).config, stored.paused())
+    return scan_once(load_settings(None).config, stored.pause_in_store())
 
 
-def _answer(answer: "DeskAnswer") -> Answer:
-    return Answer(answer.body, answer.exit_code, os.getpid())
+def _local_answer(answer: "DeskAnswer") -> DaemonAnswer:
+    return DaemonAnswer(answer.body, answer.exit_code, os.getpid())

@@ -7,55 +7,55 @@ from typing import TypeVar
 
 import msgspec
 
-from wakeful.alerts.mute_pause import MUTE
+from wakeful.alerts.mute_pause import MUTE_KIND
 from wakeful.alerts.mute_pause_model import Mute, PauseRecord, mute_list
-from wakeful.cli.output import note, wall_now
+from wakeful.cli.output import print_note, wall_now
 from wakeful.cli.settings import load_settings
-from wakeful.client.client import Answer, Client, DaemonNotRunning
-from wakeful.config.paths import Places
-from wakeful.config.state_dir import store_path, stored_notes, stored_pause
+from wakeful.client.client import DaemonAnswer, DaemonClient, DaemonNotRunning
+from wakeful.config.paths import StatePaths
+from wakeful.config.state_dir import read_stored_notes, read_stored_pause, store_path
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WakefulError
 from wakeful.incidents.model import Incident
 from wakeful.incidents.service import KIND
-from wakeful.storage.readable import values
+from wakeful.storage.note_decoding import decode_note_values
 from wakeful.views.incidents import incident_list
 
 S = TypeVar("S", bound=msgspec.Struct)
 
 
-def asked(target: str, otherwise: Callable[[], msgspec.Struct]) -> Answer:
+def daemon_or_store(target: str, otherwise: Callable[[], msgspec.Struct]) -> DaemonAnswer:
     """The daemon's answer; without one, what the store says. Raises the store's errors."""
-    places = Places.of(os.environ)
+    paths = StatePaths.from_environ(os.environ)
     try:
-        return Client(places).get(target)
+        return DaemonClient(paths).get(target)
     except DaemonNotRunning:
-        answer = Answer(msgspec.json.encode(otherwise()), 0, os.getpid())
-        note("no daemon: as the store has it, nothing is watched")
+        answer = DaemonAnswer(msgspec.json.encode(otherwise()), 0, os.getpid())
+        print_note("no daemon: as the store has it, nothing is watched")
         return answer
 
 
-def incidents(everything: bool) -> msgspec.Struct:
-    found = [each for each in _kept(KIND, Incident) if everything or each.is_open]
-    return incident_list(found, paused())
+def stored_incidents(everything: bool) -> msgspec.Struct:
+    found = [each for each in _stored_values(KIND, Incident) if everything or each.is_open]
+    return incident_list(found, pause_in_store())
 
 
-def mutes() -> msgspec.Struct:
-    return mute_list(_kept(MUTE, Mute), paused(), wall_now())
+def stored_mutes() -> msgspec.Struct:
+    return mute_list(_stored_values(MUTE_KIND, Mute), pause_in_store(), wall_now())
 
 
-def paused() -> PauseRecord | None:
+def pause_in_store() -> PauseRecord | None:
     """Who paused; a store that cannot be read is said, and hides nothing of what it is not needed for."""
     try:
-        return stored_pause(_store())
+        return read_stored_pause(_store_path())
     except WakefulError as error:
-        note(f"whether Wakeful is paused is not known: {error}")
+        print_note(f"whether Wakeful is paused is not known: {error}")
         return None
 
 
-def _kept(kind: str, shape: type[S]) -> list[S]:
-    return values(stored_notes(_store(), kind), json_decoder(shape))
+def _stored_values(kind: str, shape: type[S]) -> list[S]:
+    return decode_note_values(read_stored_notes(_store_path(), kind), json_decoder(shape))
 
 
-def _store() -> Path:
-    return store_path(load_settings(None).config, Places.of(os.environ))
+def _store_path() -> Path:
+    return store_path(load_settings(None).config, StatePaths.from_environ(os.environ))

@@ -27,10 +27,10 @@ from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging.events import Event
 from wakeful.replay.cases import read_case
-from wakeful.sources.base import Reader
+from wakeful.sources.base import LogReader
 from wakeful.sources.event_log import NeutralReader
-from wakeful.sources.log_file import Lines, Oversized, without_blanks
-from wakeful.sources.parsing import read_torn
+from wakeful.sources.log_file import LineSplitter, Oversized, without_blanks
+from wakeful.sources.parsing import read_damaged
 from wakeful.sources.tool_use_log import ToolUseReader, project_in
 
 # The fastest of 64 KB to 1 MB: with more, lines and records leave the cache of a core before they are used.
@@ -44,7 +44,7 @@ class RecordingUnreadable(WorldError):
     code = "recording-unreadable"
 
 
-def recorded_files(path: Path) -> list[Path]:
+def recording_files(path: Path) -> list[Path]:
     """The file itself, or every recording below a folder, in order. Below it no link is followed."""
     if not path.is_dir():
         return [path]
@@ -54,14 +54,14 @@ def recorded_files(path: Path) -> list[Path]:
     return sorted(each for each in found if stat.S_ISREG(each.lstat().st_mode))
 
 
-def recorded_lines(
+def recording_lines(
     path: Path, on_bytes: Callable[[int], None], chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[list[bytes | Oversized]]:
     """The lines of a file as they stand, some at a time; `on_bytes` hears how much of the file each time took.
 
     Raises RecordingUnreadable, also in the middle: what was given before counts.
     """
-    lines, at = Lines(), 0
+    lines, at = LineSplitter(), 0
     try:
         with path.open("rb", buffering=0) as file:
             # read1: what came before a cut is given before the cut is complained about.
@@ -77,7 +77,7 @@ def recorded_lines(
 
 
 CASES: Final = "cases"
-READERS: Final[Mapping[str, Callable[[], Reader]]] = {
+READERS: Final[Mapping[str, Callable[[], LogReader]]] = {
     "claude": TranscriptReader,
     "codex": RolloutReader,
     "tool-use": ToolUseReader,
@@ -85,9 +85,9 @@ READERS: Final[Mapping[str, Callable[[], Reader]]] = {
 }
 FORMATS: Final = ("auto", *READERS, CASES)
 # A transcript may begin with summaries and other marks; its own records follow soon.
-LINES_LOOKED_AT_MAX: Final = 50
+FORMAT_LINES_MAX: Final = 50
 # Recorded lines have 3 KB on average; the first ones tell.
-_LOOK_BYTES: Final = 32 * 1024
+_FORMAT_CHUNK_BYTES: Final = 32 * 1024
 _SUBAGENTS: Final = "subagents"
 _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9._:@+-]+")
 _TOOL_USE: Final = frozenset({b'"pre_tool_use"', b'"post_tool_use"'})
@@ -108,13 +108,13 @@ class FormatUnknown(OperatorError):
     code = "format-unknown"
 
 
-class NothingRecorded(OperatorError):
+class NoRecordings(OperatorError):
     """{path}: no recording in it. Recordings end in .jsonl or .jsonl.gz."""
 
     code = "nothing-recorded"
 
 
-class Recorded(Struct, frozen=True):
+class RecordedSession(Struct, frozen=True):
     """A session that was recorded: its events in batches, and what its file says about the end of it."""
 
     id: str
@@ -129,7 +129,7 @@ class Recorded(Struct, frozen=True):
     project: str | None = None
 
 
-class Shelf(Struct, frozen=True):
+class RecordingFiles(Struct, frozen=True):
     """The files to replay with their size in bytes, and those of a folder that are no log of ours."""
 
     files: tuple[tuple[Path, str], ...]
@@ -137,28 +137,28 @@ class Shelf(Struct, frozen=True):
     left_out: tuple[Path, ...]
 
 
-def shelve(paths: Sequence[Path], wanted: str) -> Shelf:
-    """What these paths hold. Raises NoSuchRecording, NothingRecorded, FormatUnknown and RecordingUnreadable."""
+def find_recordings(paths: Sequence[Path], wanted: str) -> RecordingFiles:
+    """What these paths hold. Raises NoSuchRecording, NoRecordings, FormatUnknown and RecordingUnreadable."""
     files: dict[Path, str] = {}
     left_out: list[Path] = []
     for path in paths:
         if not path.exists():
             raise NoSuchRecording(path=plain(str(path)))
-        found = recorded_files(path)
+        found = recording_files(path)
         if not found:
-            raise NothingRecorded(path=plain(str(path)))
+            raise NoRecordings(path=plain(str(path)))
         for file in found:
             form = wanted if wanted != "auto" else _format_or_none(file, is_named=file == path)
             if form is None:
                 left_out.append(file)
             else:
                 files[file] = form
-    return Shelf(tuple(files.items()), sum(file.stat().st_size for file in files), tuple(left_out))
+    return RecordingFiles(tuple(files.items()), sum(file.stat().st_size for file in files), tuple(left_out))
 
 
-def recorded(
-    shelf: Shelf, on_bytes: Callable[[int], None], on_problem: Callable[[WakefulError], None]
-) -> Iterator[Recorded]:
+def recorded_sessions(
+    shelf: RecordingFiles, on_bytes: Callable[[int], None], on_problem: Callable[[WakefulError], None]
+) -> Iterator[RecordedSession]:
     """Every session of these files. A file that ends in a problem is told of, and read as far as it goes."""
     sides = _side_logs(shelf)
     beside = {side for logs in sides.values() for side in logs}
@@ -168,10 +168,10 @@ def recorded(
         elif file not in beside:
             files = (file, *sides.get(file, ()))
             logs = [_batches(each, READERS[form](), on_bytes, on_problem) for each in files]
-            batches = logs[0] if len(logs) == 1 else _merged(logs)
+            batches = logs[0] if len(logs) == 1 else _merge_logs(logs)
             name = _id_of(file, form)
             project = project_in(name) if form == "tool-use" else None
-            yield Recorded(name, form, batches, written=file.stat().st_mtime, project=project)
+            yield RecordedSession(name, form, batches, written=file.stat().st_mtime, project=project)
 
 
 def _format_or_none(file: Path, *, is_named: bool) -> str | None:
@@ -190,17 +190,17 @@ def _format_or_none(file: Path, *, is_named: bool) -> str | None:
 def format_of(file: Path) -> str | None:
     """The format of a log by the shape of its first records; None if it is none of ours."""
     looked_at = 0
-    for lines in recorded_lines(file, lambda _size: None, _LOOK_BYTES):
+    for lines in recording_lines(file, lambda _size: None, _FORMAT_CHUNK_BYTES):
         for line in lines:
-            if isinstance(line, bytes) and (form := _shape(line)) is not None:
+            if isinstance(line, bytes) and (form := _format_of_line(line)) is not None:
                 return form
             looked_at += 1
-            if looked_at >= LINES_LOOKED_AT_MAX:
+            if looked_at >= FORMAT_LINES_MAX:
                 return None
     return None
 
 
-def _shape(line: bytes) -> str | None:
+def _format_of_line(line: bytes) -> str | None:
     try:
         record = _decode_keys(line)
     except msgspec.DecodeError:
@@ -216,42 +216,42 @@ def _shape(line: bytes) -> str | None:
     return "claude" if "type" in record and ({"sessionId", "message", "uuid"} & record.keys()) else None
 
 
-def _cases(file: Path, on_bytes: Callable[[int], None]) -> Iterator[Recorded]:
+def _cases(file: Path, on_bytes: Callable[[int], None]) -> Iterator[RecordedSession]:
     number = 0
-    for lines in recorded_lines(file, on_bytes):
+    for lines in recording_lines(file, on_bytes):
         for line in lines:
             number += 1
             if text := without_blanks(line):
                 told = text if isinstance(text, bytes) else b""
                 case = read_case(told, f"{plain(str(file))}:{number}")
-                yield Recorded(plain(case.id), CASES, (case.events,), case.now, case.gone, case.expect)
+                yield RecordedSession(plain(case.id), CASES, (case.events,), case.now, case.gone, case.expect)
 
 
 def _batches(
-    file: Path, reader: Reader, on_bytes: Callable[[int], None], on_problem: Callable[[WakefulError], None]
+    file: Path, reader: LogReader, on_bytes: Callable[[int], None], on_problem: Callable[[WakefulError], None]
 ) -> Iterator[Sequence[Event]]:
     read = reader.read
     try:
-        for lines in recorded_lines(file, on_bytes):
+        for lines in recording_lines(file, on_bytes):
             events: list[Event] = []
             for line in lines:
-                events += read(line) if type(line) is bytes else _rest_of(line, reader)
+                events += read(line) if type(line) is bytes else _events_of_oversized(line, reader)
             yield events
     except WakefulError as problem:
         on_problem(problem)
 
 
-def _rest_of(line: bytes | Oversized, reader: Reader) -> Sequence[Event]:
-    return read_torn(line.tail if isinstance(line, Oversized) else line, reader.read)
+def _events_of_oversized(line: bytes | Oversized, reader: LogReader) -> Sequence[Event]:
+    return read_damaged(line.tail if isinstance(line, Oversized) else line, reader.read)
 
 
-def _merged(logs: Sequence[Iterator[Sequence[Event]]]) -> Iterator[Sequence[Event]]:
+def _merge_logs(logs: Sequence[Iterator[Sequence[Event]]]) -> Iterator[Sequence[Event]]:
     """A session with its subagents' logs, in the order of time: while they move, it is at work."""
     streams = [(event for batch in log for event in batch if event.at) for log in logs]
     return ((event,) for event in heapq.merge(*streams, key=_at))
 
 
-def _side_logs(shelf: Shelf) -> dict[Path, list[Path]]:
+def _side_logs(shelf: RecordingFiles) -> dict[Path, list[Path]]:
     """The subagents' logs of each transcript that is there too: `<uuid>/subagents/<name>` beside `<uuid>.jsonl`."""
     present = {file for file, _ in shelf.files}
     sides: dict[Path, list[Path]] = {}

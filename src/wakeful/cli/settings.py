@@ -7,20 +7,20 @@ import os
 from pathlib import Path
 from typing import Final
 
-from wakeful.cli.output import note
-from wakeful.config.load import Document, Loaded, combine, read_file
-from wakeful.config.paths import Places, config_path
+from wakeful.cli.output import print_note
+from wakeful.config.load import Document, LoadedConfig, combine, read_file
+from wakeful.config.paths import StatePaths, config_path
 from wakeful.config.schema import ConfigError
-from wakeful.config.trust import TrustBook
+from wakeful.config.trust import TrustFile
 from wakeful.core.text import plain
 
-NAME: Final = "wakeful.toml"
+CONFIG_FILE_NAME: Final = "wakeful.toml"
 
 
-def found_here() -> Document | None:
+def working_directory_config() -> Document | None:
     """The working directory's configuration, if there is one. Never through a symlink. Raises ConfigError."""
     try:
-        path = Path.cwd() / NAME
+        path = Path.cwd() / CONFIG_FILE_NAME
     except FileNotFoundError:
         # The working directory itself was removed.
         return None
@@ -29,17 +29,17 @@ def found_here() -> Document | None:
     return Document(str(path), read_file(str(path), follow_symlink=False))
 
 
-def is_trusted(document: Document, places: Places) -> bool:
+def is_trusted(document: Document, paths: StatePaths) -> bool:
     """Raises TrustDamaged."""
-    return TrustBook(places.trusted).is_trusted(document.path, document.content)
+    return TrustFile(paths.trust_file).is_trusted(document.path, document.content)
 
 
-def trust(document: Document, places: Places) -> None:
+def trust(document: Document, paths: StatePaths) -> None:
     """Remember this very content at this very path. Raises TrustDamaged."""
-    TrustBook(places.trusted).trust(document.path, document.content)
+    TrustFile(paths.trust_file).trust(document.path, document.content)
 
 
-def load_settings(given: str | None) -> Loaded:
+def load_settings(given: str | None) -> LoadedConfig:
     """The configuration of this user, here and now. Raises ConfigError.
 
     A file that was named, by `--config` or $WAKEFUL_CONFIG, is the only one. Otherwise the user's own file is
@@ -48,7 +48,7 @@ def load_settings(given: str | None) -> Loaded:
     return combine(_documents(given), os.environ)
 
 
-def file_words(given: str | None) -> tuple[str, ...]:
+def config_arguments(given: str | None) -> tuple[str, ...]:
     """What has another command of ours read the same file."""
     return () if given is None else ("--config", given)
 
@@ -58,18 +58,18 @@ def _documents(given: str | None) -> list[Document]:
     if path is not None and (given or os.environ.get("WAKEFUL_CONFIG")):
         return [Document(path, read_file(path))]
     documents = [] if path is None or not Path(path).exists() else [Document(path, read_file(path))]
-    here = trusted_here()
+    here = trusted_working_directory_config()
     return documents if here is None else [*documents, here]
 
 
-def trusted_here() -> Document | None:
+def trusted_working_directory_config() -> Document | None:
     """The working directory's configuration, if it is trusted; one loud line if it is not."""
     try:
-        document = found_here()
+        document = working_directory_config()
     except ConfigError as problem:
-        note(f"ignored {problem}")
+        print_note(f"ignored {problem}")
         return None
-    if document is None or is_trusted(document, Places.of(os.environ)):
+    if document is None or is_trusted(document, StatePaths.from_environ(os.environ)):
         return document
-    note(f"ignored {plain(document.path)}: not trusted. Read it, then run `wakeful config trust`")
+    print_note(f"ignored {plain(document.path)}: not trusted. Read it, then run `wakeful config trust`")
     return None

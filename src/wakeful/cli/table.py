@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Final
 from unicodedata import combining, east_asian_width
 
-from wakeful.cli.format.sessions import Row, Tone, short_ids
+from wakeful.cli.format.sessions import RowTone, SessionTableRow, short_ids
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -16,12 +16,12 @@ if TYPE_CHECKING:
 
 # Mark and style for every tone. A mark is one cell wide in every font.
 MARKS: Final = {
-    Tone.NEEDS_YOU: ("◆", "bold yellow"),
-    Tone.TROUBLE: ("✗", "bold red"),
-    Tone.BUSY: ("●", "green"),
-    Tone.LATER: ("◌", "magenta"),
-    Tone.CALM: ("○", "cyan"),
-    Tone.PAST: ("·", "dim"),
+    RowTone.NEEDS_YOU: ("◆", "bold yellow"),
+    RowTone.PROBLEM: ("✗", "bold red"),
+    RowTone.BUSY: ("●", "green"),
+    RowTone.LATER: ("◌", "magenta"),
+    RowTone.IDLE: ("○", "cyan"),
+    RowTone.PAST: ("·", "dim"),
 }
 _PLAIN_HEADERS: Final = (
     *("ID", "STATE", "HEALTH", "ATTENTION", "AGE", "PROVIDER", "PROJECT"),
@@ -32,10 +32,10 @@ _NARROW_CELLS: Final = 72
 _PROJECT_SHARE: Final = 6
 _PROJECT_CELLS_MIN: Final = 10
 # The tones of rows whose whole text is worth a second line.
-_URGENT: Final = (Tone.NEEDS_YOU, Tone.TROUBLE)
+_URGENT: Final = (RowTone.NEEDS_YOU, RowTone.PROBLEM)
 
 
-def print_rows(rows: Sequence[Row], footer: Sequence[str] = ()) -> None:
+def print_rows(rows: Sequence[SessionTableRow], footer: Sequence[str] = ()) -> None:
     """The table, then the lines below it."""
     if sys.stdout.isatty():
         _print_coloured(rows, footer)
@@ -44,14 +44,14 @@ def print_rows(rows: Sequence[Row], footer: Sequence[str] = ()) -> None:
         sys.stdout.write(f"{line}\n")
 
 
-def plain_lines(rows: Sequence[Row]) -> list[str]:
+def plain_lines(rows: Sequence[SessionTableRow]) -> list[str]:
     """For pipes: whole ids, no colour, no tabs, nothing cut off; only the last column holds spaces of its own."""
     cells = [_PLAIN_HEADERS, *map(_plain_cells, rows)]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(_padded, row, widths)).rstrip() for row in cells]
+    return ["  ".join(map(_pad, row, widths)).rstrip() for row in cells]
 
 
-def _plain_cells(row: Row) -> tuple[str, ...]:
+def _plain_cells(row: SessionTableRow) -> tuple[str, ...]:
     record = row.record
     joined = row.project.replace(" ", "_")
     return (
@@ -74,17 +74,17 @@ def _width(text: str) -> int:
     return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
 
 
-def _padded(text: str, width: int) -> str:
+def _pad(text: str, width: int) -> str:
     return text + " " * (width - _width(text))
 
 
-def _print_coloured(rows: Sequence[Row], footer: Sequence[str]) -> None:
+def _print_coloured(rows: Sequence[SessionTableRow], footer: Sequence[str]) -> None:
     from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
 
     draw(Console(highlight=False, markup=False, emoji=False), rows, footer)
 
 
-def draw(console: "Console", rows: Sequence[Row], footer: Sequence[str]) -> None:
+def draw(console: "Console", rows: Sequence[SessionTableRow], footer: Sequence[str]) -> None:
     """Draw the table on any console of rich."""
     for line in _coloured_lines(rows, console.width) if rows else ():
         console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
@@ -92,14 +92,14 @@ def draw(console: "Console", rows: Sequence[Row], footer: Sequence[str]) -> None
         console.print(words, style="dim")
 
 
-def _coloured_lines(rows: Sequence[Row], width: int) -> Iterator["Text"]:
+def _coloured_lines(rows: Sequence[SessionTableRow], width: int) -> Iterator["Text"]:
     from rich.text import Text  # noqa: PLC0415 - as above
 
     columns = _columns(rows, width)
     yield Text("  ".join(column.title.ljust(column.width) for column in columns) + "  DOING", "dim")
     for number, row in enumerate(rows):
         line = Text("  ").join(column.cell(number, row.tone) for column in columns)
-        doing = Text(row.doing, "dim" if row.tone is Tone.PAST else "")
+        doing = Text(row.doing, "dim" if row.tone is RowTone.PAST else "")
         if row.tone in _URGENT and line.cell_len + 2 + doing.cell_len > width:
             # What somebody has to act upon is worth a line of its own.
             yield line
@@ -107,7 +107,7 @@ def _coloured_lines(rows: Sequence[Row], width: int) -> Iterator["Text"]:
         yield line.append("  ").append_text(doing)
 
 
-def _columns(rows: Sequence[Row], width: int) -> "list[_Column]":
+def _columns(rows: Sequence[SessionTableRow], width: int) -> "list[_Column]":
     ids = short_ids([row.record for row in rows])
     columns = [
         _Column("  STATE", [f"{MARKS[row.tone][0]} {row.word}" for row in rows], by_tone=True),
@@ -132,11 +132,11 @@ class _Column:
         self._style = style
         self._by_tone = by_tone
 
-    def cell(self, number: int, tone: Tone) -> "Text":
+    def cell(self, number: int, tone: RowTone) -> "Text":
         from rich.text import Text  # noqa: PLC0415 - as above
 
         text = Text(
-            self._texts[number], MARKS[tone][1] if self._by_tone or tone is Tone.PAST else self._style
+            self._texts[number], MARKS[tone][1] if self._by_tone or tone is RowTone.PAST else self._style
         )
         text.truncate(self.width, overflow="ellipsis", pad=True)
         return text

@@ -10,22 +10,22 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from wakeful.control.driver import Reply
-from wakeful.control.turn_events import Heard
+from wakeful.control.driver import PermissionReply
+from wakeful.control.turn_events import TurnEvent
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.reports.model import Report
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
 
-class DaemonNotRunning(WorldError):
+class DaemonUnavailable(WorldError):
     """Wakeful is not running. Start it with `wakeful up`, or `wakeful up --detach` to keep it behind."""
 
     code = "daemon-not-running"
     retryable = True
 
 
-class DaemonSilent(WorldError):
+class DaemonTimeout(WorldError):
     """The daemon did not answer within {seconds:.0f} s. `wakeful doctor` looks why."""
 
     # In doubt: it may have been done. With a key, asking again is safe.
@@ -33,7 +33,7 @@ class DaemonSilent(WorldError):
     retryable = True
 
 
-class DaemonCutOff(WorldError):
+class DaemonDisconnected(WorldError):
     """The daemon ended while it was asked."""
 
     # In doubt as well.
@@ -41,7 +41,7 @@ class DaemonCutOff(WorldError):
     retryable = True
 
 
-class Refused(WorldError):
+class DaemonRefused(WorldError):
     """{detail}"""
 
     # Definite: nothing was done.
@@ -53,7 +53,7 @@ class Refused(WorldError):
         return str(self.facts["reason"])
 
 
-class Seat(Struct, frozen=True):
+class Workspace(Struct, frozen=True):
     """Where a conversation is to be held: which provider, in which folder, with which flags and environment."""
 
     provider: str
@@ -63,22 +63,22 @@ class Seat(Struct, frozen=True):
     name: str
 
     @property
-    def stamp(self) -> str:
+    def fingerprint(self) -> str:
         """The same as long as a conversation may go on as it is held."""
         return sha256("\0".join((self.provider, self.cwd, *self.argv)).encode()).hexdigest()[:16]
 
 
-class Answered(Struct, frozen=True):
+class ActionReply(Struct, frozen=True):
     """What became of what was asked for. `session_id` is empty where nothing was started."""
 
-    outcome: Outcome
+    outcome: ActionOutcome
     words: str
     session_id: SessionId | str = ""
     # Which process of the session was given the prompt, counted from 1; 0: nobody says.
     epoch: int = 0
 
 
-class Standing(Struct, frozen=True):
+class SessionSummary(Struct, frozen=True):
     """How a session stands."""
 
     state: str
@@ -87,43 +87,45 @@ class Standing(Struct, frozen=True):
     is_managed: bool = False
 
 
-class Sessions(Protocol):
-    """Raises DaemonNotRunning, DaemonSilent and DaemonCutOff, or Refused where the daemon says no."""
+class SessionsApi(Protocol):
+    """Raises DaemonNotRunning, DaemonSilent and DaemonDisconnected, or Refused where the daemon says no."""
 
-    async def start(self, seat: Seat, prompt: str, key: str) -> Answered:
+    async def start(self, workspace: Workspace, prompt: str, key: str) -> ActionReply:
         """Begin a conversation with this prompt. The same key again gives the same answer and starts nothing."""
 
-    async def send(self, session_id: SessionId, prompt: str, key: str) -> Answered:
+    async def send(self, session_id: SessionId, prompt: str, key: str) -> ActionReply:
         """Give it another prompt, between its turns. The same key again delivers nothing."""
 
-    async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> Answered:
+    async def resume(self, session_id: SessionId, environ: Mapping[str, str]) -> ActionReply:
         """Bring a conversation back whose process is gone, without a prompt of its own."""
 
-    async def answer(self, session_id: SessionId, question_id: str, reply: Reply) -> Answered:
+    async def answer(self, session_id: SessionId, question_id: str, reply: PermissionReply) -> ActionReply:
         """Answer a permission question."""
 
-    async def interrupt(self, session_id: SessionId) -> Answered:
+    async def interrupt(self, session_id: SessionId) -> ActionReply:
         """Cut the running turn short."""
 
-    async def stop(self, session_id: SessionId, *, by_itself: bool = False) -> Answered:
+    async def stop(self, session_id: SessionId, *, by_itself: bool = False) -> ActionReply:
         """End it. Its conversation can be resumed. `by_itself`: no person asked for it."""
 
-    async def end_process(self, session_id: SessionId) -> bool:
+    async def kill_process(self, session_id: SessionId) -> bool:
         """End its process as a crash would: the healer brings it back, asks first where it must, and goes on with its turn.
 
         False: nothing of it was seen to run.
         """
 
-    async def revive(self, session_id: SessionId) -> Answered:
+    async def revive(self, session_id: SessionId) -> ActionReply:
         """Propose that it is brought back: the one gate decides."""
 
-    async def standing(self, session_id: SessionId) -> Standing | None:
+    async def summary(self, session_id: SessionId) -> SessionSummary | None:
         """How it stands; None if nobody knows it."""
 
-    async def named(self, name: str) -> SessionId | None:
+    async def find_by_name(self, name: str) -> SessionId | None:
         """The living managed session of this name; None if there is none, or no single one."""
 
-    def hear(self, provider: str, session_id: SessionId, key: str, epoch: int = 0) -> AsyncIterator[Heard]:
+    def stream_turn(
+        self, provider: str, session_id: SessionId, key: str, epoch: int = 0
+    ) -> AsyncIterator[TurnEvent]:
         """What is said in the turn that was asked for by this key, from its beginning, until it ended.
 
         `epoch`: the process that was given the prompt. What that one was told by the healer before is another turn's.
@@ -134,7 +136,7 @@ class Sessions(Protocol):
         """
 
 
-class HouseStanding(Struct, frozen=True):
+class DaemonSummary(Struct, frozen=True):
     """How the daemon stands. `paused`: by whom, if it is."""
 
     mode: str
@@ -151,10 +153,10 @@ class OpenCheckpoint(Struct, frozen=True):
     choices: tuple[tuple[str, str], ...]
 
 
-class House(Protocol):
+class DaemonApi(Protocol):
     """Raises what client.api raises. `by` is who decided, for whoever reads it later."""
 
-    async def standing(self) -> HouseStanding: ...
+    async def summary(self) -> DaemonSummary: ...
 
     async def checkpoints(self) -> tuple[OpenCheckpoint, ...]:
         """Those that are open, the newest first."""

@@ -7,7 +7,7 @@ import os
 from typing import Final, NamedTuple, cast
 
 from wakeful.client import wire
-from wakeful.config.paths import SOCKET_PATH_BYTES_MAX, Places
+from wakeful.config.paths import SOCKET_PATH_BYTES_MAX, StatePaths
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, OwnError, WakefulError, WorldError
 
@@ -40,7 +40,7 @@ class DaemonEnded(WorldError):
     code = "daemon-ended"
 
 
-class Declined(OperatorError):
+class RequestDeclined(OperatorError):
     """{detail}"""
 
     code = "declined"
@@ -52,25 +52,25 @@ class Declined(OperatorError):
         return cast("dict[str, object]", self.facts["problem"])
 
 
-class Refused(OperatorError):
+class RequestRefused(OperatorError):
     """{detail}"""
 
     code = "refused"
 
 
-class Unable(WorldError):
+class RequestFailed(WorldError):
     """{detail}"""
 
     code = "unable"
 
 
-class Failed(OwnError):
+class DaemonFailed(OwnError):
     """The daemon failed: {detail}"""
 
     code = "daemon-failed"
 
 
-class Answer(NamedTuple):
+class DaemonAnswer(NamedTuple):
     """A body as the daemon sent it, the exit code it stands for, and who sent it."""
 
     body: bytes
@@ -78,15 +78,15 @@ class Answer(NamedTuple):
     server_pid: int
 
 
-class Client:
+class DaemonClient:
     """Asks one question at a time; every call ends by its deadline."""
 
-    def __init__(self, places: Places) -> None:
-        self._socket = places.socket
+    def __init__(self, paths: StatePaths) -> None:
+        self._socket = paths.socket
 
-    def get(self, target: str, *, timeout_seconds: float = ANSWER_SECONDS_MAX) -> Answer:
+    def get(self, target: str, *, timeout_seconds: float = ANSWER_SECONDS_MAX) -> DaemonAnswer:
         """Raises DaemonNotRunning, DaemonSilent, or what the daemon answered instead."""
-        return self._ask("GET", target, b"", timeout_seconds)
+        return self._request("GET", target, b"", timeout_seconds)
 
     def post(
         self,
@@ -95,35 +95,35 @@ class Client:
         *,
         key: str | None = None,
         timeout_seconds: float = ANSWER_SECONDS_MAX,
-    ) -> Answer:
+    ) -> DaemonAnswer:
         """Raises as `get` does. `key` is an Idempotency-Key: printable ASCII."""
-        return self._ask("POST", target, body, timeout_seconds, key)
+        return self._request("POST", target, body, timeout_seconds, key)
 
-    def _ask(
+    def _request(
         self, method: str, target: str, body: bytes, timeout_seconds: float, key: str | None = None
-    ) -> Answer:
+    ) -> DaemonAnswer:
         if len(os.fsencode(self._socket)) > SOCKET_PATH_BYTES_MAX:
             raise DaemonNotRunning
         try:
-            reply = wire.ask(
+            reply = wire.send_request(
                 self._socket, target, method=method, body=body, key=key, timeout_seconds=timeout_seconds
             )
         except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as problem:
             raise DaemonNotRunning from problem
         except TimeoutError as problem:
             raise DaemonSilent(seconds=timeout_seconds) from problem
-        except (wire.CutOff, ConnectionResetError, BrokenPipeError) as problem:
+        except (wire.TruncatedAnswer, ConnectionResetError, BrokenPipeError) as problem:
             if method == "GET":
                 raise DaemonUnreachable(reason="it ended before it had answered") from problem
-            raise DaemonEnded(where=_whereabouts(target)) from problem
+            raise DaemonEnded(where=_follow_up_command(target)) from problem
         except OSError as problem:
             raise DaemonUnreachable(reason=problem.strerror or str(problem)) from problem
         if reply.status >= 400:
-            raise _refusal(reply)
-        return Answer(reply.body, int(reply.headers.get("x-wakeful-exit", "0")), reply.server_pid)
+            raise _refusal_error(reply)
+        return DaemonAnswer(reply.body, int(reply.headers.get("x-wakeful-exit", "0")), reply.server_pid)
 
 
-def _whereabouts(target: str) -> str:
+def _follow_up_command(target: str) -> str:
     """The command that shows whether an order was carried out; the next daemon looks at what was left half done."""
     subject, _, rest = target.removeprefix("/api/").partition("/")
     name = rest.partition("/")[0]
@@ -136,16 +136,16 @@ def _whereabouts(target: str) -> str:
     return f"`wakeful up`, then `wakeful {shown}`."
 
 
-def _refusal(reply: wire.Reply) -> WakefulError:
+def _refusal_error(reply: wire.HttpReply) -> WakefulError:
     """The error in the daemon's words, in the family its exit code names."""
-    problem = _problem(reply)
+    problem = _problem_document(reply)
     detail = str(problem.get("detail") or problem.get("title") or f"status {reply.status}")
-    families: dict[str, type[WakefulError]] = {"1": Declined, "2": Refused, "3": Unable}
-    family = families.get(reply.headers.get("x-wakeful-exit", ""), Failed)
+    families: dict[str, type[WakefulError]] = {"1": RequestDeclined, "2": RequestRefused, "3": RequestFailed}
+    family = families.get(reply.headers.get("x-wakeful-exit", ""), DaemonFailed)
     return family(detail=detail, problem=problem)
 
 
-def _problem(reply: wire.Reply) -> dict[str, object]:
+def _problem_document(reply: wire.HttpReply) -> dict[str, object]:
     import msgspec  # noqa: PLC0415 - only refusals are decoded here
 
     try:

@@ -14,14 +14,14 @@ from typing import Any, Final
 
 import msgspec
 
-from wakeful.client.client import Answer, Client, Declined
-from wakeful.config.paths import Places
+from wakeful.client.client import DaemonAnswer, DaemonClient, RequestDeclined
+from wakeful.config.paths import StatePaths
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.core.leases import LEASE_SECONDS, ConversationHeld, LeaseLost, WorkState, parse_work_id
 from wakeful.linux.proc import identify
-from wakeful.work.service import Claimed, LeaseRecord, Renewed, RunRecord, WorkRecord
+from wakeful.work.service import ClaimedRun, LeaseRecord, RenewedLease, RunRecord, WorkRecord
 
 # Two heartbeats may be lost before the lease is.
 HEARTBEATS_PER_LEASE: Final = 3
@@ -35,13 +35,13 @@ def claim_next_run(
     The run is this caller's until `lease_until`: heartbeat before that, then complete or fail it. Raises
     WorldError without a daemon.
     """
-    order = {**_claimant(owner), "project": project, "ttl_seconds": ttl_seconds}
-    return decode_json(_post("/api/work/claim", order).body, Claimed).run
+    order = {**_claim_fields(owner), "project": project, "ttl_seconds": ttl_seconds}
+    return decode_json(_post("/api/work/claim", order).body, ClaimedRun).run
 
 
 def heartbeat_run_lease(work_id: str, epoch: int, *, ttl_seconds: float = LEASE_SECONDS) -> str:
     """Keep a run's lease; its new end, as ISO 8601. Raises LeaseLost: then stop working."""
-    return _renewed(f"/api/work/{parse_work_id(work_id)}/heartbeat", epoch, ttl_seconds)
+    return _renew(f"/api/work/{parse_work_id(work_id)}/heartbeat", epoch, ttl_seconds)
 
 
 def complete_run(work_id: str, epoch: int, result: str = "") -> None:
@@ -78,12 +78,12 @@ def own(
     Raises ConversationHeld, which names the owner, before the block, and LeaseLost after it if somebody else
     had the conversation before the block was over.
     """
-    order = {**_claimant(owner), "ttl_seconds": ttl_seconds}
+    order = {**_claim_fields(owner), "ttl_seconds": ttl_seconds}
     answer = _post(f"/api/sessions/{parse_session_id(session_id)}/claim", order)
     ours = Ownership(decode_json(answer.body, LeaseRecord))
     over = threading.Event()
     keeper = threading.Thread(
-        target=_keep, args=(ours, over, ttl_seconds), name=f"own-{ours.session_id}", daemon=True
+        target=_renew_until_over, args=(ours, over, ttl_seconds), name=f"own-{ours.session_id}", daemon=True
     )
     keeper.start()
     try:
@@ -91,16 +91,16 @@ def own(
     finally:
         over.set()
         keeper.join()
-        _give_back(ours)
+        _release(ours)
     ours.require()
 
 
-def _keep(ours: Ownership, over: threading.Event, ttl_seconds: float) -> None:
+def _renew_until_over(ours: Ownership, over: threading.Event, ttl_seconds: float) -> None:
     """Renew until it is over or lost. A daemon that is away is asked again until the lease may have ended."""
     deadline = monotonic() + ttl_seconds
     while not over.wait(ttl_seconds / HEARTBEATS_PER_LEASE):
         try:
-            _renewed(f"/api/sessions/{ours.session_id}/renew", ours.epoch, ttl_seconds)
+            _renew(f"/api/sessions/{ours.session_id}/renew", ours.epoch, ttl_seconds)
             deadline = monotonic() + ttl_seconds
         except LeaseLost:
             ours.lost.set()
@@ -112,7 +112,7 @@ def _keep(ours: Ownership, over: threading.Event, ttl_seconds: float) -> None:
                 return
 
 
-def _give_back(ours: Ownership) -> None:
+def _release(ours: Ownership) -> None:
     try:
         _post(f"/api/sessions/{ours.session_id}/yield", {"epoch": ours.epoch})
     except LeaseLost:
@@ -122,26 +122,26 @@ def _give_back(ours: Ownership) -> None:
         return
 
 
-def _claimant(owner: str | None) -> dict[str, Any]:
+def _claim_fields(owner: str | None) -> dict[str, Any]:
     """Who claims: this process, under its own name unless another is given."""
     pid = os.getpid()
     return {"owner": owner or f"{socket.gethostname()} pid {pid}", "holder": identify(pid)}
 
 
-def _renewed(target: str, epoch: int, ttl_seconds: float) -> str:
+def _renew(target: str, epoch: int, ttl_seconds: float) -> str:
     answer = _post(target, {"epoch": epoch, "ttl_seconds": ttl_seconds})
-    return decode_json(answer.body, Renewed).lease_until
+    return decode_json(answer.body, RenewedLease).lease_until
 
 
-def _post(target: str, order: dict[str, Any]) -> Answer:
+def _post(target: str, order: dict[str, Any]) -> DaemonAnswer:
     """Raises the daemon's refusals as the errors they are there."""
     try:
-        return Client(Places.of(os.environ)).post(target, msgspec.json.encode(order))
-    except Declined as refusal:
-        raise _as_said(refusal, target.split("/")[3], order) from refusal
+        return DaemonClient(StatePaths.from_environ(os.environ)).post(target, msgspec.json.encode(order))
+    except RequestDeclined as refusal:
+        raise _error_of_refusal(refusal, target.split("/")[3], order) from refusal
 
 
-def _as_said(refusal: Declined, shown: str, order: dict[str, Any]) -> WakefulError:
+def _error_of_refusal(refusal: RequestDeclined, shown: str, order: dict[str, Any]) -> WakefulError:
     problem = refusal.problem
     if problem.get("code") == LeaseLost.code:
         return LeaseLost(shown=shown, epoch=order["epoch"])

@@ -17,34 +17,34 @@ from typing import Final, Self
 
 from asyncinotify import Inotify, Mask
 
-from wakeful.control.provider import Hearing
-from wakeful.control.turn_events import Ended, Gone, Heard, Unread
+from wakeful.control.provider import TurnReader
+from wakeful.control.turn_events import Ended, Gone, PromptUnread, TurnEvent
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import EPOCH_VARIABLE, SESSION_VARIABLE
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.driver_support import RunFolder
 from wakeful.linux import proc
-from wakeful.sources.follow import Following
+from wakeful.sources.follow import FileFollower
 from wakeful.sources.tool_processes import is_tool
 
 # Only where the kernel has no watch left to give.
-UNTOLD_SECONDS: Final = 0.5
+POLL_SECONDS: Final = 0.5
 _READ_BYTES: Final = 64 * 1024
 
 
-class Stirring:
+class FolderChangeWaiter:
     """Watches as long as it is entered. Look after entering: what came before is not told."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._inotify: Inotify | None = None
-        self._stirred = asyncio.Event()
+        self._change_event = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         with suppress(OSError):  # then it is looked at now and then
             self._inotify = self._watch()
-            asyncio.get_running_loop().add_reader(self._inotify.fd, self._changed)
+            asyncio.get_running_loop().add_reader(self._inotify.fd, self._on_inotify)
         return self
 
     async def __aexit__(
@@ -56,10 +56,10 @@ class Stirring:
 
     async def wait(self, seconds_max: float | None = None) -> bool:
         """Until something happened there; False once the time is up."""
-        limit = seconds_max if self._inotify is not None else UNTOLD_SECONDS
+        limit = seconds_max if self._inotify is not None else POLL_SECONDS
         try:
             async with asyncio.timeout(limit):
-                await self._stirred.wait()
+                await self._change_event.wait()
         except TimeoutError:
             return False
         return True
@@ -76,16 +76,16 @@ class Stirring:
             raise
         return inotify
 
-    def _changed(self) -> None:
+    def _on_inotify(self) -> None:
         assert self._inotify is not None, "only inotify calls this"
         os.read(self._inotify.fd, _READ_BYTES)
-        self._stirred.set()
+        self._change_event.set()
 
 
 # Between a start and the daemon's next look its record may not know the process yet.
-UNKNOWN_SECONDS_MAX: Final = 1.0
+NEW_PROCESS_SECONDS_MAX: Final = 1.0
 # In a folder where something stirred, a process that is not known yet is looked for this often.
-LOOK_SECONDS: Final = 1.0
+PROCESS_CHECK_SECONDS: Final = 1.0
 _DAY_SECONDS: Final = 86_400.0
 
 log = logging.getLogger("wakeful.gateway")
@@ -94,132 +94,138 @@ AskPid = Callable[[SessionId], Awaitable[int | None]]
 """The pid the daemon knows for a session; None if it knows none that lives."""
 
 
-class Listener:
+class TurnStream:
     """Listens below the folder that all runs share."""
 
     def __init__(self, root: Path, ask_pid: AskPid) -> None:
         self._root = root
         self._ask_pid = ask_pid
-        self._known: dict[SessionId, Process] = {}
+        self._process_by_session: dict[SessionId, Process] = {}
 
-    async def listen(self, session_id: SessionId, hearing: Hearing, epoch: int = 0) -> AsyncIterator[Heard]:
+    async def events(
+        self, session_id: SessionId, reader: TurnReader, epoch: int = 0
+    ) -> AsyncIterator[TurnEvent]:
         """`epoch`: the process that was given the prompt, where that is known."""
         folder = RunFolder(self._root, session_id)
-        process = await self._sought(session_id, lambda: _is_whole(folder, hearing, epoch))
-        if epoch and (process is None or _epoch(process) == epoch):
-            hearing.given_here()
+        process = await self._find_process(session_id, lambda: _has_turn_end(folder, reader, epoch))
+        if epoch and (process is None or _epoch_of(process) == epoch):
+            reader.on_prompt_given()
         while True:
-            async for heard in _said(folder, process or _nobody(), hearing):
+            async for heard in _events_of_process(folder, process or _ended_process(), reader):
                 yield heard
                 if isinstance(heard, Ended) and not heard.interrupted:
                     return
-            yield Gone(folder.last_words())
-            if not hearing.begin_anew():
-                yield Unread()
+            yield Gone(folder.last_error_output())
+            if not reader.on_new_process():
+                yield PromptUnread()
                 return
-            process = await self._successor(session_id, folder, process)
+            process = await self._wait_for_successor(session_id, folder, process)
 
-    async def _sought(self, session_id: SessionId, is_whole: Callable[[], bool]) -> Process | None:
+    async def _find_process(self, session_id: SessionId, is_whole: Callable[[], bool]) -> Process | None:
         """The process, also when it is so new that hardly anybody knows it.
 
         Not where the whole turn is there: whoever brings the session back begins its file anew, and the answer is gone.
         """
         process = await self.process_of(session_id)
         if process is None and not is_whole():
-            await asyncio.sleep(UNKNOWN_SECONDS_MAX)
+            await asyncio.sleep(NEW_PROCESS_SECONDS_MAX)
             process = await self.process_of(session_id)
         return process
 
     async def process_of(self, session_id: SessionId) -> Process | None:
         """The process that lives for it now."""
-        known = self._known.get(session_id)
-        if known is not None and proc.sight(known) is Sight.ALIVE:
+        known = self._process_by_session.get(session_id)
+        if known is not None and proc.state_of(known) is ProcessState.ALIVE:
             return known
-        found = _newest(proc.carriers(SESSION_VARIABLE, session_id, os.getuid()))
-        if found is None and (pid := await self._asked_pid(session_id)) is not None:
-            found = proc.identify_if_seen(pid)
+        found = _newest_agent(proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid()))
+        if found is None and (pid := await self._fetch_pid(session_id)) is not None:
+            found = proc.identify_or_none(pid)
         if found is None:
-            self._known.pop(session_id, None)
+            self._process_by_session.pop(session_id, None)
         else:
-            self._known[session_id] = found
+            self._process_by_session[session_id] = found
         return found
 
     async def processes_of(self, session_id: SessionId) -> list[Process]:
         """All that lives of its agent: npm's wrapper, and the program below it, which does not end with it. No tools."""
         process = await self.process_of(session_id)
-        carriers = proc.carriers(SESSION_VARIABLE, session_id, os.getuid())
+        carriers = proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid())
         others = [each for each in carriers if each != process and not is_tool(each)]
         return [*others, process] if process is not None else others
 
-    async def _asked_pid(self, session_id: SessionId) -> int | None:
+    async def _fetch_pid(self, session_id: SessionId) -> int | None:
         try:
             return await self._ask_pid(session_id)
         except WorldError as problem:
             log.info("whether %s runs is not known: %s", session_id, problem)
             return None
 
-    async def _successor(self, session_id: SessionId, folder: RunFolder, before: Process | None) -> Process:
+    async def _wait_for_successor(
+        self, session_id: SessionId, folder: RunFolder, before: Process | None
+    ) -> Process:
         """The process that takes its place, whenever that comes: how long to wait is for whoever listens."""
         stirred = False
         while True:
-            async with Stirring(folder.path) as stirring:
+            async with FolderChangeWaiter(folder.path) as stirring:
                 process = await self.process_of(session_id)
                 if process is not None and process != before and folder.output.is_file():
                     return process
-                stirred = await stirring.wait(LOOK_SECONDS if stirred else None)
+                stirred = await stirring.wait(PROCESS_CHECK_SECONDS if stirred else None)
 
 
-def _is_whole(folder: RunFolder, hearing: Hearing, epoch: int) -> bool:
+def _has_turn_end(folder: RunFolder, reader: TurnReader, epoch: int) -> bool:
     """Whether the file has the end of the turn already."""
-    trial = deepcopy(hearing)
+    trial = deepcopy(reader)
     if epoch:
-        trial.given_here()
+        trial.on_prompt_given()
     lines = folder.output.read_bytes().splitlines() if folder.output.is_file() else []
-    told = [*_fed(trial, lines), *trial.caught_up()]
+    told = [*_feed_lines(trial, lines), *trial.on_caught_up()]
     return any(isinstance(each, Ended) and not each.interrupted for each in told)
 
 
-async def _said(folder: RunFolder, process: Process, hearing: Hearing) -> AsyncIterator[Heard]:
+async def _events_of_process(
+    folder: RunFolder, process: Process, reader: TurnReader
+) -> AsyncIterator[TurnEvent]:
     """What one process says, until it has ended and all was read."""
     with suppress(FileNotFoundError):  # its folder went with it: there is nothing to be read any more
-        async with Following(folder.output, process) as following:
+        async with FileFollower(folder.output, process) as following:
             while lines := following.read():
-                for heard in _fed(hearing, lines):
+                for heard in _feed_lines(reader, lines):
                     yield heard
                 # A long file is read in slices of a few ms; others are served in between.
                 await asyncio.sleep(0)
-            for heard in hearing.caught_up():
+            for heard in reader.on_caught_up():
                 yield heard
-            while (more := await _more(following)) is not None:
-                for heard in _fed(hearing, more):
+            while (more := await _next_lines(following)) is not None:
+                for heard in _feed_lines(reader, more):
                     yield heard
 
 
-async def _more(following: Following) -> list[bytes] | None:
+async def _next_lines(following: FileFollower) -> list[bytes] | None:
     """The next lines; None once the process has ended and all is read."""
     while True:
         deadline = asyncio.get_running_loop().time() + _DAY_SECONDS
-        if lines := await following.more(deadline):
+        if lines := await following.next_lines(deadline):
             return lines
         if not following.is_alive:
             return None
 
 
-def _fed(hearing: Hearing, lines: list[bytes]) -> list[Heard]:
-    return [heard for line in lines for heard in hearing.feed(line)]
+def _feed_lines(reader: TurnReader, lines: list[bytes]) -> list[TurnEvent]:
+    return [heard for line in lines for heard in reader.feed(line)]
 
 
-def _newest(carriers: list[Process]) -> Process | None:
+def _newest_agent(carriers: list[Process]) -> Process | None:
     """The agent of the newest claim: not its tools, and not those it left behind."""
     agents = [each for each in carriers if not is_tool(each)]
-    return max(agents, key=lambda each: (_epoch(each), -each.started), default=None)
+    return max(agents, key=lambda each: (_epoch_of(each), -each.started), default=None)
 
 
-def _epoch(process: Process) -> int:
+def _epoch_of(process: Process) -> int:
     marked = proc.environ_value(process.pid, EPOCH_VARIABLE) or ""
     return int(marked) if marked.isdecimal() else 0
 
 
-def _nobody() -> Process:
+def _ended_process() -> Process:
     """Stands for a process that has ended."""
     return Process(0, 0, proc.boot_id())

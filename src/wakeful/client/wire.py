@@ -16,11 +16,11 @@ class BrokenAnswer(OSError):
     """What came back is not a whole HTTP answer."""
 
 
-class CutOff(BrokenAnswer):
+class TruncatedAnswer(BrokenAnswer):
     """Whoever was asked ended before the answer was whole."""
 
 
-class Reply:
+class HttpReply:
     """A whole answer. Header names are lower case."""
 
     __slots__ = ("body", "headers", "server_pid", "status")
@@ -32,7 +32,7 @@ class Reply:
         self.server_pid = server_pid
 
 
-def ask(
+def send_request(
     socket_path: str,
     target: str,
     *,
@@ -40,7 +40,7 @@ def ask(
     body: bytes = b"",
     key: str | None = None,
     timeout_seconds: float,
-) -> Reply:
+) -> HttpReply:
     """Send one request, read the whole answer. Raises OSError, TimeoutError included; never outlasts its time."""
     deadline = monotonic() + timeout_seconds
     connection = _socket.socket(_socket.AF_UNIX, _socket.SOCK_STREAM)
@@ -50,14 +50,14 @@ def ask(
         # Whoever listens on the socket: the first four bytes of struct ucred.
         peer = connection.getsockopt(_socket.SOL_SOCKET, _socket.SO_PEERCRED, 12)
         # sendall keeps to the socket's timeout as a whole.
-        connection.sendall(_request(method, target, body, key))
+        connection.sendall(_encode_request(method, target, body, key))
         raw = _read_all(connection, deadline)
     finally:
         connection.close()
-    return _parsed(raw, int.from_bytes(peer[:4], "little", signed=True))
+    return _parse_reply(raw, int.from_bytes(peer[:4], "little", signed=True))
 
 
-def _request(method: str, target: str, body: bytes, key: str | None) -> bytes:
+def _encode_request(method: str, target: str, body: bytes, key: str | None) -> bytes:
     head = f"{method} {target} HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n"
     if method != "GET":
         head += f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n"
@@ -81,7 +81,7 @@ def _read_all(connection: _socket.socket, deadline: float) -> bytes:
     return b"".join(chunks)
 
 
-def _parsed(raw: bytes, server_pid: int) -> Reply:
+def _parse_reply(raw: bytes, server_pid: int) -> HttpReply:
     head, _, body = raw.partition(b"\r\n\r\n")
     first, *lines = head.decode("latin-1").split("\r\n")
     headers = {}
@@ -95,5 +95,5 @@ def _parsed(raw: bytes, server_pid: int) -> Reply:
     if raw and not (version.startswith("HTTP/1.") and status.isdecimal()):
         raise BrokenAnswer("the answer is not HTTP")
     if not whole:
-        raise CutOff("it ended before it had answered")
-    return Reply(int(status), headers, body, server_pid)
+        raise TruncatedAnswer("it ended before it had answered")
+    return HttpReply(int(status), headers, body, server_pid)

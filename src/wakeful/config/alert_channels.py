@@ -7,14 +7,14 @@ from collections import Counter
 from collections.abc import Mapping
 
 from wakeful.alerts.delivery import Messenger
-from wakeful.alerts.model import AlertKind, Rules
-from wakeful.config.schema import Alerts
+from wakeful.alerts.model import AlertKind, AlertRules
+from wakeful.config.schema import AlertsConfig
 from wakeful.integrations.apprise import AppriseMessenger, scheme
 from wakeful.integrations.desktop import DesktopMessenger, has_desktop
 from wakeful.integrations.telegram import TelegramMessenger
 
 
-def open_channels(alerts: Alerts, environ: Mapping[str, str]) -> list[Messenger]:
+def open_channels(alerts: AlertsConfig, environ: Mapping[str, str]) -> list[Messenger]:
     """The channels that are set up, each under a name of its own."""
     channels: list[Messenger] = []
     if alerts.telegram_token:
@@ -29,9 +29,9 @@ def open_channels(alerts: Alerts, environ: Mapping[str, str]) -> list[Messenger]
     return channels
 
 
-def rules_of(alerts: Alerts) -> Rules:
+def alert_rules_of(alerts: AlertsConfig) -> AlertRules:
     """What the operator wants to hear."""
-    return Rules(
+    return AlertRules(
         kinds=frozenset(kind for kind in AlertKind if getattr(alerts, kind)),
         needs_you_seconds=alerts.needs_you_seconds,
         cooldown_seconds=alerts.cooldown_seconds,

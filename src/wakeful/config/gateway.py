@@ -11,8 +11,8 @@ from typing import Annotated, Any, Final, NewType
 import msgspec
 from msgspec import Meta, Struct
 
-from wakeful.config.heartbeat import Words
-from wakeful.config.tables import Expand, Folder, Place, TableKey, checked, read_named
+from wakeful.config.heartbeat import CommandWords
+from wakeful.config.tables import Expand, FolderPath, KeyOrigin, TableKey, check_value, read_named_tables
 from wakeful.core.text import plain
 from wakeful.integrations.providers import NAMES
 
@@ -41,7 +41,7 @@ ApiUrl = Annotated[str, Meta(pattern=r"^https?://\S+$")]
 DaySeconds = Annotated[float, Meta(gt=0, le=_SECONDS_MAX)]
 # Telegram itself allows about one edit a second in a chat.
 EditSeconds = Annotated[float, Meta(ge=0.01, le=60)]
-Few = Annotated[int, Meta(ge=1, le=1000)]
+SmallCount = Annotated[int, Meta(ge=1, le=1000)]
 Minutes = Annotated[float, Meta(gt=0, le=525_600)]
 Chars = Annotated[int, Meta(ge=1, le=100_000)]
 Milliseconds = Annotated[int, Meta(ge=1, le=600_000)]
@@ -54,7 +54,7 @@ ALLOWED: Final[Mapping[Any, str]] = {
     ProviderName: _PROVIDERS,
     DaySeconds: f"a number of seconds above 0, {_SECONDS_MAX} at most",
     EditSeconds: "a number of seconds from 0.01 to 60",
-    Few: "a whole number from 1 to 1000",
+    SmallCount: "a whole number from 1 to 1000",
     Minutes: "a number of minutes above 0, 525600 at most",
     Chars: "a whole number of characters from 1 to 100000",
     Milliseconds: "a whole number of milliseconds from 1 to 600000",
@@ -63,7 +63,7 @@ ALLOWED: Final[Mapping[Any, str]] = {
 }
 
 
-class Gateway(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GatewayConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The bot, and who may speak to it."""
 
     token: Secret = Secret("")
@@ -77,35 +77,35 @@ class Gateway(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     approve_only_in_chat: bool = False
 
 
-class ProviderSettings(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How a provider is run, and when it is left alone for a while."""
 
-    argv: Words
-    failures_max: Few = 3
+    argv: CommandWords
+    failures_max: SmallCount = 3
     open_seconds: DaySeconds = 30.0
-    successes_needed: Few = 2
+    successes_needed: SmallCount = 2
 
 
-def _settings(name: str) -> type[ProviderSettings]:
+def _provider_section(name: str) -> type[ProviderConfig]:
     """The same, run by its own name."""
-    fields = [("argv", Words, (name,))]
-    made = msgspec.defstruct(name, fields, bases=(ProviderSettings,), frozen=True, kw_only=True)
-    assert issubclass(made, ProviderSettings), "as its bases say"
+    fields = [("argv", CommandWords, (name,))]
+    made = msgspec.defstruct(name, fields, bases=(ProviderConfig,), frozen=True, kw_only=True)
+    assert issubclass(made, ProviderConfig), "as its bases say"
     return made
 
 
 # A section of the configuration for each, and what it holds.
-PROVIDER_SECTIONS: Final[Mapping[str, type[ProviderSettings]]] = {
-    f"gateway.{name}": _settings(name) for name in NAMES
+PROVIDER_SECTIONS: Final[Mapping[str, type[ProviderConfig]]] = {
+    f"gateway.{name}": _provider_section(name) for name in NAMES
 }
 
 
-def default_providers() -> dict[str, ProviderSettings]:
+def default_providers() -> dict[str, ProviderConfig]:
     """Every provider as it is run where nobody says otherwise."""
     return {name: PROVIDER_SECTIONS[f"gateway.{name}"](argv=(name,)) for name in NAMES}
 
 
-class HostLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HostMonitorConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is watched on the host, and from when on it is too much."""
 
     watch_seconds: DaySeconds = 60.0
@@ -119,16 +119,16 @@ class HostLimits(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     docker: bool = True
 
 
-class Conversation(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ConversationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The pool, and what a reply brings along."""
 
-    max_active_sessions: Few = 24
+    max_active_sessions: SmallCount = 24
     idle_ttl_minutes: Minutes = 30.0
     reply_context_max_chars: Chars = 500
     enable_reply_context_injection: bool = True
 
 
-class ResponseActions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ResponseActionsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Buttons below an answer. Which ones is asked of the model: one more call for every answer."""
 
     enabled: bool = True
@@ -138,11 +138,11 @@ class ResponseActions(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 SECTIONS: Final[Mapping[str, type[Struct]]] = {
-    "gateway": Gateway,
+    "gateway": GatewayConfig,
     **PROVIDER_SECTIONS,
-    "gateway.host": HostLimits,
-    "conversation": Conversation,
-    "response_actions": ResponseActions,
+    "gateway.host": HostMonitorConfig,
+    "conversation": ConversationConfig,
+    "response_actions": ResponseActionsConfig,
 }
 _OF_PROVIDER: Final = {
     "argv": "How it is run; flags of yours stand behind the program.",
@@ -181,7 +181,7 @@ MEANINGS: Final = {
 }
 
 
-class ChatPlace(Struct, frozen=True, kw_only=True):
+class ChatConfig(Struct, frozen=True, kw_only=True):
     """Where and how a chat or a topic works. `key` is its conversation key, or `default`."""
 
     key: str
@@ -194,7 +194,7 @@ class ChatPlace(Struct, frozen=True, kw_only=True):
 _Key = Annotated[str, Meta(pattern=r"^(default|chat:-?[0-9]{1,20}:thread:(main|[0-9]{1,20}))$")]
 CHAT_KEYS: Final[Mapping[str, TableKey]] = {
     "folder": TableKey(
-        Folder,
+        FolderPath,
         "",
         "empty, or a path that begins with / or ~/",
         "Where the agent works. Empty: the default's, else a folder of its own below the state folder.",
@@ -207,7 +207,7 @@ CHAT_KEYS: Final[Mapping[str, TableKey]] = {
     ),
     "provider": TableKey(ProviderName, None, _PROVIDERS, "Who answers. Missing: gateway.provider."),
     "send_from": TableKey(
-        Folder,
+        FolderPath,
         "",
         "empty, or a path that begins with / or ~/",
         "Files below it may be sent to the chat. Empty: none.",
@@ -215,33 +215,35 @@ CHAT_KEYS: Final[Mapping[str, TableKey]] = {
 }
 
 
-def read_chats(table: object, place: Place, expand: Expand, problems: list[str]) -> Iterator[ChatPlace]:
+def read_chats(table: object, origin: KeyOrigin, expand: Expand, problems: list[str]) -> Iterator[ChatConfig]:
     """The chats of one `[gateway.chats]` table; whatever is wrong is added to `problems`, and that chat is left out."""
-    refusal = f'{place("", "")}: {CHATS}: must hold tables, [{CHATS}."chat:1:thread:main"]'
-    return read_named(table, refusal, partial(_chat, place, expand), problems)
+    refusal = f'{origin("", "")}: {CHATS}: must hold tables, [{CHATS}."chat:1:thread:main"]'
+    return read_named_tables(table, refusal, partial(_read_chat, origin, expand), problems)
 
 
-def _chat(place: Place, expand: Expand, key: str, table: object, problems: list[str]) -> ChatPlace | None:
+def _read_chat(
+    origin: KeyOrigin, expand: Expand, key: str, table: object, problems: list[str]
+) -> ChatConfig | None:
     shown = f'{CHATS}."{plain(key, 60)}"'
     try:
         msgspec.convert(key, _Key)
     except msgspec.ValidationError:
-        problems.append(f"{place(key, '')}: {shown}: must be default or chat:<id>:thread:<id or main>")
+        problems.append(f"{origin(key, '')}: {shown}: must be default or chat:<id>:thread:<id or main>")
         return None
     if not isinstance(table, dict):
-        problems.append(f"{place(key, '')}: {shown}: must be a table, [{shown}]")
+        problems.append(f"{origin(key, '')}: {shown}: must be a table, [{shown}]")
         return None
     values: dict[str, Any] = {}
     for name, value in table.items():
-        said = _checked(name, value, expand, values)
+        said = _check_value(name, value, expand, values)
         if said is not None:
-            problems.append(f"{place(key, name)}: {shown}.{said}")
-    return None if problems else ChatPlace(key=key, **values)
+            problems.append(f"{origin(key, name)}: {shown}.{said}")
+    return None if problems else ChatConfig(key=key, **values)
 
 
-def _checked(name: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
+def _check_value(name: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
     """Take a value into `values`, or say what is wrong with it."""
-    said = checked(CHAT_KEYS, name, value, values)
-    if said is None and CHAT_KEYS[name].kind == Folder and values[name]:
+    said = check_value(CHAT_KEYS, name, value, values)
+    if said is None and CHAT_KEYS[name].kind == FolderPath and values[name]:
         values[name] = expand(values[name])
     return said

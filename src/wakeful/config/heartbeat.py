@@ -15,17 +15,17 @@ Times = Annotated[int, Meta(ge=1, le=1_000_000)]
 # Guidance of a megabyte is no guidance, and it travels in a prompt.
 Bytes = Annotated[int, Meta(ge=1, le=1_048_576)]
 # The kernel takes no NUL in an argument.
-Words = tuple[Annotated[str, Meta(pattern=r"^[^\x00]+$")], ...]
+CommandWords = tuple[Annotated[str, Meta(pattern=r"^[^\x00]+$")], ...]
 
 ALLOWED: Final = {
     Duration: f'a duration like "5m", or a number of seconds above 0, {SECONDS_MAX} at most',
     Times: "a whole number from 1 to 1000000",
     Bytes: "a whole number of bytes from 1 to 1048576",
-    Words: 'a list of words, the program first, like ["notify-send", "health"]',
+    CommandWords: 'a list of words, the program first, like ["notify-send", "health"]',
 }
 
 
-class Heartbeat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HeartbeatConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How agents are woken, and within which bounds their HEARTBEAT.md may ask for it."""
 
     enabled: bool = True
@@ -40,7 +40,7 @@ class Heartbeat(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     max_body_bytes: Bytes = 32_768
 
 
-class Supervision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SupervisionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The timers of a running prompt. They stand beside health and never write it."""
 
     activity_heartbeat_interval: Duration = 30.0
@@ -49,10 +49,10 @@ class Supervision(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     inactivity_timeout: Duration = 1800.0
 
 
-class Hooks(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HooksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Programs of the operator that are told of something. Each gets it as JSON on standard input."""
 
-    session_health_update_after: Words = ()
+    session_health_update_after: CommandWords = ()
 
 
 MEANINGS: Final = {

@@ -18,22 +18,22 @@ from msgspec import Struct
 from wakeful.config.gateway import CHATS, PROVIDER_SECTIONS, UserIds, read_chats
 from wakeful.config.heartbeat import Duration
 from wakeful.config.schema import (
+    AGENTS_SECTION as AGENTS,
+    CONFIGURED_UNDER,
     KEYS,
     LISTS,
-    NAMED_ELSEWHERE,
     OPEN_TABLES,
-    SECTION as AGENTS,
     SECTIONS,
     Config,
     ConfigError,
+    ConfigKey,
     HomeMissing,
-    Key,
     field_of,
     provider_of,
     read_agents,
 )
 from wakeful.core.decoding import decode_json, decode_toml
-from wakeful.core.durations import BadDuration, seconds_of
+from wakeful.core.durations import BadDuration, parse_duration
 from wakeful.core.text import plain
 
 # The default file with every key has 3 KB; whatever is larger is no configuration.
@@ -49,7 +49,7 @@ class Document(Struct, frozen=True):
     content: bytes
 
 
-class Loaded(Struct, frozen=True):
+class LoadedConfig(Struct, frozen=True):
     """The configuration, for every key where its value came from, and the files that were read, the last one first."""
 
     config: Config
@@ -58,7 +58,7 @@ class Loaded(Struct, frozen=True):
 
 
 # By table and name: what it is, and where it and each of its keys stand.
-_Named = dict[str, dict[str, tuple[Any, dict[str, str]]]]
+_NamedTables = dict[str, dict[str, tuple[Any, dict[str, str]]]]
 
 
 class _Setting(Struct, frozen=True):
@@ -97,20 +97,22 @@ def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
     return content
 
 
-def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded:
+def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> LoadedConfig:
     """Lay the documents over the defaults, later ones over earlier ones, and the environment over all.
 
     Raises ConfigError with every problem there is, one to a line.
     """
     problems: list[str] = []
-    named: _Named = {table: {} for table in OPEN_TABLES}
-    settings = [each for document in documents for each in _of_document(document, environ, named, problems)]
-    settings += _of_environ(environ)
+    named: _NamedTables = {table: {} for table in OPEN_TABLES}
+    settings = [
+        each for document in documents for each in _document_settings(document, environ, named, problems)
+    ]
+    settings += _environ_settings(environ)
     values = {name: key.default for name, key in KEYS.items()}
     origins = dict.fromkeys(KEYS, "default")
     for setting in settings:
         try:
-            values[setting.key] = _checked(setting, environ)
+            values[setting.key] = _check_setting(setting, environ)
             origins[setting.key] = setting.origin
         except ConfigError as problem:
             problems.append(str(problem))
@@ -119,12 +121,12 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
     for table, held in named.items():
         for name, (_, places) in held.items():
             origins |= {f"{table}.{name}{f'.{key}' if key else ''}": place for key, place in places.items()}
-    values |= {name: values[other] for name, other in NAMED_ELSEWHERE.items()}
+    values |= {name: values[other] for name, other in CONFIGURED_UNDER.items()}
     alone = [name for name in SECTIONS if name not in PROVIDER_SECTIONS]
     fields: dict[str, Any] = {field_of(name): _section(name, values) for name in alone}
     fields["gateway_providers"] = {provider_of(each): _section(each, values) for each in PROVIDER_SECTIONS}
     fields |= {field_of(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
-    return Loaded(Config(**fields), origins, tuple(each.path for each in reversed(documents)))
+    return LoadedConfig(Config(**fields), origins, tuple(each.path for each in reversed(documents)))
 
 
 def _section(name: str, values: Mapping[str, Any]) -> Any:
@@ -132,26 +134,26 @@ def _section(name: str, values: Mapping[str, Any]) -> Any:
     return SECTIONS[name](**{short: value for (section, _, short), value in parts if section == name})
 
 
-def _of_document(
+def _document_settings(
     document: Document,
     environ: Mapping[str, str],
-    named: _Named,
+    named: _NamedTables,
     problems: list[str],
 ) -> Iterator[_Setting]:
     """The settings of a file; its agents and chats are added to `named`, its problems to `problems`."""
     shown = plain(document.path)
     try:
-        text, tables = _parsed(document.content)
+        text, tables = _parse_toml(document.content)
     except ConfigError as problem:
         problems.append(f"{shown}:{problem}")
         return
-    lines = dict(_named_lines(text))
+    lines = dict(_key_lines(text))
     for section, table in _sections(tables):
         origin = _origin(shown, lines, section)
         if section in OPEN_TABLES:
-            named[section] |= _named(section, table, shown, lines, environ, problems)
+            named[section] |= _read_named_tables(section, table, shown, lines, environ, problems)
         elif section not in SECTIONS:
-            problems.append(f"{origin}: {_stray(section, table)}")
+            problems.append(f"{origin}: {_unknown_section_text(section, table)}")
         elif not isinstance(table, dict):
             problems.append(f"{origin}: {section}: must be a table, [{section}]")
         else:
@@ -169,7 +171,7 @@ def _sections(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
             yield section, {name: inner[name] for name in inner if name not in own} if own else table
 
 
-def _named(
+def _read_named_tables(
     section: str,
     table: object,
     shown: str,
@@ -183,7 +185,7 @@ def _named(
         return _origin(shown, lines, f"{section}.{name}" if name else section, key)
 
     def expand(path: str) -> str:
-        return _expanded(path, environ)
+        return _expand_path(path, environ)
 
     found: dict[str, Any] = (
         {spec.name: spec for spec in read_agents(table, place, expand, problems)}
@@ -196,18 +198,18 @@ def _named(
     }
 
 
-def _stray(name: str, value: object) -> str:
+def _unknown_section_text(name: str, value: object) -> str:
     """What to say of a top-level name that is no section: a key of one, more often than not."""
     shown = plain(name, 60)
     if isinstance(value, dict):
-        return f"[{shown}]: unknown. {_meant(name, (*SECTIONS, *OPEN_TABLES))}"
+        return f"[{shown}]: unknown. {_suggest_name(name, (*SECTIONS, *OPEN_TABLES))}"
     key = next((each for each in KEYS.values() if each.short == name), None)
     if key is None:
-        return f"{shown}: unknown. {_meant(name, SECTIONS)}"
+        return f"{shown}: unknown. {_suggest_name(name, SECTIONS)}"
     return f"{shown}: unknown outside of a section. Did you mean {key.name}? It stands under [{key.section}]."
 
 
-def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
+def _parse_toml(content: bytes) -> tuple[str, dict[str, Any]]:
     try:
         text = content.decode()
     except UnicodeDecodeError as problem:
@@ -224,7 +226,7 @@ def _parsed(content: bytes) -> tuple[str, dict[str, Any]]:
         raise ConfigError(problems=f"{line}: not TOML: {said}") from problem
 
 
-def _of_environ(environ: Mapping[str, str]) -> Iterator[_Setting]:
+def _environ_settings(environ: Mapping[str, str]) -> Iterator[_Setting]:
     if port := environ.get("WAKEFUL_PORT"):
         yield _Setting("daemon.port", port, "$WAKEFUL_PORT", from_text=True)
     for variable, text in sorted(environ.items()):
@@ -234,25 +236,25 @@ def _of_environ(environ: Mapping[str, str]) -> Iterator[_Setting]:
             yield _Setting(key, text, f"${plain(variable, 60)}", from_text=True)
 
 
-def _checked(setting: _Setting, environ: Mapping[str, str]) -> Any:
+def _check_setting(setting: _Setting, environ: Mapping[str, str]) -> Any:
     key = KEYS.get(setting.key)
     shown = plain(setting.key, 60)
     if key is None:
-        raise ConfigError(problems=f"{setting.origin}: {shown}: unknown. {_meant(setting.key, KEYS)}")
+        raise ConfigError(problems=f"{setting.origin}: {shown}: unknown. {_suggest_name(setting.key, KEYS)}")
     value = setting.value
     if setting.from_text and key.kind in LISTS:
-        value = _listed(setting, key)
+        value = _parse_list(setting, key)
     if key.kind == Duration and isinstance(value, str):
         value = _duration(value)
     try:
         checked = msgspec.convert(value, key.kind, strict=not setting.from_text)
     except msgspec.ValidationError as problem:
-        said = f"{shown}: {_written(setting.value, key)} is not {key.allowed}"
+        said = f"{shown}: {_format_value(setting.value, key)} is not {key.allowed}"
         raise ConfigError(problems=f"{setting.origin}: {said}") from problem
-    return key.expanded(checked, lambda path: _expanded(path, environ))
+    return key.expand(checked, lambda path: _expand_path(path, environ))
 
 
-def _listed(setting: _Setting, key: Key) -> list[Any]:
+def _parse_list(setting: _Setting, key: ConfigKey) -> list[Any]:
     """A list from the environment: in JSON, as the file has it, or parted as such a list usually is there."""
     text, parting = setting.value, LISTS[key.kind]
     if not text.lstrip().startswith("["):
@@ -260,7 +262,7 @@ def _listed(setting: _Setting, key: Key) -> list[Any]:
     try:
         return decode_json(text, list[int] if key.kind == UserIds else list[str])
     except msgspec.DecodeError as problem:
-        said = f"{setting.key}: {_written(text, key)} begins like a JSON list of texts and is none"
+        said = f"{setting.key}: {_format_value(text, key)} begins like a JSON list of texts and is none"
         ways = f'write ["one", "two"] or one{parting}two'
         raise ConfigError(problems=f"{setting.origin}: {said}; {ways}") from problem
 
@@ -268,19 +270,19 @@ def _listed(setting: _Setting, key: Key) -> list[Any]:
 def _duration(text: str) -> float | str:
     """The seconds of `5m`; whatever else it is stays what it was, and is refused with its own words."""
     try:
-        return seconds_of(text)
+        return parse_duration(text)
     except BadDuration:
         return text
 
 
-def _written(value: object, key: Key) -> str:
+def _format_value(value: object, key: ConfigKey) -> str:
     """A wrong value as its author wrote it: TOML's booleans are not Python's, and a secret stays one."""
     if key.is_secret:
         return "this value"
     return str(value).lower() if isinstance(value, bool) else plain(repr(value), 60)
 
 
-def _expanded(path: str, environ: Mapping[str, str]) -> str:
+def _expand_path(path: str, environ: Mapping[str, str]) -> str:
     if path.startswith("/"):
         return path
     if not environ.get("HOME"):
@@ -288,7 +290,7 @@ def _expanded(path: str, environ: Mapping[str, str]) -> str:
     return environ["HOME"] + path.removeprefix("~")
 
 
-def _meant(unknown: str, known: Iterable[str]) -> str:
+def _suggest_name(unknown: str, known: Iterable[str]) -> str:
     """The nearest known name, or all of them. A key is compared with the keys of its own section."""
     section, dot, name = unknown.rpartition(".")
     prefix = section + dot if dot and section in SECTIONS else ""
@@ -299,7 +301,7 @@ def _meant(unknown: str, known: Iterable[str]) -> str:
     return f"Known: {', '.join(prefix + each for each in names)}."
 
 
-def _named_lines(text: str) -> Iterator[tuple[str, int]]:
+def _key_lines(text: str) -> Iterator[tuple[str, int]]:
     """Headers and assignments with their lines. A name inside a multi-line string can mislead it, no worse."""
     prefix = ""
     for number, line in enumerate(text.splitlines(), start=1):

@@ -13,16 +13,16 @@ if TYPE_CHECKING:
 SOCKET_PATH_BYTES_MAX = 107
 
 
-class Places:
+class StatePaths:
     """The paths below one state folder."""
 
-    __slots__ = ("home",)
+    __slots__ = ("state_dir",)
 
     def __init__(self, home: str) -> None:
-        self.home = home
+        self.state_dir = home
 
     @classmethod
-    def of(cls, environ: "Mapping[str, str]") -> "Places":
+    def from_environ(cls, environ: "Mapping[str, str]") -> "StatePaths":
         """The state folder of this user: $WAKEFUL_HOME, else the XDG state folder. Raises HomeMissing."""
         home = environ.get("WAKEFUL_HOME")
         if home:
@@ -36,74 +36,74 @@ class Places:
 
     @property
     def database(self) -> str:
-        return f"{self.home}/wakeful.db"
+        return f"{self.state_dir}/wakeful.db"
 
     @property
     def socket(self) -> str:
-        return f"{self.home}/wakeful.sock"
+        return f"{self.state_dir}/wakeful.sock"
 
     @property
     def token(self) -> str:
-        return f"{self.home}/token"
+        return f"{self.state_dir}/token"
 
     @property
     def spool(self) -> str:
         """Hooks write their reports here."""
-        return f"{self.home}/spool"
+        return f"{self.state_dir}/spool"
 
     @property
-    def fired(self) -> str:
+    def hook_marks(self) -> str:
         """When a hook of each client last reported, as the time of a file."""
-        return f"{self.home}/hooks"
+        return f"{self.state_dir}/hooks"
 
     @property
     def events(self) -> str:
         """Neutral event logs any program may append to."""
-        return f"{self.home}/events"
+        return f"{self.state_dir}/events"
 
     @property
     def run(self) -> str:
         """What managed sessions without a terminal read and write, a folder each."""
-        return f"{self.home}/run"
+        return f"{self.state_dir}/run"
 
     @property
-    def typing(self) -> str:
+    def typed_notes(self) -> str:
         """What is being typed into containers, a file each, until its end was seen."""
-        return f"{self.home}/typing"
+        return f"{self.state_dir}/typing"
 
     @property
     def probe(self) -> str:
         """Where clients are asked something outside of every conversation; who works here is no session."""
-        return f"{self.home}/probe"
+        return f"{self.state_dir}/probe"
 
     @property
     def tmux(self) -> str:
         """The socket of the tmux server that managed sessions get."""
-        return f"{self.home}/tmux.sock"
+        return f"{self.state_dir}/tmux.sock"
 
     @property
     def agents(self) -> str:
         """What the tmux runtime remembers of agents that were started and not stopped, a file each."""
-        return f"{self.home}/agents"
+        return f"{self.state_dir}/agents"
 
     @property
     def logs(self) -> str:
-        return f"{self.home}/logs"
+        return f"{self.state_dir}/logs"
 
     @property
-    def gateway_trouble(self) -> str:
+    def gateway_problem(self) -> str:
         """Why the chat gateway hears nothing, while it does not."""
-        return f"{self.home}/gateway.trouble"
+        return f"{self.state_dir}/gateway.trouble"
 
     @property
     def cases(self) -> str:
         """Verdicts that a person called wrong, with their evidence."""
-        return f"{self.home}/cases"
+        return f"{self.state_dir}/cases"
 
     @property
-    def trusted(self) -> str:
+    def trust_file(self) -> str:
         """The working directories' configurations a person trusts, by hash."""
-        return f"{self.home}/trusted"
+        return f"{self.state_dir}/trusted"
 
 
 def config_path(environ: "Mapping[str, str]", given: str | None = None) -> str | None:

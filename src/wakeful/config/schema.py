@@ -27,36 +27,36 @@ from wakeful.config.gateway import (
     CHATS,
     PROVIDER_SECTIONS,
     SECTIONS as _GATEWAY_SECTIONS,
-    ChatPlace,
-    Conversation,
-    Gateway,
-    HostLimits,
-    ProviderSettings,
-    ResponseActions,
+    ChatConfig,
+    ConversationConfig,
+    GatewayConfig,
+    HostMonitorConfig,
+    ProviderConfig,
+    ResponseActionsConfig,
     Secret,
     UserIds,
     default_providers,
 )
 from wakeful.config.heartbeat import (
     ALLOWED as _HEARTBEAT_ALLOWED,
+    CommandWords,
     Duration,
-    Heartbeat,
-    Hooks,
-    Supervision,
-    Words,
+    HeartbeatConfig,
+    HooksConfig,
+    SupervisionConfig,
 )
-from wakeful.config.tables import Expand, Folder, Place, TableKey, checked, read_named
-from wakeful.core.durations import spelled
+from wakeful.config.tables import Expand, FolderPath, KeyOrigin, TableKey, check_value, read_named_tables
+from wakeful.core.durations import format_duration
 from wakeful.core.errors import OperatorError
 from wakeful.core.text import plain
 from wakeful.judging.thresholds import Dollars, Policy
 
-SECTION: Final = "agents"
+AGENTS_SECTION: Final = "agents"
 # An agent that needs longer than this to come up is not coming up.
 READY_SECONDS_MAX: Final = 600
 # The kernel takes no NUL in an argument or a path, and a line break in either is a slip.
-_Word = Annotated[str, Meta(pattern=r"^[^\x00\n\r]*$", max_length=4096)]
-_Program = Annotated[tuple[_Word, ...], Meta(min_length=1, max_length=1000)]
+_Argument = Annotated[str, Meta(pattern=r"^[^\x00\n\r]*$", max_length=4096)]
+_Program = Annotated[tuple[_Argument, ...], Meta(min_length=1, max_length=1000)]
 _Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 _Variables = tuple[_Variable, ...]
 _Mount = Annotated[str, Meta(pattern=r"^(/|~/)[^:\x00\n\r]*:/[^:\x00\n\r]*(:(ro|rw))?$", max_length=4096)]
@@ -78,7 +78,10 @@ AGENT_KEYS: Final[Mapping[str, TableKey]] = {
         "docker only, and needed there. It has `sh`, `sleep`, `tmux` and the program.",
     ),
     "workdir": TableKey(
-        Folder, "", "empty, or a path that begins with / or ~/", "Where it works. In docker a path inside."
+        FolderPath,
+        "",
+        "empty, or a path that begins with / or ~/",
+        "Where it works. In docker a path inside.",
     ),
     "env": TableKey(
         _Variables,
@@ -113,53 +116,55 @@ AGENT_KEYS: Final[Mapping[str, TableKey]] = {
     ),
 }
 DOCKER_ONLY: Final = ("image", "network", "mounts", "user")
-_NEEDED: Final = ("runtime", "command")
+_REQUIRED_KEYS: Final = ("runtime", "command")
 
 
-def read_agents(table: object, place: Place, expand: Expand, problems: list[str]) -> Iterator[AgentSpec]:
+def read_agents(table: object, origin: KeyOrigin, expand: Expand, problems: list[str]) -> Iterator[AgentSpec]:
     """The agents of one `[agents]` table; whatever is wrong is added to `problems`, and that agent is left out."""
-    refusal = f"{place('', '')}: agents: must hold tables, [agents.NAME]"
-    return read_named(table, refusal, partial(_agent, place, expand), problems)
+    refusal = f"{origin('', '')}: agents: must hold tables, [agents.NAME]"
+    return read_named_tables(table, refusal, partial(_read_agent, origin, expand), problems)
 
 
-def _agent(place: Place, expand: Expand, name: str, keys: object, problems: list[str]) -> AgentSpec | None:
+def _read_agent(
+    origin: KeyOrigin, expand: Expand, name: str, keys: object, problems: list[str]
+) -> AgentSpec | None:
     shown = f"agents.{plain(name, 60)}"
     try:
         parse_agent_name(name)
     except BadAgentName as problem:
-        problems.append(f"{place(name, '')}: {shown}: {problem}")
+        problems.append(f"{origin(name, '')}: {shown}: {problem}")
         return None
     if not isinstance(keys, dict):
-        problems.append(f"{place(name, '')}: {shown}: must be a table, [{shown}]")
+        problems.append(f"{origin(name, '')}: {shown}: must be a table, [{shown}]")
         return None
     values: dict[str, Any] = {}
     for key, value in keys.items():
-        said = _checked(key, value, expand, values)
+        said = _check_value(key, value, expand, values)
         if said is not None:
-            problems.append(f"{place(name, key)}: {shown}.{said}")
-    problems += (f"{place(name, key)}: {shown}{said}" for key, said in _amiss(keys, values))
+            problems.append(f"{origin(name, key)}: {shown}.{said}")
+    problems += (f"{origin(name, key)}: {shown}{said}" for key, said in _table_problems(keys, values))
     return None if problems else AgentSpec(name=name, **values)
 
 
-def _checked(key: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
+def _check_value(key: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
     """Take a value into `values`, or say what is wrong with it."""
-    said = checked(AGENT_KEYS, key, value, values)
+    said = check_value(AGENT_KEYS, key, value, values)
     if said is None and key == "ready":
-        said = _not_a_pattern(values[key])
+        said = _pattern_problem(values[key])
     if said is None:
-        values[key] = _expanded(key, values[key], expand)
+        values[key] = _expand_value(key, values[key], expand)
     return said
 
 
-def _expanded(key: str, value: Any, expand: Expand) -> Any:
+def _expand_value(key: str, value: Any, expand: Expand) -> Any:
     if key == "workdir" and value:
         return expand(value)
     return tuple(expand(each) for each in value) if key == "mounts" else value
 
 
-def _amiss(keys: Mapping[str, object], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+def _table_problems(keys: Mapping[str, object], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     """What is wrong with the table as a whole: the key it is about, and words."""
-    for key in _NEEDED:
+    for key in _REQUIRED_KEYS:
         if key not in keys:
             yield "", f": {key} is missing: {AGENT_KEYS[key].allowed}"
     if "command" in values and not values["command"][0]:
@@ -175,7 +180,7 @@ def _amiss(keys: Mapping[str, object], values: Mapping[str, Any]) -> Iterator[tu
                 yield key, f'.{key}: only for runtime = "docker"'
 
 
-def _not_a_pattern(text: str) -> str | None:
+def _pattern_problem(text: str) -> str | None:
     try:
         re.compile(text)
     except re.error as problem:
@@ -240,7 +245,7 @@ _Patterns = tuple[Annotated[str, Meta(pattern=r"^[A-Za-z_*?][A-Za-z0-9_*?]*$", m
 _Secrets = tuple[Secret, ...]
 
 
-class Daemon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class DaemonConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where `wakeful up` listens and what it may touch."""
 
     host: _Loopback = "127.0.0.1"
@@ -250,7 +255,7 @@ class Daemon(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     pass_environment: _Patterns = ()
 
 
-class Eyes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class SourcesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Places to watch beside those the clients' own variables name."""
 
     claude_dirs: _Folders = ()
@@ -260,30 +265,30 @@ class Eyes(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     tmux_sockets: _Folders = ()
 
 
-class StorePlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where memory is kept."""
 
     url: _StoreUrl = ""
 
 
-class Runaway(StrEnum):
+class RunawayResponse(StrEnum):
     """What becomes of a turn that runs away while it makes progress."""
 
     NOTIFY = "notify"
     REVIVE = "revive"
 
 
-class Heal(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class HealingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How trouble is answered."""
 
-    runaway: Runaway = Runaway.NOTIFY
+    runaway: RunawayResponse = RunawayResponse.NOTIFY
     confirm_seconds: _Seconds = 3.0
     steer_seconds: _Seconds = 120.0
     pace_seconds: _Seconds = 2.0
     pace_burst: _Count = 10
 
 
-class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class AlertsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Who is told, and of what."""
 
     telegram_token: Secret = Secret("")
@@ -299,7 +304,7 @@ class Alerts(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ping_url: _PingUrl = ""
 
 
-class GitHub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class GitHubConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Where trouble is filed."""
 
     repo: _Repository = ""
@@ -307,13 +312,13 @@ class GitHub(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     public: bool = False
 
 
-class Events(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class EventsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The log of critical events."""
 
     critical_path: _Path = ""
 
 
-class RedisPlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The Redis whose sessions and jobs are watched."""
 
     url: _RedisUrl = ""
@@ -321,13 +326,13 @@ class RedisPlace(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     interval_seconds: _Seconds = 300.0
 
 
-class Projects(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ProjectsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which projects somebody serves."""
 
     active: _Names = ()
 
 
-class Recovery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class RecoveryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Journals that are recovered by the daemon."""
 
     roots: _Folders = ()
@@ -336,54 +341,54 @@ class Recovery(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Everything that can be configured."""
 
-    daemon: Daemon = Daemon()
+    daemon: DaemonConfig = DaemonConfig()
     detect: Policy = Policy()
-    eyes: Eyes = Eyes()
-    store: StorePlace = StorePlace()
-    heal: Heal = Heal()
-    alerts: Alerts = Alerts()
-    github: GitHub = GitHub()
-    events: Events = Events()
-    redis: RedisPlace = RedisPlace()
-    projects: Projects = Projects()
-    recovery: Recovery = Recovery()
-    heartbeat: Heartbeat = Heartbeat()
-    supervision: Supervision = Supervision()
-    hooks: Hooks = Hooks()
-    gateway: Gateway = Gateway()
-    gateway_providers: dict[str, ProviderSettings] = field(default_factory=default_providers)
-    gateway_host: HostLimits = HostLimits()
-    conversation: Conversation = Conversation()
-    response_actions: ResponseActions = ResponseActions()
+    eyes: SourcesConfig = SourcesConfig()
+    store: StoreConfig = StoreConfig()
+    heal: HealingConfig = HealingConfig()
+    alerts: AlertsConfig = AlertsConfig()
+    github: GitHubConfig = GitHubConfig()
+    events: EventsConfig = EventsConfig()
+    redis: RedisConfig = RedisConfig()
+    projects: ProjectsConfig = ProjectsConfig()
+    recovery: RecoveryConfig = RecoveryConfig()
+    heartbeat: HeartbeatConfig = HeartbeatConfig()
+    supervision: SupervisionConfig = SupervisionConfig()
+    hooks: HooksConfig = HooksConfig()
+    gateway: GatewayConfig = GatewayConfig()
+    gateway_providers: dict[str, ProviderConfig] = field(default_factory=default_providers)
+    gateway_host: HostMonitorConfig = HostMonitorConfig()
+    conversation: ConversationConfig = ConversationConfig()
+    response_actions: ResponseActionsConfig = ResponseActionsConfig()
     # Declared by `[agents.NAME]` tables: how many there are, and how they are called, is the operator's.
     agents: tuple[AgentSpec, ...] = ()
     # So are `[gateway.chats.KEY]` tables.
-    gateway_chats: tuple[ChatPlace, ...] = ()
+    gateway_chats: tuple[ChatConfig, ...] = ()
 
 
 SECTIONS: Final[Mapping[str, type[Struct]]] = {
-    "daemon": Daemon,
+    "daemon": DaemonConfig,
     "detect": Policy,
-    "eyes": Eyes,
-    "store": StorePlace,
-    "heal": Heal,
-    "alerts": Alerts,
-    "github": GitHub,
-    "events": Events,
-    "redis": RedisPlace,
-    "projects": Projects,
-    "recovery": Recovery,
-    "agents.heartbeat": Heartbeat,
-    "session.supervision": Supervision,
-    "hooks": Hooks,
+    "eyes": SourcesConfig,
+    "store": StoreConfig,
+    "heal": HealingConfig,
+    "alerts": AlertsConfig,
+    "github": GitHubConfig,
+    "events": EventsConfig,
+    "redis": RedisConfig,
+    "projects": ProjectsConfig,
+    "recovery": RecoveryConfig,
+    "agents.heartbeat": HeartbeatConfig,
+    "session.supervision": SupervisionConfig,
+    "hooks": HooksConfig,
     **_GATEWAY_SECTIONS,
 }
 # Two sections are known by their last word alone.
 _FIELDS: Final[Mapping[str, str]] = {"agents.heartbeat": "heartbeat", "session.supervision": "supervision"}
 # Tables whose names are the operator's.
-OPEN_TABLES: Final = (SECTION, CHATS)
+OPEN_TABLES: Final = (AGENTS_SECTION, CHATS)
 # Configured under the wake service's name; the rules get the number from there.
-NAMED_ELSEWHERE: Final[Mapping[str, str]] = {
+CONFIGURED_UNDER: Final[Mapping[str, str]] = {
     "detect.stale_seconds": "agents.heartbeat.session_health_stale_after"
 }
 # The domain gives numbers their names and defaults; that they are positive is the configuration's business.
@@ -399,7 +404,7 @@ _ALLOWED: Final[Mapping[Any, str]] = {
     _Seconds: f"a number of seconds above 0, {SECONDS_MAX} at most",
     _Count: "a whole number from 1 to 1000000000",
     _Dollars: "a number of dollars from 0 to 1000000",
-    Runaway: "notify or revive",
+    RunawayResponse: "notify or revive",
     _Path: "empty, or a path that begins with / or ~/",
     _Url: "empty, or an address that begins with https:// or http://",
     _PingUrl: "empty, or an address that begins with https:// or http://; it is shown to nobody",
@@ -420,7 +425,7 @@ LISTS: Final[Mapping[Any, str]] = {
     _Patterns: ",",
     _Secrets: ",",
     _Repositories: ",",
-    Words: " ",
+    CommandWords: " ",
     UserIds: ",",
 }
 
@@ -435,7 +440,7 @@ def provider_of(section: str) -> str:
     return section.rpartition(".")[2]
 
 
-class Key(Struct, frozen=True):
+class ConfigKey(Struct, frozen=True):
     """One key: its full name, its type, its default, and in words what it may be."""
 
     name: str
@@ -455,38 +460,38 @@ class Key(Struct, frozen=True):
     def short(self) -> str:
         return self.name.rpartition(".")[2]
 
-    def of(self, config: "Config") -> Any:
+    def value_in(self, config: "Config") -> Any:
         """Its value."""
         if self.section in PROVIDER_SECTIONS:
             return getattr(config.gateway_providers[provider_of(self.section)], self.short)
         return getattr(getattr(config, field_of(self.section)), self.short)
 
-    def written(self, value: Any) -> Any:
+    def format_value(self, value: Any) -> Any:
         """A value as people write it."""
-        return spelled(value) if self.kind == Duration else value
+        return format_duration(value) if self.kind == Duration else value
 
-    def expanded(self, value: Any, expand: Callable[[str], str]) -> Any:
+    def expand(self, value: Any, expand: Callable[[str], str]) -> Any:
         """A value with its paths made whole, where it has any."""
         if self.kind == _Path:
             return expand(value) if value else value
         return tuple(map(expand, value)) if self.kind == _Folders else value
 
 
-def _keys() -> Iterator[Key]:
+def _keys() -> Iterator[ConfigKey]:
     for section, model in SECTIONS.items():
         for each in msgspec.structs.fields(model):
             name = f"{section}.{each.encode_name}"
             kind = _POSITIVE.get(each.type, each.type) if model is Policy else each.type
-            if name not in NAMED_ELSEWHERE:
-                yield Key(name, kind, each.default, _ALLOWED[kind])
+            if name not in CONFIGURED_UNDER:
+                yield ConfigKey(name, kind, each.default, _ALLOWED[kind])
 
 
-KEYS: Final[Mapping[str, Key]] = {key.name: key for key in _keys()}
+KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _keys()}
 
 
 def secret_values(config: Config) -> Iterator[str]:
     """What no other program may know."""
     for key in KEYS.values():
         if key.is_secret:
-            value = key.of(config)
+            value = key.value_in(config)
             yield from value if isinstance(value, tuple) else (value,)

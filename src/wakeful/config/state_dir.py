@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, HomeNotThere
 from wakeful.core.errors import WorldError
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from wakeful.storage.base import Note
 
 
-class HomeUnusable(WorldError):
+class StateDirUnusable(WorldError):
     """The state folder {folder} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
 
     code = "home-unusable"
@@ -30,37 +30,37 @@ def require_home(environ: Mapping[str, str]) -> None:
         raise HomeNotThere(shown=home)
 
 
-def make_home(places: Places) -> None:
-    """Make the state folder and those others write into, for this user alone. Raises HomeUnusable."""
+def make_state_dir(paths: StatePaths) -> None:
+    """Make the state folder and those others write into, for this user alone. Raises StateDirUnusable."""
     # One by one: `parents` would give the state folder the mode of everybody's folders.
-    for folder in (places.home, places.spool, places.events, places.run, places.logs):
+    for folder in (paths.state_dir, paths.spool, paths.events, paths.run, paths.logs):
         try:
             Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         except OSError as error:
-            raise HomeUnusable(folder=folder, reason=error.strerror) from error
+            raise StateDirUnusable(folder=folder, reason=error.strerror) from error
 
 
-def store_path(config: Config, places: Places) -> Path:
+def store_path(config: Config, paths: StatePaths) -> Path:
     """Where the store lies that daemon, commands and journals share."""
-    return Path(config.store.url.removeprefix("sqlite://") or places.database)
+    return Path(config.store.url.removeprefix("sqlite://") or paths.database)
 
 
-def stored_notes(path: Path, kind: str) -> "list[Note]":
+def read_stored_notes(path: Path, kind: str) -> "list[Note]":
     """What the store keeps of a kind, read once without a daemon. Raises the store's errors; writes nothing."""
     from wakeful.storage.sqlite.database import read_notes  # noqa: PLC0415 - costs nobody who has a daemon
 
     return read_notes(path, kind)
 
 
-def stored_pause(path: Path) -> "PauseRecord | None":
-    """Who paused, as the store has it; as `stored_notes` otherwise."""
-    from wakeful.alerts.mute_pause import PAUSE, kept_pause  # noqa: PLC0415 - as above
+def read_stored_pause(path: Path) -> "PauseRecord | None":
+    """Who paused, as the store has it; as `read_stored_notes` otherwise."""
+    from wakeful.alerts.mute_pause import PAUSE_KIND, pause_from_notes  # noqa: PLC0415 - as above
     from wakeful.alerts.mute_pause_model import pause_record  # noqa: PLC0415 - as above
 
-    return pause_record(kept_pause(stored_notes(path, PAUSE)))
+    return pause_record(pause_from_notes(read_stored_notes(path, PAUSE_KIND)))
 
 
-def store_version(path: Path) -> int:
+def read_store_version(path: Path) -> int:
     """The version of the store's tables. Raises what `wakeful up` would raise about it; writes nothing."""
     from wakeful.storage.sqlite.database import inspect_database  # noqa: PLC0415 - `up --detach` needs none of it
 

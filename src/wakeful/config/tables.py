@@ -11,12 +11,12 @@ from wakeful.core.text import plain
 
 T = TypeVar("T")
 
-Folder = Annotated[str, Meta(pattern=r"^((/|~/)[^\x00\n\r]*)?$", max_length=4096)]
+FolderPath = Annotated[str, Meta(pattern=r"^((/|~/)[^\x00\n\r]*)?$", max_length=4096)]
 
 ReadOne = Callable[[str, object, list[str]], T | None]
 """What the table of this name means; whatever is wrong with it is added to the problems."""
 
-Place = Callable[[str, str], str]
+KeyOrigin = Callable[[str, str], str]
 """Where the key of a named table stands, as `file:line`."""
 
 Expand = Callable[[str], str]
@@ -32,7 +32,7 @@ class TableKey(Struct, frozen=True):
     meaning: str
 
 
-def read_named(table: object, refusal: str, read_one: ReadOne[T], problems: list[str]) -> Iterator[T]:
+def read_named_tables(table: object, refusal: str, read_one: ReadOne[T], problems: list[str]) -> Iterator[T]:
     """What each of the tables means; one with problems is left out. `refusal` is said where they are none."""
     if not isinstance(table, dict):
         problems.append(refusal)
@@ -45,7 +45,7 @@ def read_named(table: object, refusal: str, read_one: ReadOne[T], problems: list
             yield one
 
 
-def checked(keys: Mapping[str, TableKey], name: str, value: object, values: dict[str, Any]) -> str | None:
+def check_value(keys: Mapping[str, TableKey], name: str, value: object, values: dict[str, Any]) -> str | None:
     """Take a value into `values` as its key wants it, or say what is wrong with it."""
     known = keys.get(name)
     shown = plain(name, 60)

@@ -20,7 +20,7 @@ class TrustDamaged(OperatorError):
     code = "trust-damaged"
 
 
-class TrustBook:
+class TrustFile:
     """Implements heartbeat.policy.Trusts. `path`: where it is kept."""
 
     def __init__(self, path: str) -> None:

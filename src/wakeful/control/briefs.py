@@ -12,18 +12,18 @@ from msgspec import Struct
 
 from wakeful.core.errors import OperatorError
 from wakeful.core.managed_session import PaneAddress
-from wakeful.judging.wording import length, quoted
+from wakeful.judging.wording import format_length, quote
 
 # The rest is counted: more than a handful of open calls nobody checks one by one.
 CALLS_NAMED_MAX: Final = 8
 # How everything begins that Wakeful itself tells an agent.
-SPEAKER: Final = "Wakeful: "
-WAKER: Final = "Wakeful wakes the agent "
+BRIEF_PREFIX: Final = "Wakeful: "
+WAKE_PREFIX: Final = "Wakeful wakes the agent "
 # In bytes as well: logs are read as such.
-OPENINGS: Final = (SPEAKER.encode(), WAKER.encode())
+OWN_PROMPT_PREFIXES: Final = (BRIEF_PREFIX.encode(), WAKE_PREFIX.encode())
 
 
-class InterruptedCall(Struct, frozen=True):
+class BriefedCall(Struct, frozen=True):
     """A call that was begun and never came back. `words` are its input, or what it is about."""
 
     tool: str
@@ -32,7 +32,7 @@ class InterruptedCall(Struct, frozen=True):
     since_seconds: float | None = None
 
 
-def brief(calls: Sequence[InterruptedCall], running: Sequence[str] = ()) -> str:
+def brief(calls: Sequence[BriefedCall], running: Sequence[str] = ()) -> str:
     """What to tell an agent that goes on after its process ended: its client does not tell it what was cut off.
 
     `running` are the commands of its tools that live on without it.
@@ -45,10 +45,10 @@ def brief(calls: Sequence[InterruptedCall], running: Sequence[str] = ()) -> str:
             f"{opening} No call is known to have been running, but one begun in the last moment may be missing in your "
             "conversation. Look at what is done already, then go on."
         )
-    named = "; ".join(_named(call) for call in calls[:CALLS_NAMED_MAX])
+    named = "; ".join(_describe_call(call) for call in calls[:CALLS_NAMED_MAX])
     more = f"; and {len(calls) - CALLS_NAMED_MAX} more" if len(calls) > CALLS_NAMED_MAX else ""
     alive = (
-        f"Still running: {'; '.join(quoted(each) for each in running[:CALLS_NAMED_MAX])}. " if running else ""
+        f"Still running: {'; '.join(quote(each) for each in running[:CALLS_NAMED_MAX])}. " if running else ""
     )
     return (
         f"{opening} Begun and never answered: {named}{more}. {alive}"
@@ -66,7 +66,7 @@ def fresh_brief(conversation_id: str) -> str:
     )
 
 
-def unfit(prompt: str, bytes_max: int) -> str | None:
+def prompt_problem(prompt: str, bytes_max: int) -> str | None:
     """Why this prompt must not be delivered, or None. Nothing is stripped: what is not meant is refused."""
     if not prompt.strip():
         return "it is empty"
@@ -79,9 +79,9 @@ def unfit(prompt: str, bytes_max: int) -> str | None:
     return None if refused is None else f"it holds the control character U+{ord(refused):04X}"
 
 
-def _named(call: InterruptedCall) -> str:
-    began = "" if call.since_seconds is None else f", begun {length(call.since_seconds)} before"
-    return f"{call.tool} {quoted(call.words)}{began}"
+def _describe_call(call: BriefedCall) -> str:
+    began = "" if call.since_seconds is None else f", begun {format_length(call.since_seconds)} before"
+    return f"{call.tool} {quote(call.words)}{began}"
 
 
 class NestedTerminal(OperatorError):
@@ -105,7 +105,7 @@ def attach_argv(pane: PaneAddress, inside: str | None) -> tuple[str, ...]:
     raise NestedTerminal(command=f"tmux -S {pane.socket} attach-session -t {pane.session}")
 
 
-class Visit(Struct, frozen=True):
+class ContainerAttach(Struct, frozen=True):
     """The words that hand a terminal to an agent in a container, and those that end the visit from outside of it."""
 
     argv: tuple[str, ...]
@@ -113,11 +113,11 @@ class Visit(Struct, frozen=True):
 
 
 # Only what every such container has: sh and tmux. The server remembers which client this visit is.
-_COME: Final = """\
+_ATTACH_SCRIPT: Final = """\
 (tmux set-option -gq "$0" "$(sh -c 'echo $PPID')"; exec "$@")
 code=$?; tmux set-option -gqu "$0" 2>/dev/null; exit $code
 """
-_LEAVE: Final = """\
+_DETACH_SCRIPT: Final = """\
 visitor=$(tmux show-options -gqv "$0")
 tmux list-clients -F '#{client_pid} #{client_tty}' | while read -r pid tty; do
   [ "$pid" != "$visitor" ] || tmux detach-client -t "$tty"
@@ -125,9 +125,11 @@ done
 """
 
 
-def container_visit(argv: Sequence[str], mark: str) -> Visit:
+def container_attach(argv: Sequence[str], mark: str) -> ContainerAttach:
     """The engine's words to attach, `… exec -it CONTAINER tmux …`, marked so that this very visit can be ended."""
     at = list(argv).index("tmux")
     engine, tmux, option = argv[:at], argv[at:], f"@wakeful-visit-{mark}"
     unseen = [word for word in engine if word != "-it"]
-    return Visit((*engine, "sh", "-c", _COME, option, *tmux), (*unseen, "sh", "-c", _LEAVE, option))
+    return ContainerAttach(
+        (*engine, "sh", "-c", _ATTACH_SCRIPT, option, *tmux), (*unseen, "sh", "-c", _DETACH_SCRIPT, option)
+    )

@@ -11,32 +11,41 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.control.briefs import InterruptedCall, brief, fresh_brief
-from wakeful.control.driver import Driver, KnowsPrompts, Order, Question, Reply, Seen, Speaker, World
-from wakeful.control.gate import INTERRUPTED, Act, ActGate, Deed, Objection, Purpose
-from wakeful.control.ownership import Holdings, NothingToRelease
-from wakeful.control.start import RunRequest, Starter, carried, environment, plain_name
+from wakeful.control.briefs import BriefedCall, brief, fresh_brief
+from wakeful.control.driver import (
+    ActionResult,
+    Driver,
+    HostProcesses,
+    KnowsPrompts,
+    PermissionQuestion,
+    PermissionReply,
+    PromptDriver,
+    StartRequest,
+)
+from wakeful.control.gate import INTERRUPTED, ActionGate, ActionIntent, ActionKind, ActionRecord, Precondition
+from wakeful.control.ownership import ManagedSessions, NothingToRelease
+from wakeful.control.start import RunRequest, Starter, environment, plain_name, running_process_reason
 from wakeful.core.clock import Clock, iso
 from wakeful.core.errors import OperatorError, WorldError
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import conversation_id_for, prompt_id_for
-from wakeful.core.managed_session import Hosting, PaneAddress
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import ManagedSession, PaneAddress
+from wakeful.core.process import Process, ProcessState
 from wakeful.effects.rules import Effect
 from wakeful.judging import interrupted_calls as effects
 from wakeful.judging.available_actions import OBSERVING
-from wakeful.judging.evidence import Holder, Pane, why_final
+from wakeful.judging.evidence import AgentProcess, Pane, why_final
 from wakeful.judging.session_record import safe
-from wakeful.judging.summary import still_runs
-from wakeful.judging.wake_eligibility import Reach
-from wakeful.judging.wording import quoted
-from wakeful.sessions.registry import Roster
-from wakeful.sessions.session import Watched
-from wakeful.storage.base import Outcome
+from wakeful.judging.summary import still_running_text
+from wakeful.judging.wake_eligibility import Reachability
+from wakeful.judging.wording import quote
+from wakeful.sessions.registry import SessionRegistry
+from wakeful.sessions.session import TrackedSession
+from wakeful.storage.base import ActionOutcome
 
 
-class CutOffElsewhere(WorldError):
+class RemoteCallInterrupted(WorldError):
     """{shown} was cut off inside {calls}, which may have happened. Look what is there, then: wakeful session revive {shown} --yes"""
 
     code = "cut-off-elsewhere"
@@ -44,11 +53,11 @@ class CutOffElsewhere(WorldError):
     http_status = 409
 
 
-CutOff = Callable[[Watched], Sequence[effects.InterruptedCall]]
+ClassifyInterrupted = Callable[[TrackedSession], Sequence[effects.InterruptedCall]]
 """The calls of a session that had not come back, classed."""
 
 
-class HolderAlive(WorldError):
+class AgentProcessAlive(WorldError):
     """{shown} is run by process {pid} since {since}: one conversation has one owner. Stop that one first."""
 
     code = "holder-alive"
@@ -63,56 +72,58 @@ class CannotResume(OperatorError):
     http_status = 409
 
 
-def by_the_rules(watched: Watched) -> Sequence[effects.InterruptedCall]:
+def classify_interrupted(session: TrackedSession) -> Sequence[effects.InterruptedCall]:
     """Classed without what anybody taught."""
-    return effects.interrupted(watched.activity)
+    return effects.interrupted_calls(session.activity)
 
 
-def unseen(watched: Watched, cut_off: CutOff) -> list[effects.InterruptedCall]:
+def remote_interrupted_calls(
+    session: TrackedSession, cut_off: ClassifyInterrupted
+) -> list[effects.InterruptedCall]:
     """The calls that were cut off and may have happened elsewhere."""
-    return [each for each in cut_off(watched) if each.verdict.effect is not Effect.LOCAL]
+    return [each for each in cut_off(session) if each.verdict.effect is not Effect.LOCAL]
 
 
-def refuse_unseen(watched: Watched, cut_off: CutOff) -> None:
+def refuse_unchecked_calls(session: TrackedSession, cut_off: ClassifyInterrupted) -> None:
     """Whoever goes on inside a call to the outside may repeat it: somebody has to look first."""
-    calls = unseen(watched, cut_off)
+    calls = remote_interrupted_calls(session, cut_off)
     if calls:
-        named = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in calls)
-        raise CutOffElsewhere(shown=watched.subject.id, calls=named)
+        named = "; ".join(f"{each.tool} {quote(each.verdict.words)}" for each in calls)
+        raise RemoteCallInterrupted(shown=session.subject.id, calls=named)
 
 
-def brief_of(watched: Watched, now: float, context: str) -> str | None:
+def brief_of(session: TrackedSession, now: float, context: str) -> str | None:
     """What the agent must be told: nothing, if it had finished what it was asked and nobody has more to say."""
-    if not watched.activity.in_turn:
+    if not session.activity.in_turn:
         return f"{brief(())} {context}" if context else None
     calls = [
-        InterruptedCall(
+        BriefedCall(
             call.tool, f"{call.tool} {safe(call.input.decode(errors='replace'))}", now - call.since.wall
         )
-        for call in watched.activity.calls.values()
+        for call in session.activity.calls.values()
     ]
-    told = brief(calls, [safe(orphan.command) for orphan in watched.presence.orphans])
+    told = brief(calls, [safe(orphan.command) for orphan in session.presence.orphans])
     return f"{told} {context}".strip()
 
 
-def adopted(
-    watched: Watched,
+def managed_session_of(
+    session: TrackedSession,
     process: Process | None,
     program: str | None,
     command: Callable[[Process], tuple[str, ...]],
     *,
     epoch: int,
     since: float,
-) -> Hosting:
+) -> ManagedSession:
     """Its hosting under a new claim. `program` continues its conversation. Raises CannotResume."""
-    subject, pane = watched.subject, watched.presence.pane
-    cwd = watched.activity.cwd or watched.presence.cwd
-    conversation = watched.activity.conversation_id or subject.conversation_id
+    identity, pane = session.subject, session.presence.pane
+    cwd = session.activity.cwd or session.presence.cwd
+    conversation = session.activity.conversation_id or identity.conversation_id
     if program is None or cwd is None or conversation is None:
-        raise CannotResume(shown=subject.id, reason="only Claude Code and Codex sessions can be handed over")
-    in_pane = pane is not None and pane.sight is Sight.ALIVE
-    return Hosting(
-        session_id=subject.id,
+        raise CannotResume(shown=identity.id, reason="only Claude Code and Codex sessions can be handed over")
+    in_pane = pane is not None and pane.sight is ProcessState.ALIVE
+    return ManagedSession(
+        session_id=identity.id,
         conversation_id=conversation,
         driver="tmux" if in_pane else program,
         cwd=cwd,
@@ -121,107 +132,112 @@ def adopted(
         epoch=epoch,
         since=since,
         process=process,
-        pane=address_of(pane) if pane is not None and in_pane else None,
+        pane=pane_address_of(pane) if pane is not None and in_pane else None,
         adopted=True,
-        name=subject.name,
+        name=identity.name,
     )
 
 
-def address_of(pane: Pane) -> PaneAddress:
+def pane_address_of(pane: Pane) -> PaneAddress:
     """Where a pane is found again."""
     return PaneAddress(pane.socket, pane.target, pane.session, pane.process, pane.server)
 
 
 FENCED: Final = "somebody else has claimed this conversation since"
-LET_GO: Final = "it is not managed any more: its start failed, or it was released"
+NOT_MANAGED_ANY_MORE: Final = "it is not managed any more: its start failed, or it was released"
 # Which program continues a conversation that was never started by us.
-PROGRAMS: Final = {"claude": "claude", "codex": "codex"}
+CLIENT_PROGRAMS: Final = {"claude": "claude", "codex": "codex"}
 
 
-class Hands:
+class SessionController:
     """Everything that can be done to a managed session."""
 
     def __init__(
         self,
         *,
         clock: Clock,
-        roster: Roster,
-        holdings: Holdings,
+        registry: SessionRegistry,
+        managed_sessions: ManagedSessions,
         drivers: Mapping[str, Driver],
-        gate: ActGate,
-        world: World,
+        gate: ActionGate,
+        processes: HostProcesses,
         mode: str,
         by_itself: bool = False,
     ) -> None:
         self._clock = clock
-        self._roster = roster
-        self._holdings = holdings
+        self._registry = registry
+        self._managed_sessions = managed_sessions
         self._drivers = drivers
         self._gate = gate
-        self._world = world
+        self._processes = processes
         self._mode = mode
         # Nobody asked for what these hands do: a pause stops them.
-        self._by_itself = by_itself
+        self._automatic = by_itself
         # Set by whoever knows what people taught about their projects.
-        self.cut_off: CutOff = by_the_rules
+        self.classify_interrupted: ClassifyInterrupted = classify_interrupted
         # Where a session of the hub's agents can be spoken to: it is ours by its agent, and only the hub ends it.
-        self.guest_of: Callable[[Watched], Hosting | None] = lambda _watched: None
+        self.agent_session_of: Callable[[TrackedSession], ManagedSession | None] = lambda _watched: None
         # By what the hub's agents are spoken to where nobody is hosted: in containers.
-        self.speakers: dict[str, Speaker] = {}
+        self.prompt_drivers: dict[str, PromptDriver] = {}
         self._starter = Starter(
             clock=clock,
-            holdings=holdings,
+            managed_sessions=managed_sessions,
             drivers=drivers,
             gate=gate,
-            world=world,
+            processes=processes,
             mode=mode,
             by_itself=by_itself,
         )
 
-    async def run(self, request: RunRequest, key: str | None = None) -> Deed:
+    async def run(self, request: RunRequest, key: str | None = None) -> ActionRecord:
         """Start a new managed session. Raises what the plan and the driver raise; then nothing was started.
 
         What is started by a key is known by it again, where the client can be given names.
         """
         return await self._starter.run(request, key)
 
-    def begun_by(self, key: str) -> SessionId | None:
+    def session_started_by(self, key: str) -> SessionId | None:
         """The managed session that this key began: named by it, or known by a driver that wrote down for which prompt."""
-        hosting = self._holdings.find(SessionId(f"claude-{conversation_id_for(key)}"))
-        if hosting is not None:
-            return hosting.session_id
+        managed = self._managed_sessions.find(SessionId(f"claude-{conversation_id_for(key)}"))
+        if managed is not None:
+            return managed.session_id
         prompt_id = str(prompt_id_for(key))
         return next(
-            (each.session_id for each in self._holdings.all() if self._was_given(each, prompt_id)), None
+            (each.session_id for each in self._managed_sessions.all() if self._has_prompt(each, prompt_id)),
+            None,
         )
 
-    def _was_given(self, hosting: Hosting, prompt_id: str) -> bool:
-        driver: object = self._drivers.get(hosting.driver)
-        return isinstance(driver, KnowsPrompts) and driver.was_given(hosting, prompt_id)
+    def _has_prompt(self, managed: ManagedSession, prompt_id: str) -> bool:
+        driver: object = self._drivers.get(managed.driver)
+        return isinstance(driver, KnowsPrompts) and driver.has_prompt(managed, prompt_id)
 
-    def reach(self, session_id: SessionId) -> Reach:
+    def reach(self, session_id: SessionId) -> Reachability:
         """Whether a prompt would arrive at this session now, proven: by its driver, and by tmux if it is in a pane.
 
         And whether it never will again, and what is being done to it: all that an agent's own evidence cannot show.
         """
-        underway = self._gate.underway(session_id)
-        watched = self._roster.watched.get(session_id)
-        hosting = (self._current(watched) or self.guest_of(watched)) if watched is not None else None
-        if watched is None or hosting is None or hosting.is_ended:
-            return Reach(ours=True, underway=underway)
-        pane, speaker = watched.presence.pane, self._speaker(hosting)
-        shown = hosting.driver != "tmux" or (pane is not None and pane.runtime is Sight.ALIVE)
+        underway = self._gate.pending_state(session_id)
+        session = self._registry.sessions.get(session_id)
+        managed = (
+            (self._current_address(session) or self.agent_session_of(session))
+            if session is not None
+            else None
+        )
+        if session is None or managed is None or managed.is_ended:
+            return Reachability(ours=True, underway=underway)
+        pane, speaker = session.presence.pane, self._prompt_driver(managed)
+        shown = managed.driver != "tmux" or (pane is not None and pane.runtime is ProcessState.ALIVE)
         # A dialog takes no prompt; whoever typed there could answer it.
-        path_open = shown and watched.presence.dialog is None and speaker.is_open(hosting)
+        path_open = shown and session.presence.dialog is None and speaker.is_open(managed)
         # Whoever showed the pane was seen gone: its socket may still lie there.
-        server_gone = hosting.driver == "tmux" and pane is not None and pane.runtime is Sight.DEAD
-        path_lost = not path_open and (server_gone or speaker.is_lost(hosting))
-        return Reach(ours=True, path_open=path_open, path_lost=path_lost, underway=underway)
+        server_gone = managed.driver == "tmux" and pane is not None and pane.runtime is ProcessState.DEAD
+        path_lost = not path_open and (server_gone or speaker.is_lost(managed))
+        return Reachability(ours=True, path_open=path_open, path_lost=path_lost, underway=underway)
 
-    def is_held(self, session_id: SessionId) -> bool:
+    def needs_approval(self, session_id: SessionId) -> bool:
         """Whether going on with it is refused until somebody looked at what was cut off."""
-        watched = self._roster.watched.get(session_id)
-        return watched is not None and bool(unseen(watched, self.cut_off))
+        session = self._registry.sessions.get(session_id)
+        return session is not None and bool(remote_interrupted_calls(session, self.classify_interrupted))
 
     async def deliver(
         self,
@@ -229,19 +245,23 @@ class Hands:
         prompt: str,
         caller: Mapping[str, str] | None = None,
         *,
-        unless: Objection = lambda: None,
+        unless: Precondition = lambda: None,
         key: str | None = None,
         again: bool = False,
-    ) -> Deed:
+    ) -> ActionRecord:
         """Give the agent a prompt, `unless` something else speaks against it once its turn has come.
 
         Where that needs a new process, it gets the caller's environment. `again`: nobody knows whether the prompt of
         this key was delivered before; then only a client that can tell is given it.
         """
-        watched = self._roster.find(text)
-        session_id = watched.subject.id
-        hosting = self._holdings.find(session_id) or self.guest_of(watched) or self._holdings.get(session_id)
-        speaker = self._speaker(hosting)
+        session = self._registry.find(text)
+        session_id = session.subject.id
+        managed = (
+            self._managed_sessions.find(session_id)
+            or self.agent_session_of(session)
+            or self._managed_sessions.get(session_id)
+        )
+        speaker = self._prompt_driver(managed)
         environ = None if caller is None else environment(caller)
 
         def objection() -> str | None:
@@ -249,74 +269,80 @@ class Hands:
                 return OBSERVING
             # One process per turn: there a prompt starts one, and the driver declines while one lives. And a process
             # that is gone may have had what is asked for again: only its driver can say.
-            if not again and not self._is_per_turn(hosting) and not watched.presence.living:
-                return f"its process is gone: `wakeful session resume {watched.subject.id}` brings it back"
-            return _at_dialog(watched) or unless()
+            if not again and not self._is_per_turn(managed) and not session.presence.living_processes:
+                return f"its process is gone: `wakeful session resume {session.subject.id}` brings it back"
+            return _dialog_reason(session) or unless()
 
         epoch = 0
 
-        async def delivered(current: Hosting) -> Seen:
+        async def delivered(current: ManagedSession) -> ActionResult:
             nonlocal epoch
             if key is not None and isinstance(speaker, KnowsPrompts):
-                seen = await speaker.deliver_once(
+                result = await speaker.deliver_once(
                     current, prompt, str(prompt_id_for(key)), again=again, environ=environ
                 )
             elif again:
-                return Seen(Outcome.UNVERIFIED, INTERRUPTED)
+                return ActionResult(ActionOutcome.UNVERIFIED, INTERRUPTED)
             else:
-                seen = await speaker.deliver(current, prompt, environ)
-            epoch = 0 if seen.by_earlier else current.epoch
-            kept = seen.hosting or current
-            taken = seen.outcome is Outcome.RECOVERED and kept.note
-            return replace(seen, hosting=replace(kept, note="")) if taken else seen
+                result = await speaker.deliver(current, prompt, environ)
+            epoch = 0 if result.by_earlier else current.epoch
+            kept = result.hosting or current
+            taken = result.outcome is ActionOutcome.CONFIRMED and kept.note
+            return replace(result, hosting=replace(kept, note="")) if taken else result
 
-        purpose = Purpose(prompt_chars=len(prompt))
-        return replace(await self._act(Act.DELIVER, watched, purpose, objection, delivered), epoch=epoch)
+        intent = ActionIntent(prompt_chars=len(prompt))
+        return replace(
+            await self._run_action(ActionKind.DELIVER, session, intent, objection, delivered), epoch=epoch
+        )
 
-    async def questions(self, text: str) -> tuple[Question, ...]:
+    async def questions(self, text: str) -> tuple[PermissionQuestion, ...]:
         """What the agent asks permission for now."""
-        watched, _ = self._managed(text)
-        hosting = self._current(watched)
-        assert hosting is not None, "managed, as was just seen"
-        return await self._drivers[hosting.driver].questions(hosting)
+        session, _ = self._find_managed(text)
+        managed = self._current_address(session)
+        assert managed is not None, "managed, as was just seen"
+        return await self._drivers[managed.driver].questions(managed)
 
-    async def answer(self, text: str, question_id: str, reply: Reply) -> Deed:
+    async def answer(self, text: str, question_id: str, reply: PermissionReply) -> ActionRecord:
         """Answer a permission question."""
-        watched, hosting = self._managed(text)
-        driver = self._drivers[hosting.driver]
-        return await self._act(
-            Act.ANSWER,
-            watched,
-            Purpose(question_id=question_id),
-            lambda: self._needs_life(watched),
+        session, managed = self._find_managed(text)
+        driver = self._drivers[managed.driver]
+        return await self._run_action(
+            ActionKind.ANSWER,
+            session,
+            ActionIntent(question_id=question_id),
+            lambda: self._dead_reason(session),
             lambda current: driver.answer(current, question_id, reply),
         )
 
-    async def interrupt(self, text: str, *, unless: Objection = lambda: None) -> Deed:
+    async def interrupt(self, text: str, *, unless: Precondition = lambda: None) -> ActionRecord:
         """Cut the running turn short, `unless` something speaks against it once its time has come; the agent stays."""
-        watched, hosting = self._managed(text)
-        driver = self._drivers[hosting.driver]
-        return await self._act(
-            Act.INTERRUPT, watched, Purpose(), lambda: self._needs_life(watched) or unless(), driver.interrupt
+        session, managed = self._find_managed(text)
+        driver = self._drivers[managed.driver]
+        return await self._run_action(
+            ActionKind.INTERRUPT,
+            session,
+            ActionIntent(),
+            lambda: self._dead_reason(session) or unless(),
+            driver.interrupt,
         )
 
-    async def stop(self, text: str, *, final: bool = True, by_gateway: bool = False) -> Deed:
+    async def stop(self, text: str, *, final: bool = True, by_gateway: bool = False) -> ActionRecord:
         """End the agent and what it left behind. A person's stop is final: nothing revives it.
 
         One that is still being started is ended once its start has come to its end.
         """
-        watched, hosting = self._managed(text)
-        driver = self._drivers[hosting.driver]
+        session, managed = self._find_managed(text)
+        driver = self._drivers[managed.driver]
 
-        async def stopped(current: Hosting) -> Seen:
+        async def stopped(current: ManagedSession) -> ActionResult:
             stopped, by = (final, by_gateway) if final else (current.stopped, current.by_gateway)
-            await self._holdings.keep(replace(current, stopped=stopped, by_gateway=by))
+            await self._managed_sessions.save(replace(current, stopped=stopped, by_gateway=by))
             return await driver.stop(current)
 
-        return await self._act(
-            Act.STOP,
-            watched,
-            Purpose(planned=self._current(watched), final=final),
+        return await self._run_action(
+            ActionKind.STOP,
+            session,
+            ActionIntent(planned=self._current_address(session), final=final),
             lambda: OBSERVING if self._mode == "observe" else None,
             stopped,
         )
@@ -328,28 +354,30 @@ class Hands:
         *,
         context: str = "",
         approved: bool = False,
-    ) -> Deed:
-        """Continue a conversation whose agent is gone, in its own place. Raises HolderAlive, CannotResume, CutOffElsewhere.
+    ) -> ActionRecord:
+        """Continue a conversation whose agent is gone, in its own place. Raises AgentProcessAlive, CannotResume, RemoteCallInterrupted.
 
         The agent gets the caller's environment, else the daemon's own, and is told what was interrupted; and, if
         there is one, the context it was brought back in.
         """
-        watched, hosting = self._managed(text)
-        if hosting.driver == "tmux" and watched.subject.provider not in PROGRAMS:
+        session, managed = self._find_managed(text)
+        if managed.driver == "tmux" and session.subject.provider not in CLIENT_PROGRAMS:
             raise CannotResume(
-                shown=watched.subject.id, reason="its program keeps no conversation to return to"
+                shown=session.subject.id, reason="its program keeps no conversation to return to"
             )
-        self._refuse_while_held(watched)
+        self._refuse_while_alive(session)
         if not approved:
-            refuse_unseen(watched, self.cut_off)
-        prompt = brief_of(watched, self._clock.now().wall, context)
-        environ = environment(self._world.environ() if caller is None else caller)
-        driver = self._drivers[hosting.driver]
+            refuse_unchecked_calls(session, self.classify_interrupted)
+        prompt = brief_of(session, self._clock.now().wall, context)
+        environ = environment(self._processes.environ() if caller is None else caller)
+        driver = self._drivers[managed.driver]
 
-        async def perform(intent_id: str) -> Seen:
+        async def perform(intent_id: str) -> ActionResult:
             # Only now, when nothing speaks against it: a new epoch fences whoever was started under the old one.
-            following = await self._holdings.advance(self._holdings.get(hosting.session_id))
-            order = Order(
+            following = await self._managed_sessions.advance_epoch(
+                self._managed_sessions.get(managed.session_id)
+            )
+            request = StartRequest(
                 session_id=following.session_id,
                 conversation_id=following.conversation_id,
                 epoch=following.epoch,
@@ -361,213 +389,227 @@ class Hands:
                 prompt=prompt,
                 name=following.name,
             )
-            seen = await driver.resume(self._current(watched) or following, order)
-            if seen.hosting is not None:
+            result = await driver.resume(self._current_address(session) or following, request)
+            if result.hosting is not None:
                 # Before anybody else's turn: whoever asks next must find it held.
-                await self._holdings.keep_seen(replace(seen.hosting, adopted=hosting.adopted))
-            return seen
+                await self._managed_sessions.save_result(replace(result.hosting, adopted=managed.adopted))
+            return result
 
-        deed, _ = await self._gate.pass_through(
-            Act.RESUME,
-            hosting.session_id,
-            Purpose(hosting, len(prompt or "")),
-            lambda: self._held_by(watched) or self._ended_on_purpose(watched),
+        record, _ = await self._gate.execute(
+            ActionKind.RESUME,
+            managed.session_id,
+            ActionIntent(managed, len(prompt or "")),
+            lambda: self._owner_alive_reason(session) or self._stopped_reason(session),
             perform,
-            by_itself=self._by_itself,
+            by_itself=self._automatic,
         )
-        return deed
+        return record
 
-    async def begin_anew(self, text: str, context: str, key: str) -> Deed:
+    async def start_replacement(self, text: str, context: str, key: str) -> ActionRecord:
         """A new conversation in the place of one that cannot go on; the old one is over once the new one runs.
 
         What was begun by this key before a crash is not begun twice. Where nothing was ever said, and there is nothing to say, it waits for its first prompt as that one did.
         """
-        watched, hosting = self._managed(text)
-        self._refuse_while_held(watched)
-        async with self._gate.turn(hosting.session_id):
-            if (begun := self.begun_by(key)) is not None:
-                await self._holdings.keep(replace(self._holdings.get(hosting.session_id), heir=begun))
-                return Deed(key, Act.START, begun, Outcome.RECOVERED, "it was begun before Wakeful ended")
+        session, managed = self._find_managed(text)
+        self._refuse_while_alive(session)
+        async with self._gate.lock_for(managed.session_id):
+            if (begun := self.session_started_by(key)) is not None:
+                await self._managed_sessions.save(
+                    replace(self._managed_sessions.get(managed.session_id), heir=begun)
+                )
+                return ActionRecord(
+                    key, ActionKind.START, begun, ActionOutcome.CONFIRMED, "it was begun before Wakeful ended"
+                )
             # Whoever was at it before us may have brought it back.
-            if (reason := self._held_by(watched) or self._ended_on_purpose(watched)) is not None:
-                raise CannotResume(shown=hosting.session_id, reason=reason)
-            return await self._replaced(watched, self._holdings.get(hosting.session_id), context, key)
+            if (reason := self._owner_alive_reason(session) or self._stopped_reason(session)) is not None:
+                raise CannotResume(shown=managed.session_id, reason=reason)
+            return await self._start_replacement(
+                session, self._managed_sessions.get(managed.session_id), context, key
+            )
 
-    async def _replaced(self, watched: Watched, hosting: Hosting, context: str, key: str) -> Deed:
-        brief = f"{fresh_brief(hosting.conversation_id)} {context}".strip()
+    async def _start_replacement(
+        self, session: TrackedSession, managed: ManagedSession, context: str, key: str
+    ) -> ActionRecord:
+        brief = f"{fresh_brief(managed.conversation_id)} {context}".strip()
         request = RunRequest(
-            argv=hosting.argv if hosting.driver != "codex" else (hosting.argv[0], "exec", *hosting.argv[1:]),
-            cwd=hosting.cwd,
-            environ=dict(self._world.environ()),
-            name=hosting.name,
-            terminal=hosting.driver == "tmux",
-            prompt=brief if context or watched.activity.known else None,
+            argv=managed.argv if managed.driver != "codex" else (managed.argv[0], "exec", *managed.argv[1:]),
+            cwd=managed.cwd,
+            environ=dict(self._processes.environ()),
+            name=managed.name,
+            terminal=managed.driver == "tmux",
+            prompt=brief if context or session.activity.known else None,
         )
-        deed = await self._starter.run(request, key)
-        reach("heal.begun_anew")
-        if deed.outcome is Outcome.RECOVERED:
-            await self._holdings.keep(replace(hosting, heir=deed.session_id))
-        return deed
+        record = await self._starter.run(request, key)
+        fault_point("heal.begun_anew")
+        if record.outcome is ActionOutcome.CONFIRMED:
+            await self._managed_sessions.save(replace(managed, heir=record.session_id))
+        return record
 
     def pane(self, text: str) -> PaneAddress | None:
         """Where a session is shown, managed or found."""
-        watched = self._roster.find(text)
-        pane, hosting = watched.presence.pane, self._holdings.find(watched.subject.id)
+        session = self._registry.find(text)
+        pane, managed = session.presence.pane, self._managed_sessions.find(session.subject.id)
         if pane is not None:
-            return address_of(pane) if pane.sight is Sight.ALIVE else None
-        return hosting.pane if hosting is not None else None
+            return pane_address_of(pane) if pane.sight is ProcessState.ALIVE else None
+        return managed.pane if managed is not None else None
 
-    async def adopt(self, text: str, *, named: str | None = None, name: str | None = None) -> Hosting:
+    async def adopt(self, text: str, *, named: str | None = None, name: str | None = None) -> ManagedSession:
         """Manage a session that was merely found.
 
-        Raises ConversationHeld, HolderAlive (twins), CannotResume, NameTaken, HostedByAgent.
+        Raises ConversationHeld, AgentProcessAlive (twins), CannotResume, NameTaken, HostedByAgent.
 
         `named`: it was shown in a terminal that is gone, under this name, and will be shown in one again. `name`: what a
         person calls it from now on, also one that is managed already.
         """
-        watched = self._roster.find(text)
-        session_id = watched.subject.id
+        session = self._registry.find(text)
+        session_id = session.subject.id
         self._starter.require_free(name, session_id)
-        known = self._holdings.find(session_id)
+        known = self._managed_sessions.find(session_id)
         if known is None:
-            self._holdings.require_no_agent(session_id)
-        hosting = known or await self._claimed(watched, named)
-        hosting = replace(hosting, name=name or hosting.name)
-        if hosting != known:
-            await self._holdings.keep(hosting)
-        return hosting
+            self._managed_sessions.require_no_agent(session_id)
+        managed = known or await self._claim(session, named)
+        managed = replace(managed, name=name or managed.name)
+        if managed != known:
+            await self._managed_sessions.save(managed)
+        return managed
 
-    async def _claimed(self, watched: Watched, named: str | None) -> Hosting:
-        holder = self._only_holder(watched)
+    async def _claim(self, session: TrackedSession, named: str | None) -> ManagedSession:
+        holder = self._only_agent_process(session)
         process = holder.process if holder is not None else None
-        lease = await self._holdings.claim(watched.subject.id, process)
+        lease = await self._managed_sessions.claim(session.subject.id, process)
         try:
-            hosting = adopted(
-                watched,
+            managed = managed_session_of(
+                session,
                 process,
-                PROGRAMS.get(watched.subject.provider),
-                self._world.command,
+                CLIENT_PROGRAMS.get(session.subject.provider),
+                self._processes.command,
                 epoch=lease.epoch,
                 since=self._clock.now().wall,
             )
         except OperatorError:
-            await self._holdings.yield_(lease)
+            await self._managed_sessions.release_lease(lease)
             raise
         if process is not None:
-            return replace(hosting, kept_back=self._world.kept_back(process))
-        return hosting if named is None else replace(hosting, driver="tmux", name=plain_name(named))
+            return replace(managed, kept_back=self._processes.kept_back(process))
+        return managed if named is None else replace(managed, driver="tmux", name=plain_name(named))
 
-    async def release(self, text: str) -> Hosting:
+    async def release(self, text: str) -> ManagedSession:
         """Let go of a managed session; its agent goes on. Raises NothingToRelease, HostedByAgent."""
-        session_id = self._roster.find(text).subject.id
-        hosting = self._holdings.find(session_id)
-        if hosting is None:
-            self._holdings.require_no_agent(session_id)
+        session_id = self._registry.find(text).subject.id
+        managed = self._managed_sessions.find(session_id)
+        if managed is None:
+            self._managed_sessions.require_no_agent(session_id)
             raise NothingToRelease(shown=session_id)
-        await self._holdings.drop(hosting)
-        return hosting
+        await self._managed_sessions.release(managed)
+        return managed
 
-    def still_runs(self, session_id: SessionId) -> str:
+    def running_tools_text(self, session_id: SessionId) -> str:
         """Which commands outlived their agent and run at this moment, in words; empty if none does."""
-        watched = self._roster.watched.get(session_id)
-        left = watched.presence.orphans if watched is not None else ()
-        return still_runs([each for each in left if self._world.sight(each.process) is not Sight.DEAD])
+        session = self._registry.sessions.get(session_id)
+        left = session.presence.orphans if session is not None else ()
+        return still_running_text(
+            [each for each in left if self._processes.state_of(each.process) is not ProcessState.DEAD]
+        )
 
-    def _ended_on_purpose(self, watched: Watched) -> str | None:
+    def _stopped_reason(self, session: TrackedSession) -> str | None:
         """Said once more inside the gate: a person may have stopped it while it was being brought back."""
-        hosting = self._holdings.find(watched.subject.id)
-        if not self._by_itself or hosting is None or not hosting.is_ended:
+        managed = self._managed_sessions.find(session.subject.id)
+        if not self._automatic or managed is None or not managed.is_ended:
             return None
-        return why_final(hosting.heir, by_gateway=hosting.by_gateway)
+        return why_final(managed.heir, by_gateway=managed.by_gateway)
 
-    def _is_per_turn(self, hosting: Hosting) -> bool:
-        driver = self._drivers.get(hosting.driver)
+    def _is_per_turn(self, managed: ManagedSession) -> bool:
+        driver = self._drivers.get(managed.driver)
         return driver is not None and driver.per_turn
 
-    def _speaker(self, hosting: Hosting) -> Speaker:
-        return self.speakers.get(hosting.driver) or self._drivers[hosting.driver]
+    def _prompt_driver(self, managed: ManagedSession) -> PromptDriver:
+        return self.prompt_drivers.get(managed.driver) or self._drivers[managed.driver]
 
-    def _managed(self, text: str) -> tuple[Watched, Hosting]:
-        watched = self._roster.find(text)
-        return watched, self._holdings.get(watched.subject.id)
+    def _find_managed(self, text: str) -> tuple[TrackedSession, ManagedSession]:
+        session = self._registry.find(text)
+        return session, self._managed_sessions.get(session.subject.id)
 
-    async def _act(
+    async def _run_action(
         self,
-        act: Act,
-        watched: Watched,
-        purpose: Purpose,
-        objection: Objection,
-        perform: Callable[[Hosting], Awaitable[Seen]],
-    ) -> Deed:
-        session_id = watched.subject.id
+        action: ActionKind,
+        session: TrackedSession,
+        intent: ActionIntent,
+        precondition: Precondition,
+        perform: Callable[[ManagedSession], Awaitable[ActionResult]],
+    ) -> ActionRecord:
+        session_id = session.subject.id
 
-        async def guarded(_intent_id: str) -> Seen:
-            hosting = self._current(watched)
-            guest = self.guest_of(watched) if hosting is None and act is Act.DELIVER else None
+        async def guarded(_intent_id: str) -> ActionResult:
+            managed = self._current_address(session)
+            guest = (
+                self.agent_session_of(session) if managed is None and action is ActionKind.DELIVER else None
+            )
             if guest is not None:
                 return await perform(guest)
-            if hosting is None:
-                return Seen(Outcome.DECLINED, LET_GO)
-            if not await self._holdings.is_ours(hosting):
-                return Seen(Outcome.DECLINED, FENCED)
-            seen = await perform(hosting)
-            if seen.hosting is not None:
-                await self._holdings.keep_seen(seen.hosting)
-            return seen
+            if managed is None:
+                return ActionResult(ActionOutcome.DECLINED, NOT_MANAGED_ANY_MORE)
+            if not await self._managed_sessions.confirm_lease(managed):
+                return ActionResult(ActionOutcome.DECLINED, FENCED)
+            result = await perform(managed)
+            if result.hosting is not None:
+                await self._managed_sessions.save_result(result.hosting)
+            return result
 
-        deed, _ = await self._gate.pass_through(
-            act, session_id, purpose, objection, guarded, by_itself=self._by_itself
+        record, _ = await self._gate.execute(
+            action, session_id, intent, precondition, guarded, by_itself=self._automatic
         )
-        return deed
+        return record
 
-    def _current(self, watched: Watched) -> Hosting | None:
+    def _current_address(self, session: TrackedSession) -> ManagedSession | None:
         """Where the session is now: processes and panes change while an address is kept."""
-        hosting = self._holdings.find(watched.subject.id)
-        if hosting is None:
+        managed = self._managed_sessions.find(session.subject.id)
+        if managed is None:
             return None
-        living, pane = watched.presence.living, watched.presence.pane
+        living, pane = session.presence.living_processes, session.presence.pane
         return replace(
-            hosting,
-            process=living[0].process if living else hosting.process,
-            pane=address_of(pane) if pane is not None and pane.sight is Sight.ALIVE else hosting.pane,
+            managed,
+            process=living[0].process if living else managed.process,
+            pane=pane_address_of(pane)
+            if pane is not None and pane.sight is ProcessState.ALIVE
+            else managed.pane,
         )
 
-    def _needs_life(self, watched: Watched) -> str | None:
+    def _dead_reason(self, session: TrackedSession) -> str | None:
         if self._mode == "observe":
             return OBSERVING
-        return None if watched.presence.living else "its process is gone"
+        return None if session.presence.living_processes else "its process is gone"
 
-    def _held_by(self, watched: Watched) -> str | None:
+    def _owner_alive_reason(self, session: TrackedSession) -> str | None:
         if self._mode == "observe":
             return OBSERVING
-        living = watched.presence.living
+        living = session.presence.living_processes
         if living:
             return f"process {living[0].process.pid} holds it"
-        return carried(self._world, watched.subject.id)
+        return running_process_reason(self._processes, session.subject.id)
 
-    def _refuse_while_held(self, watched: Watched) -> None:
-        living = watched.presence.living
+    def _refuse_while_alive(self, session: TrackedSession) -> None:
+        living = session.presence.living_processes
         if living:
-            raise _alive(watched.subject.id, living[0])
+            raise _process_alive_error(session.subject.id, living[0])
 
-    def _only_holder(self, watched: Watched) -> Holder | None:
-        living = watched.presence.living
+    def _only_agent_process(self, session: TrackedSession) -> AgentProcess | None:
+        living = session.presence.living_processes
         if len(living) > 1:
             raise CannotResume(
-                shown=watched.subject.id,
+                shown=session.subject.id,
                 reason=f"{len(living)} processes hold it ({', '.join(str(each.process.pid) for each in living)})",
             )
         return living[0] if living else None
 
 
-def _at_dialog(watched: Watched) -> str | None:
+def _dialog_reason(session: TrackedSession) -> str | None:
     """Why no prompt would be taken: a dialog of the client is open, which only a person may answer."""
-    dialog = watched.presence.dialog
-    if dialog is None or not watched.presence.living:
+    dialog = session.presence.dialog
+    if dialog is None or not session.presence.living_processes:
         return None
-    place = watched.subject.agent or watched.subject.id
+    place = session.subject.agent or session.subject.id
     return f"a dialog of its client is open ({dialog.kind}): `wakeful attach {place}`, answer it, then send again"
 
 
-def _alive(session_id: SessionId, holder: Holder) -> HolderAlive:
-    return HolderAlive(shown=session_id, pid=holder.process.pid, since=iso(holder.seen_at.wall))
+def _process_alive_error(session_id: SessionId, process: AgentProcess) -> AgentProcessAlive:
+    return AgentProcessAlive(shown=session_id, pid=process.process.pid, since=iso(process.seen_at.wall))

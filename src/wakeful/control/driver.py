@@ -13,21 +13,21 @@ from msgspec import Struct
 
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Process, Sight
-from wakeful.storage.base import Outcome
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import Process, ProcessState
+from wakeful.storage.base import ActionOutcome
 
 PROMPT_BYTES_MAX = 1024 * 1024
 
-Begun = Callable[[Hosting], Awaitable[None]]
+OnStarted = Callable[[ManagedSession], Awaitable[None]]
 """Told once of whatever was started, as soon as it runs and before anybody saw whether it is well."""
 
 
-async def unannounced(_hosting: Hosting) -> None:
+async def ignore_start(_managed: ManagedSession) -> None:
     """For starts of a session that is managed already."""
 
 
-class Order(Struct, frozen=True):
+class StartRequest(Struct, frozen=True):
     """A session to be started. `resume`: its conversation exists and goes on; otherwise it must not exist yet.
 
     `session_id` and `conversation_id` are None where the client names a new conversation itself.
@@ -49,19 +49,19 @@ class Order(Struct, frozen=True):
     name: str | None = None
 
 
-class Seen(Struct, frozen=True):
+class ActionResult(Struct, frozen=True):
     """What was seen of an act: `recovered` its effect, `ineffective` that it had none, `unverified` neither."""
 
-    outcome: Outcome
+    outcome: ActionOutcome
     words: str
-    hosting: Hosting | None = None
+    hosting: ManagedSession | None = None
     # What stood there instead of what was expected, as the agent or its client wrote it.
     untrusted: str = ""
     # A process before the one that lives had the prompt.
     by_earlier: bool = False
 
 
-class Question(Struct, frozen=True):
+class PermissionQuestion(Struct, frozen=True):
     """A permission an agent asks for. What it is about is the agent's own text."""
 
     id: str
@@ -69,30 +69,32 @@ class Question(Struct, frozen=True):
     untrusted: str
 
 
-class Reply(StrEnum):
+class PermissionReply(StrEnum):
     """A person's answer to a permission question."""
 
     ALLOW = "allow"
     DENY = "deny"
 
 
-class Speaker(Protocol):
+class PromptDriver(Protocol):
     """One way of giving a session a prompt."""
 
-    def is_open(self, hosting: Hosting) -> bool:
+    def is_open(self, managed: ManagedSession) -> bool:
         """Whether a prompt would arrive now, proven by a look that costs next to nothing."""
 
-    def is_lost(self, hosting: Hosting) -> bool:
+    def is_lost(self, managed: ManagedSession) -> bool:
         """Whether the agent was seen alive and no way leads to it any more; a way shut for a moment is not lost."""
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         """Give the agent a prompt and see that it took it; `hosting` is set if that changed what must be known later.
 
         `environ` is for clients that need a new process for it; without it they get the daemon's.
         """
 
 
-class Driver(Speaker, Protocol):
+class Driver(PromptDriver, Protocol):
     """One way of hosting a session."""
 
     @property
@@ -102,22 +104,22 @@ class Driver(Speaker, Protocol):
     def per_turn(self) -> bool:
         """Whether its client has a process for each turn and none between them."""
 
-    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+    async def start(self, request: StartRequest, on_started: OnStarted = ignore_start) -> ActionResult:
         """Start or resume; `hosting` is set unless nothing was started. Raises the errors below: then nothing runs."""
 
-    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+    async def resume(self, managed: ManagedSession, request: StartRequest) -> ActionResult:
         """Continue a conversation whose agent is gone, in its own place if that is still there; else as `start`."""
 
-    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+    async def questions(self, managed: ManagedSession) -> tuple[PermissionQuestion, ...]:
         """The permission questions that are open now."""
 
-    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
+    async def answer(self, managed: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:
         """Answer the permission question with this id; declined if it is not open any more."""
 
-    async def interrupt(self, hosting: Hosting) -> Seen:
+    async def interrupt(self, managed: ManagedSession) -> ActionResult:
         """Stop the turn and leave the agent alive, where the client can do that."""
 
-    async def stop(self, hosting: Hosting) -> Seen:
+    async def stop(self, managed: ManagedSession) -> ActionResult:
         """End the agent, gently first, and the tools it left behind; nothing that is not ours is touched."""
 
 
@@ -127,19 +129,19 @@ class KnowsPrompts(Protocol):
 
     async def deliver_once(
         self,
-        hosting: Hosting,
+        managed: ManagedSession,
         prompt: str,
         prompt_id: str,
         *,
         again: bool,
         environ: Mapping[str, str] | None = None,
-    ) -> Seen:
+    ) -> ActionResult:
         """As `deliver`; nothing is delivered if it has the prompt with this id.
 
         `again`: it may have been delivered before, and nothing is done where nobody can say whether it was.
         """
 
-    def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
+    def has_prompt(self, managed: ManagedSession, prompt_id: str) -> bool:
         """Whether a process of this session is known to have been started for this prompt."""
 
 
@@ -147,7 +149,7 @@ class KnowsPrompts(Protocol):
 class KnowsProcess(Protocol):
     """A driver that writes which process it started before the process says anything."""
 
-    def newest_process(self, hosting: Hosting) -> Process | None:
+    def newest_process(self, managed: ManagedSession) -> Process | None:
         """The newest process that was started for this session; None if that was not written."""
 
 
@@ -155,10 +157,12 @@ class KnowsProcess(Protocol):
 class NamedByClient(Protocol):
     """A driver whose client names its conversation itself, after its start."""
 
-    def places_in(self, environ: Mapping[str, str]) -> dict[str, str]:
+    def conversation_folders(self, environ: Mapping[str, str]) -> dict[str, str]:
         """Where a client with this environment keeps its conversations."""
 
-    async def find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+    async def find_started(
+        self, planned: ManagedSession, intent_id: str, carriers: Sequence[Process]
+    ) -> ActionResult | None:
         """What a start began that was cut off before the name was known; None: the client has named nothing.
 
         `carriers`: its processes that live.
@@ -174,28 +178,28 @@ class TypedText(Struct, frozen=True):
     session_id: SessionId
     at: float
     text: str
-    seen: Seen
+    seen: ActionResult
     is_command: bool = False
 
 
 @runtime_checkable
-class Types(Protocol):
+class TypingDriver(Protocol):
     """A driver that types: what it was typing when Wakeful ended may stand in an input line."""
 
-    async def settle_typed(self) -> list[TypedText]:
+    async def recover_typed(self) -> list[TypedText]:
         """What became of every text whose typing was cut off. Removed where it stands, never sent."""
 
     def forget_typed(self, session_id: SessionId) -> None:
         """What became of this session's text is written down: nothing has to be known of it here any more."""
 
 
-class World(Protocol):
+class HostProcesses(Protocol):
     """What must be known about processes to act on the right ones."""
 
-    def carriers(self, variable: str, value: str) -> list[Process]:
+    def processes_with_variable(self, variable: str, value: str) -> list[Process]:
         """The living processes of this user with exactly this variable: agents, not the tools they left behind."""
 
-    def sight(self, process: Process) -> Sight:
+    def state_of(self, process: Process) -> ProcessState:
         """Whether it lives."""
 
     def command(self, process: Process) -> tuple[str, ...]:
@@ -207,7 +211,7 @@ class World(Protocol):
     def environ(self) -> Mapping[str, str]:
         """The daemon's own environment."""
 
-    def register(self, name: str, process: Process, cwd: str) -> None:
+    def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         """Open the event log by which a program without a conversation is watched."""
 
 

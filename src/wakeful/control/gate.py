@@ -20,24 +20,24 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.driver import Seen, TypedText, World
-from wakeful.control.ownership import Holdings
+from wakeful.control.driver import ActionResult, HostProcesses, TypedText
+from wakeful.control.ownership import ManagedSessions
 from wakeful.core.clock import Clock, Instant, iso
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WakefulError
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import ConversationHeld
-from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, Hosting
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, ManagedSession
+from wakeful.core.process import Process, ProcessState
 from wakeful.judging.findings import State
 from wakeful.judging.session_record import safe
-from wakeful.storage.base import Conclusion, Intent, Outcome, Store
+from wakeful.storage.base import ActionOutcome, Conclusion, Intent, Store
 
 INTERRUPTED: Final = "Wakeful ended in the middle of it and nobody saw what it did"
 
 
-class Act(StrEnum):
+class ActionKind(StrEnum):
     """What can be done to an agent."""
 
     START = "start"
@@ -48,10 +48,10 @@ class Act(StrEnum):
     STOP = "stop"
 
 
-class Purpose(Struct, frozen=True):
+class ActionIntent(Struct, frozen=True):
     """What an intent must say so that a restart can look for its effect; `planned` is where it would live."""
 
-    planned: Hosting | None = None
+    planned: ManagedSession | None = None
     # A prompt leaves only its length: what people write is not kept twice.
     prompt_chars: int = 0
     question_id: str = ""
@@ -59,29 +59,33 @@ class Purpose(Struct, frozen=True):
     final: bool = False
 
 
-class Deed(Struct, frozen=True):
+class ActionRecord(Struct, frozen=True):
     """An act that was asked for, and what became of it. `words` say what was seen; `untrusted` is what a screen said."""
 
     id: str
-    act: Act
+    act: ActionKind
     session_id: SessionId
-    outcome: Outcome
+    outcome: ActionOutcome
     words: str
     untrusted: str = ""
     # Which process of the session was given a prompt; 0 where none was.
     epoch: int = 0
 
 
-_UNDERWAY: Final = {Act.START: State.STARTING, Act.RESUME: State.STARTING, Act.STOP: State.STOPPING}
+_PENDING_STATES: Final = {
+    ActionKind.START: State.STARTING,
+    ActionKind.RESUME: State.STARTING,
+    ActionKind.STOP: State.STOPPING,
+}
 
-Objection = Callable[[], str | None]
+Precondition = Callable[[], str | None]
 """Says why an act must not happen now, from the newest evidence; None if nothing speaks against it."""
 
-Perform = Callable[[str], Awaitable[Seen]]
+PerformAction = Callable[[str], Awaitable[ActionResult]]
 """The act itself; it is given the intent's id, which whatever it starts will carry."""
 
 
-class ActGate:
+class ActionGate:
     """The only way to a driver."""
 
     def __init__(
@@ -89,277 +93,329 @@ class ActGate:
         store: Store,
         clock: Clock,
         reread: Callable[[SessionId], None],
-        forbidden: Objection = lambda: None,
+        forbidden: Precondition = lambda: None,
         acted: Callable[[SessionId], None] = lambda _session_id: None,
         concluded: Callable[[SessionId], None] = lambda _session_id: None,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._reread = reread
-        self._forbidden = forbidden
+        self._refresh = reread
+        self._automatic_precondition = forbidden
         # Told when a session begins or ceases to be started or stopped.
-        self._acted = acted
+        self._on_action = acted
         # Told when an outcome is stored: what was kept only to find it out can go.
-        self._concluded = concluded
-        self._underway: dict[SessionId, State] = {}
-        self._turns: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
-        self._performed: Counter[SessionId] = Counter()
-        self._prompted: dict[SessionId, Instant] = {}
+        self._on_concluded = concluded
+        self._pending_states: dict[SessionId, State] = {}
+        self._locks: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
+        self._completed_counts: Counter[SessionId] = Counter()
+        self._last_prompts: dict[SessionId, Instant] = {}
 
-    def performed(self, session_id: SessionId) -> int:
+    def completed_count(self, session_id: SessionId) -> int:
         """How many acts on this session have come to their end; who sees it grow was overtaken inside the gate."""
-        return self._performed[session_id]
+        return self._completed_counts[session_id]
 
-    def underway(self, session_id: SessionId) -> State | None:
+    def pending_state(self, session_id: SessionId) -> State | None:
         """What the session is being brought to now: `starting` or `stopping`."""
-        return self._underway.get(session_id)
+        return self._pending_states.get(session_id)
 
-    def prompted_at(self, session_id: SessionId) -> Instant | None:
+    def last_prompt_at(self, session_id: SessionId) -> Instant | None:
         """When the newest prompt was given here, which its log may not show yet."""
-        return self._prompted.get(session_id)
+        return self._last_prompts.get(session_id)
 
-    def turn(self, session_id: SessionId) -> asyncio.Lock:
+    def lock_for(self, session_id: SessionId) -> asyncio.Lock:
         """Whoever holds it is alone with this session: for what replaces it by another one."""
-        return self._turns[session_id]
+        return self._locks[session_id]
 
-    async def pass_through(
+    async def execute(
         self,
-        act: Act,
+        action: ActionKind,
         session_id: SessionId,
-        purpose: Purpose,
-        objection: Objection,
-        perform: Perform,
+        intent: ActionIntent,
+        precondition: Precondition,
+        perform: PerformAction,
         *,
         by_itself: bool = False,
-    ) -> tuple[Deed, Hosting | None]:
+    ) -> tuple[ActionRecord, ManagedSession | None]:
         """Do it, unless something speaks against it. Errors of a driver mean that nothing was done, and are raised.
 
         `by_itself`: no person asked for it, so whatever is `forbidden` (a pause) speaks against it as well.
         """
         if by_itself:
-            objection = self._unless_forbidden(objection)
+            precondition = self._unless_forbidden(precondition)
         # Shielded: whoever asked may hang up, but what has begun is brought to its end and written down.
-        return await asyncio.shield(self._in_turn(act, session_id, purpose, objection, perform))
+        return await asyncio.shield(self._execute_locked(action, session_id, intent, precondition, perform))
 
-    async def _in_turn(
-        self, act: Act, session_id: SessionId, purpose: Purpose, objection: Objection, perform: Perform
-    ) -> tuple[Deed, Hosting | None]:
-        async with self._turns[session_id]:
-            return await self._one(act, session_id, purpose, objection, perform)
+    async def _execute_locked(
+        self,
+        action: ActionKind,
+        session_id: SessionId,
+        intent: ActionIntent,
+        precondition: Precondition,
+        perform: PerformAction,
+    ) -> tuple[ActionRecord, ManagedSession | None]:
+        async with self._locks[session_id]:
+            return await self._execute(action, session_id, intent, precondition, perform)
 
-    async def _one(
-        self, act: Act, session_id: SessionId, purpose: Purpose, objection: Objection, perform: Perform
-    ) -> tuple[Deed, Hosting | None]:
-        intent = Intent(uuid4().hex, session_id, act, msgspec.json.encode(purpose), self._clock.now().wall)
-        self._reread(session_id)
-        if (reason := objection()) is not None:
+    async def _execute(
+        self,
+        action: ActionKind,
+        session_id: SessionId,
+        purpose: ActionIntent,
+        precondition: Precondition,
+        perform: PerformAction,
+    ) -> tuple[ActionRecord, ManagedSession | None]:
+        intent = Intent(uuid4().hex, session_id, action, msgspec.json.encode(purpose), self._clock.now().wall)
+        self._refresh(session_id)
+        if (reason := precondition()) is not None:
             # Refused before anything was intended: there is nothing a restart would have to look for.
-            return Deed(intent.id, act, session_id, Outcome.DECLINED, reason), None
-        await self._store.intend(intent)
-        reach("act.intended")
-        with self._shown(act, session_id):
-            seen = await self._attempt(intent, objection, perform)
-            reach("act.done")
-            await self.conclude(intent, seen)
-        deed = Deed(intent.id, act, session_id, seen.outcome, seen.words, safe(seen.untrusted))
-        return deed, seen.hosting
+            return ActionRecord(intent.id, action, session_id, ActionOutcome.DECLINED, reason), None
+        await self._store.save_intent(intent)
+        fault_point("act.intended")
+        with self._show_pending_state(action, session_id):
+            result = await self._attempt(intent, precondition, perform)
+            fault_point("act.done")
+            await self.conclude(intent, result)
+        record = ActionRecord(
+            intent.id, action, session_id, result.outcome, result.words, safe(result.untrusted)
+        )
+        return record, result.hosting
 
     @contextmanager
-    def _shown(self, act: Act, session_id: SessionId) -> Iterator[None]:
+    def _show_pending_state(self, action: ActionKind, session_id: SessionId) -> Iterator[None]:
         """Let everybody see that a start or a stop is under way, as long as it is."""
-        if act not in _UNDERWAY:
+        if action not in _PENDING_STATES:
             yield
             return
-        self._underway[session_id] = _UNDERWAY[act]
-        self._acted(session_id)
+        self._pending_states[session_id] = _PENDING_STATES[action]
+        self._on_action(session_id)
         try:
             yield
         finally:
-            del self._underway[session_id]
-            self._acted(session_id)
+            del self._pending_states[session_id]
+            self._on_action(session_id)
 
-    async def _attempt(self, intent: Intent, objection: Objection, perform: Perform) -> Seen:
+    async def _attempt(
+        self, intent: Intent, precondition: Precondition, perform: PerformAction
+    ) -> ActionResult:
         """Storing took time, and the world went on: look again, then act."""
-        self._reread(intent.session_id)
-        if (reason := objection()) is not None:
-            return Seen(Outcome.DECLINED, reason)
+        self._refresh(intent.session_id)
+        if (reason := precondition()) is not None:
+            return ActionResult(ActionOutcome.DECLINED, reason)
         began = self._clock.now()
         try:
-            seen = await perform(intent.id)
+            result = await perform(intent.id)
         except WakefulError as error:
-            await self.conclude(intent, Seen(Outcome.DECLINED, str(error)))
+            await self.conclude(intent, ActionResult(ActionOutcome.DECLINED, str(error)))
             raise
-        if seen.outcome is not Outcome.DECLINED:
-            self._performed[intent.session_id] += 1
-            if intent.act == Act.DELIVER:
-                self._prompted[intent.session_id] = began
-        return seen
+        if result.outcome is not ActionOutcome.DECLINED:
+            self._completed_counts[intent.session_id] += 1
+            if intent.act == ActionKind.DELIVER:
+                self._last_prompts[intent.session_id] = began
+        return result
 
-    def _unless_forbidden(self, objection: Objection) -> Objection:
-        return lambda: self._forbidden() or objection()
+    def _unless_forbidden(self, precondition: Precondition) -> Precondition:
+        return lambda: self._automatic_precondition() or precondition()
 
-    async def conclude(self, intent: Intent, seen: Seen) -> None:
-        await self._store.conclude(Conclusion(intent.id, seen.outcome, seen.words, self._clock.now().wall))
-        self._concluded(intent.session_id)
+    async def conclude(self, intent: Intent, result: ActionResult) -> None:
+        await self._store.save_conclusion(
+            Conclusion(intent.id, result.outcome, result.words, self._clock.now().wall)
+        )
+        self._on_concluded(intent.session_id)
 
 
-_decode_purpose: Final = json_decoder(Purpose)
+_decode_intent: Final = json_decoder(ActionIntent)
 
-FindBegun = Callable[[Hosting, str, Sequence[Process]], Awaitable[Seen | None]]
+FindStarted = Callable[[ManagedSession, str, Sequence[Process]], Awaitable[ActionResult | None]]
 """What a start began whose client names its conversation itself, by its plan, its intent and its living processes."""
 
 
-async def find_nothing(_planned: Hosting, _intent_id: str, _carriers: Sequence[Process]) -> Seen | None:
+async def find_no_start(
+    _planned: ManagedSession, _intent_id: str, _carriers: Sequence[Process]
+) -> ActionResult | None:
     """Where no client does."""
     return None
 
 
 async def reconcile(
     store: Store,
-    gate: ActGate,
-    holdings: Holdings,
-    world: World,
+    gate: ActionGate,
+    managed_sessions: ManagedSessions,
+    processes: HostProcesses,
     typed: Sequence[TypedText] = (),
-    find_begun: FindBegun = find_nothing,
-) -> list[Seen]:
+    find_begun: FindStarted = find_no_start,
+) -> list[ActionResult]:
     """Conclude every open intent with what can be seen now, oldest first.
 
     `typed`: what became of texts that were being typed into terminals.
     """
     concluded = []
     for intent in await store.open_intents():
-        purpose = _purpose(intent)
-        text = _text_of(intent, typed)
-        prompted = _prompted(text)
-        if text is not None and text.is_command and text.seen.outcome is Outcome.INEFFECTIVE:
+        purpose = _read_intent(intent)
+        text = _typed_text_for(intent, typed)
+        prompted = _prompt_result(text)
+        if text is not None and text.is_command and text.seen.outcome is ActionOutcome.INEFFECTIVE:
             # The command that was to start it never ran.
-            seen = text.seen
-        elif (begun := await _begun(intent, purpose, holdings, world, find_begun)) is not None:
-            seen = begun
-            prompted = begun if begun.outcome is Outcome.RECOVERED else None
+            result = text.seen
+        elif (
+            begun := await _find_started(intent, purpose, managed_sessions, processes, find_begun)
+        ) is not None:
+            result = begun
+            prompted = begun if begun.outcome is ActionOutcome.CONFIRMED else None
         else:
-            seen = _seen(intent, purpose, holdings, world, prompted)
-        await _settle(intent, purpose, seen, holdings, prompted)
-        await gate.conclude(intent, seen)
-        concluded.append(seen)
+            result = _infer_result(intent, purpose, managed_sessions, processes, prompted)
+        await _apply_result(intent, purpose, result, managed_sessions, prompted)
+        await gate.conclude(intent, result)
+        concluded.append(result)
     return concluded
 
 
-async def _begun(
-    intent: Intent, purpose: Purpose, holdings: Holdings, world: World, find_begun: FindBegun
-) -> Seen | None:
+async def _find_started(
+    intent: Intent,
+    purpose: ActionIntent,
+    managed_sessions: ManagedSessions,
+    processes: HostProcesses,
+    find_begun: FindStarted,
+) -> ActionResult | None:
     """A conversation that got its name after Wakeful ended, claimed now; None: nothing is known of one."""
     planned = purpose.planned
-    if intent.act != Act.START or planned is None or planned.conversation_id:
+    if intent.act != ActionKind.START or planned is None or planned.conversation_id:
         return None
-    carriers = world.carriers(INTENT_VARIABLE, intent.id)
-    seen = await find_begun(planned, intent.id, carriers)
-    if seen is None or seen.hosting is None:
+    carriers = processes.processes_with_variable(INTENT_VARIABLE, intent.id)
+    result = await find_begun(planned, intent.id, carriers)
+    if result is None or result.hosting is None:
         return None
     try:
-        lease = await holdings.claim(seen.hosting.session_id, seen.hosting.process)
+        lease = await managed_sessions.claim(result.hosting.session_id, result.hosting.process)
     except ConversationHeld as problem:
-        return Seen(Outcome.UNVERIFIED, str(problem))
-    return replace(seen, hosting=replace(seen.hosting, epoch=lease.epoch))
+        return ActionResult(ActionOutcome.UNVERIFIED, str(problem))
+    return replace(result, hosting=replace(result.hosting, epoch=lease.epoch))
 
 
-def _text_of(intent: Intent, typed: Sequence[TypedText]) -> TypedText | None:
+def _typed_text_for(intent: Intent, typed: Sequence[TypedText]) -> TypedText | None:
     """What was typed for this intent; a text from before it was typed for another one, which is concluded."""
     found = [each for each in typed if each.session_id == intent.session_id and each.at >= intent.at]
     return max(found, key=lambda each: each.at, default=None)
 
 
-def _prompted(text: TypedText | None) -> Seen | None:
+def _prompt_result(text: TypedText | None) -> ActionResult | None:
     """What became of the prompt; None if that is unknown. A prompt is typed after the command that starts its agent."""
     if text is None or not text.is_command:
         return None if text is None else text.seen
-    return Seen(Outcome.INEFFECTIVE, "the text was not typed, nothing was sent")
+    return ActionResult(ActionOutcome.INEFFECTIVE, "the text was not typed, nothing was sent")
 
 
-async def _settle(
-    intent: Intent, purpose: Purpose, seen: Seen, holdings: Holdings, prompted: Seen | None
+async def _apply_result(
+    intent: Intent,
+    purpose: ActionIntent,
+    result: ActionResult,
+    managed_sessions: ManagedSessions,
+    prompted: ActionResult | None,
 ) -> None:
     """Bring what is kept into line with what was seen."""
-    known = holdings.find(seen.hosting.session_id if seen.hosting is not None else intent.session_id)
+    known = managed_sessions.find(
+        result.hosting.session_id if result.hosting is not None else intent.session_id
+    )
     if purpose.final and known is not None:
         # It was asked for, whatever came of it; of the process that it had then.
         process = purpose.planned.process if purpose.planned is not None else known.process
-        await holdings.keep(replace(known, stopped=True, process=process))
-    elif seen.hosting is not None:
+        await managed_sessions.save(replace(known, stopped=True, process=process))
+    elif result.hosting is not None:
         # A resume claims its epoch after it was intended; what is kept knows it.
-        epoch = known.epoch if known is not None else seen.hosting.epoch
-        await holdings.keep(replace(seen.hosting, epoch=epoch, note=_note(intent, purpose, prompted)))
-    elif intent.act == Act.DELIVER and known is not None:
-        await holdings.keep(replace(known, note=_note(intent, purpose, prompted)))
-    elif intent.act == Act.START and purpose.planned is not None and known is None:
+        epoch = known.epoch if known is not None else result.hosting.epoch
+        await managed_sessions.save(
+            replace(result.hosting, epoch=epoch, note=_prompt_note(intent, purpose, prompted))
+        )
+    elif intent.act == ActionKind.DELIVER and known is not None:
+        await managed_sessions.save(replace(known, note=_prompt_note(intent, purpose, prompted)))
+    elif intent.act == ActionKind.START and purpose.planned is not None and known is None:
         # Claimed for somebody who never came: the name is free again.
-        await holdings.abandon(purpose.planned)
+        await managed_sessions.abandon(purpose.planned)
 
 
-def _note(intent: Intent, purpose: Purpose, prompted: Seen | None) -> str:
-    if not purpose.prompt_chars or (prompted is not None and prompted.outcome is Outcome.RECOVERED):
+def _prompt_note(intent: Intent, purpose: ActionIntent, prompted: ActionResult | None) -> str:
+    if not purpose.prompt_chars or (prompted is not None and prompted.outcome is ActionOutcome.CONFIRMED):
         return ""
     which = f"the prompt of {iso(intent.at)} ({purpose.prompt_chars:,} characters)"
-    if prompted is not None and prompted.outcome is Outcome.INEFFECTIVE:
+    if prompted is not None and prompted.outcome is ActionOutcome.INEFFECTIVE:
         return f"Wakeful ended while it typed {which}: {prompted.words}. Send it again"
     return f"Wakeful ended before it saw {which} taken: send it again if the conversation does not show it"
 
 
-def _seen(intent: Intent, purpose: Purpose, holdings: Holdings, world: World, prompted: Seen | None) -> Seen:
+def _infer_result(
+    intent: Intent,
+    purpose: ActionIntent,
+    managed_sessions: ManagedSessions,
+    processes: HostProcesses,
+    prompted: ActionResult | None,
+) -> ActionResult:
     match intent.act:
-        case Act.START | Act.RESUME:
-            return _seen_start(intent, purpose, holdings, world, prompted)
-        case Act.STOP:
-            return _seen_stop(intent, purpose, world)
-        case Act.DELIVER if prompted is not None:
+        case ActionKind.START | ActionKind.RESUME:
+            return _infer_start(intent, purpose, managed_sessions, processes, prompted)
+        case ActionKind.STOP:
+            return _infer_stop(intent, purpose, processes)
+        case ActionKind.DELIVER if prompted is not None:
             return prompted
         case _:
-            return Seen(Outcome.UNVERIFIED, INTERRUPTED)
+            return ActionResult(ActionOutcome.UNVERIFIED, INTERRUPTED)
 
 
-def _seen_start(
-    intent: Intent, purpose: Purpose, holdings: Holdings, world: World, prompted: Seen | None
-) -> Seen:
-    carriers = world.carriers(INTENT_VARIABLE, intent.id)
+def _infer_start(
+    intent: Intent,
+    purpose: ActionIntent,
+    managed_sessions: ManagedSessions,
+    processes: HostProcesses,
+    prompted: ActionResult | None,
+) -> ActionResult:
+    carriers = processes.processes_with_variable(INTENT_VARIABLE, intent.id)
     if not carriers:
-        return Seen(Outcome.UNVERIFIED, "no process of this start lives; it may have come and gone unseen")
-    hosting = _hosting_of(purpose, carriers, holdings)
+        return ActionResult(
+            ActionOutcome.UNVERIFIED, "no process of this start lives; it may have come and gone unseen"
+        )
+    managed = _managed_session_of(purpose, carriers, managed_sessions)
     pid = min(carriers, key=lambda process: process.started).pid
-    if hosting is None:
+    if managed is None:
         unknown = f"process {pid} lives, but nothing says which session it is: `wakeful ls`, then adopt it"
-        return Seen(Outcome.UNVERIFIED, unknown)
+        return ActionResult(ActionOutcome.UNVERIFIED, unknown)
     found = f"process {pid} of this start was found running"
     if not purpose.prompt_chars:
-        return Seen(Outcome.RECOVERED, found, hosting)
+        return ActionResult(ActionOutcome.CONFIRMED, found, managed)
     if prompted is not None:
-        is_sent = prompted.outcome is Outcome.RECOVERED
-        outcome = Outcome.RECOVERED if is_sent else Outcome.UNVERIFIED
-        return Seen(outcome, f"{found}; its prompt: {prompted.words}", hosting)
-    return Seen(Outcome.UNVERIFIED, f"{found}; nobody saw whether it was given its prompt", hosting)
+        is_sent = prompted.outcome is ActionOutcome.CONFIRMED
+        outcome = ActionOutcome.CONFIRMED if is_sent else ActionOutcome.UNVERIFIED
+        return ActionResult(outcome, f"{found}; its prompt: {prompted.words}", managed)
+    return ActionResult(
+        ActionOutcome.UNVERIFIED, f"{found}; nobody saw whether it was given its prompt", managed
+    )
 
 
-def _hosting_of(purpose: Purpose, carriers: list[Process], holdings: Holdings) -> Hosting | None:
+def _managed_session_of(
+    intent: ActionIntent, carriers: list[Process], managed_sessions: ManagedSessions
+) -> ManagedSession | None:
     """What is kept of these processes already, else what was planned for them."""
-    kept = next((each for each in holdings.all() if each.process in carriers), None)
-    if kept is not None or purpose.planned is None or not purpose.planned.conversation_id:
+    kept = next((each for each in managed_sessions.all() if each.process in carriers), None)
+    if kept is not None or intent.planned is None or not intent.planned.conversation_id:
         # A client that names its conversation itself, and had not yet: its plan is nobody's address.
         return kept
-    return replace(purpose.planned, process=min(carriers, key=lambda process: process.started))
+    return replace(intent.planned, process=min(carriers, key=lambda process: process.started))
 
 
-def _seen_stop(intent: Intent, purpose: Purpose, world: World) -> Seen:
+def _infer_stop(intent: Intent, purpose: ActionIntent, processes: HostProcesses) -> ActionResult:
     planned = purpose.planned
-    left = world.carriers(SESSION_VARIABLE, intent.session_id)
-    if planned is not None and planned.process is not None and world.sight(planned.process) is not Sight.DEAD:
+    left = processes.processes_with_variable(SESSION_VARIABLE, intent.session_id)
+    if (
+        planned is not None
+        and planned.process is not None
+        and processes.state_of(planned.process) is not ProcessState.DEAD
+    ):
         left.append(planned.process)
     if left:
-        return Seen(Outcome.INEFFECTIVE, f"process {left[0].pid} still runs")
-    return Seen(Outcome.RECOVERED, "nothing of it runs any more")
+        return ActionResult(ActionOutcome.INEFFECTIVE, f"process {left[0].pid} still runs")
+    return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs any more")
 
 
-def _purpose(intent: Intent) -> Purpose:
+def _read_intent(intent: Intent) -> ActionIntent:
     try:
-        return _decode_purpose(intent.evidence)
+        return _decode_intent(intent.evidence)
     except msgspec.DecodeError:
         # Written by another version: what it meant is not known here.
-        return Purpose()
+        return ActionIntent()

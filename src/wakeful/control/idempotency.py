@@ -16,19 +16,19 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.controller import Hands
-from wakeful.control.gate import INTERRUPTED, Act, Deed
+from wakeful.control.controller import SessionController
+from wakeful.control.gate import INTERRUPTED, ActionKind, ActionRecord
 from wakeful.control.start import RunRequest
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import OperatorError, WakefulError
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
-from wakeful.storage.base import Note, Outcome, Store
-from wakeful.storage.readable import readable
+from wakeful.storage.base import ActionOutcome, Note, Store
+from wakeful.storage.note_decoding import decode_notes
 
 KIND: Final = "deed"
 # Whoever asks again does so because an answer was lost: within a day, or never.
-KEPT_SECONDS: Final = 86_400.0
+RETENTION_SECONDS: Final = 86_400.0
 
 
 class KeyUsed(OperatorError):
@@ -38,103 +38,109 @@ class KeyUsed(OperatorError):
     http_status = 409
 
 
-class _Kept(Struct, frozen=True):
+class _StoredRequest(Struct, frozen=True):
     """`deed` is None while it is being done, or if whoever did it ended in its middle."""
 
     asked: str
     at: float
-    deed: Deed | None = None
+    deed: ActionRecord | None = None
 
 
-_decode: Final = json_decoder(_Kept)
+_decode: Final = json_decoder(_StoredRequest)
 
 
-class OnceHands:
+class IdempotentController:
     """Starts and prompts by a key."""
 
-    def __init__(self, hands: Hands, store: Store, now: Callable[[], float]) -> None:
-        self._hands = hands
+    def __init__(self, controller: SessionController, store: Store, now: Callable[[], float]) -> None:
+        self._controller = controller
         self._store = store
         self._now = now
-        self._asking: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
-    async def run(self, request: RunRequest, key: str) -> Deed:
-        """As `Hands.run`. Raises KeyUsed."""
+    async def run(self, request: RunRequest, key: str) -> ActionRecord:
+        """As `SessionController.run`. Raises KeyUsed."""
         # Without its environment: whoever asks again may have been started elsewhere since.
         asked = msgspec.json.encode(replace(request, environ={}))
 
-        async def again() -> Deed:
-            begun = self._hands.begun_by(key)
+        async def again() -> ActionRecord:
+            begun = self._controller.session_started_by(key)
             if begun is not None and request.prompt is not None:
-                return await self._hands.deliver(begun, request.prompt, key=key, again=True)
+                return await self._controller.deliver(begun, request.prompt, key=key, again=True)
             session_id = begun or SessionId("")
-            return Deed(uuid4().hex, Act.START, session_id, Outcome.UNVERIFIED, INTERRUPTED)
+            return ActionRecord(
+                uuid4().hex, ActionKind.START, session_id, ActionOutcome.UNVERIFIED, INTERRUPTED
+            )
 
-        return await self._once(key, asked, lambda: self._hands.run(request, key), again)
+        return await self._run_once(key, asked, lambda: self._controller.run(request, key), again)
 
-    async def deliver(self, text: str, prompt: str, caller: Mapping[str, str] | None, key: str) -> Deed:
-        """As `Hands.deliver`. Raises KeyUsed."""
+    async def deliver(
+        self, text: str, prompt: str, caller: Mapping[str, str] | None, key: str
+    ) -> ActionRecord:
+        """As `SessionController.deliver`. Raises KeyUsed."""
         asked = msgspec.json.encode((text, prompt))
-        return await self._once(
+        return await self._run_once(
             key,
             asked,
-            lambda: self._hands.deliver(text, prompt, caller, key=key),
-            lambda: self._hands.deliver(text, prompt, caller, key=key, again=True),
+            lambda: self._controller.deliver(text, prompt, caller, key=key),
+            lambda: self._controller.deliver(text, prompt, caller, key=key, again=True),
         )
 
     async def forget_old(self) -> None:
         """Drop what nobody will ask about again."""
-        oldest = self._now() - KEPT_SECONDS
-        for note, kept in readable(await self._store.notes(KIND), _decode):
+        oldest = self._now() - RETENTION_SECONDS
+        for note, kept in decode_notes(await self._store.notes(KIND), _decode):
             if kept.at < oldest:
                 await self._store.drop_note(KIND, note.key)
 
-    async def _once(
+    async def _run_once(
         self,
         key: str,
         asked: bytes,
-        perform: Callable[[], Awaitable[Deed]],
-        again: Callable[[], Awaitable[Deed]],
-    ) -> Deed:
+        perform: Callable[[], Awaitable[ActionRecord]],
+        again: Callable[[], Awaitable[ActionRecord]],
+    ) -> ActionRecord:
         name = sha256(key.encode()).hexdigest()
         digest = sha256(asked).hexdigest()
         # Shielded: whoever asked may hang up, and the next one with this key finds what became of it.
-        return await asyncio.shield(self._in_turn(name, digest, perform, again))
+        return await asyncio.shield(self._run_locked(name, digest, perform, again))
 
-    async def _in_turn(
+    async def _run_locked(
         self,
         name: str,
         digest: str,
-        perform: Callable[[], Awaitable[Deed]],
-        again: Callable[[], Awaitable[Deed]],
-    ) -> Deed:
-        async with self._asking.setdefault(name, asyncio.Lock()):
-            kept = await self._kept(name)
+        perform: Callable[[], Awaitable[ActionRecord]],
+        again: Callable[[], Awaitable[ActionRecord]],
+    ) -> ActionRecord:
+        async with self._locks.setdefault(name, asyncio.Lock()):
+            kept = await self._load(name)
             if kept is not None and kept.asked != digest:
                 raise KeyUsed
             if kept is not None and kept.deed is not None:
                 return kept.deed
             if kept is None:
-                await self._keep(name, _Kept(digest, self._now()))
-                reach("once.asked")
+                await self._save(name, _StoredRequest(digest, self._now()))
+                fault_point("once.asked")
             return await self._finish(name, digest, perform if kept is None else again)
 
-    async def _finish(self, name: str, digest: str, perform: Callable[[], Awaitable[Deed]]) -> Deed:
+    async def _finish(
+        self, name: str, digest: str, perform: Callable[[], Awaitable[ActionRecord]]
+    ) -> ActionRecord:
         try:
-            deed = await perform()
+            record = await perform()
         except WakefulError:
             await self._store.drop_note(KIND, name)
             raise
-        reach("once.done")
-        if deed.outcome is Outcome.DECLINED:
+        fault_point("once.done")
+        if record.outcome is ActionOutcome.DECLINED:
             await self._store.drop_note(KIND, name)
         else:
-            await self._keep(name, _Kept(digest, self._now(), deed))
-        return deed
+            await self._save(name, _StoredRequest(digest, self._now(), record))
+        return record
 
-    async def _kept(self, name: str) -> _Kept | None:
+    async def _load(self, name: str) -> _StoredRequest | None:
         note = await self._store.note(KIND, name)
         return None if note is None else _decode(note.body)
 
-    async def _keep(self, name: str, kept: _Kept) -> None:
-        await self._store.keep_note(Note(KIND, name, msgspec.json.encode(kept)))
+    async def _save(self, name: str, kept: _StoredRequest) -> None:
+        await self._store.save_note(Note(KIND, name, msgspec.json.encode(kept)))

@@ -64,23 +64,23 @@ class AuthAlert(Struct, frozen=True):
     text: str
 
 
-_Moves = Mapping[tuple[AuthState, AuthEvent], AuthState]
+_Transitions = Mapping[tuple[AuthState, AuthEvent], AuthState]
 # A pair that is missing changes nothing.
-_ALIKE: Final[_Moves] = {
+_COMMON_TRANSITIONS: Final[_Transitions] = {
     (AuthState.GOOD, AuthEvent.TURN_REFUSED): AuthState.REFUSED,
     (AuthState.GOOD, AuthEvent.PROBE_REFUSED): AuthState.REFUSED,
     (AuthState.REFUSED, AuthEvent.TURN_WORKED): AuthState.GOOD,
 }
-MOVES: Final[Mapping[str, _Moves]] = {
+AUTH_TRANSITIONS: Final[Mapping[str, _Transitions]] = {
     "claude": {
-        **_ALIKE,
+        **_COMMON_TRANSITIONS,
         (AuthState.GOOD, AuthEvent.STATUS_GONE): AuthState.LOGGED_OUT,
         # Credentials that are gone altogether and come back are new ones.
         (AuthState.REFUSED, AuthEvent.STATUS_GONE): AuthState.LOGGED_OUT,
         (AuthState.LOGGED_OUT, AuthEvent.STATUS_GOOD): AuthState.GOOD,
         (AuthState.LOGGED_OUT, AuthEvent.TURN_WORKED): AuthState.GOOD,
     },
-    "codex": _ALIKE,
+    "codex": _COMMON_TRANSITIONS,
 }
 LOGIN_COMMANDS: Final[Mapping[str, str]] = {"claude": "claude auth login", "codex": "codex login"}
 
@@ -102,12 +102,12 @@ class AuthMode(Struct, frozen=True):
 
     def after(self, event: AuthEvent, now: float) -> tuple["AuthMode", AuthAlert | None]:
         """The mode once this is known, and what the operator is told of it."""
-        state = _moves(self.provider).get((self.state, event), self.state)
+        state = _transitions_of(self.provider).get((self.state, event), self.state)
         changed = self
         if state is not self.state:
             since = None if state is AuthState.GOOD else self.since or now
             changed = AuthMode(self.provider, state, since, self.probed_at)
-        if event is _DOUBTS.get(changed.state) and changed.doubted_at is None:
+        if event is _PROBE_TRIGGERS.get(changed.state) and changed.doubted_at is None:
             changed = replace(changed, doubted_at=now)
         return changed, _alert(self, changed)
 
@@ -127,15 +127,15 @@ class AuthMode(Struct, frozen=True):
 
 
 # What asks for a probe at once: a refused login that may be a new one, a good one that may be none.
-_DOUBTS: Final = {
+_PROBE_TRIGGERS: Final = {
     AuthState.REFUSED: AuthEvent.CREDENTIALS_CHANGED,
     AuthState.GOOD: AuthEvent.TEXT_SUSPECTED,
 }
 
 
-def _moves(provider: str) -> _Moves:
+def _transitions_of(provider: str) -> _Transitions:
     """A third provider's status is not trusted either, until somebody looked at what it means."""
-    return MOVES.get(provider, _ALIKE)
+    return AUTH_TRANSITIONS.get(provider, _COMMON_TRANSITIONS)
 
 
 def _alert(before: AuthMode, after: AuthMode) -> AuthAlert | None:
@@ -150,7 +150,7 @@ def _alert(before: AuthMode, after: AuthMode) -> AuthAlert | None:
     return AuthAlert(AuthLevel.CRITICAL, text)
 
 
-class Login(Protocol):
+class ProviderLogin(Protocol):
     """One provider's. Every call has a deadline of its own, and none raises: what cannot be told is unknown."""
 
     provider: str
@@ -177,7 +177,7 @@ class AuthTier(StrEnum):
 
 
 # As Claude Code 2.1 and Codex 0.166 say it.
-SURE_WORDS: Final = (
+SURE_PATTERNS: Final = (
     r"Not logged in\b",
     r"Invalid API key\b.{0,40}(?:Fix external API key|Please run /login)",
     r"Please run /login\b",
@@ -189,7 +189,7 @@ SURE_WORDS: Final = (
     r"Your access token could not be refreshed",
     r"(?:To continue, )?(?:please )?(?:run|use) `?codex login\b",
 )
-LIKELY_WORDS: Final = (
+LIKELY_PATTERNS: Final = (
     r"\b(?:401|403)\b",
     r"\bunauthori[sz]ed\b",
     r"\bforbidden\b",
@@ -197,11 +197,11 @@ LIKELY_WORDS: Final = (
     r"\b(?:invalid|expired|revoked|missing)\b.{0,20}\b(?:api key|token|credentials?)\b",
     r"\b(?:log|sign)(?:ged)? ?in\b",
 )
-_SURE: Final = re.compile(rf"[\W_]*(?:{'|'.join(SURE_WORDS)})", re.IGNORECASE | re.DOTALL)
+_SURE: Final = re.compile(rf"[\W_]*(?:{'|'.join(SURE_PATTERNS)})", re.IGNORECASE | re.DOTALL)
 _ERROR_FIRST: Final = re.compile(
     r"[\W_]*(?:api error|error|fatal|failed|unexpected status|http)\b", re.IGNORECASE
 )
-_LIKELY: Final = re.compile("|".join(LIKELY_WORDS), re.IGNORECASE | re.DOTALL)
+_LIKELY: Final = re.compile("|".join(LIKELY_PATTERNS), re.IGNORECASE | re.DOTALL)
 
 
 def auth_tier(text: str) -> AuthTier | None:

@@ -16,11 +16,11 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
 from wakeful.storage.base import Note, Store
-from wakeful.storage.readable import readable
+from wakeful.storage.note_decoding import decode_notes
 
 KIND: Final = "person_stop"
 # As long as resolved incidents are: nobody looks at what ended before.
-KEPT_SECONDS: Final = 30 * 86_400.0
+RETENTION_SECONDS: Final = 30 * 86_400.0
 
 
 class PersonStop(Struct, frozen=True):
@@ -31,8 +31,8 @@ class PersonStop(Struct, frozen=True):
     sessions: tuple[SessionId, ...] = ()
 
 
-Ended = Callable[[Collection[Process], Collection[SessionId]], Collection[SessionId]]
-Spared = Callable[[Collection[Process]], None]
+OnStopOrdered = Callable[[Collection[Process], Collection[SessionId]], Collection[SessionId]]
+OnStopWithdrawn = Callable[[Collection[Process]], None]
 _decode: Final = json_decoder(PersonStop)
 
 
@@ -42,31 +42,35 @@ class PersonStops:
     `spared` is told of what a person ordered to be ended and that was not.
     """
 
-    def __init__(self, store: Store, clock: Clock, ended: Ended, spared: Spared = lambda _: None) -> None:
+    def __init__(
+        self, store: Store, clock: Clock, ended: OnStopOrdered, spared: OnStopWithdrawn = lambda _: None
+    ) -> None:
         self._store = store
         self._clock = clock
-        self._ended = ended
-        self._spared = spared
+        self._on_ordered = ended
+        self._on_withdrawn = spared
 
     async def load(self) -> None:
         """Know again what was ordered before a restart, and forget what was long ago."""
-        oldest = self._clock.now().wall - KEPT_SECONDS
-        for note, stop in readable(await self._store.notes(KIND), _decode):
+        oldest = self._clock.now().wall - RETENTION_SECONDS
+        for note, stop in decode_notes(await self._store.notes(KIND), _decode):
             if stop.at < oldest:
                 await self._store.drop_note(KIND, note.key)
             else:
-                self._ended(stop.processes, stop.sessions)
+                self._on_ordered(stop.processes, stop.sessions)
 
-    async def order(self, processes: Collection[Process], sessions: Collection[SessionId] = ()) -> None:
+    async def record_order(
+        self, processes: Collection[Process], sessions: Collection[SessionId] = ()
+    ) -> None:
         """A person wants these ended: call it before anything is done to them. `sessions` are known to have ended."""
         if processes or sessions:
-            found = self._ended(processes, sessions)
+            found = self._on_ordered(processes, sessions)
             stop = PersonStop(self._clock.now().wall, tuple(processes), (*sessions, *found))
-            await self._store.keep_note(Note(KIND, uuid4().hex, msgspec.json.encode(stop)))
+            await self._store.save_note(Note(KIND, uuid4().hex, msgspec.json.encode(stop)))
 
     async def withdraw(self, processes: Collection[Process]) -> None:
         """These were not ended after all: what ends them from now on is news."""
-        self._spared(processes)
-        for note, stop in readable(await self._store.notes(KIND), _decode):
+        self._on_withdrawn(processes)
+        for note, stop in decode_notes(await self._store.notes(KIND), _decode):
             if set(stop.processes) & set(processes):
                 await self._store.drop_note(KIND, note.key)

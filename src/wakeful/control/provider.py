@@ -12,31 +12,31 @@ from typing import Protocol
 from msgspec import Struct
 
 from wakeful.control.driver import Driver
-from wakeful.control.login import Login
-from wakeful.control.turn_events import Heard
+from wakeful.control.login import ProviderLogin
+from wakeful.control.turn_events import TurnEvent
 from wakeful.core.clock import Clock
 
 
 class OneShot(Protocol):
     """One provider's."""
 
-    async def ask(self, prompt: str, seconds_max: float) -> str | None:
+    async def execute(self, prompt: str, seconds_max: float) -> str | None:
         """What it answered; None if it did not, in that time or at all. Never raises."""
 
 
-class Hearing(Protocol):
+class TurnReader(Protocol):
     """Reads one turn out of a client's output. Pure: it never opens anything."""
 
-    def feed(self, line: bytes) -> Sequence[Heard]:
+    def feed(self, line: bytes) -> Sequence[TurnEvent]:
         """What this line tells; nothing if it is torn, unknown or of another shape."""
 
-    def caught_up(self) -> Sequence[Heard]:
+    def on_caught_up(self) -> Sequence[TurnEvent]:
         """All that was there has been read; what is known of the turn now."""
 
-    def given_here(self) -> None:
+    def on_prompt_given(self) -> None:
         """The process whose output it is was given the prompt: what it was told before belongs to another turn."""
 
-    def begin_anew(self) -> bool:
+    def on_new_process(self) -> bool:
         """Another process goes on in this conversation, with a file of its own.
 
         False: the one before ended at work on something else, and took the prompt along unread: nobody will answer it.
@@ -50,9 +50,9 @@ class Provider(Struct, frozen=True):
     # Of the folder all runs share, a clock, and the environment of prompts whose sender gave none.
     driver: Callable[[Path, Clock, dict[str, str]], Driver]
     # Of the id of a prompt.
-    hearing: Callable[[str], Hearing]
+    hearing: Callable[[str], TurnReader]
     # Of its configured command, a folder of ours with nothing in it, and its environment.
-    login: Callable[[Sequence[str], str, Mapping[str, str]], Login]
+    login: Callable[[Sequence[str], str, Mapping[str, str]], ProviderLogin]
     one_shot: Callable[[Sequence[str], str, Mapping[str, str]], OneShot]
     # Of a permission mode, in Claude Code's words: what a start is given for it.
     flags: Callable[[str], tuple[str, ...]]

@@ -16,15 +16,15 @@ from uuid import UUID, uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.driver import Begun, Driver, NamedByClient, Order, Seen, World
-from wakeful.control.gate import Act, ActGate, Deed, Purpose
-from wakeful.control.ownership import Holdings
+from wakeful.control.driver import ActionResult, Driver, HostProcesses, NamedByClient, OnStarted, StartRequest
+from wakeful.control.gate import ActionGate, ActionIntent, ActionKind, ActionRecord
+from wakeful.control.ownership import ManagedSessions
 from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.leases import conversation_id_for, prompt_id_for
-from wakeful.core.managed_session import EPOCH_VARIABLE, INTENT_VARIABLE, SESSION_VARIABLE, Hosting
-from wakeful.core.process import Sight
+from wakeful.core.managed_session import EPOCH_VARIABLE, INTENT_VARIABLE, SESSION_VARIABLE, ManagedSession
+from wakeful.core.process import ProcessState
 from wakeful.judging.available_actions import OBSERVING
 
 NAME_CHARS_MAX: Final = 64
@@ -86,7 +86,7 @@ class RunRequest(Struct, frozen=True, forbid_unknown_fields=True):
     prompt: str | None = None
 
 
-class Plan(Struct, frozen=True):
+class StartPlan(Struct, frozen=True):
     """What will be started. Without `session_id` the client names its conversation itself."""
 
     driver: str
@@ -100,7 +100,7 @@ class Plan(Struct, frozen=True):
     unseen: bool = False
 
 
-def plan_run(request: RunRequest, new_id: UUID, drivers: Collection[str] = ()) -> Plan:
+def plan_run(request: RunRequest, new_id: UUID, drivers: Collection[str] = ()) -> StartPlan:
     """Decide how a command is hosted. Raises NoCommand, BadName, CodexNeedsExec or NoHeadlessDriver.
 
     `drivers`: what can be driven without a terminal, by the names of their programs.
@@ -117,13 +117,13 @@ def plan_run(request: RunRequest, new_id: UUID, drivers: Collection[str] = ()) -
     if not request.terminal and program in drivers:
         session_id = SessionId(f"{program}-{new_id}")
         conversation = ConversationId(str(new_id))
-        return Plan(
+        return StartPlan(
             program, request.argv, session_id, conversation, request.name, request.prompt, unseen=True
         )
     if not request.terminal:
         raise NoHeadlessDriver(program=program)
     name = request.name or f"{plain_name(program)}-{str(new_id)[:8]}"
-    return Plan(
+    return StartPlan(
         "tmux", request.argv, SessionId(name), ConversationId(name), name, request.prompt, unseen=True
     )
 
@@ -139,15 +139,15 @@ def environment(caller: Mapping[str, str]) -> dict[str, str]:
     return {name: value for name, value in caller.items() if name not in INHERITED}
 
 
-def _claude(request: RunRequest, new_id: UUID) -> Plan:
+def _claude(request: RunRequest, new_id: UUID) -> StartPlan:
     conversation = ConversationId(str(new_id))
     driver = "tmux" if request.terminal else "claude"
-    return Plan(
+    return StartPlan(
         driver, request.argv, SessionId(f"claude-{new_id}"), conversation, request.name, request.prompt
     )
 
 
-def _codex(request: RunRequest) -> Plan:
+def _codex(request: RunRequest) -> StartPlan:
     """`codex exec FLAGS PROMPT`: the last word is the prompt, unless one was given apart from the command."""
     program, *words = request.argv
     if not words or words[0] != "exec":
@@ -157,7 +157,7 @@ def _codex(request: RunRequest) -> Plan:
         prompt = flags.pop()
     if prompt is None:
         raise CodexNeedsExec
-    return Plan("codex", (program, *flags), None, None, request.name, prompt)
+    return StartPlan("codex", (program, *flags), None, None, request.name, prompt)
 
 
 def plain_name(program: str) -> str:
@@ -182,22 +182,22 @@ class Starter:
         self,
         *,
         clock: Clock,
-        holdings: Holdings,
+        managed_sessions: ManagedSessions,
         drivers: Mapping[str, Driver],
-        gate: ActGate,
-        world: World,
+        gate: ActionGate,
+        processes: HostProcesses,
         mode: str,
         by_itself: bool = False,
     ) -> None:
         self._clock = clock
-        self._holdings = holdings
+        self._managed_sessions = managed_sessions
         self._drivers = drivers
         self._gate = gate
-        self._world = world
+        self._processes = processes
         self._mode = mode
-        self._by_itself = by_itself
+        self._automatic = by_itself
 
-    async def run(self, request: RunRequest, key: str | None = None) -> Deed:
+    async def run(self, request: RunRequest, key: str | None = None) -> ActionRecord:
         """Start a new managed session. Raises NameTaken and what the plan and the driver raise; then nothing was started."""
         new_id = uuid4() if key is None else conversation_id_for(key)
         plan = plan_run(request, new_id, self._drivers)
@@ -207,110 +207,122 @@ class Starter:
         if plan.session_id is None:
             return await self._run_unnamed(plan, request)
         epoch = await self._claim(plan.session_id)
-        planned = self._planned(plan, plan.session_id, request, epoch)
+        planned = self._planned_session(plan, plan.session_id, request, epoch)
         try:
-            deed, hosting = await self._start(plan, planned, request, self._holdings.keep)
+            record, managed = await self._start(plan, planned, request, self._managed_sessions.save)
         except BaseException:
-            if not self._runs(planned.session_id):
-                await self._holdings.abandon(planned)
+            if not self._is_running(planned.session_id):
+                await self._managed_sessions.abandon(planned)
             raise
-        if hosting is None:
-            await self._holdings.abandon(planned)
-        elif plan.unseen and hosting.process is not None:
-            self._world.register(hosting.session_id, hosting.process, hosting.cwd)
-        return deed
+        if managed is None:
+            await self._managed_sessions.abandon(planned)
+        elif plan.unseen and managed.process is not None:
+            self._processes.open_event_log(managed.session_id, managed.process, managed.cwd)
+        return record
 
     def require_free(self, name: str | None, session_id: SessionId | None = None) -> None:
         """Raises BadName, and NameTaken if a living session other than this one has the name."""
         if name is not None:
             check_name(name)
-        for known in self._holdings.all():
+        for known in self._managed_sessions.all():
             if (
                 name is not None
                 and known.name == name
                 and known.session_id != session_id
-                and self._lives(known)
+                and self._is_alive(known)
             ):
                 raise NameTaken(shown=name, session=known.session_id)
 
-    def _runs(self, session_id: SessionId) -> bool:
+    def _is_running(self, session_id: SessionId) -> bool:
         """It was started and is kept: what could not be written down after that takes nothing back."""
-        known = self._holdings.find(session_id)
-        return known is not None and self._lives(known)
+        known = self._managed_sessions.find(session_id)
+        return known is not None and self._is_alive(known)
 
-    def _lives(self, hosting: Hosting) -> bool:
-        return hosting.process is not None and self._world.sight(hosting.process) is not Sight.DEAD
+    def _is_alive(self, managed: ManagedSession) -> bool:
+        return (
+            managed.process is not None and self._processes.state_of(managed.process) is not ProcessState.DEAD
+        )
 
     async def _claim(self, session_id: SessionId) -> int:
         """The epoch of the new session. A program of ours that has ended gives its name to the next one."""
-        known = self._holdings.find(session_id)
+        known = self._managed_sessions.find(session_id)
         if known is not None:
-            return (await self._holdings.advance(known)).epoch
-        return (await self._holdings.claim(session_id)).epoch
+            return (await self._managed_sessions.advance_epoch(known)).epoch
+        return (await self._managed_sessions.claim(session_id)).epoch
 
-    async def _run_unnamed(self, plan: Plan, request: RunRequest) -> Deed:
+    async def _run_unnamed(self, plan: StartPlan, request: RunRequest) -> ActionRecord:
         """A client that names its own conversation: claimed once the name is known, by nobody else before."""
 
-        async def begun(hosting: Hosting) -> None:
-            lease = await self._holdings.claim(hosting.session_id, hosting.process)
+        async def begun(managed: ManagedSession) -> None:
+            lease = await self._managed_sessions.claim(managed.session_id, managed.process)
             try:
-                await self._holdings.keep(replace(hosting, epoch=lease.epoch))
+                await self._managed_sessions.save(replace(managed, epoch=lease.epoch))
             except BaseException:
-                await self._holdings.yield_(lease)
+                await self._managed_sessions.release_lease(lease)
                 raise
 
-        planned = self._planned(plan, SessionId(f"start-{uuid4().hex}"), request, epoch=1)
+        planned = self._planned_session(plan, SessionId(f"start-{uuid4().hex}"), request, epoch=1)
         driver: object = self._drivers[plan.driver]
         if isinstance(driver, NamedByClient):
             # If this start is cut off, the conversation is found there.
-            planned = replace(planned, places=driver.places_in(request.environ))
-        deed, hosting = await self._start(plan, planned, request, begun)
-        return deed if hosting is None else replace(deed, session_id=hosting.session_id)
+            planned = replace(planned, places=driver.conversation_folders(request.environ))
+        record, managed = await self._start(plan, planned, request, begun)
+        return record if managed is None else replace(record, session_id=managed.session_id)
 
     async def _start(
-        self, plan: Plan, planned: Hosting, request: RunRequest, begun: Begun
-    ) -> tuple[Deed, Hosting | None]:
-        async def perform(intent_id: str) -> Seen:
-            seen = await self._started(planned, self._order(plan, request, planned.epoch, intent_id), begun)
-            if seen.hosting is not None:
+        self, plan: StartPlan, planned: ManagedSession, request: RunRequest, on_started: OnStarted
+    ) -> tuple[ActionRecord, ManagedSession | None]:
+        async def perform(intent_id: str) -> ActionResult:
+            result = await self._start_process(
+                planned, self._start_request(plan, request, planned.epoch, intent_id), on_started
+            )
+            if result.hosting is not None:
                 # Before anybody else's turn: whoever stops it next must find it whole.
-                await self._keep_seen(seen.hosting)
-            return seen
+                await self._save_result(result.hosting)
+            return result
 
         def objection() -> str | None:
-            return OBSERVING if self._mode == "observe" else carried(self._world, planned.session_id)
+            return (
+                OBSERVING
+                if self._mode == "observe"
+                else running_process_reason(self._processes, planned.session_id)
+            )
 
-        purpose = Purpose(planned, len(plan.prompt or ""))
-        return await self._gate.pass_through(
-            Act.START, planned.session_id, purpose, objection, perform, by_itself=self._by_itself
+        intent = ActionIntent(planned, len(plan.prompt or ""))
+        return await self._gate.execute(
+            ActionKind.START, planned.session_id, intent, objection, perform, by_itself=self._automatic
         )
 
-    async def _keep_seen(self, hosting: Hosting) -> None:
+    async def _save_result(self, managed: ManagedSession) -> None:
         try:
-            await self._holdings.keep_seen(hosting)
+            await self._managed_sessions.save_result(managed)
         except WorldError as error:
-            log.warning("%s is kept as it began: %s", hosting.session_id, error)
+            log.warning("%s is kept as it began: %s", managed.session_id, error)
 
-    async def _started(self, planned: Hosting, order: Order, begun: Begun) -> Seen:
+    async def _start_process(
+        self, planned: ManagedSession, request: StartRequest, on_started: OnStarted
+    ) -> ActionResult:
         driver = self._drivers[planned.driver]
 
-        async def kept(hosting: Hosting) -> None:
+        async def kept(managed: ManagedSession) -> None:
             try:
-                await begun(hosting)
+                await on_started(managed)
             except BaseException:
                 # What nobody can find again must not run.
-                await driver.stop(hosting)
+                await driver.stop(managed)
                 raise
 
         try:
-            return await driver.start(order, kept)
+            return await driver.start(request, kept)
         except BaseException:
             # In its own turn still: whoever waits to act on it must not find what never came to be.
-            await self._holdings.abandon(planned)
+            await self._managed_sessions.abandon(planned)
             raise
 
-    def _planned(self, plan: Plan, session_id: SessionId, request: RunRequest, epoch: int) -> Hosting:
-        return Hosting(
+    def _planned_session(
+        self, plan: StartPlan, session_id: SessionId, request: RunRequest, epoch: int
+    ) -> ManagedSession:
+        return ManagedSession(
             session_id=session_id,
             conversation_id=plan.conversation_id or ConversationId(""),
             driver=plan.driver,
@@ -321,8 +333,10 @@ class Starter:
             name=plan.name,
         )
 
-    def _order(self, plan: Plan, request: RunRequest, epoch: int, intent_id: str) -> Order:
-        return Order(
+    def _start_request(
+        self, plan: StartPlan, request: RunRequest, epoch: int, intent_id: str
+    ) -> StartRequest:
+        return StartRequest(
             session_id=plan.session_id,
             conversation_id=plan.conversation_id,
             epoch=epoch,
@@ -336,7 +350,7 @@ class Starter:
         )
 
 
-def carried(world: World, session_id: SessionId) -> str | None:
+def running_process_reason(processes: HostProcesses, session_id: SessionId) -> str | None:
     """Who holds a session before it has registered anywhere: a process that carries our mark."""
-    carriers = world.carriers(SESSION_VARIABLE, session_id)
+    carriers = processes.processes_with_variable(SESSION_VARIABLE, session_id)
     return f"process {carriers[0].pid} was started for it and lives" if carriers else None

@@ -7,17 +7,17 @@ from msgspec import Struct
 from wakeful.judging.events import Failure
 
 
-class Taken(Struct, frozen=True):
+class PromptTaken(Struct, frozen=True):
     """The prompt arrived: what follows belongs to this turn, and what came before does not."""
 
 
-class Words(Struct, frozen=True):
+class AnswerText(Struct, frozen=True):
     """More of the answer, as it is generated."""
 
     text: str
 
 
-class Asked(Struct, frozen=True):
+class PermissionAsked(Struct, frozen=True):
     """A permission is asked for. `tool` and `untrusted` are the agent's; `call` is a digest of the whole call, if known."""
 
     question_id: str
@@ -26,7 +26,7 @@ class Asked(Struct, frozen=True):
     call: str = ""
 
 
-class Settled(Struct, frozen=True):
+class PermissionClosed(Struct, frozen=True):
     """A question is open no longer, whoever answered it."""
 
     question_id: str
@@ -40,7 +40,7 @@ class Spent(Struct, frozen=True):
     cost_usd: float | None = None
 
 
-NOTHING: Final = Spent()
+NO_COST: Final = Spent()
 
 
 class Ended(Struct, frozen=True):
@@ -61,8 +61,8 @@ class Gone(Struct, frozen=True):
     last_words: str
 
 
-class Unread(Struct, frozen=True):
+class PromptUnread(Struct, frozen=True):
     """Its process ended at work on another prompt: this one went with its input."""
 
 
-Heard = Taken | Words | Asked | Settled | Ended | Gone | Unread
+TurnEvent = PromptTaken | AnswerText | PermissionAsked | PermissionClosed | Ended | Gone | PromptUnread

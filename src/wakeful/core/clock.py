@@ -41,7 +41,7 @@ class Instant(Struct, frozen=True, order=True, gc=False):
         return max(0.0, self.awake - earlier.awake)
 
 
-class Reading(Struct, frozen=True, gc=False):
+class ClockReading(Struct, frozen=True, gc=False):
     """The three clocks of the host, read together."""
 
     wall: float
@@ -49,7 +49,7 @@ class Reading(Struct, frozen=True, gc=False):
     boottime: float
 
     @property
-    def suspended(self) -> float:
+    def suspended_seconds(self) -> float:
         """Seconds this host has slept since it booted."""
         return self.boottime - self.monotonic
 
@@ -73,18 +73,18 @@ class Timeline:
     the jump fell between two readings, the newer one is taken: an age may come out too small, never too large.
     """
 
-    def __init__(self, first: Reading) -> None:
+    def __init__(self, first: ClockReading) -> None:
         self.newest = Instant(first.monotonic, first.wall)
         self.jumps = 0
         # The last sleep while somebody looked; a clock that was merely set is none.
-        self.slept: Sleep | None = None
-        self._suspended_seconds = first.suspended
+        self.last_sleep: Sleep | None = None
+        self._suspended_seconds = first.suspended_seconds
         self._marks = [self.newest]
         # A sleep before we looked has a length but no known place: every earlier age is forgiven that much.
         # Inside a time namespace the difference can be negative and means nothing.
-        self._forgiven_seconds = max(0.0, first.suspended)
+        self._forgiven_seconds = max(0.0, first.suspended_seconds)
 
-    def observe(self, reading: Reading) -> Instant:
+    def observe(self, reading: ClockReading) -> Instant:
         """Take a reading of the clocks; the instant it stands for. Call it whenever `now` is needed."""
         assert reading.monotonic >= self.newest.awake, "CLOCK_MONOTONIC went backwards"
         now = Instant(reading.monotonic, reading.wall)
@@ -92,9 +92,9 @@ class Timeline:
         jumped_seconds = (now.wall - mark.wall) - (now.awake - mark.awake)
         if abs(jumped_seconds) >= JUMP_SECONDS_MIN:
             self._mark(now, backwards=jumped_seconds < 0)
-        if reading.suspended - self._suspended_seconds >= JUMP_SECONDS_MIN:
-            self.slept = Sleep(self.newest, now)
-        self._suspended_seconds = reading.suspended
+        if reading.suspended_seconds - self._suspended_seconds >= JUMP_SECONDS_MIN:
+            self.last_sleep = Sleep(self.newest, now)
+        self._suspended_seconds = reading.suspended_seconds
         self.newest = now
         return now
 
@@ -161,7 +161,7 @@ def latest(instants: Iterable[Instant | None]) -> Instant | None:
 
 class Clock(Protocol):
     @property
-    def slept(self) -> Sleep | None:
+    def last_sleep(self) -> Sleep | None:
         """The host's last sleep since this clock was made, if it slept."""
 
     def now(self) -> Instant:

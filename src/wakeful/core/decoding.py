@@ -32,7 +32,7 @@ def json_decoder(kind: type[T]) -> Callable[[bytes | str], T]:
         try:
             return decode(raw)
         except _FROM_PYTHON as problem:
-            raise _malformed(problem) from problem
+            raise _decode_error(problem) from problem
 
     return decode_or_refuse
 
@@ -50,7 +50,7 @@ def decode_json(
     try:
         return msgspec.json.decode(raw, type=kind, dec_hook=dec_hook)
     except _FROM_PYTHON as problem:
-        raise _malformed(problem) from problem
+        raise _decode_error(problem) from problem
 
 
 def decode_msgpack(raw: bytes) -> Any:
@@ -58,7 +58,7 @@ def decode_msgpack(raw: bytes) -> Any:
     try:
         return msgspec.msgpack.decode(raw)
     except (*_FROM_PYTHON, ValueError) as problem:
-        raise _malformed(problem) from problem
+        raise _decode_error(problem) from problem
 
 
 def decode_json_leniently(text: str) -> Any:
@@ -69,9 +69,9 @@ def decode_json_leniently(text: str) -> Any:
     import json  # noqa: PLC0415 - the same
 
     try:
-        return json.loads(_ESCAPE.sub(_whole, text))
+        return json.loads(_ESCAPE.sub(_replace_half_surrogate, text))
     except (ValueError, RecursionError) as problem:
-        raise _malformed(problem) from problem
+        raise _decode_error(problem) from problem
 
 
 def decode_toml(text: str) -> dict[str, Any]:
@@ -81,17 +81,17 @@ def decode_toml(text: str) -> dict[str, Any]:
     try:
         return tomllib.loads(text)
     except RecursionError as problem:
-        raise _malformed(problem) from problem
+        raise _decode_error(problem) from problem
     # Not only TOMLDecodeError: a number of 5,000 digits is a plain ValueError.
     except ValueError as problem:
         raise msgspec.DecodeError(str(problem)) from problem
 
 
-def _whole(escape: re.Match[str]) -> str:
+def _replace_half_surrogate(escape: re.Match[str]) -> str:
     return "?" if escape["half"] else escape[0]
 
 
-def _malformed(problem: Exception) -> msgspec.DecodeError:
+def _decode_error(problem: Exception) -> msgspec.DecodeError:
     if isinstance(problem, msgspec.DecodeError):
         return problem
     # The problem's own text may quote what could not be read.

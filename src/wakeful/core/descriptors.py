@@ -6,7 +6,7 @@ processes, and accepted connections that are not counted yet.
 
 from typing import Final, NamedTuple
 
-OWN: Final = 64
+RESERVED: Final = 64
 CONNECTIONS_MAX: Final = 512
 # A person with one command and one page needs this many, whatever the limit is.
 CONNECTIONS_MIN: Final = 8
@@ -23,6 +23,6 @@ class Shares(NamedTuple):
 
 def shares(descriptors_max: int) -> Shares:
     """Half of what is free for the two listeners, the other half and more for watching. Below zero is no limit."""
-    free = max(0, descriptors_max - OWN) if descriptors_max >= 0 else UNLIMITED
+    free = max(0, descriptors_max - RESERVED) if descriptors_max >= 0 else UNLIMITED
     connections = max(CONNECTIONS_MIN, min(CONNECTIONS_MAX, free // (2 * LISTENERS)))
     return Shares(connections, max(0, free - LISTENERS * connections))

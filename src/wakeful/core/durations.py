@@ -16,7 +16,7 @@ class BadDuration(OperatorError):
     code = "bad-duration"
 
 
-def seconds_of(text: str, seconds_max: float = DURATION_SECONDS_MAX) -> float:
+def parse_duration(text: str, seconds_max: float = DURATION_SECONDS_MAX) -> float:
     """The seconds of a duration like 30s, 10m, 2h, 1h30m or 2w. Raises BadDuration."""
     parts = _SPELLING.findall(text)
     seconds = sum(int(number) * UNITS[unit] for number, unit in parts)
@@ -26,8 +26,8 @@ def seconds_of(text: str, seconds_max: float = DURATION_SECONDS_MAX) -> float:
     return float(seconds)
 
 
-def spelled(seconds: float) -> str | float:
-    """The shortest spelling that `seconds_of` reads back; what it cannot read stays a number."""
+def format_duration(seconds: float) -> str | float:
+    """The shortest spelling that `parse_duration` reads back; what it cannot read stays a number."""
     whole = int(seconds)
     if whole != seconds or not 0 < whole <= DURATION_SECONDS_MAX:
         return seconds

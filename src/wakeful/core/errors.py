@@ -82,7 +82,7 @@ class ClientMissing(WorldError):
     code = "client-missing"
 
 
-class FolderGone(OperatorError):
+class WorkingDirectoryGone(OperatorError):
     """The working directory {folder} is not there any more."""
 
     code = "folder-gone"

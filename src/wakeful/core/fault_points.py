@@ -27,7 +27,7 @@ class BadFault(OperatorError):
     code = "bad-fault"
 
 
-class Fault(Struct, frozen=True):
+class InjectedFault(Struct, frozen=True):
     """What happens at the `nth` reach of `point`: `kill`, `stall`, or `raise:` and the name of an errno."""
 
     point: str
@@ -50,20 +50,20 @@ class Fault(Struct, frozen=True):
         return cls(point, int(nth), action)
 
 
-class Plan:
+class FaultInjector:
     """Counts the points reached, from any thread, and carries out the faults that are due."""
 
-    def __init__(self, faults: Iterable[Fault] = ()) -> None:
+    def __init__(self, faults: Iterable[InjectedFault] = ()) -> None:
         self._due = {(fault.point, fault.nth): fault.action for fault in faults}
-        self._reached: Counter[str] = Counter()
-        self._counting = threading.Lock()
+        self._reach_counts: Counter[str] = Counter()
+        self._lock = threading.Lock()
         self._released = threading.Event()
 
-    def reached(self, point: str) -> None:
+    def on_reach(self, point: str) -> None:
         """Count this reach; end the process, raise OSError or stall when a fault is due at it."""
-        with self._counting:
-            self._reached[point] += 1
-            action = self._due.get((point, self._reached[point]))
+        with self._lock:
+            self._reach_counts[point] += 1
+            action = self._due.get((point, self._reach_counts[point]))
         if action is not None:
             self._carry_out(action)
 
@@ -81,25 +81,25 @@ class Plan:
         raise OSError(number, os.strerror(number))
 
 
-class _EnvironmentPlan(Plan):
+class _EnvironmentFaultInjector(FaultInjector):
     """Stands in until the first point is reached: the variable is parsed then, once."""
 
-    def reached(self, point: str) -> None:
-        install(Plan(Fault.parse(each) for each in os.environ[VARIABLE].split(",")))
-        reach(point)
+    def on_reach(self, point: str) -> None:
+        install(FaultInjector(InjectedFault.parse(each) for each in os.environ[VARIABLE].split(",")))
+        fault_point(point)
 
 
-_plan: Plan | None = _EnvironmentPlan() if os.environ.get(VARIABLE) else None
+_injector: FaultInjector | None = _EnvironmentFaultInjector() if os.environ.get(VARIABLE) else None
 
 
-def install(plan: Plan | None) -> Plan | None:
+def install(plan: FaultInjector | None) -> FaultInjector | None:
     """Put `plan` in force for this process, or none; the one that was in force before."""
-    global _plan
-    before, _plan = _plan, plan
+    global _injector
+    before, _injector = _injector, plan
     return before
 
 
-def reach(point: str) -> None:
+def fault_point(point: str) -> None:
     """Mark a point where a fault would matter. Does nothing unless a plan is in force."""
-    if _plan is not None:
-        _plan.reached(point)
+    if _injector is not None:
+        _injector.on_reach(point)

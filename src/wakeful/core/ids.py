@@ -34,7 +34,7 @@ SessionId = NewType("SessionId", str)
 """What Wakeful supervises: `claude-<uuid>`, `codex-<uuid>`, or the name of a log folder or file."""
 
 
-def agent_member(name: str) -> SessionId:
+def agent_member_id(name: str) -> SessionId:
     """What acts and incidents call an agent of the hub, which may have no session yet."""
     return SessionId(f"agent-{name}")
 
@@ -60,13 +60,13 @@ def is_uuid(text: str) -> bool:
     return _UUID.match(text) is not None
 
 
-def shortened(session_ids: Iterable[str]) -> dict[str, str]:
+def abbreviate_ids(session_ids: Iterable[str]) -> dict[str, str]:
     """For every id a prefix that commands accept for it."""
     ids = sorted(session_ids)
     prefixes = {}
     for index, session_id in enumerate(ids):
         neighbours = (*ids[max(0, index - 1) : index], *ids[index + 1 : index + 2])
-        shared = max((_shared(session_id, other) for other in neighbours), default=0)
+        shared = max((_common_prefix_chars(session_id, other) for other in neighbours), default=0)
         prefixes[session_id] = session_id[: max(_chars_min(session_id), shared + 1)]
     return prefixes
 
@@ -80,6 +80,6 @@ def _chars_min(session_id: str) -> int:
     return len(prefix + dash) + (_TIMED_ID_CHARS_MIN if found[1] == "7" else _ID_CHARS_MIN)
 
 
-def _shared(one: str, other: str) -> int:
+def _common_prefix_chars(one: str, other: str) -> int:
     pairs = zip(one, other, strict=False)
     return next((at for at, (a, b) in enumerate(pairs) if a != b), min(len(one), len(other)))

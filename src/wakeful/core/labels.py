@@ -45,7 +45,7 @@ def path_label(path: str) -> str:
     return "/".join(label(part, PATH_CHARS_MAX) for part in parts)[:PATH_CHARS_MAX]
 
 
-def quiet(line: str) -> str:
+def strip_mentions(line: str) -> str:
     """One line of a message without mentions and links, in any chat."""
     seen = line if line.isascii() else without_hidden(line, " ")
     calm = _MENTION.sub("\uff20", seen.translate(_ANGLES)).replace("](", "] (")

@@ -88,7 +88,7 @@ class AttemptState(StrEnum):
     EXPIRED = "expired"
 
 
-class Work(Struct, frozen=True):
+class WorkItem(Struct, frozen=True):
     """What a person asked for. `session_id` is the conversation it continues; `seq` is given by the store."""
 
     id: WorkId
@@ -125,7 +125,7 @@ class Attempt(Struct, frozen=True):
 class Run(Struct, frozen=True):
     """An attempt that was claimed: everything its owner needs to do it, and to prove that it is the owner."""
 
-    work: Work
+    work: WorkItem
     attempt: int
     epoch: int
     owner: str
@@ -143,7 +143,7 @@ class Lease(Struct, frozen=True):
     holder: Process | None = None
 
 
-class HeldLease(Struct, frozen=True):
+class LeaseConflict(Struct, frozen=True):
     """Why a claim was refused. Without the epoch: only the owner can write with it."""
 
     key: LeaseKey
@@ -183,7 +183,7 @@ def state_after(ending: AttemptState, attempts: int, attempts_max: int) -> WorkS
     return WorkState.PENDING if attempts < attempts_max else WorkState.FAILED
 
 
-def held(lease: HeldLease) -> ConversationHeld:
+def conversation_held_error(lease: LeaseConflict) -> ConversationHeld:
     """The refusal that names the owner. Owners name themselves: what they say is shown plain."""
     return ConversationHeld(
         shown=lease.key,

@@ -29,7 +29,7 @@ class PaneAddress(Struct, frozen=True):
     server: Process | None = None
 
 
-class Hosting(Struct, frozen=True):
+class ManagedSession(Struct, frozen=True):
     """One managed session. `process` is its newest agent process, `epoch` the claim it was started under."""
 
     session_id: SessionId

@@ -110,9 +110,9 @@ _NAME_CHARS: Final = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuv
 _BEFORE_CHARS_MAX: Final = 40
 
 
-def without_named(text: str) -> str:
+def redact_named(text: str) -> str:
     """`text` with every value replaced that its name calls secret."""
-    return _prose().sub(_unless_a_word, "".join(_parts(text)))
+    return _prose().sub(_redact_unless_word, "".join(_parts(text)))
 
 
 def names_a_secret(name: str, value: str) -> bool:
@@ -130,7 +130,7 @@ def _parts(text: str) -> Iterator[str]:
     for found in _name().finditer(lower if len(lower) == len(text) else text):
         if found.start() < done:
             continue
-        span = _value(text, found)
+        span = _value_span(text, found)
         if span is not None:
             yield text[done : span[0]]
             yield SECRET
@@ -148,7 +148,7 @@ def _prose() -> re.Pattern[str]:
     return re.compile(_PROSE, re.IGNORECASE)
 
 
-def _unless_a_word(found: re.Match[str]) -> str:
+def _redact_unless_word(found: re.Match[str]) -> str:
     """What a sentence calls a password is one if it has a digit; what it calls a token or a key, if it looks random."""
     value = found["value"].rstrip(".:!?*_")
     has_digit = any(map(str.isdigit, value)) and not value.isdigit()
@@ -163,15 +163,15 @@ def _unless_a_word(found: re.Match[str]) -> str:
 
 
 @cache
-def _harmless() -> re.Pattern[str]:
+def _harmless_pattern() -> re.Pattern[str]:
     return re.compile(_HARMLESS, re.IGNORECASE | re.DOTALL)
 
 
-def _value(text: str, found: re.Match[str]) -> tuple[int, int] | None:
+def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
     """Where the value of a name begins and ends; None if it has no value or none that is secret."""
     name = _whole_name(text, found)
     grade = _grade(name)
-    if grade is _Grade.NONE or (gap := _gap(text, found, name, grade)) is None:
+    if grade is _Grade.NONE or (gap := _separator(text, found, name, grade)) is None:
         return None
     if name.lower() == "pass" and not _is_pass_set(text, found, name, gap):
         # `PASS: test_x` is what a test runner says.
@@ -190,8 +190,8 @@ def _value(text: str, found: re.Match[str]) -> tuple[int, int] | None:
     ):
         return None
     if opening is not None:
-        return _quoted(text, opening, grade)
-    span = _unquoted(text, start, found, grade, gap)
+        return _quoted_span(text, opening, grade)
+    span = _unquoted_span(text, start, found, grade, gap)
     if span is not None and gap == "=" and (end := _end_of_setting(text, found, name, start)) is not None:
         return start, max(end, span[1])
     return span
@@ -205,7 +205,7 @@ def _is_pass_set(text: str, found: re.Match[str], name: str, gap: str) -> bool:
 
 def _end_of_setting(text: str, found: re.Match[str], name: str, start: int) -> int | None:
     """Where name and value stand in one pair of quotes, as in `-e 'PASSWORD=a b'`: the value goes on to the second one."""
-    before = _first(found, name) - 1
+    before = _name_start(found, name) - 1
     quote = text[before] if before >= 0 else ""
     if quote not in {"'", '"'} or found["close"]:
         return None
@@ -215,7 +215,7 @@ def _end_of_setting(text: str, found: re.Match[str], name: str, start: int) -> i
     return end - (end > start and text[end - 1] == "\\") if end >= 0 else None
 
 
-def _first(found: re.Match[str], name: str) -> int:
+def _name_start(found: re.Match[str], name: str) -> int:
     """Where the whole name begins."""
     return found.start() - (len(name) - len(found["core"]) - len(found["rest"]))
 
@@ -232,7 +232,7 @@ def _whole_name(text: str, found: re.Match[str]) -> str:
     )
 
 
-def _gap(text: str, found: re.Match[str], name: str, grade: _Grade) -> str | None:
+def _separator(text: str, found: re.Match[str], name: str, grade: _Grade) -> str | None:
     """What parts the name from its value: a sign, or a blank where an option or a word of .netrc has one."""
     gap: str = found["gap"].strip().translate(_FULL_WIDTH).removeprefix("+")
     if gap == ",":
@@ -240,7 +240,7 @@ def _gap(text: str, found: re.Match[str], name: str, grade: _Grade) -> str | Non
         is_option = text[found.start() - 1 : found.start()] == "-" or "-" in name
         return gap if is_option or name.isupper() or grade is _Grade.LINE else None
     if _is_element(gap):
-        before = _first(found, name) - 1
+        before = _name_start(found, name) - 1
         return gap if text[before : before + 1] == "<" else None
     if gap:
         return gap
@@ -256,7 +256,7 @@ _SETTING: Final = re.compile(
 
 
 def _takes_blank(text: str, found: re.Match[str], name: str, grade: _Grade) -> bool:
-    first = _first(found, name)
+    first = _name_start(found, name)
     before = text[max(0, first - 140) : first]
     if before.endswith("-") or "--" in name:
         return grade is not _Grade.LINE
@@ -265,7 +265,7 @@ def _takes_blank(text: str, found: re.Match[str], name: str, grade: _Grade) -> b
     return name.isupper() and _SETTING.search(before) is not None
 
 
-def _quoted(text: str, opening: re.Match[str], grade: _Grade) -> tuple[int, int] | None:
+def _quoted_span(text: str, opening: re.Match[str], grade: _Grade) -> tuple[int, int] | None:
     """From behind the opening quote to before the same one, escaped as often; to the line's end if there is none."""
     start, limit = opening.end(), min(len(text), opening.end() + VALUE_CHARS_MAX)
     close = opening["other"] or opening["escape"] + opening["quote"]
@@ -322,7 +322,9 @@ def _glued_end(text: str, at: int) -> int:
     return end.end() if end is not None else at
 
 
-def _unquoted(text: str, start: int, found: re.Match[str], grade: _Grade, gap: str) -> tuple[int, int] | None:
+def _unquoted_span(
+    text: str, start: int, found: re.Match[str], grade: _Grade, gap: str
+) -> tuple[int, int] | None:
     # Its beginning says whether it is one; so a text of names and signs alone is not read to its end for each of them.
     end = _unquoted_end(text, start, found, grade, gap, BEGINNING_CHARS_MAX)
     value = text[start:end]
@@ -389,7 +391,7 @@ def _is_secret(value: str, grade: _Grade, *, tight: bool) -> bool:
 
 
 def _is_harmless(value: str) -> bool:
-    return _harmless().fullmatch(value.strip(" \t\\")) is not None
+    return _harmless_pattern().fullmatch(value.strip(" \t\\")) is not None
 
 
 def _reads_like_words(value: str) -> bool:

@@ -9,10 +9,10 @@ from typing import Final
 from msgspec import Struct
 
 # A process that this host does not number, as one that has gone inside a container: dead here, whoever has its number.
-ELSEWHERE: Final = "elsewhere"
+FOREIGN_BOOT_ID: Final = "elsewhere"
 
 
-class Sight(StrEnum):
+class ProcessState(StrEnum):
     """A probe's three answers. One that failed, timed out or was refused is `unknown`, never `dead`."""
 
     ALIVE = "alive"
@@ -28,9 +28,9 @@ class Process(Struct, frozen=True, gc=False):
     boot_id: str
 
     @property
-    def is_elsewhere(self) -> bool:
+    def is_foreign(self) -> bool:
         """Whether its numbers are those of another place: a boot of this host says nothing of it."""
-        return self.boot_id.startswith(ELSEWHERE)
+        return self.boot_id.startswith(FOREIGN_BOOT_ID)
 
 
 class ProcessGone(Exception):

@@ -2,7 +2,7 @@
 
 Every output passes `redact`; a replacement names the kind of secret. If redaction fails, the text is
 withheld: a lost line is better than a leaked key. Colours, zero-width characters and NULs around or within a
-secret do not hide it. `Scrub` does the same for files that leave the machine: every line and every JSON
+secret do not hide it. `Redactor` does the same for files that leave the machine: every line and every JSON
 string, and known secrets by value.
 """
 
@@ -14,11 +14,11 @@ from typing import Any, Final
 import msgspec
 
 from wakeful.core.decoding import decode_json
-from wakeful.core.named_secrets import HINTS, SECRET, names_a_secret, without_named
+from wakeful.core.named_secrets import HINTS, SECRET, names_a_secret, redact_named
 from wakeful.core.secret_commands import COMMANDS
 from wakeful.core.secret_formats import TOKENS, Format
-from wakeful.core.secret_tables import without_columns
-from wakeful.core.text import hides_something, without_hidden
+from wakeful.core.secret_tables import redact_columns
+from wakeful.core.text import has_hidden_characters, without_hidden
 
 WITHHELD: Final = "[withheld: could not be redacted]"
 REDACTED_CHARS_MAX: Final = 20_000
@@ -38,7 +38,7 @@ _CUT_SEQUENCE: Final = re.compile(
     re.IGNORECASE,
 )
 # As JSON spells what nobody sees; several backslashes where JSON stands within JSON. Halves of a pair are no character.
-_SPELLED_OUT: Final = re.compile(r"\\+u(?!d[89a-f])([0-9a-f]{4})", re.IGNORECASE)
+_UNICODE_ESCAPE: Final = re.compile(r"\\+u(?!d[89a-f])([0-9a-f]{4})", re.IGNORECASE)
 _NEEDS_NO_ESCAPE: Final = frozenset(map(chr, range(0x20, 0x7F))) - frozenset('\\"') | frozenset(
     "\uff1d\uff1a"
 )
@@ -69,29 +69,29 @@ def redact(text: str) -> str:
     """`text` without anything that looks like a credential; bounded, and withheld whole on failure."""
     try:
         if len(text) <= REDACTED_CHARS_MAX:
-            return _as_it_may_be_seen(text)
+            return _redact_visible(text)
         # The end is redacted with the rest and not shown: nobody can tell what the beginning of a secret is.
-        return _as_it_may_be_seen(text[: REDACTED_CHARS_MAX + _BORDER_CHARS])[:-_BORDER_CHARS]
+        return _redact_visible(text[: REDACTED_CHARS_MAX + _BORDER_CHARS])[:-_BORDER_CHARS]
     except (re.error, RecursionError, MemoryError):
         return WITHHELD
 
 
-def _as_it_may_be_seen(text: str) -> str:
+def _redact_visible(text: str) -> str:
     if "\\u" in text:
-        text = _SPELLED_OUT.sub(_hidden_or_as_it_was, text)
-    if hides_something(text):
+        text = _UNICODE_ESCAPE.sub(_decode_if_hidden, text)
+    if has_hidden_characters(text):
         if text.count("\0") > len(text) // 3:
             # UTF-16 taken for another encoding: within a sequence they would hide that it is one.
             text = text.replace("\0", "")
-        return min(map(_redacted, _as_it_reads(text)), key=_chars_left)
-    return _redacted(text)
+        return min(map(_redact_all_spellings, _visible_variants(text)), key=_chars_left)
+    return _redact_all_spellings(text)
 
 
-def _redacted(text: str) -> str:
+def _redact_all_spellings(text: str) -> str:
     if "\\u" in text:
-        text = _redacted_decoded(text, _SPELLED_OUT)
+        text = _redact_decoded(text, _UNICODE_ESCAPE)
     if "%" in text:
-        text = _redacted_decoded(text, _PERCENT)
+        text = _redact_decoded(text, _PERCENT)
     return _without_secrets(text)
 
 
@@ -103,10 +103,10 @@ def _without_secrets(text: str) -> str:
     lower = text.lower()
     shown = _without_formats(text, lower, _ANYWHERE)
     if _SHORT_WORDS.fullmatch(text) is None and (words := _long_words(lower)):
-        shown = _RANDOM.sub(_unless_harmless, _without_formats(shown, words, _IN_LONG_WORDS))
+        shown = _RANDOM.sub(_redact_unless_harmless, _without_formats(shown, words, _IN_LONG_WORDS))
     for hint in HINTS:
         if hint in lower:
-            return without_named(without_columns(shown))
+            return redact_named(redact_columns(shown))
     return shown
 
 
@@ -120,14 +120,14 @@ def _without_formats(text: str, lower: str, formats: tuple[Format, ...]) -> str:
     for _, hints, pattern, replacement, _ in formats:
         for hint in hints:
             if hint in lower:
-                text = _compiled(pattern).sub(replacement, text)
+                text = _compile_pattern(pattern).sub(replacement, text)
                 break
     return text
 
 
-def _redacted_decoded(text: str, escape: re.Pattern[str]) -> str:
+def _redact_decoded(text: str, escape: re.Pattern[str]) -> str:
     """Decoded where that shows a secret, else as it was: not every percent sign begins an escape."""
-    decoded = escape.sub(_readable, text)
+    decoded = escape.sub(_decode_if_readable, text)
     if decoded == text:
         return text
     clean = _without_secrets(decoded)
@@ -136,18 +136,18 @@ def _redacted_decoded(text: str, escape: re.Pattern[str]) -> str:
 
 # Where its hint is first met: compiling all of them takes longer than importing everything that is imported here.
 @cache
-def _compiled(pattern: str) -> re.Pattern[str]:
+def _compile_pattern(pattern: str) -> re.Pattern[str]:
     return re.compile(pattern, re.IGNORECASE | re.DOTALL)
 
 
-def _as_it_reads(text: str) -> set[str]:
+def _visible_variants(text: str) -> set[str]:
     """The visible text in one piece; and parted where a secret may begin behind something hidden, if that is another."""
     marked = without_hidden(_CUT_SEQUENCE.sub(r"\1\0", text.replace(_MARK, "\x01")), _MARK)
-    return {marked.replace(_MARK, ""), _begins_behind().sub(" ", marked).replace(_MARK, "")}
+    return {marked.replace(_MARK, ""), _hidden_before_prefix().sub(" ", marked).replace(_MARK, "")}
 
 
 @cache
-def _begins_behind() -> re.Pattern[str]:
+def _hidden_before_prefix() -> re.Pattern[str]:
     """What was hidden before a prefix. Behind a letter many are none, unless something stood between the two."""
     hints = {hint for format_ in FORMATS for hint in format_.hints if len(hint) >= _PREFIX_CHARS_MIN}
     prefixes = sorted(hint for hint in hints if hint[0].isalnum())
@@ -155,18 +155,18 @@ def _begins_behind() -> re.Pattern[str]:
     return re.compile(rf"(?<!\0)\0++(?=[spr]\0*k\0*-|{'|'.join(spelled)})", re.IGNORECASE)
 
 
-def _hidden_or_as_it_was(spelled: re.Match[str]) -> str:
+def _decode_if_hidden(spelled: re.Match[str]) -> str:
     char = chr(int(spelled[1], 16))
-    return char if hides_something(char) else spelled[0]
+    return char if has_hidden_characters(char) else spelled[0]
 
 
-def _readable(spelled: re.Match[str]) -> str:
+def _decode_if_readable(spelled: re.Match[str]) -> str:
     """A character that needs no escape; a quote stays escaped, for it would end the text that it is in."""
     char = chr(int(spelled[1], 16))
     return char if char in _NEEDS_NO_ESCAPE else spelled[0]
 
 
-def _unless_harmless(found: re.Match[str]) -> str:
+def _redact_unless_harmless(found: re.Match[str]) -> str:
     """Long and random: its characters change their class twice in five places, in names and paths once in six."""
     word = found[0]
     if _KNOWN_IDS.match(word) is not None:
@@ -183,7 +183,7 @@ KNOWN: Final = "[secret of this machine]"
 _KEY_BEGINS: Final = "PRIVATE KEY"
 
 
-class Scrub:
+class Redactor:
     """Redacts by pattern, and by value what is known to be secret here."""
 
     def __init__(self, secrets: Collection[str]) -> None:
@@ -192,37 +192,39 @@ class Scrub:
             (each for each in secrets if len(each) >= SECRET_CHARS_MIN), key=len, reverse=True
         )
 
-    def text(self, text: str) -> str:
+    def redact_text(self, text: str) -> str:
         """All of it, however long. A private key goes as a whole, however many lines it has."""
-        return "\n".join(map(self._piece, _pieces(_without_keys(text.split("\n")))))
+        return "\n".join(map(self._redact_piece, _pieces(_without_keys(text.split("\n")))))
 
-    def json(self, body: bytes) -> bytes:
+    def redact_json(self, body: bytes) -> bytes:
         """The same document, indented, with every string of it redacted; withheld if it is none."""
         try:
             document = decode_json(body)
         except msgspec.DecodeError:
             return msgspec.json.encode(WITHHELD)
-        return msgspec.json.format(msgspec.json.encode(self.value(document)), indent=2)
+        return msgspec.json.format(msgspec.json.encode(self.redact_value(document)), indent=2)
 
-    def _piece(self, text: str) -> str:
+    def _redact_piece(self, text: str) -> str:
         for secret in self._secrets:
             text = text.replace(secret, KNOWN)
         return redact(text)
 
-    def value(self, value: Any) -> Any:
+    def redact_value(self, value: Any) -> Any:
         if isinstance(value, str):
-            return self.text(value)
+            return self.redact_text(value)
         if isinstance(value, list):
-            return [self.value(each) for each in value]
+            return [self.redact_value(each) for each in value]
         if isinstance(value, dict):
-            return {self.text(name): self._named(name, each) for name, each in value.items()}
+            return {
+                self.redact_text(name): self._redact_named_value(name, each) for name, each in value.items()
+            }
         return value
 
-    def _named(self, name: str, value: Any) -> Any:
+    def _redact_named_value(self, name: str, value: Any) -> Any:
         """A value is also what its name says: alone, a password looks like any other word."""
         if isinstance(value, str) and names_a_secret(name, value):
             return SECRET
-        return self.value(value)
+        return self.redact_value(value)
 
 
 def _without_keys(lines: Iterable[str]) -> Iterator[str]:

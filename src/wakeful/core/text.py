@@ -30,12 +30,12 @@ def plain(text: str, chars_max: int = SHOWN_CHARS_MAX) -> str:
     """One line of printable text: commands to terminals are gone, other controls become spaces, the rest an ellipsis."""
     cut = text[: chars_max + 1]
     if not cut.isprintable():
-        cut = _translated(SEQUENCE.sub("", cut), " ")
+        cut = _replace_refused(SEQUENCE.sub("", cut), " ")
     cleaned = " ".join(cut.split())
     return cleaned if len(text) <= chars_max else cleaned[: chars_max - 1] + "…"
 
 
-def hides_something(text: str) -> bool:
+def has_hidden_characters(text: str) -> bool:
     """Whether a reader sees less than there is: controls other than line breaks, characters without a width."""
     if not text.isascii() and _WIDTHLESS.search(text) is not None:
         return True
@@ -48,10 +48,10 @@ def hides_something(text: str) -> bool:
 def without_hidden(text: str, mark: str) -> str:
     """The text as it reads, with `mark` wherever something was that nobody sees; line breaks stay."""
     text = SEQUENCE.sub(mark, text)
-    return _WIDTHLESS.sub(mark, _translated(text, mark, kept=_BREAKS | {mark}))
+    return _WIDTHLESS.sub(mark, _replace_refused(text, mark, kept=_BREAKS | {mark}))
 
 
-def _translated(text: str, instead: str, kept: frozenset[str] = frozenset()) -> str:
+def _replace_refused(text: str, instead: str, kept: frozenset[str] = frozenset()) -> str:
     """Every refused character replaced; a text has few different characters, however long it is."""
     refused = {char for char in set(text) - kept if unicodedata.category(char) in _REFUSED_CATEGORIES}
     return text.translate({ord(char): instead for char in refused})

@@ -7,7 +7,7 @@ from typing import Any
 from wakeful.core.clock import Clock
 
 
-async def told_or_due(clock: Clock, told: asyncio.Event, due_awake: float | None) -> None:
+async def wait_for_event_or_deadline(clock: Clock, told: asyncio.Event, due_awake: float | None) -> None:
     """Return once it was told, or at that moment of the clock's waking time; None: only when told."""
     waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.wait())]
     if due_awake is not None:
@@ -19,7 +19,7 @@ async def told_or_due(clock: Clock, told: asyncio.Event, due_awake: float | None
             each.cancel()
 
 
-async def ended_or_failed(tasks: Sequence[asyncio.Task[None]], ended: asyncio.Event) -> None:
+async def wait_for_end_or_failure(tasks: Sequence[asyncio.Task[None]], ended: asyncio.Event) -> None:
     """Return once the end was told. Only a failure ends one of the tasks early: raises it."""
     waiting = asyncio.create_task(ended.wait())
     try:

@@ -11,35 +11,35 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from wakeful.agents.auto_restart import AutoRestart, Losses, Telling
-from wakeful.agents.commands import Orders
-from wakeful.agents.hub import Hub, Processes, Windows
+from wakeful.agents.auto_restart import AgentNotifier, AutoRestart, RuntimeLosses
+from wakeful.agents.commands import AgentCommands
+from wakeful.agents.hub import ContainerAccess, Hub, ProcessLookup
 from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.agents.runtime import Runtime
-from wakeful.agents.table import Agent, AgentBook
+from wakeful.agents.table import Agent, AgentTable
 from wakeful.alerts.model import Alert, AlertKind, Topic
-from wakeful.alerts.outbox import AlertDesk
-from wakeful.config.paths import Places
+from wakeful.alerts.outbox import AlertOutbox
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
-from wakeful.core.process import Process, Sight
-from wakeful.daemon.control import Handwork
-from wakeful.daemon.healing import Care
-from wakeful.daemon.observer import Lookout
-from wakeful.healing.rate_limit import Pace
-from wakeful.integrations.tmux.agent_runtime import PREFIX as AGENT_PREFIX, TmuxAgents, is_on
-from wakeful.integrations.tmux.programs import resuming
+from wakeful.core.process import Process, ProcessState
+from wakeful.daemon.control import ControlComponents
+from wakeful.daemon.healing import HealingComponents
+from wakeful.daemon.observer import SessionObserver
+from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.integrations.tmux.agent_runtime import PREFIX as AGENT_PREFIX, TmuxAgentRuntime, runs_on_server
+from wakeful.integrations.tmux.programs import resume_argv
 from wakeful.judging.findings import State
 from wakeful.linux import proc
 from wakeful.linux.child_environment import given_environ
 from wakeful.linux.clock import SystemClock
-from wakeful.linux.logging import show_moves
+from wakeful.linux.logging import log_to_stderr
 from wakeful.sessions.feed import Feed
-from wakeful.sessions.registry import Roster
+from wakeful.sessions.registry import SessionRegistry
 from wakeful.storage.base import Note, Store
 
 # Who descends from whom is read once for all agents of a sync: two hundred of them ask at once.
@@ -56,7 +56,7 @@ class EngineLibraryMissing(WorldError):
     code = "engine-library-missing"
 
 
-def runtimes_of(specs: Iterable[AgentSpec], places: Places, clock: Clock) -> dict[str, Runtime]:
+def runtimes_of(specs: Iterable[AgentSpec], paths: StatePaths, clock: Clock) -> dict[str, Runtime]:
     """The runtimes these agents live in. An engine's library is imported only if one of them needs it.
 
     Raises EngineLibraryMissing.
@@ -64,7 +64,7 @@ def runtimes_of(specs: Iterable[AgentSpec], places: Places, clock: Clock) -> dic
     wanted = {spec.runtime for spec in specs}
     found: dict[str, Runtime] = {}
     if AgentRuntime.TMUX in wanted:
-        found[AgentRuntime.TMUX] = TmuxAgents(places.tmux, places.agents, clock)
+        found[AgentRuntime.TMUX] = TmuxAgentRuntime(paths.tmux, paths.agents, clock)
     if AgentRuntime.DOCKER in wanted:
         try:
             from wakeful.integrations.docker.agent_runtime import DockerRuntime  # noqa: PLC0415 - see the docstring
@@ -83,83 +83,87 @@ def engine_address(environ: Mapping[str, str]) -> str:
 
 def build_hub(
     config: Config,
-    places: Places,
+    paths: StatePaths,
     store: Store,
-    lookout: Lookout,
+    observer: SessionObserver,
     feed: Feed,
-    handwork: Handwork,
-    care: Care,
+    control: ControlComponents,
+    healing: HealingComponents,
 ) -> Hub:
     """The hub of one daemon."""
     # Every change of an agent's state is one line of the daemon's log.
-    show_moves(log)
-    clock = lookout.clock
-    runtimes = runtimes_of(config.agents, places, clock)
-    sessions = HostedSessions(lookout.roster, clock, places.tmux)
-    book = AgentBook(config.agents, runtimes, store, clock, feed.announce, lookout.supervisor.lodge)
-    leases = AgentLeases(store, _owner(lookout.host), proc.identify_if_seen(os.getpid()), _is_dead)
-    orders = Orders(
-        book=book,
-        gate=handwork.gate,
+    log_to_stderr(log)
+    clock = observer.clock
+    runtimes = runtimes_of(config.agents, paths, clock)
+    sessions = HostedSessions(observer.registry, clock, paths.tmux)
+    table = AgentTable(
+        config.agents, runtimes, store, clock, feed.publish_agent_change, observer.supervisor.set_agent
+    )
+    leases = AgentLeases(store, _owner(observer.host), proc.identify_or_none(os.getpid()), _is_dead)
+    commands = AgentCommands(
+        table=table,
+        gate=control.gate,
         leases=leases,
         sessions=sessions,
-        environ=passed_through,
-        resuming=resuming,
+        environ=pass_through_environ,
+        resuming=resume_argv,
         mode=config.daemon.mode,
     )
-    messages = _Messages(care.alerts)
-    told = Telling(clock, care.incidents.newest, messages.tell, messages.resolve)
+    messages = _AgentNotifier(healing.alerts)
+    notifier = AgentNotifier(clock, healing.incidents.newest, messages.notify, messages.resolve)
     hub = Hub(
-        book=book,
-        orders=orders,
-        losses=Losses(care.incidents, {"tmux": places.tmux, "docker": engine_address(os.environ)}, told),
+        table=table,
+        commands=commands,
+        losses=RuntimeLosses(
+            healing.incidents, {"tmux": paths.tmux, "docker": engine_address(os.environ)}, notifier
+        ),
         auto=AutoRestart(
-            book=book,
-            orders=orders,
+            table=table,
+            commands=commands,
             store=store,
             clock=clock,
-            pace=Pace(clock, config.heal.pace_seconds, config.heal.pace_burst),
-            rules=care.rules,
-            told=told,
+            limiter=RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst),
+            rules=healing.rules,
+            notifier=notifier,
             is_cut_off=sessions.is_cut_off,
         ),
         runtimes=runtimes,
         sessions=sessions,
-        processes=Processes(proc.identify_if_seen, lookout.watch),
+        processes=ProcessLookup(proc.identify_or_none, observer.watch),
         leases=leases,
         clock=clock,
-        windows=_windows(runtimes, lookout),
+        windows=_container_access(runtimes, observer),
     )
-    care.circumstances.agent_of = hub.host_of
-    care.circumstances.agent_way = hub.way_of
-    care.reviver.start_agent = hub.bring_back
+    healing.situations.agent_of = hub.agent_name_of
+    healing.situations.agent_recovery = hub.recovery_of
+    healing.reviver.start_agent = hub.resume_agent
 
     async def before_stop(agent: Agent) -> None:
-        await handwork.person_stops.order(run_by(agent.record.pid))
+        await control.person_stops.record_order(processes_from(agent.record.pid))
         if agent.record.session_id is not None:
             await settle_ended(agent.record.session_id)
 
     async def settle_ended(session_id: SessionId) -> None:
         """A session that had died before needs nobody any more, unless it waits for a person's decision."""
-        if sessions.holder(session_id) is not None:
+        if sessions.agent_pid(session_id) is not None:
             return
-        trouble = care.healer.trouble_of(session_id)
-        if trouble is None or not trouble.held:
-            await handwork.given_up(session_id)
-            lookout.supervisor.acted(session_id)
+        case = healing.healer.case_of(session_id)
+        if case is None or not case.held:
+            await control.mark_given_up(session_id)
+            observer.supervisor.on_action(session_id)
 
     async def stop_came_to_nothing(agent: Agent) -> None:
-        await handwork.person_stops.withdraw(run_by(agent.record.pid))
+        await control.person_stops.withdraw(processes_from(agent.record.pid))
 
-    orders.before_stop = before_stop
-    orders.session_replaced = settle_ended
-    orders.stop_came_to_nothing = stop_came_to_nothing
+    commands.before_stop = before_stop
+    commands.on_session_replaced = settle_ended
+    commands.on_stop_failed = stop_came_to_nothing
     return hub
 
 
-def run_by(pid: int | None) -> list[Process]:
+def processes_from(pid: int | None) -> list[Process]:
     """This process and everybody below it."""
-    process = proc.identify_if_seen(pid) if pid is not None else None
+    process = proc.identify_or_none(pid) if pid is not None else None
     return [process, *proc.descendants(process)] if process is not None else []
 
 
@@ -171,22 +175,22 @@ def _owner(host: str) -> str:
 
 def _is_dead(process: Process) -> bool:
     """Whether it is certainly gone. Of another boot nobody can say which host's it was."""
-    return process.boot_id == proc.boot_id() and proc.sight(process) is Sight.DEAD
+    return process.boot_id == proc.boot_id() and proc.state_of(process) is ProcessState.DEAD
 
 
-def _windows(runtimes: Mapping[str, Runtime], lookout: Lookout) -> Windows | None:
+def _container_access(runtimes: Mapping[str, Runtime], observer: SessionObserver) -> ContainerAccess | None:
     """The way into containers, if there are any: the eyes are told of each by the hub."""
     if AgentRuntime.DOCKER not in runtimes:
         return None
     from wakeful.integrations.docker.agent_runtime import DockerRuntime  # noqa: PLC0415 - as in `runtimes_of`
-    from wakeful.integrations.docker.source import ContainerWindows  # noqa: PLC0415
+    from wakeful.integrations.docker.source import ContainerSourceUpdater  # noqa: PLC0415
 
     runtime = runtimes[AgentRuntime.DOCKER]
     assert isinstance(runtime, DockerRuntime), "made in `runtimes_of`"
-    return ContainerWindows(runtime, lookout.open_containers())
+    return ContainerSourceUpdater(runtime, observer.open_containers())
 
 
-def passed_through(spec: AgentSpec) -> Mapping[str, str]:
+def pass_through_environ(spec: AgentSpec) -> Mapping[str, str]:
     """The values of the variables an agent names, as the daemon has them. Names are logged, values never."""
     missing = [name for name in spec.env if name not in os.environ]
     if missing:
@@ -202,65 +206,71 @@ def passed_through(spec: AgentSpec) -> Mapping[str, str]:
 class HostedSessions:
     """Sessions by the processes that hold them."""
 
-    def __init__(self, roster: Roster, clock: Clock, tmux: str) -> None:
-        self._roster = roster
+    def __init__(self, registry: SessionRegistry, clock: Clock, tmux: str) -> None:
+        self._registry = registry
         self._tmux = tmux
         self._clock = clock
         self._below: dict[int, SessionId] = {}
         self._below_at = float("-inf")
 
-    def below(self, pid: int) -> SessionId | None:
+    def session_below(self, pid: int) -> SessionId | None:
         now = self._clock.now().awake
         if now - self._below_at >= LINEAGE_SECONDS:
             self._below, self._below_at = dict(self._lineages()), now
         return self._below.get(pid)
 
-    def above(self, session_id: SessionId) -> frozenset[int]:
-        watched = self._roster.watched.get(session_id)
-        living = [each.process.pid for each in watched.presence.living] if watched is not None else []
+    def pids_above(self, session_id: SessionId) -> frozenset[int]:
+        session = self._registry.sessions.get(session_id)
+        living = (
+            [each.process.pid for each in session.presence.living_processes] if session is not None else []
+        )
         # Somebody new is among them: who descends from whom is read anew.
         self._below_at = float("-inf")
         return frozenset(pid for each in living for pid in (each, *ancestor_pids(each)))
 
     def _lineages(self) -> Iterator[tuple[int, SessionId]]:
         """Every living holder and whoever it descends from; the nearest session counts."""
-        living = [(each, holder) for each in self._roster.watched.values() for holder in each.presence.living]
-        for watched, holder in living:
-            yield from ((above, watched.subject.id) for above in ancestor_pids(holder.process.pid))
-        yield from ((holder.process.pid, watched.subject.id) for watched, holder in living)
+        living = [
+            (each, process)
+            for each in self._registry.sessions.values()
+            for process in each.presence.living_processes
+        ]
+        for session, process in living:
+            yield from ((above, session.subject.id) for above in ancestor_pids(process.process.pid))
+        yield from ((process.process.pid, session.subject.id) for session, process in living)
 
     def is_busy(self, session_id: SessionId) -> bool:
-        watched = self._roster.watched.get(session_id)
-        record = watched.record if watched is not None else None
+        session = self._registry.sessions.get(session_id)
+        record = session.record if session is not None else None
         return record is not None and (record.active_prompt or record.state is State.PROMPTING)
 
     def is_cut_off(self, session_id: SessionId) -> bool:
         """Whether it ended in the middle of a turn: the healer brings it back, or a person gave this turn up."""
-        watched = self._roster.watched.get(session_id)
-        if watched is None or watched.verdict is None:
+        session = self._registry.sessions.get(session_id)
+        if session is None or session.verdict is None:
             return False
-        return watched.activity.in_turn and (bool(watched.verdict.findings) or watched.presence.stopped)
+        return session.activity.in_turn and (bool(session.verdict.findings) or session.presence.stopped)
 
-    def agent_named(self, session_id: SessionId) -> str | None:
+    def agent_by_mark(self, session_id: SessionId) -> str | None:
         """The agent whose mark the processes of this session carry."""
-        watched = self._roster.watched.get(session_id)
-        for holder in watched.presence.living if watched is not None else ():
-            hosted = proc.environ_value(holder.process.pid, SESSION_VARIABLE) or ""
-            named = proc.environ_value(holder.process.pid, AGENT_VARIABLE)
+        session = self._registry.sessions.get(session_id)
+        for process in session.presence.living_processes if session is not None else ():
+            hosted = proc.environ_value(process.process.pid, SESSION_VARIABLE) or ""
+            named = proc.environ_value(process.process.pid, AGENT_VARIABLE)
             if named:
                 return named
-            if hosted.startswith(AGENT_PREFIX) and is_on(self._tmux, holder.process.pid):
+            if hosted.startswith(AGENT_PREFIX) and runs_on_server(self._tmux, process.process.pid):
                 return hosted.removeprefix(AGENT_PREFIX)
         return None
 
-    def holder(self, session_id: SessionId) -> int | None:
-        watched = self._roster.watched.get(session_id)
-        living = watched.presence.living if watched is not None else ()
+    def agent_pid(self, session_id: SessionId) -> int | None:
+        session = self._registry.sessions.get(session_id)
+        living = session.presence.living_processes if session is not None else ()
         return next((each.process.pid for each in living), None)
 
-    def can_go_on(self, session_id: SessionId) -> bool:
-        watched = self._roster.watched.get(session_id)
-        return watched is not None and watched.activity.known > 0
+    def can_resume(self, session_id: SessionId) -> bool:
+        session = self._registry.sessions.get(session_id)
+        return session is not None and session.activity.known > 0
 
 
 def ancestor_pids(pid: int) -> list[int]:
@@ -270,15 +280,15 @@ def ancestor_pids(pid: int) -> list[int]:
         return []
 
 
-class _Messages:
+class _AgentNotifier:
     """Alerts about agents. A store that refuses them costs the message, never the hub."""
 
-    def __init__(self, alerts: AlertDesk) -> None:
-        self._alerts = alerts
+    def __init__(self, outbox: AlertOutbox) -> None:
+        self._alerts = outbox
 
-    async def tell(self, key: str, words: str, topic: Topic) -> None:
+    async def notify(self, key: str, words: str, topic: Topic) -> None:
         try:
-            await self._alerts.owe(Alert(AlertKind.TROUBLE, key, words, topic=topic))
+            await self._alerts.enqueue(Alert(AlertKind.TROUBLE, key, words, topic=topic))
         except WakefulError as error:
             log.warning("nobody could be told: %s", error)
 
@@ -289,30 +299,30 @@ class _Messages:
             log.warning("nobody could be told that it is over: %s", error)
 
 
-def records_without_hub(config: Config, places: Places) -> list[AgentRecord]:
+def records_without_hub(config: Config, paths: StatePaths) -> list[AgentRecord]:
     """Every declared agent as one look shows it. Nothing is watched afterwards, and nothing is left behind."""
-    return asyncio.run(_look_once(config, places))
+    return asyncio.run(_inspect_once(config, paths))
 
 
-async def _look_once(config: Config, places: Places) -> list[AgentRecord]:
+async def _inspect_once(config: Config, paths: StatePaths) -> list[AgentRecord]:
     clock = SystemClock()
-    runtimes = runtimes_of(config.agents, places, clock)
-    book = AgentBook(config.agents, runtimes, NoNotes(), clock, lambda _change: None)
+    runtimes = runtimes_of(config.agents, paths, clock)
+    table = AgentTable(config.agents, runtimes, NoNotes(), clock, lambda _change: None)
     try:
-        agents = tuple(book.agents.values())
-        glimpses = await asyncio.gather(*(agent.runtime.look(agent.spec) for agent in agents))
+        agents = tuple(table.agents.values())
+        glimpses = await asyncio.gather(*(agent.runtime.inspect(agent.spec) for agent in agents))
     finally:
         for runtime in runtimes.values():
             await runtime.close()
-    for agent, glimpse in zip(agents, glimpses, strict=True):
-        book.looked(agent, glimpse)
+    for agent, observation in zip(agents, glimpses, strict=True):
+        table.apply_observation(agent, observation)
     return [agent.record for agent in agents]
 
 
 class NoNotes:
     """A look by a command keeps nothing."""
 
-    async def keep_note(self, note: Note) -> None:
+    async def save_note(self, note: Note) -> None:
         """Forgotten at once."""
 
     async def drop_note(self, kind: str, key: str) -> bool:

@@ -61,22 +61,24 @@ def plan_install(environ: Mapping[str, str], *, watch_only: bool) -> UnitPlan:
     # -P: a `wakeful` folder in the working directory is not what we mean to run.
     argv = (sys.executable, "-P", "-m", "wakeful", "up")
     path = unit_path(environ)
-    return UnitPlan(path, _current(path), unit_text(argv, _lasting(environ), watch_only=watch_only))
+    return UnitPlan(
+        path, _read_unit(path), unit_text(argv, _absolute_path_environ(environ), watch_only=watch_only)
+    )
 
 
 def plan_remove(environ: Mapping[str, str]) -> UnitPlan:
     """The unit away. Raises UnitNotOurs."""
     path = unit_path(environ)
-    return UnitPlan(path, _current(path), None)
+    return UnitPlan(path, _read_unit(path), None)
 
 
-def _lasting(environ: Mapping[str, str]) -> dict[str, str]:
+def _absolute_path_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment without what means another place in every folder."""
     folders = [each for each in environ.get("PATH", "").split(os.pathsep) if each.startswith("/")]
     return {**environ, "PATH": os.pathsep.join(folders)}
 
 
-def _current(path: Path) -> str | None:
+def _read_unit(path: Path) -> str | None:
     if path.is_symlink():
         raise UnitNotOurs(path=path)
     try:
@@ -119,7 +121,7 @@ def is_running() -> bool:
     return True
 
 
-def lingers(environ: Mapping[str, str]) -> bool:
+def is_linger_enabled(environ: Mapping[str, str]) -> bool:
     """Whether this user's services go on after the last logout."""
     return (_LINGER / environ.get("USER", "")).is_file()
 

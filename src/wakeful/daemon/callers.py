@@ -12,12 +12,12 @@ from typing import Final
 
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
-from wakeful.core.process import Process, ProcessGone, Sight
-from wakeful.integrations.tmux.pane_source import is_server, listening_at
-from wakeful.judging.evidence import Holder
+from wakeful.core.process import Process, ProcessGone, ProcessState
+from wakeful.integrations.tmux.pane_source import is_server, socket_of_server
+from wakeful.judging.evidence import AgentProcess
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_to_spare
-from wakeful.sessions.registry import Roster
+from wakeful.sessions.registry import SessionRegistry
 from wakeful.sources.tool_processes import TOOL_VARIABLES
 
 OWN_TMUX: Final = SessionId("a terminal of Wakeful's own tmux server")
@@ -28,8 +28,8 @@ _MARKS: Final = (*TOOL_VARIABLES.values(), SESSION_VARIABLE, AGENT_VARIABLE)
 class Callers:
     """Tells the processes of supervised sessions from a person's. `tmux` is the socket of Wakeful's own server."""
 
-    def __init__(self, roster: Roster, tmux: str) -> None:
-        self._roster = roster
+    def __init__(self, registry: SessionRegistry, tmux: str) -> None:
+        self._registry = registry
         self._tmux = Path(tmux)
         # Set by the daemon that has a hub.
         self.agents: Callable[[], Collection[str]] = tuple
@@ -48,17 +48,19 @@ class Callers:
             if found is not None:
                 return found
             # Of a process that ended meanwhile, or whose first thread did, no variables could be read.
-            if any(proc.is_ending(each.pid) or proc.sight(each) is not Sight.ALIVE for each in lineage):
+            if any(
+                proc.is_ending(each.pid) or proc.state_of(each) is not ProcessState.ALIVE for each in lineage
+            ):
                 raise ProcessGone
         return None
 
     def _by_descent(self, lineage: Sequence[Process]) -> SessionId | None:
         family = set(lineage)
-        for watched in list(self._roster.watched.values()):
-            for holder in watched.presence.living:
-                if holder.process in family and _is_proven(holder, watched.subject.id):
-                    return watched.subject.id
-        if any(is_server(each.pid) and listening_at(each.pid) == self._tmux for each in lineage):
+        for session in list(self._registry.sessions.values()):
+            for process in session.presence.living_processes:
+                if process.process in family and _is_proven(process, session.subject.id):
+                    return session.subject.id
+        if any(is_server(each.pid) and socket_of_server(each.pid) == self._tmux for each in lineage):
             return OWN_TMUX
         return None
 
@@ -66,12 +68,12 @@ class Callers:
         for process in lineage:
             marks = proc.environ_values(process.pid, _MARKS)
             for name, value in marks.items():
-                found = self._marked(name, value)
+                found = self._session_of_mark(name, value)
                 if found is not None:
                     return found
         return None
 
-    def _marked(self, name: str, value: str) -> SessionId | None:
+    def _session_of_mark(self, name: str, value: str) -> SessionId | None:
         """The session that a variable names, if this daemon knows it; also one that has ended: its tools may live on."""
         provider = next((each for each, variable in TOOL_VARIABLES.items() if variable == name), None)
         if provider is not None:
@@ -81,13 +83,13 @@ class Callers:
         else:
             session_id = SessionId(value)
         is_agent = session_id.startswith(_AGENT) and session_id.removeprefix(_AGENT) in self.agents()
-        known = session_id in self._roster.watched or session_id in self._roster.old
+        known = session_id in self._registry.sessions or session_id in self._registry.old_logs
         return session_id if known or is_agent else None
 
 
 def _lineage(pid: int) -> list[Process]:
     """The process and its ancestors, up to this one: what started Wakeful says nothing about what Wakeful started."""
-    process = proc.identify_if_seen(pid)
+    process = proc.identify_or_none(pid)
     if process is None:
         raise ProcessGone
     found = []
@@ -97,15 +99,15 @@ def _lineage(pid: int) -> list[Process]:
     return found
 
 
-def _is_proven(holder: Holder, session_id: SessionId) -> bool:
+def _is_proven(process: AgentProcess, session_id: SessionId) -> bool:
     """Whether more than a file says that this process holds the session.
 
     Registry and lock name only clients, which is checked when they are read. An event log names any process: that one
     must carry our mark, or have the log open.
     """
-    pid = holder.process.pid
-    if reason_to_spare(holder.process) is not None:
+    pid = process.process.pid
+    if reason_to_spare(process.process) is not None:
         return False
-    if holder.source != "event log" or proc.environ_value(pid, SESSION_VARIABLE) == session_id:
+    if process.source != "event log" or proc.environ_value(pid, SESSION_VARIABLE) == session_id:
         return True
     return any(path.endswith(f"/{session_id}.jsonl") for path in proc.open_files(pid))

@@ -10,140 +10,157 @@ from pathlib import Path
 
 import msgspec
 
-from wakeful.config.paths import Places
-from wakeful.control.controller import Hands
-from wakeful.control.driver import Driver, KnowsProcess, NamedByClient, Seen, TypedText, Types
-from wakeful.control.gate import ActGate, Objection, reconcile
-from wakeful.control.idempotency import OnceHands
-from wakeful.control.ownership import Holdings
+from wakeful.config.paths import StatePaths
+from wakeful.control.controller import SessionController
+from wakeful.control.driver import ActionResult, Driver, KnowsProcess, NamedByClient, TypedText, TypingDriver
+from wakeful.control.gate import ActionGate, Precondition, reconcile
+from wakeful.control.idempotency import IdempotentController
+from wakeful.control.ownership import ManagedSessions
 from wakeful.control.person_stops import PersonStops
 from wakeful.control.start import environment
 from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import Process, ProcessState
 from wakeful.daemon.callers import Callers
-from wakeful.daemon.observer import Lookout
-from wakeful.integrations.providers import NAMES, every
+from wakeful.daemon.observer import SessionObserver
+from wakeful.integrations.providers import NAMES, all_providers
 from wakeful.integrations.tmux.driver import TmuxDriver
-from wakeful.integrations.tmux.said import was_said
+from wakeful.integrations.tmux.prompt_in_log import has_prompt
 from wakeful.linux import proc
 from wakeful.linux.child_environment import agent_environ, kept_back
 from wakeful.linux.owner_only import owner_only
-from wakeful.linux.terminate import sweep
+from wakeful.linux.terminate import terminate_marked
 from wakeful.sources.tool_processes import TOOL_VARIABLES, is_tool
-from wakeful.storage.base import Outcome, Store
+from wakeful.storage.base import ActionOutcome, Store
 
 
-class Handwork:
+class ControlComponents:
     """The hands of one daemon, and what they need to begin and to go on."""
 
     def __init__(
-        self, lookout: Lookout, places: Places, store: Store, mode: str, forbidden: Objection = lambda: None
+        self,
+        observer: SessionObserver,
+        paths: StatePaths,
+        store: Store,
+        mode: str,
+        forbidden: Precondition = lambda: None,
     ) -> None:
         self._store = store
-        self._lookout = lookout
-        self.callers = Callers(lookout.roster, places.tmux)
-        self._world = LocalWorld(lookout.clock, Path(places.events))
-        self.holdings = Holdings(store, lookout.supervisor, lookout.host, lookout.watch, NAMES)
-        table = drivers(places, lookout.clock)
-        self._drivers = table
-        self._typing = [each for each in table.values() if isinstance(each, Types)]
-        self.gate = ActGate(
-            store, lookout.clock, self._reread, forbidden, lookout.supervisor.acted, self._forget_typed
+        self._observer = observer
+        self.callers = Callers(observer.registry, paths.tmux)
+        self._processes = LocalProcesses(observer.clock, Path(paths.events))
+        self.managed_sessions = ManagedSessions(
+            store, observer.supervisor, observer.host, observer.watch, NAMES
         )
-        self.hands = self._hands(table, mode)
+        table = build_drivers(paths, observer.clock)
+        self._drivers = table
+        self._typing_drivers = [each for each in table.values() if isinstance(each, TypingDriver)]
+        self.gate = ActionGate(
+            store, observer.clock, self._refresh, forbidden, observer.supervisor.on_action, self._forget_typed
+        )
+        self.controller = self._build_controller(table, mode)
         self.person_stops = PersonStops(
             store,
-            lookout.clock,
-            lookout.supervisor.ended_by_person,
-            lookout.supervisor.not_ended_by_person,
+            observer.clock,
+            observer.supervisor.mark_stopped_by_person,
+            observer.supervisor.unmark_stopped_by_person,
         )
-        self.once = OnceHands(self.hands, store, lambda: lookout.clock.now().wall)
+        self.idempotent_controller = IdempotentController(
+            self.controller, store, lambda: observer.clock.now().wall
+        )
         # For what nobody asked for: the same drivers, the same gate, and a pause stops them.
-        self.own_hands = self._hands(table, mode, by_itself=True)
+        self.automatic_controller = self._build_controller(table, mode, by_itself=True)
 
-    def _hands(self, table: Mapping[str, Driver], mode: str, *, by_itself: bool = False) -> Hands:
-        return Hands(
-            clock=self._lookout.clock,
-            roster=self._lookout.roster,
-            holdings=self.holdings,
+    def _build_controller(
+        self, table: Mapping[str, Driver], mode: str, *, by_itself: bool = False
+    ) -> SessionController:
+        return SessionController(
+            clock=self._observer.clock,
+            registry=self._observer.registry,
+            managed_sessions=self.managed_sessions,
             drivers=table,
             gate=self.gate,
-            world=self._world,
+            processes=self._processes,
             mode=mode,
             by_itself=by_itself,
         )
 
-    async def take_up(self) -> None:
+    async def restore(self) -> None:
         """Find again what an earlier daemon managed, and settle what it left half done."""
-        await self.holdings.load()
-        typed = [self._proven(text) for each in self._typing for text in await each.settle_typed()]
-        await reconcile(self._store, self.gate, self.holdings, self._world, typed, self._find_begun)
+        await self.managed_sessions.load()
+        typed = [
+            self._confirm_by_log(text) for each in self._typing_drivers for text in await each.recover_typed()
+        ]
+        await reconcile(
+            self._store, self.gate, self.managed_sessions, self._processes, typed, self._find_started
+        )
         for text in typed:
             self._forget_typed(text.session_id)
         await self._find_ended()
 
     async def _find_ended(self) -> None:
         """Keep the process of a start that was interrupted before it was kept, if that process has ended since."""
-        for hosting in self.holdings.all():
-            driver: object = self._drivers.get(hosting.driver)
-            newest = driver.newest_process(hosting) if isinstance(driver, KnowsProcess) else None
-            if newest is None or not _is_newer(newest, hosting.process):
+        for managed in self.managed_sessions.all():
+            driver: object = self._drivers.get(managed.driver)
+            newest = driver.newest_process(managed) if isinstance(driver, KnowsProcess) else None
+            if newest is None or not _is_newer(newest, managed.process):
                 continue
-            if proc.sight(newest) is Sight.DEAD:
-                await self.holdings.keep(msgspec.structs.replace(hosting, process=newest))
+            if proc.state_of(newest) is ProcessState.DEAD:
+                await self.managed_sessions.save(msgspec.structs.replace(managed, process=newest))
 
-    async def _find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
+    async def _find_started(
+        self, planned: ManagedSession, intent_id: str, carriers: Sequence[Process]
+    ) -> ActionResult | None:
         driver: object = self._drivers.get(planned.driver)
         if not isinstance(driver, NamedByClient):
             return None
-        return await driver.find_begun(planned, intent_id, carriers)
+        return await driver.find_started(planned, intent_id, carriers)
 
-    def _proven(self, typed: TypedText) -> TypedText:
+    def _confirm_by_log(self, typed: TypedText) -> TypedText:
         """The conversation's own log knows better than a screen what its client took."""
-        if not was_said(self._lookout.recall_lines(typed.session_id), typed.text, typed.at):
+        if not has_prompt(self._observer.read_last_lines(typed.session_id), typed.text, typed.at):
             return typed
         return msgspec.structs.replace(
-            typed, seen=Seen(Outcome.RECOVERED, "its log shows the text: it was sent")
+            typed, seen=ActionResult(ActionOutcome.CONFIRMED, "its log shows the text: it was sent")
         )
 
     def _forget_typed(self, session_id: SessionId) -> None:
-        for each in self._typing:
+        for each in self._typing_drivers:
             each.forget_typed(session_id)
 
-    async def end_tools(self, session_id: SessionId) -> Sequence[Process]:
+    async def stop_tools(self, session_id: SessionId) -> Sequence[Process]:
         """A person gives up a session whose agent ended: end the tools that outlived it; those that still run."""
-        await self.given_up(session_id)
+        await self.mark_given_up(session_id)
         provider, _, conversation = session_id.partition("-")
         variable = TOOL_VARIABLES.get(provider)
-        return (await sweep(variable, conversation)).left if variable is not None else ()
+        return (await terminate_marked(variable, conversation)).survivors if variable is not None else ()
 
-    async def given_up(self, session_id: SessionId) -> None:
+    async def mark_given_up(self, session_id: SessionId) -> None:
         """Its end is what a person wants: no later look, by this daemon or the next, opens its incident again."""
-        watched = self._lookout.roster.watched.get(session_id)
-        if watched is not None:
-            holders = [each.process for each in watched.presence.holders.values()]
-            await self.person_stops.order(holders, (session_id,))
+        session = self._observer.registry.sessions.get(session_id)
+        if session is not None:
+            holders = [each.process for each in session.presence.holders.values()]
+            await self.person_stops.record_order(holders, (session_id,))
 
-    def _reread(self, session_id: SessionId) -> None:
-        self._lookout.catch_up(session_id)
-        self._lookout.seek_holder(session_id)
+    def _refresh(self, session_id: SessionId) -> None:
+        self._observer.catch_up(session_id)
+        self._observer.find_agent_process(session_id)
 
 
-class LocalWorld:
+class LocalProcesses:
     """Processes of this host, as acts need them."""
 
     def __init__(self, clock: Clock, events: Path) -> None:
         self._clock = clock
         self._events = events
 
-    def carriers(self, variable: str, value: str) -> list[Process]:
-        found = proc.carriers(variable, value, os.getuid())
+    def processes_with_variable(self, variable: str, value: str) -> list[Process]:
+        found = proc.processes_with_variable(variable, value, os.getuid())
         return [each for each in found if not is_tool(each)]
 
-    def sight(self, process: Process) -> Sight:
-        return proc.sight(process)
+    def state_of(self, process: Process) -> ProcessState:
+        return proc.state_of(process)
 
     def command(self, process: Process) -> tuple[str, ...]:
         return tuple(proc.command(process.pid))
@@ -154,18 +171,18 @@ class LocalWorld:
     def environ(self) -> Mapping[str, str]:
         return agent_environ(os.environ)
 
-    def register(self, name: str, process: Process, cwd: str) -> None:
+    def open_event_log(self, name: str, process: Process, cwd: str) -> None:
         opened = {"at": iso(self._clock.now().wall), "event": "opened", "pid": process.pid, "cwd": cwd}
         log = self._events / f"{name}.jsonl"
         with open(log, "ab", opener=owner_only) as file:
             file.write(msgspec.json.encode(opened) + b"\n")
 
 
-def drivers(places: Places, clock: Clock) -> dict[str, Driver]:
+def build_drivers(paths: StatePaths, clock: Clock) -> dict[str, Driver]:
     """Every way of hosting a session, by its name."""
-    run = Path(places.run)
-    clients = (each.driver(run, clock, environment(agent_environ(os.environ))) for each in every())
-    return {driver.name: driver for driver in (*clients, TmuxDriver(places.tmux, str(run), clock))}
+    run = Path(paths.run)
+    clients = (each.driver(run, clock, environment(agent_environ(os.environ))) for each in all_providers())
+    return {driver.name: driver for driver in (*clients, TmuxDriver(paths.tmux, str(run), clock))}
 
 
 def _is_newer(process: Process, known: Process | None) -> bool:

@@ -13,35 +13,35 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec.structs import replace
 
-from wakeful.alerts.mute_pause import Calm
-from wakeful.config.paths import Places
+from wakeful.alerts.mute_pause import MutePause
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, Mode
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
 from wakeful.daemon.agents import build_hub
-from wakeful.daemon.control import Handwork
-from wakeful.daemon.healing import Care
-from wakeful.daemon.heartbeat import WakeWork
-from wakeful.daemon.observer import BOOKMARKS_AT_ONCE_MAX, Lookout
-from wakeful.judging.wake_eligibility import Reach
-from wakeful.linux.child_process import KeptChild
+from wakeful.daemon.control import ControlComponents
+from wakeful.daemon.healing import HealingComponents
+from wakeful.daemon.heartbeat import HeartbeatComponents
+from wakeful.daemon.observer import BOOKMARKS_AT_ONCE_MAX, SessionObserver
+from wakeful.judging.wake_eligibility import Reachability
+from wakeful.linux.child_process import ChildSupervisor
 from wakeful.linux.clock import SystemClock
 from wakeful.linux.exit_watch import ExitWatch
 from wakeful.metrics.collect import LoopLag
-from wakeful.metrics.model import Spread
-from wakeful.sessions.feed import Change, Feed
-from wakeful.sessions.reachability import Proofs
-from wakeful.sessions.transition_writer import Scribe
-from wakeful.sources.base import Changes, Eye
+from wakeful.metrics.model import Histogram
+from wakeful.sessions.feed import Feed, SessionChange
+from wakeful.sessions.reachability import ReachabilityChecker
+from wakeful.sessions.transition_writer import TransitionWriter
+from wakeful.sources.base import FileChanges, Source
 from wakeful.sources.folder_watch import FolderWatch
-from wakeful.sources.log_source import LogEye
+from wakeful.sources.log_source import LogFileSource
 from wakeful.sources.tool_processes import orphans_of_all
 from wakeful.storage.base import Bookmark, Store, Transition
 from wakeful.work.expiry import RunExpiry
-from wakeful.work.service import WorkDesk
+from wakeful.work.service import WorkQueue
 
 if TYPE_CHECKING:
-    from wakeful.integrations.docker.source import ContainerEyes
+    from wakeful.integrations.docker.source import ContainerSource
 
 # A backstop: whatever inotify did not tell is found this late. Costs 55 ms of CPU per 10,000 logs.
 SWEEP_SECONDS: Final = 300.0
@@ -57,44 +57,46 @@ PRUNE_SECONDS: Final = 6 * 3600.0
 JUDGING: Final = "judging"
 
 
-class Daemon(Lookout):
+class Daemon(SessionObserver):
     """A lookout that stays: told by inotify and pidfds, woken by deadlines, writing down what changes."""
 
     def __init__(
         self,
         config: Config,
-        places: Places,
+        paths: StatePaths,
         store: Store,
         folders: FolderWatch,
         bookmarks: Mapping[str, Bookmark],
     ) -> None:
-        self.exits = ExitWatch(self._gone)
-        super().__init__(config, places, SystemClock(), self.exits, folders=folders, bookmarks=bookmarks)
+        self.exits = ExitWatch(self._on_exit)
+        super().__init__(config, paths, SystemClock(), self.exits, folders=folders, bookmarks=bookmarks)
         self.feed = Feed()
-        self.scribe = Scribe(store)
-        self.calm = Calm(store, self.clock)
-        self.proofs = Proofs(self.supervisor, self.reach)
-        self.handwork = Handwork(self, places, store, config.daemon.mode, self.calm.forbids)
-        self.care = Care(self, places, store, config, self.handwork, self.calm, lambda: self.scribe.trouble)
-        self.expiry = RunExpiry(store, self.clock, self.care.works.expired)
-        self.hub = build_hub(config, places, store, self, self.feed, self.handwork, self.care)
-        self.waking = WakeWork(
+        self.transition_writer = TransitionWriter(store)
+        self.mute_pause = MutePause(store, self.clock)
+        self.reachability = ReachabilityChecker(self.supervisor, self.reach)
+        self.control = ControlComponents(self, paths, store, config.daemon.mode, self.mute_pause.pause_reason)
+        self.healing = HealingComponents(
+            self, paths, store, config, self.control, self.mute_pause, lambda: self.transition_writer.problem
+        )
+        self.expiry = RunExpiry(store, self.clock, self.healing.work_revival.on_expired)
+        self.hub = build_hub(config, paths, store, self, self.feed, self.control, self.healing)
+        self.heartbeat = HeartbeatComponents(
             config,
-            places,
+            paths,
             store,
             self,
             self.feed,
-            self.handwork,
+            self.control,
             self.hub,
-            self.calm,
-            lambda session_id: self.care.healer.trouble_of(session_id) is not None,
+            self.mute_pause,
+            lambda session_id: self.healing.healer.case_of(session_id) is not None,
         )
-        self.work = WorkDesk(
+        self.work = WorkQueue(
             store,
             self.clock,
-            self.roster.resolve,
-            self.expiry.look_sooner,
-            lambda session_id: self.handwork.holdings.find(session_id) is not None,
+            self.registry.resolve,
+            self.expiry.recheck_soon,
+            lambda session_id: self.control.managed_sessions.find(session_id) is not None,
         )
         self._store = store
         self._config = config
@@ -102,70 +104,70 @@ class Daemon(Lookout):
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
         # Sessions whose agent ended, until the processes were searched for what it left running.
-        self._to_search: set[SessionId] = set()
-        self._searching: asyncio.Task[None] | None = None
+        self._sessions_to_search: set[SessionId] = set()
+        self._search_task: asyncio.Task[None] | None = None
         self._rescanned_at = -inf
-        self._rescanning: asyncio.TimerHandle | None = None
+        self._rescan_timer: asyncio.TimerHandle | None = None
         self._retries: dict[str, asyncio.TimerHandle] = {}
         # Programs of ours that are kept running as long as this one does.
-        self.beside: list[KeptChild] = []
+        self.child_processes: list[ChildSupervisor] = []
         self.mode = config.daemon.mode
         self.config_files: tuple[str, ...] = ()
         # Whether everything was looked at once, and whether the file system's word is being heard.
-        self.looked = self.listening = False
-        self.lag, self.judging, self.sweeping = LoopLag(), Spread(), Spread()
+        self.has_scanned = self.is_listening = False
+        self.lag, self.judging_seconds, self.sweep_seconds = LoopLag(), Histogram(), Histogram()
 
-    def wake(self) -> None:
-        self._loop.call_soon(self._settle)
+    def request_judging(self) -> None:
+        self._loop.call_soon(self._judge_pending)
 
-    def alarm(self, awake: float) -> None:
+    def set_timer(self, awake: float) -> None:
         # The loop's clock is CLOCK_MONOTONIC, the one awake seconds are counted on.
         if self._timer is not None:
             if self._timer.when() <= awake and not self._timer.cancelled():
                 return
             self._timer.cancel()
-        self._timer = self._loop.call_at(awake, self._ring)
+        self._timer = self._loop.call_at(awake, self._on_timer)
 
-    def reach(self, session_id: SessionId) -> Reach:
+    def reach(self, session_id: SessionId) -> Reachability:
         """The act gate's own word, asked while the session is judged."""
         enabled = self._config.heartbeat.enabled
         if self._config.daemon.mode is Mode.OBSERVE:
-            return Reach(enabled=enabled, observing=True)
-        return replace(self.handwork.hands.reach(session_id), enabled=enabled)
+            return Reachability(enabled=enabled, observing=True)
+        return replace(self.control.controller.reach(session_id), enabled=enabled)
 
-    def is_held(self, session_id: SessionId) -> bool:
-        return self.handwork.hands.is_held(session_id)
+    def needs_approval(self, session_id: SessionId) -> bool:
+        return self.control.controller.needs_approval(session_id)
 
-    def changed(self, transitions: list[Transition], changes: list[Change]) -> None:
-        self.scribe.take(transitions)
+    def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
+        self.transition_writer.enqueue(transitions)
         self.feed.publish(changes)
-        self.care.seen(changes)
-        self.waking.seen(transitions)
+        self.healing.on_changes(changes)
+        self.heartbeat.on_transitions(transitions)
 
-    def died(self, session_id: SessionId) -> None:
-        self.hear_last_calls(session_id)
-        self._to_search.add(session_id)
-        if self._searching is None or self._searching.done():
-            self._searching = self._loop.create_task(self._search())
+    def on_agent_exit(self, session_id: SessionId) -> None:
+        self.read_last_calls(session_id)
+        self._sessions_to_search.add(session_id)
+        if self._search_task is None or self._search_task.done():
+            self._search_task = self._loop.create_task(self._search_orphans())
 
-    def vanished(self, session_id: SessionId) -> None:
-        self.care.healer.seen(session_id)
+    def on_session_gone(self, session_id: SessionId) -> None:
+        self.healing.healer.on_judged(session_id)
 
-    def seek_pane(self, session_id: SessionId) -> None:
-        super().seek_pane(session_id)
-        self.hub.arrived(session_id)
+    def find_pane(self, session_id: SessionId) -> None:
+        super().find_pane(session_id)
+        self.hub.on_session_process(session_id)
 
     async def listen(self) -> None:
         """Pass on what the file system tells, until cancelled."""
-        self.listening = True
+        self.is_listening = True
         try:
             async for told in self._folders:
                 if told.rescan and not self._may_rescan():
                     told.rescan = False
-                for eye in self.eyes:
-                    self.observe(eye, eye.told, told)
+                for source in self.sources:
+                    self.observe(source, source.on_changes, told)
         finally:
-            self.listening = False
+            self.is_listening = False
 
     def _may_rescan(self) -> bool:
         """The kernel tells less than all when too much happens at once; looking at everything may not happen as often."""
@@ -173,56 +175,56 @@ class Daemon(Lookout):
         if wait_seconds <= 0:
             self._rescanned_at = self._loop.time()
             return True
-        if self._rescanning is None:
-            self._rescanning = self._loop.call_later(wait_seconds, self._rescan)
+        if self._rescan_timer is None:
+            self._rescan_timer = self._loop.call_later(wait_seconds, self._rescan)
         return False
 
     def _rescan(self) -> None:
-        self._rescanning, self._rescanned_at = None, self._loop.time()
-        for eye in self.eyes:
-            self.observe(eye, eye.told, Changes(set(), set(), set(), rescan=True))
+        self._rescan_timer, self._rescanned_at = None, self._loop.time()
+        for source in self.sources:
+            self.observe(source, source.on_changes, FileChanges(set(), set(), set(), rescan=True))
 
-    def go_on(self, source: Eye, act: Callable[[], None]) -> None:
+    def continue_reading(self, source: Source, act: Callable[[], None]) -> None:
         """A source has more to read than one turn of the loop takes."""
         self._loop.call_soon(self.observe, source, act)
 
-    async def sweep(self) -> None:
+    async def run_sweep(self) -> None:
         """The backstop behind being told."""
         while True:
-            slow = any(eye.slow for eye in self.eyes)
+            slow = any(source.delay_reason for source in self.sources)
             await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)
             began = self._loop.time()
-            for log_eye in self.logs:
-                await self._sweep(log_eye)
-            for eye in (*self.holders, self.streams, self.spool):
-                self.observe(eye, eye.look)
-            await self.proofs.prove_all()
-            self.sweeping.take(self._loop.time() - began)
+            for log_eye in self.log_sources:
+                await self._sweep_source(log_eye)
+            for source in (*self.process_sources, self.streams, self.spool):
+                self.observe(source, source.scan)
+            await self.reachability.check_all()
+            self.sweep_seconds.observe(self._loop.time() - began)
 
-    def look_later(self, source: Eye, seconds: float) -> None:
+    def retry_later(self, source: Source, seconds: float) -> None:
         """A source that raised is looked at again; once that works, it is told of changes as before."""
         if source.name not in self._retries:
-            self._retries[source.name] = self._loop.call_later(seconds, self._look_again_at, source)
+            self._retries[source.name] = self._loop.call_later(seconds, self._retry, source)
 
-    def _look_again_at(self, source: Eye) -> None:
+    def _retry(self, source: Source) -> None:
         self._retries.pop(source.name, None)
-        self.observe(source, source.look)
+        self.observe(source, source.scan)
         if source.name not in self._retries:
-            self.failures.works(source.name)
+            self.failures.on_success(source.name)
 
-    async def _sweep(self, source: "LogEye | ContainerEyes") -> None:
+    async def _sweep_source(self, source: "LogFileSource | ContainerSource") -> None:
         try:
             await source.sweep()
         except Exception as error:  # noqa: BLE001 - the other sources are swept even so
-            self.look_later(source, self.failures.failed(source.name, error))
+            self.retry_later(source, self.failures.on_failure(source.name, error))
 
-    async def forget_old(self) -> None:
+    async def run_retention(self) -> None:
         """Transitions are kept for a month; a session's newest one stays."""
         while True:
             await self._store.prune(self.clock.now().wall - RETENTION_SECONDS)
             await self._drop_lost_bookmarks()
-            await self.care.forget_old()
-            await self.handwork.once.forget_old()
+            await self.healing.forget_old()
+            await self.control.idempotent_controller.forget_old()
             await asyncio.sleep(PRUNE_SECONDS)
 
     async def _drop_lost_bookmarks(self) -> None:
@@ -232,13 +234,13 @@ class Daemon(Lookout):
         if lost:
             await self._store.drop_bookmarks(lost)
 
-    async def keep_place(self) -> None:
+    async def run_bookmark_saving(self) -> None:
         """Save how far logs were read, so that a restart goes on from there."""
         while True:
             await asyncio.sleep(BOOKMARK_SECONDS)
-            await self.save_place()
+            await self.save_bookmarks()
 
-    async def save_place(self) -> None:
+    async def save_bookmarks(self) -> None:
         """Once for every log: what grows meanwhile is for the next time."""
         more = True
         while more:
@@ -247,36 +249,36 @@ class Daemon(Lookout):
             if bookmarks:
                 await self._store.save_bookmarks(bookmarks)
 
-    def _gone(self, process: Process) -> None:
-        self.supervisor.gone(process)
-        self.tmux.ended(process)
-        self.hub.ended(process)
+    def _on_exit(self, process: Process) -> None:
+        self.supervisor.on_exit(process)
+        self.tmux.on_exit(process)
+        self.hub.on_exit(process)
 
-    def _settle(self) -> None:
+    def _judge_pending(self) -> None:
         began = self._loop.time()
         try:
-            more = self.supervisor.settle()
+            more = self.supervisor.judge_pending()
         except Exception as error:  # noqa: BLE001 - what is left to judge is judged after a rest
-            self._loop.call_later(self.failures.failed(JUDGING, error), self._settle)
+            self._loop.call_later(self.failures.on_failure(JUDGING, error), self._judge_pending)
             return
-        self.failures.works(JUDGING)
-        self.judging.take(self._loop.time() - began)
+        self.failures.on_success(JUDGING)
+        self.judging_seconds.observe(self._loop.time() - began)
         if more:
-            self._loop.call_soon(self._settle)
+            self._loop.call_soon(self._judge_pending)
 
-    def _ring(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         try:
-            following = self.supervisor.ring()
+            following = self.supervisor.on_timer()
         except Exception as error:  # noqa: BLE001 - the deadlines after this one are still to come
-            self.alarm(self._loop.time() + self.failures.failed(JUDGING, error))
+            self.set_timer(self._loop.time() + self.failures.on_failure(JUDGING, error))
             return
         if following is not None:
-            self.alarm(following)
+            self.set_timer(following)
 
-    async def _search(self) -> None:
+    async def _search_orphans(self) -> None:
         """One pass over the processes for all that ended since the last one, however many these are."""
-        while self._to_search:
-            ended, self._to_search = self._to_search, set()
+        while self._sessions_to_search:
+            ended, self._sessions_to_search = self._sessions_to_search, set()
             for session_id, orphans in (await asyncio.to_thread(orphans_of_all, ended)).items():
-                self.left_behind(session_id, orphans)
+                self.report_orphans(session_id, orphans)

@@ -12,296 +12,324 @@ from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
-from wakeful.alerts.attention import Asking
-from wakeful.alerts.model import Alert, AlertKind, Matter, Question, Topic, forge_news, resolved, text_of
-from wakeful.alerts.mute_pause import Calm
-from wakeful.alerts.outbox import AlertDesk
+from wakeful.alerts.attention import AttentionMonitor
+from wakeful.alerts.model import (
+    Alert,
+    AlertCode,
+    AlertKind,
+    AttentionQuestion,
+    Topic,
+    format_alert,
+    issue_tracker_alert,
+    resolved_text,
+)
+from wakeful.alerts.mute_pause import MutePause
+from wakeful.alerts.outbox import AlertOutbox
 from wakeful.alerts.ping import Ping
 from wakeful.checkpoints.files import CheckpointFiles
 from wakeful.checkpoints.model import CheckpointKind
-from wakeful.checkpoints.service import Announcer, Checkpoints
-from wakeful.checkpoints.sessions import HeldSessions, SessionCarrier
+from wakeful.checkpoints.service import CheckpointNotifier, Checkpoints
+from wakeful.checkpoints.sessions import SessionCheckpoints, SessionDecisionExecutor
 from wakeful.checkpoints.user_rules import Lessons
-from wakeful.config.alert_channels import open_channels, rules_of
-from wakeful.config.paths import Places
-from wakeful.config.schema import Config, RedisPlace, Runaway
+from wakeful.config.alert_channels import alert_rules_of, open_channels
+from wakeful.config.paths import StatePaths
+from wakeful.config.schema import Config, RedisConfig, RunawayResponse
 from wakeful.config.state_dir import store_path
 from wakeful.core.clock import iso
 from wakeful.core.errors import ExtraMissing
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Sight
-from wakeful.daemon.control import Handwork
-from wakeful.daemon.observer import Lookout
-from wakeful.healing.closed_sessions import Closing
+from wakeful.core.process import ProcessState
+from wakeful.daemon.control import ControlComponents
+from wakeful.daemon.observer import SessionObserver
+from wakeful.healing.closed_sessions import UserCloseDetector
 from wakeful.healing.disk import DiskWatch
 from wakeful.healing.healer import Healer
-from wakeful.healing.notifier import Voice
-from wakeful.healing.plan import Rules
-from wakeful.healing.rate_limit import Pace
+from wakeful.healing.notifier import HealingNotifier
+from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.healing.restore import Restorer
 from wakeful.healing.revival import Reviver
-from wakeful.healing.situation import Circumstances
-from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Happening
+from wakeful.healing.situation import SituationBuilder
+from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, CriticalEventKind
 from wakeful.incidents.critical_log import RETENTION_SECONDS, CriticalLog
-from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.incidents.issues import Issues
 from wakeful.incidents.model import Cause
 from wakeful.incidents.service import Incidents
-from wakeful.integrations.github import GhForge, StoreLedger
+from wakeful.integrations.github import GhIssueTracker, StoreIssueLedger
 from wakeful.integrations.telegram import TelegramMessenger
 from wakeful.integrations.tmux.server import is_visible
-from wakeful.journal.alerts import JournalVoice
-from wakeful.journal.checkpoint_store import StoreDesk
-from wakeful.journal.recovery_watch import JournalCarrier, RecoveryWatch, Sighting
+from wakeful.journal.alerts import JournalNotifier
+from wakeful.journal.checkpoint_store import StoredJournalCheckpoints
+from wakeful.journal.recovery_watch import JournalDecisionExecutor, JournalWatchReport, RecoveryWatch
 from wakeful.judging.session_record import SessionRecord
-from wakeful.linux.host import Disk, HostPlace
-from wakeful.linux.logging import show_moves
-from wakeful.sessions.feed import Change
+from wakeful.linux.host import Disk, HostInfo
+from wakeful.linux.logging import log_to_stderr
+from wakeful.sessions.feed import SessionChange
 from wakeful.storage.base import Store
-from wakeful.watchdog.checkpoints import HeldQueue, QueueCarrier, QueueDoor
+from wakeful.watchdog.checkpoints import QueueApproval, QueueCheckpoints, QueueDecisionExecutor
 from wakeful.work.expiry import WorkRevival
 
 if TYPE_CHECKING:
     from wakeful.watchdog.loop import RedisWatch
 
 # Whatever is wrong with the forge is one episode.
-FORGE: Final = "forge"
-KEPT_FOR_LATER: Final = "kept what it had to say, and tries again every ten minutes"
+ISSUES_EPISODE: Final = "forge"
+SAVED_FOR_LATER: Final = "kept what it had to say, and tries again every ten minutes"
 Task = tuple[Callable[[], Coroutine[None, None, None]], str]
 """Something that runs for ever, and what it means if the store refuses it."""
 
 
-class Care:
+class HealingComponents:
     """The care of one daemon for its sessions."""
 
     def __init__(
         self,
-        lookout: Lookout,
-        places: Places,
+        observer: SessionObserver,
+        paths: StatePaths,
         store: Store,
         config: Config,
-        handwork: Handwork,
-        calm: Calm,
+        control: ControlComponents,
+        mute_pause: MutePause,
         refused: Callable[[], str | None],
     ) -> None:
-        self._lookout = lookout
+        self._observer = observer
         self._config = config
-        self._calm = calm
+        self._mute_pause = mute_pause
         self._store = store
-        self._handwork = handwork
-        self._holdings = handwork.holdings
+        self._control = control
+        self._managed_sessions = control.managed_sessions
         self._shares_store = bool(config.store.url)
-        clock = lookout.clock
-        path = config.events.critical_path or f"{places.logs}/critical_events.jsonl"
-        self.critical = CriticalLog(Path(path))
+        clock = observer.clock
+        path = config.events.critical_path or f"{paths.logs}/critical_events.jsonl"
+        self.critical_log = CriticalLog(Path(path))
         # What was written since the start.
-        self.written: Counter[tuple[Happening, ActionTaken]] = Counter()
+        self.event_counts: Counter[tuple[CriticalEventKind, ActionTaken]] = Counter()
         self.incidents = Incidents(store, clock)
         self.lessons = Lessons(store, clock)
-        self.checkpoints = Checkpoints(store, clock, CheckpointFiles(Path(places.home, "checkpoints")))
-        self.alerts = self._alert_desk(places)
-        self.asking = self._questions()
-        self._issues = self._filing()
-        place = self._place = HostPlace(lookout.host, clock)
-        pace = Pace(clock, config.heal.pace_seconds, config.heal.pace_burst)
-        self.circumstances = Circumstances(handwork.holdings, place, places.tmux, self.lessons.of)
-        self._closing = Closing(clock, lookout.roster, handwork.holdings, self.circumstances)
-        self.voice = self._voice()
-        self._disk = self._disk_watch(places, refused)
-        self.healer = self._healer(pace)
-        desk = StoreDesk(store_path(config, places))
-        self._journal_voice = JournalVoice(self.alerts, clock)
-        self._announcer = Announcer(self.checkpoints, self.alerts, store, clock)
-        self._journals = self._recovery_watch(places, desk)
-        self.works = self._work_revival()
+        self.checkpoints = Checkpoints(store, clock, CheckpointFiles(Path(paths.state_dir, "checkpoints")))
+        self.alerts = self._build_outbox(paths)
+        self.attention = self._build_attention()
+        self._issues = self._build_issues()
+        place = self._host = HostInfo(observer.host, clock)
+        limiter = RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst)
+        self.situations = SituationBuilder(control.managed_sessions, place, paths.tmux, self.lessons.of)
+        self._close_detector = UserCloseDetector(
+            clock, observer.registry, control.managed_sessions, self.situations
+        )
+        self.notifier = self._build_notifier()
+        self._disk = self._build_disk_watch(paths, refused)
+        self.healer = self._build_healer(limiter)
+        checkpoints = StoredJournalCheckpoints(store_path(config, paths))
+        self._journal_notifier = JournalNotifier(self.alerts, clock)
+        self._checkpoint_notifier = CheckpointNotifier(self.checkpoints, self.alerts, store, clock)
+        self._journals = self._build_recovery_watch(paths, checkpoints)
+        self.work_revival = self._build_work_revival()
         self.restorer = Restorer(
-            lookout.roster, handwork.holdings, handwork.hands, place, pace, self.circumstances
+            observer.registry, control.managed_sessions, control.controller, place, limiter, self.situations
         )
-        self._held_queue = HeldQueue(self.checkpoints)
-        self.queue = self._queue_watch(config.redis, places, pace) if config.redis.url else None
-        self._join(desk)
+        self._queue_checkpoints = QueueCheckpoints(self.checkpoints)
+        self.queue = self._build_queue_watch(config.redis, paths, limiter) if config.redis.url else None
+        self._connect(checkpoints)
 
-    def _join(self, desk: StoreDesk) -> None:
+    def _connect(self, checkpoints: StoredJournalCheckpoints) -> None:
         """Who carries decisions out, and who is told of changes: all of them are there by now."""
-        carriers, handwork = self.checkpoints.carriers, self._handwork
-        carriers[CheckpointKind.SESSION] = SessionCarrier(
+        carriers, control = self.checkpoints.executors, self._control
+        carriers[CheckpointKind.SESSION] = SessionDecisionExecutor(
             self.healer,
-            handwork.hands,
-            handwork.holdings,
-            handwork.end_tools,
-            self._lookout.supervisor.acted,
+            control.controller,
+            control.managed_sessions,
+            control.stop_tools,
+            self._observer.supervisor.on_action,
         )
-        carriers[CheckpointKind.JOURNAL] = JournalCarrier(desk)
+        carriers[CheckpointKind.JOURNAL] = JournalDecisionExecutor(checkpoints)
         if self.queue is not None:
-            carriers[CheckpointKind.QUEUE] = QueueCarrier(self.queue)
-        handwork.hands.cut_off = handwork.own_hands.cut_off = self.circumstances.cut_off
-        self.lessons.changed = self._calm.changed = self.healer.look_again
+            carriers[CheckpointKind.QUEUE] = QueueDecisionExecutor(self.queue)
+        control.controller.classify_interrupted = control.automatic_controller.classify_interrupted = (
+            self.situations.classify_interrupted
+        )
+        self.lessons.on_change = self._mute_pause.on_change = self.healer.recheck_all
 
-    def rules(self) -> Rules:
+    def rules(self) -> HealingRules:
         """What the operator allows at this moment."""
-        heal, paused = self._config.heal, self._calm.paused
-        return Rules(
+        heal, paused = self._config.heal, self._mute_pause.current_pause
+        return HealingRules(
             mode=self._config.daemon.mode,
-            revive_runaways=heal.runaway is Runaway.REVIVE,
+            revive_runaways=heal.runaway is RunawayResponse.REVIVE,
             confirm_seconds=heal.confirm_seconds,
             steer_seconds=heal.steer_seconds,
             paused_by=paused.by if paused is not None else None,
         )
 
-    async def take_up(self) -> None:
+    async def restore(self) -> None:
         """Go on where an earlier daemon stopped."""
-        await self.alerts.take_up()
-        self.asking.take_up()
+        await self.alerts.restore()
+        self.attention.restore()
         await self.lessons.load()
-        await self.healer.take_up()
-        await self.voice.take_up()
-        await self.checkpoints.take_up()
+        await self.healer.restore()
+        await self.notifier.restore()
+        await self.checkpoints.restore()
 
-    def seen(self, changes: Sequence[Change]) -> None:
+    def on_changes(self, changes: Sequence[SessionChange]) -> None:
         """Sessions were judged anew."""
         for change in changes:
-            watched = self._lookout.roster.watched.get(change.session_id)
-            if watched is not None and watched.record is not None:
-                self.asking.seen(watched.record)
-                self.healer.seen(change.session_id)
-                self._closing.seen(change.session_id)
+            session = self._observer.registry.sessions.get(change.session_id)
+            if session is not None and session.record is not None:
+                self.attention.on_judged(session.record)
+                self.healer.on_judged(change.session_id)
+                self._close_detector.on_judged(change.session_id)
 
     def tasks(self) -> Iterator[Task]:
         """What runs as long as the daemon does."""
         yield self.healer.run, "nothing is healed"
         yield self.alerts.run, "alerts are not delivered"
         yield self._disk.run, "the disk is not watched"
-        yield self._place.run, "memory is not watched"
-        yield self._closing.run, "who closes a session is not noted"
-        yield self.works.run, "work that expired is not revived"
+        yield self._host.run, "memory is not watched"
+        yield self._close_detector.run, "who closes a session is not noted"
+        yield self.work_revival.run, "work that expired is not revived"
         if self._issues is not None:
             yield self._issues.run, "issues are not filed again"
         if self._shares_store:
-            yield self._calm.follow, "pauses of other daemons are not heard"
-            yield self._holdings.follow, "what other daemons manage is not heard"
+            yield self._mute_pause.follow, "pauses of other daemons are not heard"
+            yield self._managed_sessions.follow, "what other daemons manage is not heard"
         yield self._journals.run, "journals are not recovered"
-        yield self._announcer.run, "nobody is told what waits for a decision"
+        yield self._checkpoint_notifier.run, "nobody is told what waits for a decision"
         if self.queue is not None:
             yield self.queue.run, "the queue is not watched"
         if self._config.alerts.ping_url:
-            yield Ping(self._config.alerts.ping_url, self._lookout.clock).run, "nobody is pinged"
+            yield Ping(self._config.alerts.ping_url, self._observer.clock).run, "nobody is pinged"
 
     @property
-    def queue_door(self) -> QueueDoor | None:
+    def queue_approval(self) -> QueueApproval | None:
         """Where people say yes to sessions of the queue, if one is watched."""
-        return QueueDoor(self.queue, self._held_queue, self.checkpoints) if self.queue is not None else None
+        return (
+            QueueApproval(self.queue, self._queue_checkpoints, self.checkpoints)
+            if self.queue is not None
+            else None
+        )
 
     async def close(self) -> None:
         """Let go of what is still being asked and of whom we watch for."""
-        await self.asking.close()
+        await self.attention.close()
         await self.checkpoints.close()
         if self.queue is not None:
             await self.queue.close()
 
     async def write(self, event: CriticalEvent) -> None:
         """Add a line to the log of critical events. A slow disk does not stop the loop."""
-        await asyncio.to_thread(self.critical.append, event)
-        self.written[event.event, event.action_taken] += 1
+        await asyncio.to_thread(self.critical_log.append, event)
+        self.event_counts[event.event, event.action_taken] += 1
 
     async def forget_old(self) -> None:
         """Critical events that nobody archived are kept for a month."""
-        before = self._lookout.clock.now().wall - RETENTION_SECONDS
-        await asyncio.to_thread(self.critical.forget, before)
+        before = self._observer.clock.now().wall - RETENTION_SECONDS
+        await asyncio.to_thread(self.critical_log.forget, before)
 
-    def _alert_desk(self, places: Places) -> AlertDesk:
-        alerts, lookout = self._config.alerts, self._lookout
-        channels, owner = open_channels(alerts, os.environ), f"{lookout.host}:{places.home}"
-        return AlertDesk(self._store, lookout.clock, channels, rules_of(alerts), owner=owner, calm=self._calm)
+    def _build_outbox(self, paths: StatePaths) -> AlertOutbox:
+        alerts, observer = self._config.alerts, self._observer
+        channels, owner = open_channels(alerts, os.environ), f"{observer.host}:{paths.state_dir}"
+        return AlertOutbox(
+            self._store,
+            observer.clock,
+            channels,
+            alert_rules_of(alerts),
+            owner=owner,
+            mute_pause=self._mute_pause,
+        )
 
-    def _questions(self) -> Asking:
-        rules = rules_of(self._config.alerts)
-        excuses = self._is_visible, self._is_excused, self._is_done
-        return Asking(self.alerts, self._lookout.clock, rules, *excuses)
+    def _build_attention(self) -> AttentionMonitor:
+        rules = alert_rules_of(self._config.alerts)
+        excuses = self._is_visible, self._is_suppressed, self._is_turn_done
+        return AttentionMonitor(self.alerts, self._observer.clock, rules, *excuses)
 
-    def _filing(self) -> Issues | None:
+    def _build_issues(self) -> Issues | None:
         github, store = self._config.github, self._store
         if not github.repo and not github.repos:
             return None
-        forge = GhForge(StoreLedger(store), repo=github.repo, repos=github.repos, public=github.public)
+        forge = GhIssueTracker(
+            StoreIssueLedger(store), repo=github.repo, repos=github.repos, public=github.public
+        )
         return Issues(
             forge,
             store,
-            self._lookout.clock,
+            self._observer.clock,
             wants=forge.wants,
-            tell=self._tell_of_forge,
-            works=self._forge_works,
-            filed=_filed_late,
+            tell=self._notify_issue_tracker,
+            works=self._on_issue_tracker_works,
+            filed=_on_filed_late,
         )
 
-    def _voice(self) -> Voice:
-        return Voice(
-            clock=self._lookout.clock,
+    def _build_notifier(self) -> HealingNotifier:
+        return HealingNotifier(
+            clock=self._observer.clock,
             incidents=self.incidents,
-            alerts=self.alerts,
-            calm=self._calm,
+            outbox=self.alerts,
+            mute_pause=self._mute_pause,
             write=self.write,
             mode=self._config.daemon.mode,
         )
 
-    def _disk_watch(self, places: Places, refused: Callable[[], str | None]) -> DiskWatch:
+    def _build_disk_watch(self, paths: StatePaths, refused: Callable[[], str | None]) -> DiskWatch:
         return DiskWatch(
-            clock=self._lookout.clock,
-            host=self._lookout.host,
-            room=Disk(places.home),
+            clock=self._observer.clock,
+            host=self._observer.host,
+            room=Disk(paths.state_dir),
             refused=refused,
             incidents=self.incidents,
-            owe=self.alerts.owe,
-            over=self.voice.resolved,
-            forge=self._issues,
+            owe=self.alerts.enqueue,
+            over=self.notifier.notify_resolved,
+            tracker=self._issues,
         )
 
-    def _healer(self, pace: Pace) -> Healer:
-        lookout, handwork = self._lookout, self._handwork
+    def _build_healer(self, limiter: RevivalLimiter) -> Healer:
+        observer, control = self._observer, self._control
         reviver = self.reviver = Reviver(
-            clock=lookout.clock,
+            clock=observer.clock,
             store=self._store,
-            hands=handwork.own_hands,
-            asked=handwork.hands,
-            holdings=handwork.holdings,
-            pace=pace,
-            past=lookout,
-            forge=self._issues,
+            controller=control.automatic_controller,
+            asked=control.controller,
+            managed_sessions=control.managed_sessions,
+            limiter=limiter,
+            past=observer,
+            tracker=self._issues,
         )
         return Healer(
-            clock=lookout.clock,
+            clock=observer.clock,
             store=self._store,
-            roster=lookout.roster,
+            registry=observer.registry,
             reviver=reviver,
             incidents=self.incidents,
-            telling=self.voice,
-            holding=HeldSessions(self.checkpoints, self.circumstances, lookout),
-            circumstances=self.circumstances,
+            telling=self.notifier,
+            holding=SessionCheckpoints(self.checkpoints, self.situations, observer),
+            situations=self.situations,
             rules=self.rules,
         )
 
-    def _recovery_watch(self, places: Places, desk: StoreDesk) -> RecoveryWatch:
+    def _build_recovery_watch(
+        self, paths: StatePaths, checkpoints: StoredJournalCheckpoints
+    ) -> RecoveryWatch:
         return RecoveryWatch(
             self._config.recovery.roots,
-            registry=Path(places.home, "journals"),
-            clock=self._lookout.clock,
-            tell=self._tell_of_journal,
-            well=self._journal_voice.well,
-            desk=desk,
+            registry=Path(paths.state_dir, "journals"),
+            clock=self._observer.clock,
+            tell=self._notify_journal,
+            well=self._journal_notifier.resolve,
+            checkpoints=checkpoints,
         )
 
-    def _work_revival(self) -> WorkRevival:
+    def _build_work_revival(self) -> WorkRevival:
         return WorkRevival(
             store=self._store,
-            clock=self._lookout.clock,
-            cut_off=self._cut_off,
+            clock=self._observer.clock,
+            cut_off=self._remote_calls_of,
             rules=self.rules,
             write=self.write,
-            owe=self.alerts.owe,
+            owe=self.alerts.enqueue,
         )
 
-    def _cut_off(self, session_id: SessionId) -> list[str] | None:
-        watched = self._lookout.roster.watched.get(session_id)
-        return self.circumstances.calls_elsewhere(watched) if watched is not None else None
+    def _remote_calls_of(self, session_id: SessionId) -> list[str] | None:
+        session = self._observer.registry.sessions.get(session_id)
+        return self.situations.describe_remote_calls(session) if session is not None else None
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -309,25 +337,27 @@ class Care:
         count, waiting = self.incidents.open_count, self.checkpoints.open_count
         incidents = "1 incident is open" if count == 1 else f"{count} incidents are open"
         checkpoints = "1 checkpoint waits for you" if waiting == 1 else f"{waiting} checkpoints wait for you"
-        trouble = self.queue.trouble if self.queue is not None else None
+        trouble = self.queue.problem if self.queue is not None else None
         return (
             *((f"{incidents}: `wakeful incidents`",) if count else ()),
             *((f"{checkpoints}: `wakeful checkpoint list`",) if waiting else ()),
-            *self.alerts.troubles,
+            *self.alerts.problems,
             *((f"queue: {trouble}",) if trouble is not None else ()),
         )
 
-    def _queue_watch(self, redis: RedisPlace, places: Places, pace: Pace) -> "RedisWatch":
+    def _build_queue_watch(
+        self, redis: RedisConfig, paths: StatePaths, limiter: RevivalLimiter
+    ) -> "RedisWatch":
         """The watchdog of sessions in Redis, imported only if configured. Raises ExtraMissing."""
         try:
             from wakeful.watchdog.loop import RedisWatch, connect  # noqa: PLC0415
         except ModuleNotFoundError as missing:
             raise ExtraMissing(what="redis.url", library=missing.name, extra="fleet") from missing
         from wakeful.watchdog.callbacks import Callbacks  # noqa: PLC0415
-        from wakeful.watchdog.notifications import QueueVoice  # noqa: PLC0415
+        from wakeful.watchdog.notifications import QueueNotifier  # noqa: PLC0415
 
         # Every cycle logs one line.
-        show_moves(logging.getLogger("wakeful.watchdog"))
+        log_to_stderr(logging.getLogger("wakeful.watchdog"))
         alerts = self._config.alerts
         bot = TelegramMessenger(alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api)
 
@@ -336,69 +366,73 @@ class Care:
 
         return RedisWatch(
             jobs=connect(redis.url),
-            logs=Path(redis.logs or f"{places.logs}/sessions"),
-            clock=self._lookout.clock,
+            logs=Path(redis.logs or f"{paths.logs}/sessions"),
+            clock=self._observer.clock,
             callbacks=Callbacks(
                 write=self.write,
                 send_message=send_message if alerts.telegram_token else None,
-                hold=self._held_queue.hold,
-                gone_on=self._held_queue.gone_on,
+                hold=self._queue_checkpoints.open_checkpoint,
+                gone_on=self._queue_checkpoints.on_continued,
             ),
             taught=self.lessons.of,
             rules=self.rules,
-            forge=self._issues,
+            tracker=self._issues,
             policy=self._config.detect,
             active_projects=self._config.projects.active or None,
             interval_seconds=redis.interval_seconds,
-            operator=QueueVoice(
+            notifier=QueueNotifier(
                 incidents=self.incidents,
-                alerts=self.alerts,
-                soon=self.voice.soon,
-                over=self.voice.resolved,
-                treated=lambda session_id: self.healer.trouble_of(session_id) is not None,
+                outbox=self.alerts,
+                soon=self.notifier.notify_soon,
+                over=self.notifier.notify_resolved,
+                treated=lambda session_id: self.healer.case_of(session_id) is not None,
             ),
-            pace=pace,
-            present=self._runs_in_queue,
+            limiter=limiter,
+            present=self._set_queue_sessions,
         )
 
-    def _runs_in_queue(self, session_ids: Collection[SessionId]) -> None:
-        self.circumstances.queued = frozenset(session_ids)
-        self._lookout.supervisor.vouch_for(session_ids)
+    def _set_queue_sessions(self, session_ids: Collection[SessionId]) -> None:
+        self.situations.queue_sessions = frozenset(session_ids)
+        self._observer.supervisor.set_queue_running(session_ids)
 
-    async def _tell_of_journal(self, sighting: Sighting) -> None:
-        if sighting.recovered is not None and sighting.recovered.checkpoint is not None:
-            await self._announcer.check()
+    async def _notify_journal(self, report: JournalWatchReport) -> None:
+        if report.recovered is not None and report.recovered.checkpoint is not None:
+            await self._checkpoint_notifier.check()
             return
-        await self._journal_voice.told(sighting)
+        await self._journal_notifier.notify(report)
 
-    async def _tell_of_forge(self, words: str) -> None:
-        now = self._lookout.clock.now().wall
-        news = forge_news(words, self._lookout.host, now, did=KEPT_FOR_LATER)
-        topic = Topic((Matter.ISSUES,))
-        await self.alerts.owe(Alert(AlertKind.TROUBLE, FORGE, text_of(news), topic=topic))
+    async def _notify_issue_tracker(self, words: str) -> None:
+        now = self._observer.clock.now().wall
+        body = issue_tracker_alert(words, self._observer.host, now, did=SAVED_FOR_LATER)
+        topic = Topic((AlertCode.ISSUES,))
+        await self.alerts.enqueue(Alert(AlertKind.TROUBLE, ISSUES_EPISODE, format_alert(body), topic=topic))
 
-    async def _forge_works(self) -> None:
-        since = next((each.owed_at for each in self.alerts.open_episodes(FORGE)), None)
+    async def _on_issue_tracker_works(self) -> None:
+        since = next((each.owed_at for each in self.alerts.open_episodes(ISSUES_EPISODE)), None)
         if since is not None:
-            await self.alerts.resolve(FORGE, resolved("no issue could be filed", iso(since)))
+            await self.alerts.resolve(ISSUES_EPISODE, resolved_text("no issue could be filed", iso(since)))
 
     async def _is_visible(self, session_id: SessionId) -> bool:
-        watched = self._lookout.roster.watched.get(session_id)
-        pane = watched.presence.pane if watched is not None else None
-        return pane is not None and pane.sight is Sight.ALIVE and await is_visible(pane.socket, pane.target)
+        session = self._observer.registry.sessions.get(session_id)
+        pane = session.presence.pane if session is not None else None
+        return (
+            pane is not None
+            and pane.sight is ProcessState.ALIVE
+            and await is_visible(pane.socket, pane.target)
+        )
 
-    def _is_excused(self, record: SessionRecord, question: Question | None) -> bool:
+    def _is_suppressed(self, record: SessionRecord, question: AttentionQuestion | None) -> bool:
         """Muted, or told as one incident of many."""
         incident = self.incidents.of(record.id)
         if incident is not None and incident.cause is not Cause.SESSION:
             return True
         codes = (question.code,) if question is not None and question.code is not None else ()
-        return self._calm.is_muted(record, codes, self._lookout.clock.now().wall)
+        return self._mute_pause.is_muted(record, codes, self._observer.clock.now().wall)
 
-    def _is_done(self, session_id: SessionId) -> bool:
-        watched = self._lookout.roster.watched.get(session_id)
-        return watched is not None and watched.activity.ended_well and not watched.presence.stopped
+    def _is_turn_done(self, session_id: SessionId) -> bool:
+        session = self._observer.registry.sessions.get(session_id)
+        return session is not None and session.activity.ended_well and not session.presence.stopped
 
 
-async def _filed_late(_report: Report, _filing: Filing) -> None:
+async def _on_filed_late(_report: IssueReport, _filing: FilingResult) -> None:
     """Nothing more to do: its event was written without an issue, and lines are never changed."""

@@ -11,25 +11,25 @@ from wakeful import __version__
 from wakeful.agents.model import AgentState
 from wakeful.config.schema import Mode
 from wakeful.core.errors import WorldError
-from wakeful.healing.plan import ACTS, Step
-from wakeful.incidents.critical_event import ActionTaken, Happening
+from wakeful.healing.plan import ACTING_STEPS, HealingStep
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
 from wakeful.incidents.model import Cause
-from wakeful.metrics.collect import each_of, session_figures
-from wakeful.metrics.model import Figures, Labels, Spread
-from wakeful.storage.base import Outcome
+from wakeful.metrics.collect import samples_for_all, session_metrics
+from wakeful.metrics.model import Histogram, Labels, MetricSamples
+from wakeful.storage.base import ActionOutcome
 
 if TYPE_CHECKING:
     from wakeful.daemon.daemon import Daemon
 
 
-class Starting(WorldError):
+class DaemonStarting(WorldError):
     """The first look is not done."""
 
     code = "starting"
     retryable = True
 
 
-class EyesDown(WorldError):
+class FileWatchDown(WorldError):
     """Nobody is told of changes."""
 
     code = "eyes-down"
@@ -43,68 +43,68 @@ class StoreRefuses(WorldError):
     retryable = True
 
 
-def unready(daemon: "Daemon") -> WorldError | None:
+def readiness_problem(daemon: "Daemon") -> WorldError | None:
     """What keeps it from its work, in the order in which it would be mended."""
-    if not daemon.looked:
-        return Starting()
-    if not daemon.listening:
-        return EyesDown()
-    return StoreRefuses() if daemon.scribe.trouble is not None else None
+    if not daemon.has_scanned:
+        return DaemonStarting()
+    if not daemon.is_listening:
+        return FileWatchDown()
+    return StoreRefuses() if daemon.transition_writer.problem is not None else None
 
 
-def figures_of(daemon: "Daemon") -> Figures:
+def collect_metrics(daemon: "Daemon") -> MetricSamples:
     """Every figure of the table, as it is now."""
     return {
-        **_itself(daemon),
-        **session_figures(daemon.roster, daemon.clock.now()),
-        **_care(daemon),
-        **_eyes(daemon),
+        **_daemon_metrics(daemon),
+        **session_metrics(daemon.registry, daemon.clock.now()),
+        **_healing_metrics(daemon),
+        **_source_metrics(daemon),
     }
 
 
-def _itself(daemon: "Daemon") -> Figures:
+def _daemon_metrics(daemon: "Daemon") -> MetricSamples:
     return {
         "wakeful_build": {(__version__,): 1},
-        "wakeful_mode": each_of(Mode, Counter({daemon.mode: 1})),
-        "wakeful_paused": {(): daemon.calm.paused is not None},
-        "wakeful_ready": {(): unready(daemon) is None},
-        "wakeful_store_refuses": {(): daemon.scribe.trouble is not None},
-        "wakeful_transitions_lost": {(): daemon.scribe.lost},
-        "wakeful_loop_lag_seconds": {(): daemon.lag.spread},
-        "wakeful_cycle_seconds": _cycles(daemon),
+        "wakeful_mode": samples_for_all(Mode, Counter({daemon.mode: 1})),
+        "wakeful_paused": {(): daemon.mute_pause.current_pause is not None},
+        "wakeful_ready": {(): readiness_problem(daemon) is None},
+        "wakeful_store_refuses": {(): daemon.transition_writer.problem is not None},
+        "wakeful_transitions_lost": {(): daemon.transition_writer.dropped_count},
+        "wakeful_loop_lag_seconds": {(): daemon.lag.histogram},
+        "wakeful_cycle_seconds": _cycle_histograms(daemon),
     }
 
 
-def _cycles(daemon: "Daemon") -> dict[Labels, Spread]:
-    queue = daemon.care.queue
-    cycles: dict[Labels, Spread] = {("judge",): daemon.judging, ("sweep",): daemon.sweeping}
-    return cycles if queue is None else cycles | {("queue",): queue.cycles}
+def _cycle_histograms(daemon: "Daemon") -> dict[Labels, Histogram]:
+    queue = daemon.healing.queue
+    cycles: dict[Labels, Histogram] = {("judge",): daemon.judging_seconds, ("sweep",): daemon.sweep_seconds}
+    return cycles if queue is None else cycles | {("queue",): queue.cycle_seconds}
 
 
-def _care(daemon: "Daemon") -> Figures:
-    care = daemon.care
-    steps = [step for step in Step if step in ACTS]
-    revivals, events = care.healer.concluded, care.written
+def _healing_metrics(daemon: "Daemon") -> MetricSamples:
+    healing = daemon.healing
+    steps = [step for step in HealingStep if step in ACTING_STEPS]
+    revivals, events = healing.healer.outcome_counts, healing.event_counts
     return {
-        "wakeful_agents": each_of(AgentState, Counter(each.state for each in daemon.hub.records)),
-        "wakeful_checkpoints_open": {(): care.checkpoints.open_count},
-        "wakeful_incidents_open": each_of(Cause, care.incidents.open_by_cause),
-        "wakeful_incidents_opened": each_of(Cause, care.incidents.opened),
-        "wakeful_revivals": {pair: revivals[pair] for pair in product(steps, Outcome)},
-        "wakeful_critical_events": {pair: events[pair] for pair in product(Happening, ActionTaken)},
-        "wakeful_alert_deliveries": care.alerts.deliveries,
-        "wakeful_alerts_pending": care.alerts.waiting,
+        "wakeful_agents": samples_for_all(AgentState, Counter(each.state for each in daemon.hub.records)),
+        "wakeful_checkpoints_open": {(): healing.checkpoints.open_count},
+        "wakeful_incidents_open": samples_for_all(Cause, healing.incidents.open_by_cause),
+        "wakeful_incidents_opened": samples_for_all(Cause, healing.incidents.opened_counts),
+        "wakeful_revivals": {pair: revivals[pair] for pair in product(steps, ActionOutcome)},
+        "wakeful_critical_events": {pair: events[pair] for pair in product(CriticalEventKind, ActionTaken)},
+        "wakeful_alert_deliveries": healing.alerts.delivery_counts,
+        "wakeful_alerts_pending": healing.alerts.pending_counts,
     }
 
 
-def _eyes(daemon: "Daemon") -> Figures:
-    queue = daemon.care.queue
+def _source_metrics(daemon: "Daemon") -> MetricSamples:
+    queue = daemon.healing.queue
     errors: dict[Labels, float] = {
-        ("tmux",): daemon.tmux.failed,
-        ("process",): daemon.exits.failed,
-        ("log",): sum(each.failed for each in daemon.logs),
-        **{(f"agent_{runtime}",): count for runtime, count in daemon.hub.failed.items()},
-        **({("queue",): queue.failed} if queue is not None else {}),
+        ("tmux",): daemon.tmux.failed_listings,
+        ("process",): daemon.exits.failed_probes,
+        ("log",): sum(each.failed_reads for each in daemon.log_sources),
+        **{(f"agent_{runtime}",): count for runtime, count in daemon.hub.failed_counts.items()},
+        **({("queue",): queue.failed_cycles} if queue is not None else {}),
     }
-    eyes: dict[Labels, float] = {(each.name,): each.slow is not None for each in daemon.eye_records()}
+    eyes: dict[Labels, float] = {(each.name,): each.slow is not None for each in daemon.source_records()}
     return {"wakeful_probe_errors": errors, "wakeful_eye_slow": eyes}

@@ -8,55 +8,55 @@ from typing import Final
 
 from wakeful.agents.model import AgentRecord, AgentRuntime
 from wakeful.alerts.mute_pause_model import PauseRecord
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
-from wakeful.config.state_dir import store_path, stored_pause
-from wakeful.daemon.observer import Lookout, PlainProcesses
+from wakeful.config.state_dir import read_stored_pause, store_path
+from wakeful.daemon.observer import PlainProcesses, SessionObserver
 from wakeful.integrations.git import GitFolders
 from wakeful.linux.clock import SystemClock
 from wakeful.reports.model import Report
-from wakeful.reports.service import Memory, Reports
-from wakeful.sessions.session import Watched
-from wakeful.storage.base import Moves, Note
-from wakeful.storage.sqlite.database import read_moves, read_notes
+from wakeful.reports.service import ReportService, ReportStore
+from wakeful.sessions.session import TrackedSession
+from wakeful.storage.base import Note, TransitionCount
+from wakeful.storage.sqlite.database import read_notes, read_transition_counts
 
 NO_DAEMON: Final = "no daemon: one look, and what the store remembers; nothing is watched"
 
 
-class StoreAtRest:
+class ReadOnlyStore:
     """The store's memory where nobody has it open: read, never written."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    async def moves(self, since: float) -> list[Moves]:
-        return await asyncio.to_thread(read_moves, self._path, since)
+    async def transition_counts(self, since: float) -> list[TransitionCount]:
+        return await asyncio.to_thread(read_transition_counts, self._path, since)
 
     async def notes(self, kind: str) -> list[Note]:
         return await asyncio.to_thread(read_notes, self._path, kind)
 
 
 def build_reports(
-    lookout: Lookout,
-    memory: Memory,
+    observer: SessionObserver,
+    store: ReportStore,
     *,
     paused: Callable[[], PauseRecord | None] = lambda: None,
     agents: Callable[[], Iterable[AgentRecord]] = tuple,
-) -> Reports:
+) -> ReportService:
     """`agents` are those of the hub: what is inside a container has its folders there."""
 
-    def is_here(watched: Watched) -> bool:
-        name = watched.subject.agent
+    def is_here(session: TrackedSession) -> bool:
+        name = session.subject.agent
         inside = {each.id for each in agents() if each.runtime is AgentRuntime.DOCKER}
-        return not watched.presence.is_elsewhere and (name is None or name not in inside)
+        return not session.presence.ran_in_container and (name is None or name not in inside)
 
-    return Reports(
-        clock=lookout.clock,
-        roster=lookout.roster,
-        memory=memory,
+    return ReportService(
+        clock=observer.clock,
+        registry=observer.registry,
+        store=store,
         folders=GitFolders(),
-        recall=lookout.recall_events,
-        policy=lookout.policy,
+        recall=observer.read_last_events,
+        policy=observer.policy,
         is_here=is_here,
         paused=paused,
     )
@@ -64,10 +64,10 @@ def build_reports(
 
 async def report_once(config: Config, since_wall: float) -> Report:
     """One read-only look at everything, and what an earlier daemon wrote down. Raises the store's errors."""
-    places = Places.of(os.environ)
-    lookout = Lookout(config, places, SystemClock(), PlainProcesses())
-    await lookout.look()
-    path = store_path(config, places)
-    pause = stored_pause(path)
-    reports = build_reports(lookout, StoreAtRest(path), paused=lambda: pause)
-    return await reports.since(since_wall, notes=(NO_DAEMON,))
+    paths = StatePaths.from_environ(os.environ)
+    observer = SessionObserver(config, paths, SystemClock(), PlainProcesses())
+    await observer.scan()
+    path = store_path(config, paths)
+    pause = read_stored_pause(path)
+    reports = build_reports(observer, ReadOnlyStore(path), paused=lambda: pause)
+    return await reports.report_since(since_wall, notes=(NO_DAEMON,))

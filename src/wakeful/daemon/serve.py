@@ -19,48 +19,48 @@ import msgspec
 
 from wakeful import __version__
 from wakeful.alerts.failed_parts import FailureAlerts
-from wakeful.alerts.mute_pause_model import pause_words
+from wakeful.alerts.mute_pause_model import pause_text
 from wakeful.alerts.refused_decisions import RefusedDecisions
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, secret_values
 from wakeful.config.state_dir import store_path
 from wakeful.config.token_file import load_or_create_token
 from wakeful.core.clock import iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WorldError
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
-from wakeful.core.waiting import ended_or_failed
+from wakeful.core.waiting import wait_for_end_or_failure
 from wakeful.daemon.agents import ancestor_pids
 from wakeful.daemon.daemon import Daemon
 from wakeful.daemon.heartbeat import timer_rules
-from wakeful.daemon.metrics import figures_of, unready
+from wakeful.daemon.metrics import collect_metrics, readiness_problem
 from wakeful.daemon.reports import build_reports
-from wakeful.daemon.sockets import Doors
+from wakeful.daemon.sockets import Listeners
 from wakeful.http.access_log import access_file
 from wakeful.http.app import build_app
-from wakeful.http.auth import Access, url_of
-from wakeful.http.caller import Deciders, OnlyInChat, Refusal
+from wakeful.http.auth import Authenticator, url_of
+from wakeful.http.caller import ApprovalOnlyInChat, CallerCheck, RefusedDecision
 from wakeful.http.gate import Gate
-from wakeful.http.routes.daemon import OwnRoutes
+from wakeful.http.routes.daemon import MonitoringRoutes
 from wakeful.http.server import serve as serve_door
 from wakeful.judging.session_record import SessionRecord
 from wakeful.linux import proc
-from wakeful.linux.child_environment import learn
-from wakeful.linux.child_process import KeptChild
-from wakeful.linux.files import TroubleFile
+from wakeful.linux.child_environment import configure_environments
+from wakeful.linux.child_process import ChildSupervisor
+from wakeful.linux.files import ProblemFile
 from wakeful.linux.locks import gateway_name, holder_on_host
 from wakeful.linux.log_files import keep_own_log_short
 from wakeful.linux.logging import limit_log
-from wakeful.linux.shutdown import told_to_end
-from wakeful.linux.systemd import Notifier, Pulse, keep_apart, service_group
+from wakeful.linux.shutdown import shutdown_event
+from wakeful.linux.systemd import LoopWatchdog, SystemdNotifier, move_agents_to_scopes, service_group
 from wakeful.linux.tcp_peers import tcp_callers
-from wakeful.replay.cases import CaseBook, append_case
-from wakeful.sessions.session import Standing as SessionStanding, standing_of
+from wakeful.replay.cases import CaseFile, append_case
+from wakeful.sessions.session import TransitionKey as SessionStanding, transition_key_of
 from wakeful.sources.folder_watch import FolderWatch
 from wakeful.storage.base import Store
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.views.sessions import Desk, History, Standing
+from wakeful.views.sessions import DaemonRecord, SessionQueries, TransitionReader
 
 DRAIN_SECONDS: Final = 5.0
 
@@ -69,7 +69,7 @@ log = logging.getLogger("wakeful")
 
 async def serve(
     config: Config,
-    places: Places,
+    paths: StatePaths,
     announce: Callable[[str], None],
     *,
     with_login: bool = False,
@@ -84,67 +84,67 @@ async def serve(
     words of the command that is kept running beside it, if one is. `supervised`: it also ends when standard input does.
     """
     # First: nothing that is started from here may speak to systemd in our name.
-    notifier = Notifier.taken_from(os.environ)
+    notifier = SystemdNotifier.from_environ(os.environ)
     limit_log()
-    doors = Doors(config, places, port_asked_for=port_asked_for)
+    listeners = Listeners(config, paths, port_asked_for=port_asked_for)
     async with AsyncExitStack() as stack:
-        stack.callback(doors.close)
-        stack.enter_context(access_file(Path(places.logs) / "access.log"))
-        store = await SqliteStore.open(store_path(config, places))
+        stack.callback(listeners.close)
+        stack.enter_context(access_file(Path(paths.logs) / "access.log"))
+        store = await SqliteStore.open(store_path(config, paths))
         stack.push_async_callback(store.close)
         # Before anything is started.
-        learn(
-            (*secret_values(config), load_or_create_token(Path(places.token))), config.daemon.pass_environment
+        configure_environments(
+            (*secret_values(config), load_or_create_token(Path(paths.token))), config.daemon.pass_environment
         )
-        reach("daemon.opened")
+        fault_point("daemon.opened")
         folders = await stack.enter_async_context(FolderWatch())
-        daemon = Daemon(config, places, store, folders, {each.path: each for each in await store.bookmarks()})
+        daemon = Daemon(config, paths, store, folders, {each.path: each for each in await store.bookmarks()})
         stack.callback(daemon.exits.close)
         daemon.config_files = config_files
-        daemon.supervisor.recall_standings(await _standings(store))
-        await daemon.calm.current()
+        daemon.supervisor.restore_transition_keys(await _stored_transition_keys(store))
+        await daemon.mute_pause.reload()
         # Before anybody is judged: what a person ended must not be called dead, not even for a moment.
-        await daemon.handwork.person_stops.load()
+        await daemon.control.person_stops.load()
         await daemon.hub.load()
-        await daemon.look()
-        reach("daemon.looked")
-        await daemon.handwork.take_up()
-        reach("daemon.hands")
-        await daemon.care.take_up()
-        reach("daemon.care")
-        await daemon.hub.take_up()
+        await daemon.scan()
+        fault_point("daemon.looked")
+        await daemon.control.restore()
+        fault_point("daemon.hands")
+        await daemon.healing.restore()
+        fault_point("daemon.care")
+        await daemon.hub.restore()
         # Last: by now everybody was judged by what is there, so nobody is woken on what was true before.
-        daemon.settle()
-        reach("daemon.judged")
-        await daemon.waking.take_up()
-        daemon.looked = True
+        daemon.judge_all_pending()
+        fault_point("daemon.judged")
+        await daemon.heartbeat.restore()
+        daemon.has_scanned = True
         if gateway is not None:
-            daemon.beside.append(_gateway(places, gateway))
-        ended = told_to_end(supervised=supervised)
-        app, access = _app(config, places, doors, daemon, store=store, end=ended.set)
+            daemon.child_processes.append(_gateway(paths, gateway))
+        ended = shutdown_event(supervised=supervised)
+        app, authenticator = _app(config, paths, listeners, daemon, store=store, end=ended.set)
         stack.callback(app.log.close)
-        link = _link(config, doors, access if with_login else None)
-        for line in _greeting(config, doors, daemon, link):
+        link = _link(config, listeners, authenticator if with_login else None)
+        for line in _startup_lines(config, listeners, daemon, link):
             announce(line)
-        pulse = Pulse(Path(places.logs), notifier)
-        served = [serve_door(app, listener) for listener in doors.listeners]
+        pulse = LoopWatchdog(Path(paths.logs), notifier)
+        served = [serve_door(app, listener) for listener in listeners.listeners]
         group = service_group()
-        apart = [keep_apart(group)] if group is not None else []
+        apart = [move_agents_to_scopes(group)] if group is not None else []
         await _run(daemon, [*served, pulse.run(), *apart], ended)
 
 
-def _gateway(places: Places, words: Sequence[str]) -> KeptChild:
+def _gateway(paths: StatePaths, words: Sequence[str]) -> ChildSupervisor:
     # -P: a `wakeful` folder in the working directory is not what we mean to run.
     argv = (sys.executable, "-P", "-m", "wakeful", *words)
-    return KeptChild("gateway", argv, Path(places.logs) / "gateway.log")
+    return ChildSupervisor("gateway", argv, Path(paths.logs) / "gateway.log")
 
 
-async def _standings(store: Store) -> dict[SessionId, SessionStanding]:
+async def _stored_transition_keys(store: Store) -> dict[SessionId, SessionStanding]:
     """What each session was when it was last stored; records of another schema are judged as new."""
     standings = {}
     for row in await store.sessions():
         try:
-            standings[row.id] = standing_of(decode_json(row.record, SessionRecord))
+            standings[row.id] = transition_key_of(decode_json(row.record, SessionRecord))
         except msgspec.DecodeError:
             log.info("the stored record of %s is of another version", row.id)
     return standings
@@ -152,66 +152,69 @@ async def _standings(store: Store) -> dict[SessionId, SessionStanding]:
 
 def _app(
     config: Config,
-    places: Places,
-    doors: Doors,
+    paths: StatePaths,
+    listeners: Listeners,
     daemon: Daemon,
     *,
     store: Store,
     end: Callable[[], None],
-) -> tuple[Gate, Access]:
-    access = Access(
-        load_or_create_token(Path(places.token)), doors.port, daemon.clock.now, config.daemon.host
+) -> tuple[Gate, Authenticator]:
+    authenticator = Authenticator(
+        load_or_create_token(Path(paths.token)), listeners.port, daemon.clock.now, config.daemon.host
     )
-    desk = _desk(config, places, doors, daemon, store.transitions)
-    heal = daemon.calm.changed
+    queries = _session_queries(config, paths, listeners, daemon, store.transitions)
+    heal = daemon.mute_pause.on_change
 
     def calm_changed() -> None:
         heal()
-        daemon.feed.greet(desk.overview().body)
+        daemon.feed.publish_overview(queries.overview().body)
 
-    daemon.calm.changed = calm_changed
+    daemon.mute_pause.on_change = calm_changed
     app = build_app(
-        desk,
+        queries,
         daemon.work,
-        (daemon.handwork.hands, daemon.handwork.once),
+        (daemon.control.controller, daemon.control.idempotent_controller),
         _deciders(config, daemon),
-        access,
+        authenticator,
         now=daemon.clock.now,
         ancestors=ancestor_pids,
         shut_down=end,
-        calm=daemon.calm,
-        incidents=daemon.care.incidents.listed,
-        critical=daemon.care.critical,
-        healing=(daemon.care.healer, daemon.care.restorer),
-        checkpoints=(daemon.care.checkpoints, daemon.care.lessons),
-        queue=daemon.care.queue_door,
+        mute_pause=daemon.mute_pause,
+        incidents=daemon.healing.incidents.list_incidents,
+        critical=daemon.healing.critical_log,
+        healing=(daemon.healing.healer, daemon.healing.restorer),
+        checkpoints=(daemon.healing.checkpoints, daemon.healing.lessons),
+        queue=daemon.healing.queue_approval,
         hub=daemon.hub,
-        wakes=daemon.waking.wakes,
-        repairs=daemon.waking.repairs,
-        own=OwnRoutes(partial(unready, daemon), partial(figures_of, daemon)),
+        wakes=daemon.heartbeat.wake_service,
+        repairs=daemon.heartbeat.repairs,
+        own=MonitoringRoutes(partial(readiness_problem, daemon), partial(collect_metrics, daemon)),
         reports=build_reports(
-            daemon, store, paused=lambda: daemon.calm.paused_record, agents=lambda: daemon.hub.records
+            daemon,
+            store,
+            paused=lambda: daemon.mute_pause.current_pause_record,
+            agents=lambda: daemon.hub.records,
         ),
     )
-    return app, access
+    return app, authenticator
 
 
-def _deciders(config: Config, daemon: Daemon) -> Deciders:
-    told, token = RefusedDecisions(daemon.care.alerts, daemon.clock), config.gateway.token
+def _deciders(config: Config, daemon: Daemon) -> CallerCheck:
+    told, token = RefusedDecisions(daemon.healing.alerts, daemon.clock), config.gateway.token
 
-    async def refused(refusal: Refusal) -> None:
+    async def refused(refusal: RefusedDecision) -> None:
         commands = await asyncio.to_thread(lambda: [" ".join(proc.command(pid)) for pid in refusal.pids[:1]])
-        is_seen = isinstance(refusal.why, OnlyInChat)
+        is_seen = isinstance(refusal.why, ApprovalOnlyInChat)
         asker = refusal.session or ("a process outside the chat" if is_seen else "an unseen process")
-        await told.tell(asker, f"POST {refusal.path}", refusal.why.code, "".join(commands))
+        await told.notify(asker, f"POST {refusal.path}", refusal.why.code, "".join(commands))
 
     def is_chat(pids: Sequence[int]) -> bool:
         # Its name on this host is held by the process that serves the chat, and by no other.
         return bool(token) and len(pids) == 1 and holder_on_host(gateway_name(token)) == pids[0]
 
-    daemon.handwork.callers.agents = lambda: {each.name for each in daemon.hub.records}
-    return Deciders(
-        daemon.handwork.callers.session_of,
+    daemon.control.callers.agents = lambda: {each.name for each in daemon.hub.records}
+    return CallerCheck(
+        daemon.control.callers.session_of,
         tcp_callers,
         is_chat=is_chat,
         only_in_chat=config.gateway.approve_only_in_chat,
@@ -219,86 +222,92 @@ def _deciders(config: Config, daemon: Daemon) -> Deciders:
     )
 
 
-def _desk(config: Config, places: Places, doors: Doors, daemon: Daemon, history: History) -> Desk:
+def _session_queries(
+    config: Config, paths: StatePaths, listeners: Listeners, daemon: Daemon, history: TransitionReader
+) -> SessionQueries:
     started_at = iso(daemon.clock.now().wall)
 
-    gateway_trouble = TroubleFile(Path(places.gateway_trouble))
+    gateway_trouble = ProblemFile(Path(paths.gateway_problem))
 
-    def standing() -> Standing:
-        trouble = [f"the store refuses writes: {daemon.scribe.trouble}"] if daemon.scribe.trouble else []
+    def standing() -> DaemonRecord:
+        trouble = (
+            [f"the store refuses writes: {daemon.transition_writer.problem}"]
+            if daemon.transition_writer.problem
+            else []
+        )
         if words := gateway_trouble.read():
             trouble.append(f"gateway: {words}")
         if config.gateway.approve_only_in_chat and not config.gateway.token:
             trouble.append(
                 "no approval can be given: gateway.approve_only_in_chat is true, and there is no gateway.token"
             )
-        return Standing(
+        return DaemonRecord(
             mode=config.daemon.mode,
             version=__version__,
             host=daemon.host,
             pid=os.getpid(),
             started_at=started_at,
-            listening=tuple(doors.listening),
-            eyes=daemon.eye_records(),
+            listening=tuple(listeners.listening),
+            eyes=daemon.source_records(),
             notes=(
-                *doors.notes,
+                *listeners.notes,
                 *trouble,
-                *daemon.care.notes,
+                *daemon.healing.notes,
                 *daemon.failures.lines,
-                *(each.line for each in daemon.beside),
-                *daemon.calm.lines(daemon.clock.now().wall),
+                *(each.status_line for each in daemon.child_processes),
+                *daemon.mute_pause.mute_lines(daemon.clock.now().wall),
             ),
-            paused=daemon.calm.paused_record,
+            paused=daemon.mute_pause.current_pause_record,
             config_files=daemon.config_files,
         )
 
-    wrong = Path(places.cases) / "wrong.jsonl"
-    cases = CaseBook(str(wrong), daemon.recall_events, partial(append_case, wrong))
-    return Desk(
+    wrong = Path(paths.cases) / "wrong.jsonl"
+    cases = CaseFile(str(wrong), daemon.read_last_events, partial(append_case, wrong))
+    return SessionQueries(
         daemon.clock,
-        daemon.roster,
+        daemon.registry,
         daemon.feed,
         history,
         daemon.policy,
         standing,
-        daemon.tree,
+        daemon.process_tree,
         cases,
-        daemon.care.healer.trouble_of,
-        daemon.hub.standing,
+        daemon.healing.healer.case_of,
+        daemon.hub.summary,
         os.path.isdir,
-        daemon.waking.wakes.of_session,
+        daemon.heartbeat.wake_service.of_session,
         timer_rules(config.supervision),
-        daemon.waking.timers.warnings,
-        daemon.recall_events,
+        daemon.heartbeat.timers.warnings,
+        daemon.read_last_events,
     )
 
 
-def _link(config: Config, doors: Doors, access: Access | None) -> str | None:
-    if doors.port is None:
+def _link(config: Config, listeners: Listeners, authenticator: Authenticator | None) -> str | None:
+    if listeners.port is None:
         return None
-    page = f"{url_of(config.daemon.host, doors.port)}/"
-    if access is None:
+    page = f"{url_of(config.daemon.host, listeners.port)}/"
+    if authenticator is None:
         return f"{page} (`wakeful open` gives a link that logs in)"
-    return f"{page}#code={access.logins.new_code()} (good once, for 10 minutes)"
+    return f"{page}#code={authenticator.logins.new_code()} (good once, for 10 minutes)"
 
 
-def _greeting(config: Config, doors: Doors, daemon: Daemon, link: str | None) -> Iterator[str]:
+def _startup_lines(config: Config, listeners: Listeners, daemon: Daemon, link: str | None) -> Iterator[str]:
     """Which sessions it may touch, where it listens, and what it found."""
-    total = daemon.roster.counts(daemon.clock.now())["total"]
-    if daemon.calm.paused is not None:
-        yield pause_words(daemon.calm.paused)
+    total = daemon.registry.counts(daemon.clock.now())["total"]
+    if daemon.mute_pause.current_pause is not None:
+        yield pause_text(daemon.mute_pause.current_pause)
     yield f"mode: {config.daemon.mode} ({_MODES[config.daemon.mode]})"
-    yield f"listening on {' and '.join(doors.listening)}"
+    yield f"listening on {' and '.join(listeners.listening)}"
     if link is not None:
         yield f"page: {link}"
     sessions = "session" if total["shown"] == 1 else "sessions"
     yield f"found {total['shown']} {sessions}, {total['managed']} managed; {total['older']} older folded"
-    if counts := daemon.hub.standing().counts:
+    if counts := daemon.hub.summary().counts:
         yield f"agents: {', '.join(f'{count} {state}' for state, count in counts.items())}"
-    yield from (each.greeting for each in daemon.beside)
-    yield from (f"note: {note}" for note in doors.notes)
-    for eye in daemon.eye_records():
-        yield from (f"note: {eye.name}: {told}" for told in (eye.slow, eye.left_out) if told)
+    yield from (each.start_message for each in daemon.child_processes)
+    yield from (f"note: {note}" for note in listeners.notes)
+    for source in daemon.source_records():
+        yield from (f"note: {source.name}: {told}" for told in (source.slow, source.left_out) if told)
 
 
 _MODES: Final = {
@@ -311,40 +320,40 @@ _MODES: Final = {
 async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
     """Serve until told to end, then close in the reverse order: listeners first, memory last."""
     keep = daemon.failures.keep_running
-    alerts = FailureAlerts(daemon.failures, daemon.care.alerts, daemon.host)
+    alerts = FailureAlerts(daemon.failures, daemon.healing.alerts, daemon.host)
     # A full disk must not end the daemon either: it still sees and tells the truth.
     stored = (
-        (daemon.keep_place, "bookmarks are not saved"),
+        (daemon.run_bookmark_saving, "bookmarks are not saved"),
         (daemon.expiry.run, "leases do not expire"),
-        (daemon.forget_old, "old transitions are not dropped"),
-        (daemon.handwork.holdings.run, "claims are not renewed"),
+        (daemon.run_retention, "old transitions are not dropped"),
+        (daemon.control.managed_sessions.run, "claims are not renewed"),
         (alerts.run, "what is down is not told"),
-        *daemon.care.tasks(),
+        *daemon.healing.tasks(),
         *daemon.hub.tasks(),
-        *daemon.waking.tasks(),
+        *daemon.heartbeat.tasks(),
     )
     work = (
         *doors,
         keep("file watching", daemon.listen),
-        keep("sweep", daemon.sweep),
+        keep("sweep", daemon.run_sweep),
         keep(daemon.tmux.name, daemon.tmux.run),
-        keep("transition writer", daemon.scribe.run),
+        keep("transition writer", daemon.transition_writer.run),
         keep("loop lag", daemon.lag.run),
         keep("log rotation", keep_own_log_short),
-        keep("reachability checks", lambda: daemon.proofs.run(lambda: daemon.feed.is_heard)),
+        keep("reachability checks", lambda: daemon.reachability.run(lambda: daemon.feed.has_subscribers)),
         *(keep(otherwise, task, world_errors=True) for task, otherwise in stored),
-        *(keep("gateway", each.run) for each in daemon.beside),
+        *(keep("gateway", each.run) for each in daemon.child_processes),
     )
     tasks = [asyncio.create_task(each) for each in work]
     try:
-        await ended_or_failed(tasks, ended)
+        await wait_for_end_or_failure(tasks, ended)
     finally:
         daemon.feed.close()
         await daemon.hub.close()
-        await daemon.care.close()
-        await daemon.scribe.drain(DRAIN_SECONDS)
+        await daemon.healing.close()
+        await daemon.transition_writer.drain(DRAIN_SECONDS)
         try:
-            await daemon.save_place()
+            await daemon.save_bookmarks()
         except WorldError as error:
             # The next start reads a little more; nothing else depends on it.
             log.warning("bookmarks were not saved: %s", error)

@@ -6,25 +6,25 @@ asked for that port; otherwise the daemon runs with the Unix socket alone.
 
 from pathlib import Path
 
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
-from wakeful.config.state_dir import make_home
+from wakeful.config.state_dir import make_state_dir
 from wakeful.core.errors import WakefulError
 from wakeful.http.auth import url_of
-from wakeful.http.server import PortBusy, bind_tcp, bind_unix, shut
+from wakeful.http.server import PortBusy, bind_tcp, bind_unix, close_listener
 
 
-class Doors:
+class Listeners:
     """The sockets that were opened, and what to say about them.
 
     A busy port that somebody asked for by name is refused; without the usual one there is still the socket.
     """
 
-    def __init__(self, config: Config, places: Places, *, port_asked_for: bool = False) -> None:
-        make_home(places)
+    def __init__(self, config: Config, paths: StatePaths, *, port_asked_for: bool = False) -> None:
+        make_state_dir(paths)
         # The Unix socket comes first: it is also what keeps a second daemon from starting.
-        self.listeners = [bind_unix(Path(places.socket))]
-        self.listening = [places.socket]
+        self.listeners = [bind_unix(Path(paths.socket))]
+        self.listening = [paths.socket]
         self.notes: list[str] = []
         self.port: int | None = None
         if config.daemon.tcp:
@@ -37,7 +37,7 @@ class Doors:
     def close(self) -> None:
         """Leave no socket behind where nobody was served."""
         for listener in self.listeners:
-            shut(listener)
+            close_listener(listener)
 
     def _open_tcp(self, config: Config, *, port_asked_for: bool) -> None:
         listener = bind_tcp(config.daemon.host, config.daemon.port)

@@ -13,8 +13,8 @@ from unicodedata import normalize
 
 from msgspec import Struct, field
 
-from wakeful.effects.rules import Rule
-from wakeful.effects.shell_parser import is_open
+from wakeful.effects.rules import EffectRule
+from wakeful.effects.shell_parser import has_unknown_part
 
 # Longer code is not looked through; the longest recorded had 6 KB.
 CODE_CHARS_MAX: Final = 65_536
@@ -126,23 +126,23 @@ _PERL: Final = Language(
 )
 LANGUAGES: Final[Mapping[str, Language]] = {"python": _PYTHON, "node": _NODE, "perl": _PERL}
 # Names by which code says that it changes something afar.
-_WRITES_AFAR: Final = re.compile(
+_REMOTE_WRITES: Final = re.compile(
     r"\.\s*(?:post|put|patch|delete|sendmail|send_message)\s*\(|method\s*[:=]\s*['\"](?:post|put|patch|delete)"
     r"|git['\", ]+push|urlopen\([^)]{0,300}data",
     re.IGNORECASE,
 )
 
 
-def code_rule(language: str, code: str | None) -> Rule:
+def code_rule(language: str, code: str | None) -> EffectRule:
     """The rule for a text of code; `None` or a text with parts only the shell knows is code nobody saw."""
     known = LANGUAGES.get(language)
     if code is None or known is None or len(code) > CODE_CHARS_MAX:
-        return Rule.UNSEEN_CODE
+        return EffectRule.UNSEEN_CODE
     # Python takes letters of other widths for the plain ones.
     code = normalize("NFKC", code)
-    if known.mighty.search(code) or is_open(code) or not _modules(known, code) <= known.modules:
-        return Rule.HTTP_WRITE if _WRITES_AFAR.search(code) else Rule.UNSEEN_CODE
-    return Rule.INLINE_CODE
+    if known.mighty.search(code) or has_unknown_part(code) or not _modules(known, code) <= known.modules:
+        return EffectRule.HTTP_WRITE if _REMOTE_WRITES.search(code) else EffectRule.UNSEEN_CODE
+    return EffectRule.INLINE_CODE
 
 
 def _modules(language: Language, code: str) -> set[str]:
@@ -164,7 +164,7 @@ _MODULES: Final = frozenset(
 _FROM_INPUT: Final = frozenset({"-", "/dev/stdin"})
 
 
-def python_line(words: Sequence[str], stdin: str | None) -> tuple[Rule, list[str]]:
+def python_line(words: Sequence[str], stdin: str | None) -> tuple[EffectRule, list[str]]:
     """The rule for a line of Python, or the words of the well-known module it runs."""
     at = 1
     while at < len(words) and words[at].startswith("-") and words[at] not in _FROM_INPUT:
@@ -172,32 +172,32 @@ def python_line(words: Sequence[str], stdin: str | None) -> tuple[Rule, list[str
         if re.fullmatch(r"-[a-zA-Z]*c", option):
             return code_rule("python", "".join(given[:1])), []
         if re.fullmatch(r"-[a-zA-Z]*m", option):
-            return Rule.PROJECT_PROGRAM, given if given and given[0] in _MODULES else []
+            return EffectRule.PROJECT_PROGRAM, given if given and given[0] in _MODULES else []
         if option in {"-V", "--version", "--help", "-h"}:
-            return Rule.READS, []
+            return EffectRule.READS, []
         if not re.fullmatch(r"-[bBdEiIOPqsSuvx]+|-[WX]", option):
-            return Rule.UNSEEN_CODE, []
+            return EffectRule.UNSEEN_CODE, []
         at += 2 if option in {"-W", "-X"} else 1
     if at < len(words) and words[at] not in _FROM_INPUT:
-        return Rule.PROJECT_PROGRAM, []
+        return EffectRule.PROJECT_PROGRAM, []
     return code_rule("python", stdin), []
 
 
-def node_line(words: Sequence[str], stdin: str | None) -> Rule:
+def node_line(words: Sequence[str], stdin: str | None) -> EffectRule:
     """The rule for a line of Node."""
     for at, word in enumerate(words[1:], start=1):
         if re.fullmatch(r"-[pe]+|--eval|--print", word):
             return code_rule("node", "".join(words[at + 1 : at + 2]))
         if word in {"-v", "--version", "--help", "--check", "-c"}:
-            return Rule.READS
+            return EffectRule.READS
         if word == "--test":
-            return Rule.TEST_OR_BUILD
+            return EffectRule.TEST_OR_BUILD
         if word != "-":
-            return Rule.UNSEEN_CODE if word.startswith("-") else Rule.PROJECT_PROGRAM
+            return EffectRule.UNSEEN_CODE if word.startswith("-") else EffectRule.PROJECT_PROGRAM
     return code_rule("node", stdin)
 
 
-def perl_line(words: Sequence[str], stdin: str | None) -> Rule:
+def perl_line(words: Sequence[str], stdin: str | None) -> EffectRule:
     """The rule for a line of Perl, which also runs what stands before a `|` among its files."""
     code, rest = "", iter(words[1:])
     for word in rest:
@@ -205,12 +205,12 @@ def perl_line(words: Sequence[str], stdin: str | None) -> Rule:
             code += "\n" + next(rest, "")
         elif (
             "|" in word
-            or is_open(word[:1])
+            or has_unknown_part(word[:1])
             or (word.startswith("-") and not re.fullmatch(r"-[0-9lnpaw]+|-[0-9lnpaw]*i(?:\.\w+)?", word))
         ):
-            return Rule.UNSEEN_CODE
+            return EffectRule.UNSEEN_CODE
         elif not word.startswith("-") and not code:
-            return Rule.PROJECT_PROGRAM
+            return EffectRule.PROJECT_PROGRAM
     return code_rule("perl", code or stdin)
 
 
@@ -223,18 +223,18 @@ _SIGN: Final = re.compile(
     r"|\.\.\.|[A-Za-z_$][\w$]*|[^\s\w]",
     re.DOTALL,
 )
-_MIGHTY: Final = frozenset(
+_OPAQUE_NAMES: Final = frozenset(
     {
         "Deno", "Function", "Reflect", "Worker", "XMLHttpRequest", "WebSocket", "constructor", "eval", "fetch", "global",
         "globalThis", "import", "process", "require", "this", "with",
     }
 )  # fmt: skip
 # The argument of a call that says what it does.
-_DECIDES: Final = {"cmd", "command", "chars"}
+_DECIDING_ARGUMENTS: Final = {"cmd", "command", "chars"}
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
-class ToolCall(Struct, frozen=True):
+class ScriptToolCall(Struct, frozen=True):
     """A call of a tool. `argument`: its command or the text it types, if that stands there as it is."""
 
     tool: str
@@ -244,7 +244,7 @@ class ToolCall(Struct, frozen=True):
 class ToolScript(Struct):
     """The calls of a script, all its texts, and whether it was understood."""
 
-    calls: list[ToolCall] = field(default_factory=list)
+    calls: list[ScriptToolCall] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
     whole: bool = True
 
@@ -258,19 +258,19 @@ def read_tool_script(code: str) -> ToolScript:
             script.whole = script.whole and len(sign) > 1
             script.texts.append(_text(sign) or "")
         elif sign == "tools" and signs[at - 1 : at] != ["."]:
-            _take(script, signs, at)
-        elif sign in _MIGHTY or "\\" in sign:
+            _add_call(script, signs, at)
+        elif sign in _OPAQUE_NAMES or "\\" in sign:
             script.whole = False
     return script
 
 
-def _take(script: ToolScript, signs: list[str], at: int) -> None:
+def _add_call(script: ToolScript, signs: list[str], at: int) -> None:
     dot, name, opening = (*signs[at + 1 : at + 4], "", "", "")[:3]
     if dot != "." or opening != "(":
         script.whole = False
         return
     literal, is_whole = _argument(signs, at + 4)
-    script.calls.append(ToolCall(name, literal))
+    script.calls.append(ScriptToolCall(name, literal))
     script.whole = script.whole and is_whole
 
 
@@ -281,7 +281,7 @@ def _argument(signs: list[str], at: int) -> tuple[str | None, bool]:
         sign = signs[at]
         depth += (sign in _OPEN) - (sign in _CLOSE)
         key = sign.strip("\"'")
-        if key in _DECIDES and depth == 2:
+        if key in _DECIDING_ARGUMENTS and depth == 2:
             colon, value, following = (*signs[at + 1 : at + 4], "", "", "")[:3]
             text = _text(value) if colon == ":" else None
             plain = text is not None and following in {",", "}"} and not (value[0] == "`" and "${" in value)
@@ -303,10 +303,10 @@ def _text(sign: str) -> str | None:
     body = sign[1:-1]
     if sign[0] == "`":
         body = re.sub(r"(?<!\\)\$\{[^}`]*\}", "$filled", body)
-    return _ESCAPE.sub(_unescaped, body)
+    return _ESCAPE.sub(_unescape, body)
 
 
-def _unescaped(found: re.Match[str]) -> str:
+def _unescape(found: re.Match[str]) -> str:
     code = found[1]
     if len(code) > 1:
         return chr(int(code[1:], 16))

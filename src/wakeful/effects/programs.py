@@ -12,16 +12,16 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.effects.rules import RANK, TASK_WORDS, TASK_WORDS_AFAR, Rule, Verbs
-from wakeful.effects.shell_parser import LOOSE, computes, is_open
+from wakeful.effects.rules import RANK, TASK_WORDS, TASK_WORDS_REMOTE, EffectRule, Verbs
+from wakeful.effects.shell_parser import UNQUOTED_UNKNOWN, has_computed_index, has_unknown_part
 
 # Longer scripts of sed, awk and SQL are not searched: their patterns take time that grows with the square.
 SCRIPT_CHARS_MAX: Final = 2048
 
 
-def worst(rules: Iterator[Rule]) -> Rule:
+def worst(rules: Iterator[EffectRule]) -> EffectRule:
     """Of several parts the one that speaks for the whole."""
-    return max(rules, key=RANK.__getitem__, default=Rule.READS)
+    return max(rules, key=RANK.__getitem__, default=EffectRule.READS)
 
 
 def operands(words: Sequence[str], valued: frozenset[str] = frozenset()) -> list[str]:
@@ -43,49 +43,51 @@ def with_next(words: Sequence[str]) -> Iterator[tuple[str, str]]:
     return pairwise([*words, ""])
 
 
-def by_verb(words: Sequence[str], verbs: Verbs) -> tuple[Rule | None, list[str]]:
+def by_verb(words: Sequence[str], verbs: Verbs) -> tuple[EffectRule | None, list[str]]:
     """The rule of a subcommand, and the words from the subcommand on; no rule: the rest runs a command or a task."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in verbs.valued else 1
-    if any(LOOSE in word for word in words[1:at]):
-        return Rule.HIDDEN_COMMAND, []
+    if any(UNQUOTED_UNKNOWN in word for word in words[1:at]):
+        return EffectRule.HIDDEN_COMMAND, []
     if at >= len(words):
         # Without a subcommand a program shows its help, but these two install.
-        return (Rule.INSTALL if len(words) == 1 and words[0] in {"bundle", "yarn"} else Rule.READS), []
+        return (
+            EffectRule.INSTALL if len(words) == 1 and words[0] in {"bundle", "yarn"} else EffectRule.READS
+        ), []
     return _rule_of(list(words[at:]), verbs)
 
 
-def _rule_of(rest: list[str], verbs: Verbs) -> tuple[Rule | None, list[str]]:
+def _rule_of(rest: list[str], verbs: Verbs) -> tuple[EffectRule | None, list[str]]:
     two, one = " ".join(rest[:2]), rest[0]
     for verb, count in ((two, 2), (one, 1)):
         if verb in verbs.runs or verb in verbs.tasks:
             return None, [verb.split()[-1], *rest[count:]]
         if verb in verbs.rules:
             return verbs.rules[verb], rest
-    return (Rule.HIDDEN_COMMAND if is_open(one) else verbs.otherwise), rest
+    return (EffectRule.HIDDEN_COMMAND if has_unknown_part(one) else verbs.otherwise), rest
 
 
 _TASK_PART: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
-def task_rule(name: str) -> Rule:
+def task_rule(name: str) -> EffectRule:
     """A task is known by its name alone."""
-    if is_open(name):
-        return Rule.HIDDEN_COMMAND
+    if has_unknown_part(name):
+        return EffectRule.HIDDEN_COMMAND
     parts = {part.lower() for part in _TASK_PART.findall(name[:200])}
-    local = parts & TASK_WORDS and not parts & TASK_WORDS_AFAR
-    return Rule.NAMED_TASK if local else Rule.UNNAMED_TASK
+    local = parts & TASK_WORDS and not parts & TASK_WORDS_REMOTE
+    return EffectRule.NAMED_TASK if local else EffectRule.UNNAMED_TASK
 
 
-def tasks_rule(words: Sequence[str]) -> Rule:
+def tasks_rule(words: Sequence[str]) -> EffectRule:
     """The tasks given to make and its kin; without one the default is built."""
     valued = frozenset({"-C", "-f", "-j", "--directory", "--file", "--justfile", "-d", "--jobs", "-I", "-o"})
     if any("$(" in word or "`" in word for word in words):
-        return Rule.HIDDEN_COMMAND
+        return EffectRule.HIDDEN_COMMAND
     names = [word for word in operands(words, valued) if "=" not in word]
     if not names:
-        return Rule.NAMED_TASK
+        return EffectRule.NAMED_TASK
     return worst(task_rule(name) for name in names)
 
 
@@ -108,7 +110,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
 }  # fmt: skip
 
 
-def filled(inner: list[str], options: Sequence[str]) -> list[str]:
+def with_input_words(inner: list[str], options: Sequence[str]) -> list[str]:
     """A command that gets words from its input: at its end, and wherever its placeholder stands."""
     marks = {"{}"} | {
         following
@@ -118,8 +120,8 @@ def filled(inner: list[str], options: Sequence[str]) -> list[str]:
         if option.startswith(("-I", "-i", "-J", "--replace"))
     }
     for mark in filter(None, marks):
-        inner = [word.replace(mark, LOOSE) for word in inner]
-    return [*inner, LOOSE]
+        inner = [word.replace(mark, UNQUOTED_UNKNOWN) for word in inner]
+    return [*inner, UNQUOTED_UNKNOWN]
 
 
 _RUN_VALUED: Final = frozenset(
@@ -130,7 +132,7 @@ _RUN_VALUED: Final = frozenset(
 )  # fmt: skip
 
 
-def behind_options(rest: list[str]) -> list[str]:
+def after_options(rest: list[str]) -> list[str]:
     """What follows `run` and its options; behind `--` in any case, for `mise x node@20 -- npm test`."""
     if rest[0] in {"x", "exec"} and "--" in rest:
         return rest[rest.index("--") + 1 :]
@@ -159,7 +161,7 @@ _GIT_OPTIONS_RUN: Final = (
 _GIT_SETTINGS_HARMLESS: Final = frozenset({"", "cat", "less", "true", "false"})
 
 
-def git_options(words: Sequence[str], verb_at: int) -> Rule:
+def git_options(words: Sequence[str], verb_at: int) -> EffectRule:
     """What git's options and settings make it run; the subcommand stands at `verb_at`."""
     verb = "".join(words[verb_at : verb_at + 1])
     settings = words if verb == "clone" else words[:verb_at]
@@ -172,10 +174,10 @@ def git_options(words: Sequence[str], verb_at: int) -> Rule:
             else ""
         )
         key, _, setting = given.partition("=")
-        if is_open(key) or (_GIT_RUNS.search(key) and setting not in _GIT_SETTINGS_HARMLESS):
-            return Rule.HIDDEN_COMMAND
+        if has_unknown_part(key) or (_GIT_RUNS.search(key) and setting not in _GIT_SETTINGS_HARMLESS):
+            return EffectRule.HIDDEN_COMMAND
     runs = (*_GIT_OPTIONS_RUN, *{"rebase": ("-x",), "grep": ("-O",)}.get(verb, ()))
-    return Rule.HIDDEN_COMMAND if any(word.startswith(runs) for word in words) else Rule.READS
+    return EffectRule.HIDDEN_COMMAND if any(word.startswith(runs) for word in words) else EffectRule.READS
 
 
 # Options by which a program that is harmless otherwise runs another; long ones may be shortened.
@@ -202,18 +204,18 @@ def runs_by_option(name: str, words: Sequence[str]) -> bool:
     """Whether an option or a word makes a harmless program run something else."""
     if name in OPTIONS_RUN and any(word.startswith(OPTIONS_RUN[name]) for word in words[1:]):
         return True
-    return name in _COMPUTING and any(computes(word) for word in words[1:])
+    return name in _COMPUTING and any(has_computed_index(word) for word in words[1:])
 
 
 _TARGET_TOOLS: Final = frozenset({"cmake", "nox", "tox"})
 
 
-def names_afar(name: str, words: Sequence[str]) -> bool:
+def names_remote_target(name: str, words: Sequence[str]) -> bool:
     """Whether a build tool is asked for something named after deploying: `tox -e publish`."""
     if name not in _TARGET_TOOLS:
         return False
     parts = {part.lower() for word in words[1:] for part in _TASK_PART.findall(word[:200])}
-    return bool(parts & TASK_WORDS_AFAR)
+    return bool(parts & TASK_WORDS_REMOTE)
 
 
 _SED_OPTION: Final = re.compile(
@@ -229,19 +231,21 @@ _SED_ADDRESS: Final = re.compile(r"/(?:\\.|[^/\\\n])*/")
 _SED_TEXT: Final = re.compile(r"((?:^|[;{}\n\d$!])\s*)[aic](?:\\\n|[^\n])*")
 
 
-def sed(words: Sequence[str], _stdin: str | None) -> Rule:
+def sed(words: Sequence[str], _stdin: str | None) -> EffectRule:
     """GNU sed has a command and a flag that run programs."""
     scripts, files, strange = _sed_line(words)
     if (
         strange
         or sum(map(len, scripts)) > SCRIPT_CHARS_MAX
-        or any(LOOSE in word[:1] for word in [*scripts, *files])
+        or any(UNQUOTED_UNKNOWN in word[:1] for word in [*scripts, *files])
     ):
-        return Rule.HIDDEN_COMMAND
+        return EffectRule.HIDDEN_COMMAND
     if any(map(_sed_runs, scripts)):
-        return Rule.HIDDEN_COMMAND
+        return EffectRule.HIDDEN_COMMAND
     return (
-        Rule.LOCAL_WRITE if any(re.match(r"-[nErsuz]*i|--in-place", word) for word in words) else Rule.READS
+        EffectRule.LOCAL_WRITE
+        if any(re.match(r"-[nErsuz]*i|--in-place", word) for word in words)
+        else EffectRule.READS
     )
 
 
@@ -275,22 +279,22 @@ _AWK_LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|(?:^|(?<=[({,;!~&}\n]))\s
 _AWK_RUNS: Final = re.compile(r"\bsystem\b|\bgetline\b|\||@load|@include|@\w+\s*\(")
 
 
-def awk(words: Sequence[str], _stdin: str | None) -> Rule:
+def awk(words: Sequence[str], _stdin: str | None) -> EffectRule:
     if any(
         word.startswith(("-f", "-i", "-l", "-E", "--file", "--exec", "--include", "--load")) for word in words
     ):
-        return Rule.PROJECT_PROGRAM
+        return EffectRule.PROJECT_PROGRAM
     if sum(map(len, words)) > SCRIPT_CHARS_MAX:
-        return Rule.HIDDEN_COMMAND
+        return EffectRule.HIDDEN_COMMAND
     for word in words[1:]:
-        if "/inet" in word or LOOSE in word[:1]:
-            return Rule.HIDDEN_COMMAND
+        if "/inet" in word or UNQUOTED_UNKNOWN in word[:1]:
+            return EffectRule.HIDDEN_COMMAND
         if _AWK_RUNS.search(_AWK_LITERAL.sub('""', word)):
-            return Rule.HIDDEN_COMMAND
-    return Rule.LOCAL_WRITE if any(">" in word for word in words[1:]) else Rule.READS
+            return EffectRule.HIDDEN_COMMAND
+    return EffectRule.LOCAL_WRITE if any(">" in word for word in words[1:]) else EffectRule.READS
 
 
-Look = Callable[[Sequence[str], str | None], Rule]
+ProgramClassifier = Callable[[Sequence[str], str | None], EffectRule]
 
 _READING_METHODS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 _CURL_SHORT_VALUED: Final = "AbcCDeEFHKmoPQrtTuUwxXyYzd"
@@ -313,23 +317,23 @@ _CURL_FLAGS: Final = frozenset(
 _CURL_KNOWN: Final = _CURL_FLAGS | _CURL_LONG_VALUED
 _CURL_BODY: Final = re.compile(r"-[dFTQ]$|--(?:data|form|json|upload-file|mail-|quote)")
 # Addresses where even asking acts.
-_ASKING_ACTS: Final = re.compile(
+_ACTING_ADDRESSES: Final = re.compile(
     r"api\.telegram\.org/bot|/(?:hooks?|notify|send\w*|trigger\w*|webhooks?)(?:[/?]|$)", re.IGNORECASE
 )
-_SCHEME_AFAR: Final = re.compile(r"(?!https?:|file:)[a-z]+://", re.IGNORECASE)
+_REMOTE_SCHEME: Final = re.compile(r"(?!https?:|file:)[a-z]+://", re.IGNORECASE)
 
 
-def _curl(words: Sequence[str], _stdin: str | None) -> Rule:
+def _curl(words: Sequence[str], _stdin: str | None) -> EffectRule:
     method, body, as_query = "", False, False
     for option, value in _curl_options(words):
-        if value[:1] == LOOSE or _SCHEME_AFAR.match(value) or _ASKING_ACTS.search(value):
-            return Rule.HIDDEN_COMMAND
+        if value[:1] == UNQUOTED_UNKNOWN or _REMOTE_SCHEME.match(value) or _ACTING_ADDRESSES.search(value):
+            return EffectRule.HIDDEN_COMMAND
         if option in {"-X", "--request"}:
             method = value
         elif _CURL_BODY.match(option):
             body = True
         elif option in {"-K", "-:"} or (option.startswith("--") and option not in _CURL_KNOWN):
-            return Rule.HIDDEN_COMMAND
+            return EffectRule.HIDDEN_COMMAND
         as_query = as_query or option in {"-G", "--get"}
     return _http(method, body=body and not as_query)
 
@@ -356,43 +360,43 @@ def _bundle(word: str, rest: Iterator[str]) -> Iterator[tuple[str, str]]:
         yield f"-{letter}", ""
 
 
-def _http(method: str, *, body: bool) -> Rule:
-    if is_open(method):
-        return Rule.HIDDEN_COMMAND
+def _http(method: str, *, body: bool) -> EffectRule:
+    if has_unknown_part(method):
+        return EffectRule.HIDDEN_COMMAND
     if method.upper() in _READING_METHODS or (not method and not body):
-        return Rule.NETWORK_READ
-    return Rule.HTTP_WRITE
+        return EffectRule.NETWORK_READ
+    return EffectRule.HTTP_WRITE
 
 
-def _wget(words: Sequence[str], _stdin: str | None) -> Rule:
+def _wget(words: Sequence[str], _stdin: str | None) -> EffectRule:
     method, body = "", False
     for word, following in with_next(words):
-        if word[:1] == LOOSE or word.startswith(("--use-askpass", "-e", "--execute")):
-            return Rule.HIDDEN_COMMAND
+        if word[:1] == UNQUOTED_UNKNOWN or word.startswith(("--use-askpass", "-e", "--execute")):
+            return EffectRule.HIDDEN_COMMAND
         if word.startswith("--met"):
             method = word.partition("=")[2] or following
-        body = body or word.startswith(("--post", "--bo")) or _ASKING_ACTS.search(word) is not None
+        body = body or word.startswith(("--post", "--bo")) or _ACTING_ADDRESSES.search(word) is not None
     return _http(method, body=body)
 
 
 _HTTPIE_ITEM: Final = re.compile(r"[^:/=@\s]+(?::?=|=?@)")
 
 
-def _httpie(words: Sequence[str], stdin: str | None) -> Rule:
+def _httpie(words: Sequence[str], stdin: str | None) -> EffectRule:
     given = operands(words, frozenset({"-a", "--auth", "-o", "--output", "--session", "--timeout"}))
-    if not given or given[0][:1] == LOOSE:
-        return Rule.HIDDEN_COMMAND
+    if not given or given[0][:1] == UNQUOTED_UNKNOWN:
+        return EffectRule.HIDDEN_COMMAND
     method = given[0] if given[0].isalpha() and given[0].isupper() else ""
     body = stdin is not None or any(_HTTPIE_ITEM.match(item) and "==" not in item for item in given[1:])
     body = body or any(word.startswith(("--raw", "-f", "--form", "--multipart")) for word in words)
     # Without a method it depends on whether something is piped in.
-    return _http(method, body=body) if method or body else Rule.HIDDEN_COMMAND
+    return _http(method, body=body) if method or body else EffectRule.HIDDEN_COMMAND
 
 
 _GRAPHQL_MUTATES: Final = re.compile(r"\b(?:mutation|subscription)\b", re.IGNORECASE)
 
 
-def forge_api(rest: Sequence[str], stdin: str | None) -> Rule:
+def gh_api_rule(rest: Sequence[str], stdin: str | None) -> EffectRule:
     """`gh api`: GET unless a field, a body or another method is given; of GraphQL only a visible query reads."""
     method, fields = "", []
     for word, following in with_next(rest):
@@ -404,21 +408,21 @@ def forge_api(rest: Sequence[str], stdin: str | None) -> Rule:
             fields.append(following)
         elif word.startswith(("-f", "-F", "--field=", "--raw-field=", "--input=")):
             fields.append(re.sub(r"^(?:-[fF]|--[a-z-]+)=?", "", word, count=1))
-        elif word[:1] == LOOSE:
-            return Rule.HIDDEN_COMMAND
+        elif word[:1] == UNQUOTED_UNKNOWN:
+            return EffectRule.HIDDEN_COMMAND
     if "graphql" in rest[1:3] or any(word.endswith("graphql") for word in rest):
         return _graphql(fields, stdin)
     rule = _http(method, body=bool(fields))
-    return Rule.FORGE_WRITE if rule is Rule.HTTP_WRITE else rule
+    return EffectRule.FORGE_WRITE if rule is EffectRule.HTTP_WRITE else rule
 
 
-def _graphql(fields: Sequence[str], stdin: str | None) -> Rule:
+def _graphql(fields: Sequence[str], stdin: str | None) -> EffectRule:
     queries = [field.partition("=")[2] for field in fields if field.startswith("query=")]
     text = " ".join(queries) + (stdin or "")
     if _GRAPHQL_MUTATES.search(text):
-        return Rule.FORGE_WRITE
+        return EffectRule.FORGE_WRITE
     seen = bool(queries) and all(re.match(r"\s*(?:query\b|\{|fragment\b|#)", query) for query in queries)
-    return Rule.NETWORK_READ if seen else Rule.FORGE_WRITE
+    return EffectRule.NETWORK_READ if seen else EffectRule.FORGE_WRITE
 
 
 _CLOUD_READS: Final = re.compile(
@@ -431,21 +435,23 @@ _CLOUD_WRITES: Final = re.compile(
 )
 
 
-def _cloud(words: Sequence[str], _stdin: str | None) -> Rule:
+def _cloud(words: Sequence[str], _stdin: str | None) -> EffectRule:
     """aws, gcloud, az: the first word of the path that is a verb decides; none that reads means a change."""
     valued = frozenset(
         {"--profile", "--region", "--project", "--output", "-o", "--subscription", "--endpoint-url"}
     )
     path = operands(words, valued)
     for word in path[1:2] if words[0] == "aws" else path[:6]:
-        if is_open(word):
-            return Rule.HIDDEN_COMMAND
+        if has_unknown_part(word):
+            return EffectRule.HIDDEN_COMMAND
         if _CLOUD_WRITES.match(word):
             break
         if _CLOUD_READS.match(word):
-            return Rule.NETWORK_READ
+            return EffectRule.NETWORK_READ
     return (
-        Rule.NETWORK_READ if words[1:] and words[1] in {"--version", "version", "help"} else Rule.CLOUD_WRITE
+        EffectRule.NETWORK_READ
+        if words[1:] and words[1] in {"--version", "version", "help"}
+        else EffectRule.CLOUD_WRITE
     )
 
 
@@ -468,24 +474,24 @@ _SQL_FUNCTIONS_READ: Final = frozenset(
 )  # fmt: skip
 
 
-def _database(words: Sequence[str], stdin: str | None) -> Rule:
+def _database(words: Sequence[str], stdin: str | None) -> EffectRule:
     """psql, mysql: reads if every statement on the line does, and nothing comes from elsewhere."""
     if stdin is not None or any(
         re.match(r"-[A-Za-z0-9]*f|--file|(?:-o|--output=)?\s*\|", word) for word in words[1:]
     ):
-        return Rule.DATABASE
+        return EffectRule.DATABASE
     given = [
         following if _SQL_OPTION.fullmatch(word) else re.sub(r"^(?:-[ce]|--\w+=)", "", word, count=1)
         for word, following in with_next(words)
         if _SQL_OPTION.match(word)
     ]
     if words[1:] in (["--version"], ["--help"], ["-V"], ["-l"], ["--list"]):
-        return Rule.NETWORK_READ
-    return Rule.NETWORK_READ if given and all(map(_sql_reads, given)) else Rule.DATABASE
+        return EffectRule.NETWORK_READ
+    return EffectRule.NETWORK_READ if given and all(map(_sql_reads, given)) else EffectRule.DATABASE
 
 
 def _sql_reads(text: str) -> bool:
-    if is_open(text) or len(text) > SCRIPT_CHARS_MAX or _SQL_CHANGES.search(text):
+    if has_unknown_part(text) or len(text) > SCRIPT_CHARS_MAX or _SQL_CHANGES.search(text):
         return False
     functions = {name.lower() for name in _SQL_FUNCTION.findall(text)}
     return functions <= _SQL_FUNCTIONS_READ and all(map(_SQL_READS.match, text.split(";")))
@@ -530,54 +536,58 @@ _REDIS_READS: Final = frozenset(
 )
 
 
-def _redis(words: Sequence[str], stdin: str | None) -> Rule:
+def _redis(words: Sequence[str], stdin: str | None) -> EffectRule:
     valued = frozenset({"-h", "-p", "-n", "-a", "-u", "-s", "--user", "--pass"})
     given = operands(words, valued)
     if any(word.startswith(("--pipe", "--eval", "-x", "-X", "-r", "-i")) for word in words):
-        return Rule.DATABASE
+        return EffectRule.DATABASE
     reads = bool(given) and given[0].lower() in _REDIS_READS and stdin is None
-    return Rule.NETWORK_READ if reads else Rule.DATABASE
+    return EffectRule.NETWORK_READ if reads else EffectRule.DATABASE
 
 
-def _sqlite(words: Sequence[str], stdin: str | None) -> Rule:
+def _sqlite(words: Sequence[str], stdin: str | None) -> EffectRule:
     """A file of this machine; but its client can run programs."""
     if "-init" in words or (stdin is None and len(operands(words, frozenset({"-cmd", "-separator"}))) < 2):
-        return Rule.HIDDEN_COMMAND
+        return EffectRule.HIDDEN_COMMAND
     text = " ".join([*words, stdin or ""])
     return (
-        Rule.HIDDEN_COMMAND
+        EffectRule.HIDDEN_COMMAND
         if re.search(r"\.(?:sh|sy|imp|re|o|ex|lo)|load_extension|install", text)
-        else Rule.LOCAL_WRITE
+        else EffectRule.LOCAL_WRITE
     )
 
 
 _HOST: Final = re.compile(r"[^/\s]*:(?!\\)|(?:rsync|scp|sftp)://")
 
 
-def _tar(words: Sequence[str], _stdin: str | None) -> Rule:
+def _tar(words: Sequence[str], _stdin: str | None) -> EffectRule:
     """tar runs a compressor or a command it is given, and takes `host:file` for another machine."""
     bundles = [word for at, word in enumerate(words[1:]) if re.match(r"-(?!-)", word) or at == 0]
     if any("I" in word or "F" in word for word in bundles) or any(
         word.startswith(_TAR_RUNS) for word in words
     ):
-        return Rule.HIDDEN_COMMAND
-    return Rule.OTHER_HOST if any(_HOST.match(word) for word in words[1:]) else Rule.LOCAL_WRITE
+        return EffectRule.HIDDEN_COMMAND
+    return EffectRule.OTHER_HOST if any(_HOST.match(word) for word in words[1:]) else EffectRule.LOCAL_WRITE
 
 
 _TAR_RUNS: Final = ("--to-", "--checkpoint-", "--use-c", "--info-s", "--new-v", "--rsh", "--rmt")
 
 
-def _copy(words: Sequence[str], _stdin: str | None) -> Rule:
+def _copy(words: Sequence[str], _stdin: str | None) -> EffectRule:
     """scp, rsync: copying from a host changes nothing there, copying to it does."""
     given = operands(words, frozenset({"-e", "--rsh", "-i", "-P", "-p", "-o", "-F", "-l", "-c", "-J", "-S"}))
     if any(word.startswith(("-e", "--rsh", "-S", "--remove-source", "--rsync-path")) for word in words):
-        return Rule.OTHER_HOST
-    if not given or any(LOOSE in word for word in given) or is_open(given[-1].split("/", 1)[0]):
-        return Rule.OTHER_HOST
-    return Rule.OTHER_HOST if _HOST.match(given[-1]) else Rule.LOCAL_WRITE
+        return EffectRule.OTHER_HOST
+    if (
+        not given
+        or any(UNQUOTED_UNKNOWN in word for word in given)
+        or has_unknown_part(given[-1].split("/", 1)[0])
+    ):
+        return EffectRule.OTHER_HOST
+    return EffectRule.OTHER_HOST if _HOST.match(given[-1]) else EffectRule.LOCAL_WRITE
 
 
-LOOKS: Final[Mapping[str, Look]] = {
+PROGRAM_CLASSIFIERS: Final[Mapping[str, ProgramClassifier]] = {
     "awk": awk, "aws": _cloud, "az": _cloud, "curl": _curl, "gcloud": _cloud, "gsutil": _cloud, "http": _httpie,
     "https": _httpie, "mariadb": _database, "mysql": _database, "psql": _database, "redis-cli": _redis, "rsync": _copy,
     "scp": _copy, "sed": sed, "sqlite3": _sqlite,

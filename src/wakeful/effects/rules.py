@@ -18,7 +18,7 @@ class Effect(StrEnum):
     REMOTE = "remote"
 
 
-class Rule(StrEnum):
+class EffectRule(StrEnum):
     """Why a call has its class. Each rule stands for one effect."""
 
     READS = "reads"
@@ -55,7 +55,7 @@ class Rule(StrEnum):
     MESSAGE = "message"
 
 
-class Meaning(Struct, frozen=True):
+class RuleMeaning(Struct, frozen=True):
     """What a rule says. `reads_only`: nothing was changed at all, not even here."""
 
     effect: Effect
@@ -65,62 +65,62 @@ class Meaning(Struct, frozen=True):
 
 _LOCAL, _UNKNOWN, _REMOTE = Effect.LOCAL, Effect.UNKNOWN, Effect.REMOTE
 # From harmless to worst: of several parts the one furthest down speaks for the whole.
-MEANINGS: Final[Mapping[Rule, Meaning]] = {
-    Rule.READS: Meaning(_LOCAL, "looks at files, processes or its own books; changes nothing", reads_only=True),
-    Rule.NETWORK_READ: Meaning(
+MEANINGS: Final[Mapping[EffectRule, RuleMeaning]] = {
+    EffectRule.READS: RuleMeaning(_LOCAL, "looks at files, processes or its own books; changes nothing", reads_only=True),
+    EffectRule.NETWORK_READ: RuleMeaning(
         _LOCAL, "asks a server for something and changes nothing there: GET, view, list, fetch", reads_only=True
     ),
-    Rule.MCP_READ: Meaning(_LOCAL, "an MCP tool whose name begins with a reading verb", reads_only=True),
-    Rule.POLLS: Meaning(_LOCAL, "asks after a command begun earlier, whose own call has its own class", reads_only=True),
-    Rule.ASKS_PERSON: Meaning(_LOCAL, "waits for a person's answer", reads_only=True),
-    Rule.LOCAL_WRITE: Meaning(_LOCAL, "changes files, processes or the repository of this machine"),
-    Rule.INSTALL: Meaning(_LOCAL, "fetches packages into this machine; their install scripts are not looked into"),
-    Rule.TEST_OR_BUILD: Meaning(
+    EffectRule.MCP_READ: RuleMeaning(_LOCAL, "an MCP tool whose name begins with a reading verb", reads_only=True),
+    EffectRule.POLLS: RuleMeaning(_LOCAL, "asks after a command begun earlier, whose own call has its own class", reads_only=True),
+    EffectRule.ASKS_PERSON: RuleMeaning(_LOCAL, "waits for a person's answer", reads_only=True),
+    EffectRule.LOCAL_WRITE: RuleMeaning(_LOCAL, "changes files, processes or the repository of this machine"),
+    EffectRule.INSTALL: RuleMeaning(_LOCAL, "fetches packages into this machine; their install scripts are not looked into"),
+    EffectRule.TEST_OR_BUILD: RuleMeaning(
         _LOCAL, "builds, tests, lints or formats with a well-known tool; the project's own tests are taken as local"
     ),
-    Rule.NAMED_TASK: Meaning(
+    EffectRule.NAMED_TASK: RuleMeaning(
         _LOCAL, "a task of the project named after testing, linting, formatting or building; its text is not seen"
     ),
-    Rule.INLINE_CODE: Meaning(
+    EffectRule.INLINE_CODE: RuleMeaning(
         _LOCAL, "code that was seen whole and names no network, no other program and no way to compute such a name"
     ),
-    Rule.TAUGHT: Meaning(_LOCAL, "a person said that it is local in this project: `wakeful checkpoint teach`"),
-    Rule.PROJECT_PROGRAM: Meaning(_UNKNOWN, "a script or program of the project, which is not seen through"),
-    Rule.UNKNOWN_PROGRAM: Meaning(_UNKNOWN, "a program, or a subcommand of one, that no rule knows"),
-    Rule.UNNAMED_TASK: Meaning(_UNKNOWN, "a task of the project whose name does not say that it only tests or builds"),
-    Rule.UNSEEN_CODE: Meaning(_UNKNOWN, "code that names the network or other programs, or could compute such a name"),
-    Rule.HIDDEN_COMMAND: Meaning(_UNKNOWN, "what runs is decided while it runs: a variable, eval, a pipe into a shell"),
-    Rule.TYPED_INPUT: Meaning(_UNKNOWN, "text typed into a program that runs already"),
-    Rule.POLLS_UNSEEN: Meaning(_UNKNOWN, "waits for a command whose beginning is not known any more"),
-    Rule.SUBAGENT: Meaning(_UNKNOWN, "another agent, whose own calls are not looked at here"),
-    Rule.MCP_TOOL: Meaning(_UNKNOWN, "an MCP tool that may write"),
-    Rule.UNKNOWN_TOOL: Meaning(_UNKNOWN, "a tool that no rule knows"),
-    Rule.UNREADABLE: Meaning(_UNKNOWN, "an input that was cut, or that is not what the tool takes"),
-    Rule.MESSAGE: Meaning(_REMOTE, "sends mail or a message to people"),
-    Rule.OTHER_HOST: Meaning(_REMOTE, "acts on another host: ssh, copying to it, a raw connection"),
-    Rule.HTTP_WRITE: Meaning(_REMOTE, "an HTTP request with a body or a method that changes things"),
-    Rule.DATABASE: Meaning(_REMOTE, "a database client, unless every statement given to it only reads"),
-    Rule.FORGE_WRITE: Meaning(_REMOTE, "changes issues, pull requests, releases or settings at a forge"),
-    Rule.CLOUD_WRITE: Meaning(_REMOTE, "changes a cluster, a cloud account or a deployment"),
-    Rule.PUBLISH: Meaning(_REMOTE, "publishes or withdraws a package or an image"),
-    Rule.GIT_PUSH: Meaning(_REMOTE, "sends commits or patches to another repository"),
+    EffectRule.TAUGHT: RuleMeaning(_LOCAL, "a person said that it is local in this project: `wakeful checkpoint teach`"),
+    EffectRule.PROJECT_PROGRAM: RuleMeaning(_UNKNOWN, "a script or program of the project, which is not seen through"),
+    EffectRule.UNKNOWN_PROGRAM: RuleMeaning(_UNKNOWN, "a program, or a subcommand of one, that no rule knows"),
+    EffectRule.UNNAMED_TASK: RuleMeaning(_UNKNOWN, "a task of the project whose name does not say that it only tests or builds"),
+    EffectRule.UNSEEN_CODE: RuleMeaning(_UNKNOWN, "code that names the network or other programs, or could compute such a name"),
+    EffectRule.HIDDEN_COMMAND: RuleMeaning(_UNKNOWN, "what runs is decided while it runs: a variable, eval, a pipe into a shell"),
+    EffectRule.TYPED_INPUT: RuleMeaning(_UNKNOWN, "text typed into a program that runs already"),
+    EffectRule.POLLS_UNSEEN: RuleMeaning(_UNKNOWN, "waits for a command whose beginning is not known any more"),
+    EffectRule.SUBAGENT: RuleMeaning(_UNKNOWN, "another agent, whose own calls are not looked at here"),
+    EffectRule.MCP_TOOL: RuleMeaning(_UNKNOWN, "an MCP tool that may write"),
+    EffectRule.UNKNOWN_TOOL: RuleMeaning(_UNKNOWN, "a tool that no rule knows"),
+    EffectRule.UNREADABLE: RuleMeaning(_UNKNOWN, "an input that was cut, or that is not what the tool takes"),
+    EffectRule.MESSAGE: RuleMeaning(_REMOTE, "sends mail or a message to people"),
+    EffectRule.OTHER_HOST: RuleMeaning(_REMOTE, "acts on another host: ssh, copying to it, a raw connection"),
+    EffectRule.HTTP_WRITE: RuleMeaning(_REMOTE, "an HTTP request with a body or a method that changes things"),
+    EffectRule.DATABASE: RuleMeaning(_REMOTE, "a database client, unless every statement given to it only reads"),
+    EffectRule.FORGE_WRITE: RuleMeaning(_REMOTE, "changes issues, pull requests, releases or settings at a forge"),
+    EffectRule.CLOUD_WRITE: RuleMeaning(_REMOTE, "changes a cluster, a cloud account or a deployment"),
+    EffectRule.PUBLISH: RuleMeaning(_REMOTE, "publishes or withdraws a package or an image"),
+    EffectRule.GIT_PUSH: RuleMeaning(_REMOTE, "sends commits or patches to another repository"),
 }  # fmt: skip
-RANK: Final[Mapping[Rule, int]] = {rule: rank for rank, rule in enumerate(MEANINGS)}
+RANK: Final[Mapping[EffectRule, int]] = {rule: rank for rank, rule in enumerate(MEANINGS)}
 
 
 class Verbs(Struct, frozen=True):
     """The subcommands of a program, of one or two words. `runs`: the rest of the line is a command of its own."""
 
-    rules: Mapping[str, Rule]
-    otherwise: Rule
+    rules: Mapping[str, EffectRule]
+    otherwise: EffectRule
     valued: frozenset[str]
     runs: frozenset[str] = frozenset()
     tasks: frozenset[str] = frozenset()
 
 
-def _verbs(otherwise: Rule, valued: str = "", runs: str = "", tasks: str = "", **rules: str) -> Verbs:
+def _verbs(otherwise: EffectRule, valued: str = "", runs: str = "", tasks: str = "", **rules: str) -> Verbs:
     by_verb = {
-        verb: Rule(name.replace("_", "-")) for name, verbs in rules.items() for verb in verbs.split("|")
+        verb: EffectRule(name.replace("_", "-")) for name, verbs in rules.items() for verb in verbs.split("|")
     }
     return Verbs(by_verb, otherwise, frozenset(valued.split()), _set(runs), _set(tasks))
 
@@ -129,12 +129,14 @@ def _set(verbs: str) -> frozenset[str]:
     return frozenset(filter(None, verbs.split("|")))
 
 
-def _programs(**rules: str) -> Mapping[str, Rule]:
-    return {name: Rule(rule.replace("_", "-")) for rule, names in rules.items() for name in names.split()}
+def _programs(**rules: str) -> Mapping[str, EffectRule]:
+    return {
+        name: EffectRule(rule.replace("_", "-")) for rule, names in rules.items() for name in names.split()
+    }
 
 
 # Whatever their arguments. The shell's own words are among them.
-PROGRAMS: Final[Mapping[str, Rule]] = _programs(
+PROGRAMS: Final[Mapping[str, EffectRule]] = _programs(
     reads=": [ [[ ag b2sum base32 base64 basename bat break cal cat cd cksum cloc cmp column comm compgen continue "
     "cut date declare df diff diffstat dig dir dirname dirs du echo egrep exa exit expand export expr eza false fgrep "
     "file fmt fold free getconf getent getopts grep groups hash head help hexdump history host hostname htop iconv "
@@ -190,7 +192,7 @@ _GH_READS: Final = (
     "version|workflow list|workflow view|mr list|mr view|mr diff|ci list|ci status|ci view|ci trace|ci get|alias list"
 )
 _GH: Final = _verbs(
-    Rule.FORGE_WRITE,
+    EffectRule.FORGE_WRITE,
     "-R --repo --hostname",
     network_read=_GH_READS,
     local_write="auth login|auth logout|auth refresh|auth setup-git|auth switch|browse|config set|gist clone|"
@@ -198,7 +200,7 @@ _GH: Final = _verbs(
     "extension install|extension upgrade|extension remove|alias set|alias delete",
 )  # fmt: skip
 _NODE_PACKAGES: Final = _verbs(
-    Rule.UNKNOWN_PROGRAM,
+    EffectRule.UNKNOWN_PROGRAM,
     "-C --dir --prefix --cwd -w --workspace --filter -F",
     runs="exec|x|dlx",
     tasks="run|run-script",
@@ -210,11 +212,13 @@ _NODE_PACKAGES: Final = _verbs(
     unnamed_task="start|stop|restart",
     publish="publish|unpublish|deprecate|dist-tag|access|owner|team|token|login|adduser|logout|org|profile|hook|star",
 )  # fmt: skip
-_DEPLOYS: Final = "--context --kube-context --kubeconfig -n --namespace --cluster --user -s --server --token"
+_DEPLOY_OPTIONS: Final = (
+    "--context --kube-context --kubeconfig -n --namespace --cluster --user -s --server --token"
+)
 
 VERBS: Final[Mapping[str, Verbs]] = {
     "git": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         "-C -c --git-dir --work-tree --namespace --exec-path --super-prefix --config-env",
         reads=_GIT_READS,
         local_write=_GIT_LOCAL,
@@ -226,34 +230,34 @@ VERBS: Final[Mapping[str, Verbs]] = {
     "gh": _GH,
     "glab": _GH,
     "kubectl": _verbs(
-        Rule.CLOUD_WRITE,
-        _DEPLOYS,
+        EffectRule.CLOUD_WRITE,
+        _DEPLOY_OPTIONS,
         network_read="get|describe|logs|explain|top|version|api-resources|api-versions|cluster-info|diff|events|wait|"
         "auth can-i|auth whoami|rollout status|rollout history|help",
         reads="config view|config get-contexts|config current-context|kustomize|completion",
         local_write="config use-context|config set-context|config set",
     ),
     "helm": _verbs(
-        Rule.CLOUD_WRITE,
-        _DEPLOYS,
+        EffectRule.CLOUD_WRITE,
+        _DEPLOY_OPTIONS,
         network_read="list|ls|get|status|history|show|search|diff",
         reads="template|lint|version|env|verify|help|completion",
         install="dependency|dep|pull|fetch|create|package|repo add|repo update|repo list|plugin",
     ),
     "terraform": _verbs(
-        Rule.CLOUD_WRITE,
+        EffectRule.CLOUD_WRITE,
         reads="validate|fmt|version|graph|providers|output|show|state list|state show|workspace list|workspace show|help",
         network_read="plan",
         install="init|get|login|workspace select",
     ),
     "pulumi": _verbs(
-        Rule.CLOUD_WRITE,
+        EffectRule.CLOUD_WRITE,
         "-s --stack -C --cwd",
         network_read="preview|stack ls|stack output|stack history|about|whoami|version|config get|logs|help",
         install="install|login|plugin",
     ),
     "docker": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         "--config -l --log-level",
         reads="ps|images|logs|inspect|version|info|stats|top|port|diff|history|events|container ls|image ls|network ls|"
         "volume ls|compose ps|compose logs|compose config|system df|context ls|help|container inspect|image inspect",
@@ -269,13 +273,13 @@ VERBS: Final[Mapping[str, Verbs]] = {
     "yarn": _NODE_PACKAGES,
     "bun": _NODE_PACKAGES,
     "pip": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         reads="list|show|freeze|check|help|config|debug|inspect|hash|cache",
         network_read="index|search",
         install="install|uninstall|download|wheel|lock",
     ),
     "uv": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         "--directory --project --cache-dir",
         runs="run|x|tool run",
         install="sync|add|remove|lock|venv|init|python|pip|cache|export|self|tool install|tool upgrade|tool uninstall",
@@ -284,7 +288,7 @@ VERBS: Final[Mapping[str, Verbs]] = {
         publish="publish",
     ),
     "poetry": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         "-C --directory",
         runs="run",
         install="install|add|remove|update|lock|sync|init|env|cache|self|version|new",
@@ -293,7 +297,7 @@ VERBS: Final[Mapping[str, Verbs]] = {
         publish="publish",
     ),
     "cargo": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         "-C --config --color -Z --manifest-path",
         reads="metadata|tree|version|help|locate-project|pkgid|search|info|read-manifest|verify-project|audit|outdated",
         install="install|uninstall|add|remove|update|fetch|generate-lockfile|vendor|binstall|init|new",
@@ -303,40 +307,40 @@ VERBS: Final[Mapping[str, Verbs]] = {
         publish="publish|yank|owner|login|logout|release|workspaces",
     ),
     "go": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         "-C",
         reads="list|doc|env|version|help",
         install="get|install|mod|work",
         test_or_build="test|build|vet|fmt|fix|clean|tool cover|tool pprof|tool nm|tool objdump",
         project_program="run|generate",
     ),
-    "swift": _verbs(Rule.UNKNOWN_PROGRAM, test_or_build="build|test|format", install="package"),
+    "swift": _verbs(EffectRule.UNKNOWN_PROGRAM, test_or_build="build|test|format", install="package"),
     "dotnet": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         test_or_build="build|test|clean|format|msbuild|pack",
         install="restore|add|remove|new|sln|tool",
         reads="list|--info|--version",
         publish="nuget push|nuget delete",
     ),
     "bundle": _verbs(
-        Rule.UNKNOWN_PROGRAM, runs="exec", install="install|update|add|lock|config|check|clean", reads="list|show|info"
+        EffectRule.UNKNOWN_PROGRAM, runs="exec", install="install|update|add|lock|config|check|clean", reads="list|show|info"
     ),
     "gem": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         install="install|uninstall|update|fetch|cleanup",
         reads="list|search|info|env|which|contents|help",
         test_or_build="build",
         publish="push|yank|owner|signin",
     ),
     "composer": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         tasks="run|run-script",
         install="install|update|require|remove|dump-autoload|init",
         reads="show|outdated|validate|why|info",
     ),
-    "mvn": _verbs(Rule.UNKNOWN_PROGRAM, test_or_build="test|compile|package|verify|clean|validate|install|site"),
+    "mvn": _verbs(EffectRule.UNKNOWN_PROGRAM, test_or_build="test|compile|package|verify|clean|validate|install|site"),
     "mise": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         "--cd -C --env -E --jobs -j",
         runs="x|exec",
         tasks="run|r|tasks run|task run",
@@ -345,15 +349,15 @@ VERBS: Final[Mapping[str, Verbs]] = {
         install="install|i|use|u|uninstall|upgrade|up|trust|prune|cache|plugins|reshim|set|unset|link|lock|activate|fmt|"
         "settings|config",
     ),
-    "hatch": _verbs(Rule.UNKNOWN_PROGRAM, tasks="run", test_or_build="build|test|fmt", publish="publish"),
-    "pipx": _verbs(Rule.UNKNOWN_PROGRAM, runs="run", install="install|uninstall|upgrade|inject", reads="list"),
+    "hatch": _verbs(EffectRule.UNKNOWN_PROGRAM, tasks="run", test_or_build="build|test|fmt", publish="publish"),
+    "pipx": _verbs(EffectRule.UNKNOWN_PROGRAM, runs="run", install="install|uninstall|upgrade|inject", reads="list"),
     "brew": _verbs(
-        Rule.UNKNOWN_PROGRAM,
+        EffectRule.UNKNOWN_PROGRAM,
         install="install|uninstall|reinstall|update|upgrade|cleanup|link|unlink|tap|untap|pin|unpin|bundle|fetch",
         reads="list|ls|info|search|outdated|deps|uses|doctor|config|home|leaves|--prefix|--version",
     ),
-    "mkdocs": _verbs(Rule.UNKNOWN_PROGRAM, test_or_build="build|serve|new|get-deps", publish="gh-deploy"),
-    "bazel": _verbs(Rule.UNKNOWN_PROGRAM, test_or_build="build|test|clean|coverage", reads="query|cquery|info|version"),
+    "mkdocs": _verbs(EffectRule.UNKNOWN_PROGRAM, test_or_build="build|serve|new|get-deps", publish="gh-deploy"),
+    "bazel": _verbs(EffectRule.UNKNOWN_PROGRAM, test_or_build="build|test|clean|coverage", reads="query|cquery|info|version"),
 }  # fmt: skip
 ALIASES: Final[Mapping[str, str]] = {
     "k": "kubectl", "oc": "kubectl", "tofu": "terraform", "podman": "docker", "nerdctl": "docker", "pip3": "pip",
@@ -369,7 +373,7 @@ TASK_WORDS: Final = frozenset(
         "typecheck", "types", "unit", "verify", "vet",
     }
 )  # fmt: skip
-TASK_WORDS_AFAR: Final = frozenset(
+TASK_WORDS_REMOTE: Final = frozenset(
     {
         "announce", "apply", "aws", "bump", "cdn", "cloud", "db", "deploy", "email", "k8s", "kube", "pages", "post", "s3",
         "submit", "tag", "terraform", "tf", "destroy", "live", "migrate", "notify", "prod", "production",

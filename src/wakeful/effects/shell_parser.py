@@ -12,8 +12,8 @@ from typing import Final
 from msgspec import Struct, field
 
 # Stand for what only the running shell knows: inside of quotes it stays in its word, outside it may become several.
-HELD: Final = "\x00"
-LOOSE: Final = "\x01"
+QUOTED_UNKNOWN: Final = "\x00"
+UNQUOTED_UNKNOWN: Final = "\x01"
 # Deeper than any person or agent writes; a text that goes on is not read to its end.
 DEPTH_MAX: Final = 16
 
@@ -34,34 +34,34 @@ class TooDeepError(Exception):
     """More nesting than is read."""
 
 
-def computes(word: str) -> bool:
+def has_computed_index(word: str) -> bool:
     """Whether a word holds an index that the shell would compute by running something."""
     return "[" in word and ("$(" in word or "`" in word)
 
 
-def is_open(word: str) -> bool:
+def has_unknown_part(word: str) -> bool:
     """Whether a part of the word is known to the running shell alone."""
-    return HELD in word or LOOSE in word
+    return QUOTED_UNKNOWN in word or UNQUOTED_UNKNOWN in word
 
 
-class Words(ABC):
+class WordReader(ABC):
     """Reads words, one pass. `whole` turns false when the text ends inside of one or is not understood."""
 
     def __init__(self, text: str, depth: int) -> None:
         self.text = text
         self.at = 0
         self.depth = depth
-        self.whole = True
+        self.is_complete = True
 
     @abstractmethod
-    def commands_of(self, text: str) -> None:
+    def read_commands(self, text: str) -> None:
         """Note the commands of a text that the shell would run apart."""
 
     @abstractmethod
-    def nested(self) -> None:
+    def read_nested(self) -> None:
         """Note the commands of a substitution or subshell, up to its closing parenthesis."""
 
-    def word(self) -> str:
+    def read_word(self) -> str:
         parts: list[str] = []
         while self.at < len(self.text):
             plain = _PLAIN.match(self.text, self.at)
@@ -75,10 +75,10 @@ class Words(ABC):
             elif char in " \t\n;&|<>()":
                 break
             else:
-                parts.append(self._special(char))
+                parts.append(self._read_special(char))
         return "".join(parts)
 
-    def quoted_part(self) -> str:
+    def read_quoted_part(self) -> str:
         """The next piece of a text in which only expansions have a meaning."""
         plain = _PLAIN_QUOTED.match(self.text, self.at)
         if plain:
@@ -86,12 +86,12 @@ class Words(ABC):
             return plain[0]
         char = self.text[self.at]
         if char == "\\":
-            escaped = self._escaped()
+            escaped = self._read_escape()
             return _ESCAPES_QUOTED.get(escaped, char + escaped)
         if char == '"':
             self.at += 1
             return char
-        return self._expansion(HELD)
+        return self._expansion(QUOTED_UNKNOWN)
 
     def skip(self, blank: re.Pattern[str]) -> bool:
         found = blank.match(self.text, self.at)
@@ -101,66 +101,66 @@ class Words(ABC):
     def peek(self) -> str:
         return self.text[self.at : self.at + 1]
 
-    def arithmetic(self, *, is_loop: bool = False) -> None:
+    def skip_arithmetic(self, *, is_loop: bool = False) -> None:
         """Up to the closing pair; a text that is no arithmetic is one we did not understand."""
         start, pairs_open = self.at, 2
-        self.depth = self.deeper()
+        self.depth = self.next_depth()
         while self.at < len(self.text) and pairs_open:
             char = self.text[self.at]
             if char in "$`":
-                self._expansion(HELD)
+                self._expansion(QUOTED_UNKNOWN)
                 continue
             pairs_open += {"(": 1, ")": -1}.get(char, 0)
             self.at += 1
         self.depth -= 1
         foreign = _NO_ARITHMETIC.search(self.text, start, self.at)
         if pairs_open or (foreign and not (is_loop and foreign[0] == ";")):
-            self.whole = False
+            self.is_complete = False
 
-    def deeper(self) -> int:
+    def next_depth(self) -> int:
         if self.depth >= DEPTH_MAX:
             raise TooDeepError
         return self.depth + 1
 
-    def _torn(self) -> None:
-        self.whole = False
+    def _mark_incomplete(self) -> None:
+        self.is_complete = False
         self.at = len(self.text)
 
-    def _special(self, char: str) -> str:
+    def _read_special(self, char: str) -> str:
         if char == "'":
             return self._single()
         if char == '"':
             self.at += 1
             return self._double()
         if char == "\\":
-            return self._escaped().replace("\n", "")
-        return self._expansion(LOOSE)
+            return self._read_escape().replace("\n", "")
+        return self._expansion(UNQUOTED_UNKNOWN)
 
-    def _escaped(self) -> str:
+    def _read_escape(self) -> str:
         escaped = self.text[self.at + 1 : self.at + 2]
         self.at += 2
         return escaped
 
     def _array(self) -> str:
         """The elements of an array are words, not commands."""
-        self.depth = self.deeper()
+        self.depth = self.next_depth()
         while self.at < len(self.text) and self.text[self.at] != ")":
             if self.skip(SPACE):
                 continue
             if self.text[self.at] in ";&|<>(":
-                self.whole = False
+                self.is_complete = False
                 self.at += 1
             else:
-                self.word()
+                self.read_word()
         self.at += 1
         self.depth -= 1
-        return LOOSE
+        return UNQUOTED_UNKNOWN
 
     def _single(self) -> str:
         end = self.text.find("'", self.at + 1)
         text = self.text[self.at + 1 : end if end >= 0 else None]
         if end < 0:
-            self._torn()
+            self._mark_incomplete()
         else:
             self.at = end + 1
         return text
@@ -171,8 +171,8 @@ class Words(ABC):
             if self.text[self.at] == '"':
                 self.at += 1
                 return "".join(parts)
-            parts.append(self.quoted_part())
-        self._torn()
+            parts.append(self.read_quoted_part())
+        self._mark_incomplete()
         return "".join(parts)
 
     def _expansion(self, mark: str) -> str:
@@ -186,14 +186,14 @@ class Words(ABC):
             return mark
         if following == "{":
             self.at += 1
-            return LOOSE if "@" in self._braced() else mark
-        if following in {"'", '"'} and mark == LOOSE:
+            return UNQUOTED_UNKNOWN if "@" in self._braced() else mark
+        if following in {"'", '"'} and mark == UNQUOTED_UNKNOWN:
             return self._dollar_quoted(following)
         name = _NAME.match(self.text, self.at)
         if name is None:
             return "$"
         self.at = name.end()
-        return LOOSE if name[0] == "@" else mark
+        return UNQUOTED_UNKNOWN if name[0] == "@" else mark
 
     def _dollar_quoted(self, quote: str) -> str:
         if quote == '"':
@@ -201,24 +201,24 @@ class Words(ABC):
             return self._double()
         found = _ANSI_QUOTED.match(self.text, self.at)
         if found is None:
-            self._torn()
-            return HELD
+            self._mark_incomplete()
+            return QUOTED_UNKNOWN
         self.at = found.end()
         # Escapes could spell anything: the word is as good as computed.
-        return HELD if "\\" in found[1] else found[1]
+        return QUOTED_UNKNOWN if "\\" in found[1] else found[1]
 
     def _substitution(self) -> None:
         self.at += 1
         if self.peek() == "(":
             self.at += 1
-            self.arithmetic()
+            self.skip_arithmetic()
         else:
-            self.nested()
+            self.read_nested()
 
     def _braced(self) -> str:
         """`${...}` up to its end; its text without what is nested in it."""
         parts: list[str] = []
-        self.depth = self.deeper()
+        self.depth = self.next_depth()
         while self.at < len(self.text):
             plain = _PLAIN_BRACED.match(self.text, self.at)
             if plain:
@@ -228,20 +228,20 @@ class Words(ABC):
                 self.at += 1
                 break
             else:
-                self._special(self.text[self.at])
+                self._read_special(self.text[self.at])
         else:
-            self._torn()
+            self._mark_incomplete()
         self.depth -= 1
         return "".join(parts)
 
     def _backticks(self, mark: str) -> str:
         found = _BACKTICKED.match(self.text, self.at)
         if found is None:
-            self._torn()
+            self._mark_incomplete()
             return mark
         self.at = found.end()
         commands = re.sub(r"\\([`$\\])", r"\1", found[1])
-        self.commands_of(commands)
+        self.read_commands(commands)
         return mark
 
 
@@ -249,7 +249,7 @@ OPENERS: Final = frozenset({"!", "do", "elif", "else", "if", "then", "time", "un
 # Nobody writes more of them before a command.
 _OPENERS_MAX: Final = 8
 
-_MARKS_GIVEN: Final = {ord(HELD): "?", ord(LOOSE): "?", ord("\r"): " "}
+_MARKS_IN_INPUT: Final = {ord(QUOTED_UNKNOWN): "?", ord(UNQUOTED_UNKNOWN): "?", ord("\r"): " "}
 _BLANK: Final = re.compile(r"(?:[ \t]|\\\n)+")
 _REDIRECTION: Final = re.compile(r"<<<|<<-|<<|<>|<&|<|&>>|&>|>>|>&|>\||>")
 _OPERATOR: Final = re.compile(r";;&|;;|;&|;|&&|&|\|\||\|&|\|")
@@ -284,13 +284,13 @@ def read_script(text: str) -> Script:
     """Every simple command of a text. Never raises; linear time."""
     script = Script([], set(), whole=True)
     try:
-        script.whole = _Reader(text.translate(_MARKS_GIVEN), script, 0).commands_until("")
+        script.whole = _Reader(text.translate(_MARKS_IN_INPUT), script, 0).read_until("")
     except TooDeepError:
         script.whole = False
     return script
 
 
-class _Reader(Words):
+class _Reader(WordReader):
     """Reads commands: words, operators, redirections and what the shell reserves."""
 
     def __init__(self, text: str, script: Script, depth: int) -> None:
@@ -300,7 +300,7 @@ class _Reader(Words):
         self.cases = 0
         self.heredocs: list[_Heredoc] = []
 
-    def commands_until(self, closer: str) -> bool:
+    def read_until(self, closer: str) -> bool:
         """Read on to the closing parenthesis, or to the end of the text. Whether all of it was understood."""
         while self.at < len(self.text):
             if self.skip(_BLANK):
@@ -311,17 +311,17 @@ class _Reader(Words):
                 break
             self._part(self.text[self.at])
         self._end()
-        return self.whole and not closer and not self.heredocs
+        return self.is_complete and not closer and not self.heredocs
 
-    def commands_of(self, text: str) -> None:
-        if not _Reader(text, self.script, self.deeper()).commands_until(""):
-            self.whole = False
+    def read_commands(self, text: str) -> None:
+        if not _Reader(text, self.script, self.next_depth()).read_until(""):
+            self.is_complete = False
 
-    def nested(self) -> None:
-        inner = _Reader(self.text, self.script, self.deeper())
+    def read_nested(self) -> None:
+        inner = _Reader(self.text, self.script, self.next_depth())
         inner.at = self.at
-        if not inner.commands_until(")"):
-            self.whole = False
+        if not inner.read_until(")"):
+            self.is_complete = False
         self.at = inner.at
 
     def _part(self, char: str) -> None:
@@ -333,13 +333,13 @@ class _Reader(Words):
             self.at = end if end >= 0 else len(self.text)
         elif redirection:
             self.at = redirection.end()
-            self._redirected(redirection[0])
+            self._read_redirection(redirection[0])
         elif char in ";&|":
             self._operator()
         elif char in "()":
             self._parenthesis(char)
         else:
-            self._take()
+            self._read_argument()
 
     def _newline(self) -> None:
         self._end()
@@ -365,42 +365,42 @@ class _Reader(Words):
         self.at += 1
         words = self.command.words
         if char == ")":
-            self.whole = False
+            self.is_complete = False
         elif len(words) == 1 and self.peek() == ")":
             self.at += 1
             self.script.functions.add(words.pop())
-        elif self.peek() == "(" and (words[-1:] == ["for"] or self._begins(0)):
+        elif self.peek() == "(" and (words[-1:] == ["for"] or self._begins_command(0)):
             self.at += 1
-            self.arithmetic(is_loop=words[-1:] == ["for"])
+            self.skip_arithmetic(is_loop=words[-1:] == ["for"])
         else:
             # After other words no shell would read it, or only with extended patterns.
-            self.whole = self.whole and self._begins(0)
-            self.nested()
+            self.is_complete = self.is_complete and self._begins_command(0)
+            self.read_nested()
 
-    def _begins(self, behind: int) -> bool:
+    def _begins_command(self, behind: int) -> bool:
         """Whether a command begins so many words behind the last."""
         count = len(self.command.words) - behind
         return count <= _OPENERS_MAX and all(word in OPENERS for word in self.command.words[:count])
 
-    def _take(self) -> None:
+    def _read_argument(self) -> None:
         start = self.at
-        word = self.word()
+        word = self.read_word()
         if word.isdigit() and self.peek() in {"<", ">"}:
             return  # the number of a stream
         self.command.words.append(word)
         if self.text[start : self.at] == word:
-            self._reserved(word)
+            self._read_reserved(word)
 
-    def _reserved(self, word: str) -> None:
+    def _read_reserved(self, word: str) -> None:
         words = self.command.words
-        if word == "[[" and self._begins(1):
+        if word == "[[" and self._begins_command(1):
             self._test()
-        elif word == "esac" and self._begins(1):
+        elif word == "esac" and self._begins_command(1):
             self.cases = max(0, self.cases - 1)
-        elif word == "in" and words[-3:-2] == ["case"] and self._begins(3):
+        elif word == "in" and words[-3:-2] == ["case"] and self._begins_command(3):
             self.cases += 1
             self._pattern()
-        elif words[-2:-1] == ["function"] and self._begins(2):
+        elif words[-2:-1] == ["function"] and self._begins_command(2):
             self.script.functions.add(word)
             del words[-2:]
 
@@ -412,13 +412,13 @@ class _Reader(Words):
                 self.at = operator.end()
             elif self.text[self.at] in ";&|":
                 break
-            elif not self.skip(_BLANK) and self._ends_test(self.word()):
+            elif not self.skip(_BLANK) and self._ends_test(self.read_word()):
                 return
-        self.whole = False
+        self.is_complete = False
 
     def _ends_test(self, word: str) -> bool:
         # The index of an array is computed, and a substitution in it runs, even where the word was quoted.
-        self.whole = self.whole and not computes(word)
+        self.is_complete = self.is_complete and not has_computed_index(word)
         return word == "]]"
 
     def _pattern(self) -> None:
@@ -434,21 +434,21 @@ class _Reader(Words):
                     self.command = Command()
                     return
             else:
-                self.command.words.append(self.word())
+                self.command.words.append(self.read_word())
                 if self.command.words == ["esac"]:
                     self.cases -= 1
                     return
-        self.whole = False
+        self.is_complete = False
 
-    def _redirected(self, sign: str) -> None:
+    def _read_redirection(self, sign: str) -> None:
         if sign in {"<", ">"} and self.peek() == "(":
             self.at += 1
-            self.nested()
-            self.command.words.append(HELD)
+            self.read_nested()
+            self.command.words.append(QUOTED_UNKNOWN)
             return
         self.skip(_BLANK)
         start = self.at
-        target = self.word()
+        target = self.read_word()
         if sign in {"<<", "<<-"}:
             literal = any(char in "'\"\\" for char in self.text[start : self.at])
             self.heredocs.append(_Heredoc(self.command, target, sign == "<<-", literal))
@@ -470,15 +470,15 @@ class _Reader(Words):
                 break
             lines.append(line)
         else:
-            self.whole = False
+            self.is_complete = False
         body = "\n".join(lines)
-        heredoc.command.stdin = body if heredoc.literal else self._expanded(body)
+        heredoc.command.stdin = body if heredoc.literal else self._expand(body)
 
-    def _expanded(self, body: str) -> str:
+    def _expand(self, body: str) -> str:
         """A heredoc with its expansions marked; what they would run is noted."""
-        inner = _Reader(body, self.script, self.deeper())
+        inner = _Reader(body, self.script, self.next_depth())
         parts: list[str] = []
         while inner.at < len(body):
-            parts.append(inner.quoted_part())
-        self.whole = self.whole and inner.whole
+            parts.append(inner.read_quoted_part())
+        self.is_complete = self.is_complete and inner.is_complete
         return "".join(parts)

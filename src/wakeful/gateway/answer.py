@@ -19,13 +19,13 @@ from typing import Final, TypeVar
 from wakeful.core.clock import Clock
 from wakeful.gateway.ports import Chat, ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
 from wakeful.gateway.rules.messages import Buttons, Place
-from wakeful.gateway.rules.shown_text import messages_of, view
+from wakeful.gateway.rules.shown_text import messages_of, partial_view
 
 # Chats whose pace is remembered; beyond that those are forgotten where nobody speaks.
 CHATS_MAX: Final = 1000
 
 
-class Rank(IntEnum):
+class SendPriority(IntEnum):
     """Who goes first."""
 
     FINAL = 0
@@ -40,36 +40,36 @@ class ChatPace:
         self._clock = clock
         self._every_seconds = every_seconds
         self._free_at = -inf
-        self._resting_until = -inf
-        self._line: list[tuple[Rank, int]] = []
+        self._paused_until = -inf
+        self._waiting: list[tuple[SendPriority, int]] = []
         self._numbers = count()
 
-    async def turn(self, rank: Rank) -> None:
+    async def wait_turn(self, rank: SendPriority) -> None:
         """Return when it is this one's turn to speak."""
         mine = (rank, next(self._numbers))
-        insort(self._line, mine)
+        insort(self._waiting, mine)
         try:
-            while self._line[0] != mine or self._free_at > self._clock.now().awake:
+            while self._waiting[0] != mine or self._free_at > self._clock.now().awake:
                 await self._clock.sleep_until(self._free_at)
             self._free_at = self._clock.now().awake + self._every_seconds
         finally:
-            self._line.remove(mine)
+            self._waiting.remove(mine)
 
-    def rest(self, seconds: float) -> None:
+    def pause(self, seconds: float) -> None:
         """Let nobody speak for so long."""
-        self._resting_until = max(self._resting_until, self._clock.now().awake + seconds)
-        self._free_at = max(self._free_at, self._resting_until)
+        self._paused_until = max(self._paused_until, self._clock.now().awake + seconds)
+        self._free_at = max(self._free_at, self._paused_until)
 
     @property
-    def is_resting(self) -> bool:
-        return self._resting_until > self._clock.now().awake
+    def is_paused(self) -> bool:
+        return self._paused_until > self._clock.now().awake
 
     @property
     def is_idle(self) -> bool:
-        return not self._line and self._free_at <= self._clock.now().awake
+        return not self._waiting and self._free_at <= self._clock.now().awake
 
 
-class Paces:
+class ChatPaces:
     """Every chat's pace."""
 
     def __init__(self, clock: Clock, every_seconds: float) -> None:
@@ -77,7 +77,7 @@ class Paces:
         self._every_seconds = every_seconds
         self._paces: dict[int, ChatPace] = {}
 
-    def of(self, chat_id: int) -> ChatPace:
+    def pace_of(self, chat_id: int) -> ChatPace:
         if chat_id not in self._paces and len(self._paces) >= CHATS_MAX:
             self._paces = {each: pace for each, pace in self._paces.items() if not pace.is_idle}
         return self._paces.setdefault(chat_id, ChatPace(self._clock, self._every_seconds))
@@ -89,41 +89,43 @@ TYPING_SECONDS: Final = 4.0
 # Each pause is twice the one before. A placeholder that may be there already is not sent again every minute.
 PAUSE_SECONDS_MIN: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
-PLACE_PAUSE_SECONDS_MAX: Final = 300.0
+PLACEHOLDER_PAUSE_SECONDS_MAX: Final = 300.0
 # How late an edit of ours whose answer never came may still be carried out: twice our own patience is plenty.
 LATE_SECONDS: Final = 20.0
 # Somebody who deletes the same answer so often does not want it.
 REPLACED_MAX: Final = 3
 PLACEHOLDER: Final = "…"
-WORDLESS: Final = "(an answer without words)"
+EMPTY_ANSWER: Final = "(an answer without words)"
 
 log = logging.getLogger("wakeful.gateway")
 _T = TypeVar("_T")
 
-Keep = Callable[[int, int], Awaitable[None]]
+SavePart = Callable[[int, int], Awaitable[None]]
 """Keeps that the part of this number, from 0, is the message of that number."""
 
 
-class Answers:
+class ChatAnswers:
     """What every answer shares: the chat and its pace."""
 
     def __init__(self, chat: Chat, clock: Clock, *, edit_seconds: float = EDIT_SECONDS) -> None:
         self.chat = chat
         self.clock = clock
-        self._paces = Paces(clock, edit_seconds)
+        self._paces = ChatPaces(clock, edit_seconds)
 
-    def of(self, place: Place, keep: Keep, parts: Mapping[int, int] | None = None) -> "Answer":
+    def answer_for(
+        self, place: Place, keep: SavePart, parts: Mapping[int, int] | None = None
+    ) -> "ChatAnswer":
         """The answer to one turn. `parts`: its messages, if it was begun before."""
-        return Answer(self, place, keep, parts or {})
+        return ChatAnswer(self, place, keep, parts or {})
 
-    def pace(self, place: Place) -> ChatPace:
-        return self._paces.of(place.chat_id)
+    def pace_of(self, place: Place) -> ChatPace:
+        return self._paces.pace_of(place.chat_id)
 
-    async def said(
+    async def send_reliably(
         self,
         place: Place,
         say: Callable[[], Awaitable[_T]],
-        rank: Rank,
+        rank: SendPriority,
         pause_seconds_max: float = PAUSE_SECONDS_MAX,
         *,
         is_repeatable: bool = True,
@@ -133,11 +135,11 @@ class Answers:
         Raises ChatRefused where saying it again would not help, and ChatFailed in doubt if it must not be said twice.
         """
         for pause_seconds in _pauses(pause_seconds_max):
-            await self.pace(place).turn(rank)
+            await self.pace_of(place).wait_turn(rank)
             try:
                 return await say()
             except ChatFlooded as flood:
-                self.pace(place).rest(flood.retry_after_seconds)
+                self.pace_of(place).pause(flood.retry_after_seconds)
                 continue
             except ChatFailed as problem:
                 if not isinstance(problem, ChatUnreachable) and (
@@ -152,42 +154,42 @@ class Answers:
         raise AssertionError("pauses do not end")
 
 
-class Answer:
+class ChatAnswer:
     """The answer to one turn, in its place. Its messages are `parts`, by number from 0."""
 
-    def __init__(self, answers: Answers, place: Place, keep: Keep, parts: Mapping[int, int]) -> None:
+    def __init__(self, answers: ChatAnswers, place: Place, keep: SavePart, parts: Mapping[int, int]) -> None:
         self.parts = dict(parts)
         self._answers = answers
         self._chat = answers.chat
         self._place = place
-        self._keep = keep
+        self._save_part = keep
         self._reply_to: int | None = None
         self._text = ""
-        self._grown = asyncio.Event()
-        self._shown = ""
-        self._drafts = place.is_private and place.thread_id is not None
+        self._text_changed = asyncio.Event()
+        self._shown_text = ""
+        self._can_draft = place.is_private and place.thread_id is not None
         # Edits of a growing text: never cut off half-way, or one might be carried out behind the final one.
         self._editing = asyncio.Lock()
         self._is_late_possible = False
         self._tasks: tuple[asyncio.Task[None], ...] = ()
 
-    async def place(self, reply_to: int | None = None) -> int:
+    async def send_placeholder(self, reply_to: int | None = None) -> int:
         """Let the placeholder appear, unless it is there; its number, which has been kept by then.
 
         Raises ChatRefused when the chat will not have it.
         """
         self._reply_to = reply_to
-        return self.parts.get(0) or await self._placed(0, Rank.NEW)
+        return self.parts.get(0) or await self._new_message(0, SendPriority.NEW)
 
     def grow(self, text: str) -> None:
         """The whole answer as far as it is there. It is seen when its turn comes; only the newest counts."""
         self._text = text
-        self._grown.set()
+        self._text_changed.set()
 
     @asynccontextmanager
     async def writing(self) -> AsyncIterator[None]:
         """While inside, it is shown that an answer is being written, and the answer as it grows."""
-        self._tasks = (asyncio.create_task(self._pulse()), asyncio.create_task(self._stream()))
+        self._tasks = (asyncio.create_task(self._show_typing()), asyncio.create_task(self._stream()))
         try:
             yield
         except asyncio.CancelledError:
@@ -203,7 +205,7 @@ class Answer:
         Returns when it is there, if that takes an hour. Raises ChatRefused when the chat will not have it.
         """
         await self._stop_writing()
-        *others, last = messages_of(text) or (WORDLESS,)
+        *others, last = messages_of(text) or (EMPTY_ANSWER,)
         for number, part in enumerate(others):
             await self._fill(number, part, ())
         await self._fill(len(others), last, buttons)
@@ -215,12 +217,12 @@ class Answer:
     async def _fill(self, number: int, text: str, buttons: Buttons) -> None:
         """Let this part say so: in its message, or in a new one where that is gone."""
         for replaced in range(REPLACED_MAX + 1):
-            message_id = self.parts.get(number) or await self._placed(number, Rank.FINAL)
+            message_id = self.parts.get(number) or await self._new_message(number, SendPriority.FINAL)
             try:
-                await self._answers.said(
+                await self._answers.send_reliably(
                     self._place,
                     lambda: self._chat.edit(self._place, message_id, text, buttons=buttons),  # noqa: B023 - called here
-                    Rank.FINAL,
+                    SendPriority.FINAL,
                 )
             except ChatRefused as refusal:
                 log.info("%s: a message cannot be filled: %s", self._place.key, refusal)
@@ -230,28 +232,28 @@ class Answer:
             else:
                 return
 
-    async def _placed(self, number: int, rank: Rank) -> int:
+    async def _new_message(self, number: int, rank: SendPriority) -> int:
         """A new message for this part, kept. In doubt it is sent again: at worst an empty one is left."""
-        message_id = await self._answers.said(
+        message_id = await self._answers.send_reliably(
             self._place,
             lambda: self._chat.send(
                 self._place, PLACEHOLDER, reply_to=self._reply_to if number == 0 else None
             ),
             rank,
-            PLACE_PAUSE_SECONDS_MAX,
+            PLACEHOLDER_PAUSE_SECONDS_MAX,
         )
-        await self._keep(number, message_id)
+        await self._save_part(number, message_id)
         self.parts[number] = message_id
         return message_id
 
-    async def _pulse(self) -> None:
-        clock, pace = self._answers.clock, self._answers.pace(self._place)
+    async def _show_typing(self) -> None:
+        clock, pace = self._answers.clock, self._answers.pace_of(self._place)
         while True:
-            if not pace.is_resting:
+            if not pace.is_paused:
                 try:
                     await self._chat.typing(self._place)
                 except ChatFlooded as flood:
-                    pace.rest(flood.retry_after_seconds)
+                    pace.pause(flood.retry_after_seconds)
                 except ChatFailed as problem:
                     log.debug("%s: typing is not shown: %s", self._place.key, problem)
             await clock.sleep_until(clock.now().awake + TYPING_SECONDS)
@@ -261,19 +263,19 @@ class Answer:
         pauses = _pauses(PAUSE_SECONDS_MAX)
         clock = self._answers.clock
         while 0 in self.parts:
-            await self._grown.wait()
-            await self._answers.pace(self._place).turn(Rank.GROWING)
-            self._grown.clear()
+            await self._text_changed.wait()
+            await self._answers.pace_of(self._place).wait_turn(SendPriority.GROWING)
+            self._text_changed.clear()
             try:
                 await self._show_growth()
                 pauses = _pauses(PAUSE_SECONDS_MAX)
             except ChatFlooded as flood:
-                self._grown.set()
-                self._answers.pace(self._place).rest(flood.retry_after_seconds)
+                self._text_changed.set()
+                self._answers.pace_of(self._place).pause(flood.retry_after_seconds)
             except ChatFailed as problem:
                 if self._is_final(problem):
                     return
-                self._grown.set()
+                self._text_changed.set()
                 await clock.sleep_until(clock.now().awake + next(pauses))
 
     def _is_final(self, problem: ChatFailed) -> bool:
@@ -287,22 +289,22 @@ class Answer:
         return False
 
     async def _show_growth(self) -> None:
-        text = view(self._text)
-        if not text or text == self._shown:
+        text = partial_view(self._text)
+        if not text or text == self._shown_text:
             return
         async with self._editing:
             await self._draft(text)
             await self._chat.edit(self._place, self.parts[0], text)
-            self._shown = text
+            self._shown_text = text
 
     async def _draft(self, text: str) -> None:
         """At best; one refusal is enough to leave it for this answer."""
-        if not self._drafts:
+        if not self._can_draft:
             return
         try:
             await self._chat.draft(self._place, self.parts[0], text)
         except ChatFailed as problem:
-            self._drafts = False
+            self._can_draft = False
             log.info("%s: no drafts for this answer: %s", self._place.key, problem)
 
     async def _stop_writing(self) -> None:

@@ -13,26 +13,33 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.client.api import House, OpenCheckpoint
+from wakeful.client.api import DaemonApi, OpenCheckpoint
 from wakeful.control.login import LOGIN_COMMANDS, AuthMode
 from wakeful.core.clock import Clock, iso
-from wakeful.core.durations import seconds_of
+from wakeful.core.durations import parse_duration
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.gateway.ports import Chat, ChatFailed
-from wakeful.gateway.rules.access import PRESS_WORDS, TOKEN_BYTES, Bound, Role, new_token, refused
+from wakeful.gateway.rules.access import PRESS_REFUSAL_TEXTS, TOKEN_BYTES, Bound, Role, new_token, refused
 from wakeful.gateway.rules.breaker import Breaker
-from wakeful.gateway.rules.messages import Button, Buttons, ConversationKey, Incoming, Place, Pressed
-from wakeful.gateway.turn_queue import Turns
+from wakeful.gateway.rules.messages import (
+    Button,
+    ButtonPress,
+    Buttons,
+    ConversationKey,
+    IncomingMessage,
+    Place,
+)
+from wakeful.gateway.turn_queue import TurnQueue
 from wakeful.reports.text import chat_text
 
 PREFIX: Final = "do"
 # Long enough to think it over, short enough that nobody presses it by accident tomorrow.
 OFFER_SECONDS: Final = 600.0
 OFFERS_MAX: Final = 500
-LEFT: Final = "Left as it is."
+LEFT_UNCHANGED: Final = "Left as it is."
 
 log = logging.getLogger("wakeful.gateway")
 
@@ -41,7 +48,7 @@ Do = Callable[[str], Awaitable[str]]
 """Carries it out, decided by this person; what became of it, in words."""
 
 
-class Choice(Struct, frozen=True):
+class DecisionOption(Struct, frozen=True):
     """One way to decide: the button, the question that is asked back, and what is done then."""
 
     label: str
@@ -51,7 +58,7 @@ class Choice(Struct, frozen=True):
 
 class _Offer(Struct, frozen=True):
     bound: Bound
-    choice: Choice
+    choice: DecisionOption
     # None: not asked back yet. Else what it was shown with.
     confirmed: bool | None = None
 
@@ -69,52 +76,52 @@ class Decisions:
         self._chat = chat
         self._clock = clock
         self._role_of = role_of
-        self._new = new
+        self._new_token = new
         # The oldest first: of many the oldest are forgotten.
         self._offers: dict[str, _Offer] = {}
 
-    async def offer(self, place: Place, text: str, choices: Sequence[Choice]) -> None:
+    async def offer(self, place: Place, text: str, choices: Sequence[DecisionOption]) -> None:
         """Show it with a button for each. Raises ChatFailed."""
         row = tuple(self._button(place.key, each.label, each) for each in choices)
         await self._chat.send(place, text, buttons=(row,))
 
-    async def ask_back(self, place: Place, choice: Choice) -> None:
+    async def confirm(self, place: Place, choice: DecisionOption) -> None:
         """The same for what was asked for in words already."""
         await self._chat.send(place, choice.asks, buttons=self._yes_or_no(place.key, choice))
 
-    async def pressed(self, pressed: Pressed) -> bool:
+    async def on_press(self, press: ButtonPress) -> bool:
         """Take a press; False if this is no button of ours."""
-        prefix, _, token = pressed.choice.partition(":")
+        prefix, _, token = press.choice.partition(":")
         if prefix != PREFIX:
             return False
         offer = self._offers.get(token)
         bound = offer.bound if offer is not None else None
-        role = self._role_of(pressed.user_id)
-        reason = refused(bound, pressed.place.key, role, self._clock.now().awake)
+        role = self._role_of(press.user_id)
+        reason = refused(bound, press.place.key, role, self._clock.now().awake)
         try:
             if reason is not None or offer is None:
-                words = PRESS_WORDS[reason] if reason is not None else ""
-                await self._chat.settle_press(pressed.press_id, words)
+                words = PRESS_REFUSAL_TEXTS[reason] if reason is not None else ""
+                await self._chat.answer_press(press.press_id, words)
             else:
-                await self._chat.settle_press(pressed.press_id)
-                await self._follow(pressed, offer)
+                await self._chat.answer_press(press.press_id)
+                await self._advance(press, offer)
         except ChatFailed as problem:
-            log.warning("unverified in %s: %s", pressed.place.key, problem)
+            log.warning("unverified in %s: %s", press.place.key, problem)
         return True
 
-    async def _follow(self, pressed: Pressed, offer: _Offer) -> None:
-        place, choice = pressed.place, offer.choice
+    async def _advance(self, press: ButtonPress, offer: _Offer) -> None:
+        place, choice = press.place, offer.choice
         if offer.confirmed is None:
             buttons = self._yes_or_no(place.key, choice)
-            await self._chat.edit(place, pressed.message_id, choice.asks, buttons=buttons)
+            await self._chat.edit(place, press.message_id, choice.asks, buttons=buttons)
             return
         # Whichever way, it is decided: neither button means anything from now on.
         self._forget(offer)
-        words = await self._done(pressed, choice) if offer.confirmed else LEFT
-        await self._chat.edit(place, pressed.message_id, f"{choice.asks}\n{words}")
+        words = await self._execute(press, choice) if offer.confirmed else LEFT_UNCHANGED
+        await self._chat.edit(place, press.message_id, f"{choice.asks}\n{words}")
 
-    async def _done(self, pressed: Pressed, choice: Choice) -> str:
-        by = f"Telegram user {pressed.user_id}"
+    async def _execute(self, press: ButtonPress, choice: DecisionOption) -> str:
+        by = f"Telegram user {press.user_id}"
         try:
             words = await choice.do(by)
         except WakefulError as problem:
@@ -123,15 +130,15 @@ class Decisions:
         log.warning("%s by %s: %s", choice.label, by, words)
         return words
 
-    def _yes_or_no(self, key: ConversationKey, choice: Choice) -> Buttons:
+    def _yes_or_no(self, key: ConversationKey, choice: DecisionOption) -> Buttons:
         yes = self._button(key, f"Yes, {choice.label.lower()}", choice, confirmed=True)
         no = self._button(key, "No", choice, confirmed=False)
         return ((yes, no),)
 
     def _button(
-        self, key: ConversationKey, label: str, choice: Choice, *, confirmed: bool | None = None
+        self, key: ConversationKey, label: str, choice: DecisionOption, *, confirmed: bool | None = None
     ) -> Button:
-        token = self._new()
+        token = self._new_token()
         until = self._clock.now().awake + OFFER_SECONDS
         self._offers[token] = _Offer(Bound(key, Role.ADMIN, choice.label, until), choice, confirmed)
         while len(self._offers) > OFFERS_MAX:
@@ -156,11 +163,11 @@ READING_ORDER: Final = "If it looks unstable: /health, /errors patterns, the bre
 REPORT_SINCE: Final = "12h"
 CHECKPOINTS_SHOWN_MAX: Final = 5
 LINES_SHOWN_MAX: Final = 8
-ACTS_SHOWN_MAX: Final = 5
+ACTIONS_SHOWN_MAX: Final = 5
 LINE_CHARS_MAX: Final = 200
 _LABELS: Final = {"continue": "Continue", "rollback": "Roll back", "abort": "Abort", "done": "It is done"}
 
-Command = Callable[[Incoming, str], Awaitable[str]]
+Command = Callable[[IncomingMessage, str], Awaitable[str]]
 
 
 class Views(Struct, frozen=True):
@@ -183,7 +190,7 @@ class Views(Struct, frozen=True):
     log: str
 
 
-class Orders:
+class ChatCommands:
     """The table of commands, by name without the slash."""
 
     def __init__(
@@ -191,15 +198,15 @@ class Orders:
         *,
         clock: Clock,
         role_of: RoleOf,
-        turns: Turns,
-        house: House,
+        turns: TurnQueue,
+        house: DaemonApi,
         decisions: Decisions,
         views: Views,
     ) -> None:
         self._clock = clock
         self._role_of = role_of
         self._turns = turns
-        self._house = house
+        self._daemon = house
         self._decisions = decisions
         self._views = views
 
@@ -225,7 +232,7 @@ class Orders:
         }
 
     def _admins_only(self, command: Command) -> Command:
-        async def guarded(message: Incoming, arguments: str) -> str:
+        async def guarded(message: IncomingMessage, arguments: str) -> str:
             if self._role_of(message.user_id) is not Role.ADMIN:
                 return FOR_ADMINS
             try:
@@ -235,26 +242,26 @@ class Orders:
 
         return guarded
 
-    async def _help(self, _message: Incoming, _arguments: str) -> str:
+    async def _help(self, _message: IncomingMessage, _arguments: str) -> str:
         return HELP
 
-    async def _stop(self, message: Incoming, arguments: str) -> str:
+    async def _stop(self, message: IncomingMessage, arguments: str) -> str:
         if arguments.lower() == "all":
             return await self._admins_only(self._stop_all)(message, arguments)
         return await self._turns.stop(message.place.key)
 
-    async def _stop_all(self, message: Incoming, _arguments: str) -> str:
+    async def _stop_all(self, message: IncomingMessage, _arguments: str) -> str:
         async def stop_all(_by: str) -> str:
             return f"{await self._turns.stop_all()} sessions ended. Each goes on with its next message."
 
         asks = "End the sessions of all chats, with what runs and waits in them?"
-        await self._decisions.ask_back(message.place, Choice("Stop all", asks, stop_all))
+        await self._decisions.confirm(message.place, DecisionOption("Stop all", asks, stop_all))
         return ""
 
-    async def _new(self, message: Incoming, _arguments: str) -> str:
-        return await self._turns.begin_anew(message.place.key)
+    async def _new(self, message: IncomingMessage, _arguments: str) -> str:
+        return await self._turns.start_new_conversation(message.place.key)
 
-    async def _health(self, _message: Incoming, _arguments: str) -> str:
+    async def _health(self, _message: IncomingMessage, _arguments: str) -> str:
         pool = self._turns.pool
         busy = sum(map(pool.is_busy, pool.keys()))
         trouble, host = self._views.trouble(), self._views.host()
@@ -271,7 +278,7 @@ class Orders:
 
     async def _mode(self) -> str:
         try:
-            standing = await self._house.standing()
+            standing = await self._daemon.summary()
         except WakefulError as problem:
             return f"the daemon does not answer: {problem}"
         paused = f" · PAUSED by {plain(standing.paused)}" if standing.paused is not None else ""
@@ -291,7 +298,7 @@ class Orders:
             return "/errors patterns"
         return "nothing to do"
 
-    async def _errors(self, _message: Incoming, _arguments: str) -> str:
+    async def _errors(self, _message: IncomingMessage, _arguments: str) -> str:
         found = self._views.patterns()
         if not found:
             return "No failures in the last 10 minutes."
@@ -302,13 +309,13 @@ class Orders:
         ]
         return "\n".join(["Failures in the last 10 minutes:", *rows, "Next: /session"])
 
-    async def _session(self, message: Incoming, _arguments: str) -> str:
+    async def _session(self, message: IncomingMessage, _arguments: str) -> str:
         key = message.place.key
         pool = self._turns.pool
         session_id = self._turns.session_of(key)
         provider = self._views.provider_of(key)
         last_words = self._views.last_words(SessionId(session_id)) if session_id else ""
-        acts = [_line(each) for each in self._views.acts()[-ACTS_SHOWN_MAX:]]
+        acts = [_line(each) for each in self._views.acts()[-ACTIONS_SHOWN_MAX:]]
         lines = [
             f"Key: {key}",
             f"Provider: {provider}, breaker {self._views.breaker(provider).state}",
@@ -320,67 +327,67 @@ class Orders:
         ]
         return "\n".join(lines)
 
-    async def _report(self, _message: Incoming, arguments: str) -> str:
-        return redact(chat_text(await self._house.report(arguments or REPORT_SINCE)))
+    async def _report(self, _message: IncomingMessage, arguments: str) -> str:
+        return redact(chat_text(await self._daemon.report(arguments or REPORT_SINCE)))
 
-    async def _checkpoints(self, message: Incoming, _arguments: str) -> str:
-        found = await self._house.checkpoints()
+    async def _checkpoints(self, message: IncomingMessage, _arguments: str) -> str:
+        found = await self._daemon.checkpoints()
         for checkpoint in found[:CHECKPOINTS_SHOWN_MAX]:
-            await self._show(message.place, checkpoint)
+            await self._show_checkpoint(message.place, checkpoint)
         rest = len(found) - CHECKPOINTS_SHOWN_MAX
         if rest > 0:
             return f"{rest} more: `wakeful checkpoint list` on the host."
         return "" if found else "Nothing waits for a decision."
 
-    async def _show(self, place: Place, checkpoint: OpenCheckpoint) -> None:
+    async def _show_checkpoint(self, place: Place, checkpoint: OpenCheckpoint) -> None:
         lines = [f"Checkpoint {checkpoint.number}: {_line(checkpoint.subject)}"]
         lines += [_line(each) for each in checkpoint.lines[:LINES_SHOWN_MAX]]
         choices = [
-            Choice(
+            DecisionOption(
                 _LABELS[name],
                 f"{_LABELS[name]} checkpoint {checkpoint.number}? {_line(leads_to)}",
-                self._deciding(checkpoint.number, name),
+                self._decision_action(checkpoint.number, name),
             )
             for name, leads_to in checkpoint.choices
             if name in _LABELS
         ]
         await self._decisions.offer(place, "\n".join(lines), choices)
 
-    def _deciding(self, number: int, choice: str) -> Callable[[str], Awaitable[str]]:
-        return lambda by: self._house.decide(number, choice, by)
+    def _decision_action(self, number: int, choice: str) -> Callable[[str], Awaitable[str]]:
+        return lambda by: self._daemon.decide(number, choice, by)
 
-    async def _pause(self, message: Incoming, _arguments: str) -> str:
+    async def _pause(self, message: IncomingMessage, _arguments: str) -> str:
         async def pause(by: str) -> str:
-            await self._house.pause(by)
+            await self._daemon.pause(by)
             return "Paused: Wakeful does nothing by itself. /resume ends it."
 
         asks = "Stop everything Wakeful would do by itself?"
-        await self._decisions.ask_back(message.place, Choice("Pause", asks, pause))
+        await self._decisions.confirm(message.place, DecisionOption("Pause", asks, pause))
         return ""
 
-    async def _resume(self, message: Incoming, _arguments: str) -> str:
+    async def _resume(self, message: IncomingMessage, _arguments: str) -> str:
         async def resume(by: str) -> str:
-            await self._house.resume(by)
+            await self._daemon.resume(by)
             return "Wakeful acts again."
 
-        choice = Choice("Resume", "End the pause?", resume)
-        await self._decisions.ask_back(message.place, choice)
+        choice = DecisionOption("Resume", "End the pause?", resume)
+        await self._decisions.confirm(message.place, choice)
         return ""
 
-    async def _mute(self, message: Incoming, arguments: str) -> str:
+    async def _mute(self, message: IncomingMessage, arguments: str) -> str:
         words = arguments.split()
         session = words[0] if words else self._turns.session_of(message.place.key)
         if not session:
             return "Which session, and for how long? /mute ID 2h"
         session_id = parse_session_id(session)
-        seconds = seconds_of(words[1] if len(words) > 1 else "2h")
+        seconds = parse_duration(words[1] if len(words) > 1 else "2h")
 
         async def mute(by: str) -> str:
-            await self._house.mute(session_id, seconds, by)
+            await self._daemon.mute(session_id, seconds, by)
             return f"Muted for {seconds / 3600:g} h."
 
         asks = f"Tell nothing about {session_id} for {seconds / 3600:g} h?"
-        await self._decisions.ask_back(message.place, Choice("Mute", asks, mute))
+        await self._decisions.confirm(message.place, DecisionOption("Mute", asks, mute))
         return ""
 
 

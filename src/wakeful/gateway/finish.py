@@ -18,16 +18,16 @@ from msgspec import Struct
 from wakeful.core.decoding import json_decoder
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.gateway.answer import Answers, Rank
+from wakeful.gateway.answer import ChatAnswers, SendPriority
 from wakeful.gateway.ports import ChatFailed, ChatRefused
-from wakeful.gateway.rules.chat_methods import MethodRefused, permitted
+from wakeful.gateway.rules.chat_methods import MethodRefused, check_call
 from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.messages import Buttons, Place
-from wakeful.gateway.rules.shown_text import beginning, is_long, shown, whole
+from wakeful.gateway.rules.shown_text import display_text, full_display_text, is_long, text_beginning
 from wakeful.gateway.rules.tags import ApiCall, FileToSend, Tagged, read_tags
 from wakeful.gateway.rules.turn import Turn
 from wakeful.storage.base import Note, Store
-from wakeful.storage.readable import values
+from wakeful.storage.note_decoding import decode_note_values
 
 BEGUN: Final = "begun"
 DONE: Final = "done"
@@ -46,7 +46,7 @@ class WholeAnswer(Struct, frozen=True):
 
 
 Tag = ApiCall | FileToSend | WholeAnswer
-KeepTag = Callable[[int, str], Awaitable[None]]
+SaveTag = Callable[[int, str], Awaitable[None]]
 """Keeps how the tag of this number, from 0, stands."""
 
 
@@ -57,23 +57,23 @@ class Rights(Struct, frozen=True):
     send_from: Path | None = None
 
 
-class Told(Struct, frozen=True):
+class TagResult(Struct, frozen=True):
     """What is to be said now, and a line about what was not done: empty if all was."""
 
     text: str
     line: str
 
 
-class TagsRun:
+class TagRunner:
     """The tags of one answer."""
 
-    def __init__(self, answers: Answers, place: Place, rights: Rights, keep: KeepTag) -> None:
+    def __init__(self, answers: ChatAnswers, place: Place, rights: Rights, keep: SaveTag) -> None:
         self._answers = answers
         self._place = place
         self._rights = rights
-        self._keep = keep
+        self._save = keep
 
-    async def run(self, tagged: Tagged, known: Mapping[int, str] | None = None) -> Told:
+    async def run(self, tagged: Tagged, known: Mapping[int, str] | None = None) -> TagResult:
         """Do what the tags ask for. `known`: how they stand, if this was begun before."""
         stands = dict(known or {})
         filed = (WholeAnswer(tagged.text),) if is_long(tagged.text) else ()
@@ -82,45 +82,47 @@ class TagsRun:
             if stands.get(number) == BEGUN:
                 stands[number] = UNVERIFIED
             elif number not in stands:
-                stands[number] = await self._one(number, tag)
+                stands[number] = await self._run_tag(number, tag)
         is_filed = bool(filed) and stands[len(tags) - 1] == DONE
-        text = beginning(tagged.text, _filed_note(tagged.text)) if is_filed else tagged.text
-        return Told(text, "; ".join(_lines(tags, stands, tagged.left_out)))
+        text = text_beginning(tagged.text, _filed_note(tagged.text)) if is_filed else tagged.text
+        return TagResult(text, "; ".join(_lines(tags, stands, tagged.left_out)))
 
-    async def _one(self, number: int, tag: Tag) -> str:
+    async def _run_tag(self, number: int, tag: Tag) -> str:
         """How it ended."""
         try:
-            say = await self._way_of(tag)
-            await self._keep(number, BEGUN)
-            await self._answers.said(self._place, say, Rank.NEW, is_repeatable=False)
+            say = await self._sender_of(tag)
+            await self._save(number, BEGUN)
+            await self._answers.send_reliably(self._place, say, SendPriority.NEW, is_repeatable=False)
             end = DONE
         except (MethodRefused, ChatRefused) as refusal:
             end = str(refusal.facts["reason"])
         except ChatFailed as problem:
             log.warning("%s: %s may have been done: %s", self._place.key, _name(tag), problem)
             end = UNVERIFIED
-        await self._keep(number, end)
+        await self._save(number, end)
         return end
 
-    async def _way_of(self, tag: Tag) -> Callable[[], Awaitable[object]]:
+    async def _sender_of(self, tag: Tag) -> Callable[[], Awaitable[object]]:
         if isinstance(tag, ApiCall):
             return self._call(tag)
         if isinstance(tag, FileToSend):
             return self._file(tag)
-        content = await asyncio.to_thread(whole, tag.text)
+        content = await asyncio.to_thread(full_display_text, tag.text)
         return partial(self._answers.chat.send_as_file, self._place, FILE_NAME, content)
 
     def _call(self, tag: ApiCall) -> Callable[[], Awaitable[object]]:
         if not self._rights.is_admin:
             raise MethodRefused(reason="only admins' answers call methods")
-        method, parameters = permitted(tag.method, tag.parameters, self._place)
+        method, parameters = check_call(tag.method, tag.parameters, self._place)
         return partial(self._answers.chat.call, method, parameters)
 
     def _file(self, tag: FileToSend) -> Callable[[], Awaitable[object]]:
         if self._rights.send_from is None:
             raise MethodRefused(reason="no folder is open to this chat")
         send = self._answers.chat.send_file
-        return partial(send, self._place, Path(tag.path), shown(tag.caption), within=self._rights.send_from)
+        return partial(
+            send, self._place, Path(tag.path), display_text(tag.caption), within=self._rights.send_from
+        )
 
 
 def with_line(text: str, line: str) -> str:
@@ -153,17 +155,17 @@ def _filed_note(text: str) -> str:
 KIND: Final = "gateway.tags"
 _decode: Final = json_decoder(dict[int, str])
 
-Ended = Callable[[Turn, Fault | None, float], Awaitable[None]]
+TurnEndHandler = Callable[[Turn, Fault | None, float], Awaitable[None]]
 
 
-class Finishing:
+class AnswerFinisher:
     """Implements needs.Finish. How far an answer's tags have come is a note until its turn is over."""
 
     def __init__(
         self,
         *,
         store: Store,
-        answers: Answers,
+        answers: ChatAnswers,
         rights_of: Callable[[Turn], Rights],
         buttons: Callable[[Turn, str], Buttons],
         name_of: Callable[[Turn], str],
@@ -178,34 +180,34 @@ class Finishing:
         tagged = read_tags(turn.text)
         text = tagged.text
         if tagged.calls or tagged.files or tagged.left_out or is_long(text):
-            stands = await self._known(turn)
+            stands = await self._stored_tags(turn)
 
             async def keep(number: int, how: str) -> None:
                 stands[number] = how
                 note = Note(KIND, self._name_of(turn), msgspec.json.encode(stands))
-                await self._store.keep_note(note)
+                await self._store.save_note(note)
 
-            run = TagsRun(self._answers, turn.place, self._rights_of(turn), keep)
+            run = TagRunner(self._answers, turn.place, self._rights_of(turn), keep)
             told = await run.run(tagged, dict(stands))
             text = with_line(told.text, told.line)
         return text, self._buttons(turn, text)
 
-    async def ended(self, turn: Turn, _fault: Fault | None, _seconds: float) -> None:
+    async def on_turn_end(self, turn: Turn, _fault: Fault | None, _seconds: float) -> None:
         """Nothing of it will be done again."""
         if "<" in turn.text or is_long(turn.text):
             await self._store.drop_note(KIND, self._name_of(turn))
 
-    async def _known(self, turn: Turn) -> dict[int, str]:
+    async def _stored_tags(self, turn: Turn) -> dict[int, str]:
         note = await self._store.note(KIND, self._name_of(turn))
-        return {} if note is None else next(iter(values([note], _decode)), {})
+        return {} if note is None else next(iter(decode_note_values([note], _decode)), {})
 
 
-class Witnesses:
+class TurnObservers:
     """Implements needs.Witness: everybody who wants to know how turns end."""
 
-    def __init__(self, *told: Ended) -> None:
-        self._told = told
+    def __init__(self, *told: TurnEndHandler) -> None:
+        self._handlers = told
 
-    async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
-        for each in self._told:
+    async def on_turn_end(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
+        for each in self._handlers:
             await each(turn, fault, seconds)

@@ -26,19 +26,19 @@ from wakeful.gateway.rules.follow_ups import (
     decision_prompt,
     read_decision,
 )
-from wakeful.gateway.rules.messages import Button, Buttons, ConversationKey, Pressed
-from wakeful.gateway.rules.turn import Stage, Turn
-from wakeful.gateway.turn_context import Answers
+from wakeful.gateway.rules.messages import Button, ButtonPress, Buttons, ConversationKey
+from wakeful.gateway.rules.turn import Turn, TurnStage
+from wakeful.gateway.turn_context import AnswerFactory
 
 PREFIX: Final = "next"
 CONTEXT: Final = "context"
-OLDER: Final = "That is about an older answer. Write what you would like."
+OUTDATED: Final = "That is about an older answer. Write what you would like."
 # As many answers as anybody looks back to; their buttons then say that they are old.
 SHOWN_MAX: Final = 200
 
 log = logging.getLogger("wakeful.gateway")
 
-Queue = Callable[[Turn], Awaitable[None]]
+QueueTurn = Callable[[Turn], Awaitable[None]]
 """Takes a turn as if its prompt had been written."""
 
 
@@ -58,11 +58,11 @@ class FollowUps:
         self,
         *,
         chat: Chat,
-        answers: Answers,
+        answers: AnswerFactory,
         clock: Clock,
         models: Mapping[str, OneShot],
         rules: FollowUpRules,
-        queue: Queue,
+        queue: QueueTurn,
         turn_of: Callable[[int], Awaitable[Turn | None]],
         newest_of: Callable[[ConversationKey], Awaitable[Turn | None]],
         context_of: Callable[[Turn], str],
@@ -78,7 +78,7 @@ class FollowUps:
         self._context_of = context_of
         # The newest answer of each conversation, and what it shows.
         self._newest: dict[ConversationKey, tuple[Turn, str]] = {}
-        self._deciding: set[asyncio.Task[None]] = set()
+        self._decision_tasks: set[asyncio.Task[None]] = set()
 
     def buttons(self, turn: Turn, text: str, actions: tuple[Action, ...] = ()) -> Buttons:
         """What stands under this answer, which is the newest one of its conversation from now on."""
@@ -89,35 +89,35 @@ class FollowUps:
         row = [Button(LABELS[action], f"{PREFIX}:{action}:{turn.update_id}") for action in actions]
         return ((*row, Button(CONTEXT_LABEL, f"{PREFIX}:{CONTEXT}:{turn.update_id}")),)
 
-    async def ended(self, turn: Turn, fault: Fault | None, _seconds: float) -> None:
+    async def on_turn_end(self, turn: Turn, fault: Fault | None, _seconds: float) -> None:
         """An answer is there: ask the model which follow-ups fit it, while others go on."""
         model = self._models.get(turn.provider)
-        if self._rules.enabled and fault is None and turn.stage is Stage.DONE and model is not None:
+        if self._rules.enabled and fault is None and turn.stage is TurnStage.DONE and model is not None:
             task = asyncio.create_task(self._decide(turn, model))
-            self._deciding.add(task)
-            task.add_done_callback(self._deciding.discard)
+            self._decision_tasks.add(task)
+            task.add_done_callback(self._decision_tasks.discard)
 
     async def close(self) -> None:
         """Leave what is not decided."""
-        for task in self._deciding:
+        for task in self._decision_tasks:
             task.cancel()
-        await asyncio.gather(*self._deciding, return_exceptions=True)
+        await asyncio.gather(*self._decision_tasks, return_exceptions=True)
 
-    async def pressed(self, pressed: Pressed) -> bool:
+    async def on_press(self, press: ButtonPress) -> bool:
         """Take a press; False if this is no button of ours. Who may press was decided before."""
-        prefix, _, rest = pressed.choice.partition(":")
+        prefix, _, rest = press.choice.partition(":")
         name, _, number = rest.partition(":")
         if prefix != PREFIX:
             return False
-        key = pressed.place.key
+        key = press.place.key
         if name in set(Action) and await self._is_newest(key, number):
-            await self._settle(pressed, LABELS[Action(name)])
-            await self._queue(self._asked(pressed, PROMPTS[Action(name)]))
-        elif name == CONTEXT and (turn := await self._turn(key, number)) is not None and turn.text:
-            await self._settle(pressed, "")
-            await self._say(pressed, self._context_of(turn))
+            await self._answer_press(press, LABELS[Action(name)])
+            await self._queue(self._turn_from(press, PROMPTS[Action(name)]))
+        elif name == CONTEXT and (turn := await self._find_turn(key, number)) is not None and turn.text:
+            await self._answer_press(press, "")
+            await self._send(press, self._context_of(turn))
         else:
-            await self._settle(pressed, OLDER)
+            await self._answer_press(press, OUTDATED)
         return True
 
     async def _is_newest(self, key: ConversationKey, number: str) -> bool:
@@ -128,20 +128,20 @@ class FollowUps:
         shown = self._newest.get(key)
         if shown is not None:
             return str(shown[0].update_id) == number
-        turn, newest = await self._turn(key, number), await self._newest_of(key)
+        turn, newest = await self._find_turn(key, number), await self._newest_of(key)
         return turn is not None and (newest is None or newest.at <= turn.at)
 
-    async def _turn(self, key: ConversationKey, number: str) -> Turn | None:
+    async def _find_turn(self, key: ConversationKey, number: str) -> Turn | None:
         """The conversation's turn of this number; None as well after a day."""
         turn = await self._turn_of(int(number)) if number.isdecimal() else None
         return turn if turn is not None and turn.key == key else None
 
-    def _asked(self, pressed: Pressed, prompt: str) -> Turn:
+    def _turn_from(self, press: ButtonPress, prompt: str) -> Turn:
         return Turn(
-            update_id=pressed.update_id,
-            place=pressed.place,
-            message_id=pressed.message_id,
-            user_id=pressed.user_id,
+            update_id=press.update_id,
+            place=press.place,
+            message_id=press.message_id,
+            user_id=press.user_id,
             at=self._clock.now().wall,
             prompt=prompt,
         )
@@ -153,28 +153,28 @@ class FollowUps:
         question = decision_prompt(
             turn.prompt, shown[1], self._rules.prompt_chars_max, self._rules.response_chars_max
         )
-        actions = read_decision(await model.ask(question, self._rules.decision_seconds) or "")
+        actions = read_decision(await model.execute(question, self._rules.decision_seconds) or "")
         newest = self._newest.get(turn.key)
         if not actions or newest is None or newest[0].update_id != turn.update_id:
             return
-        answer = self._answers.of(turn.place, _kept_already, turn.parts)
+        answer = self._answers.answer_for(turn.place, _ignore_part, turn.parts)
         try:
             await answer.finish(shown[1], self.buttons(turn, shown[1], actions))
         except ChatFailed as problem:
             log.info("%s: no buttons: %s", turn.key, problem)
 
-    async def _settle(self, pressed: Pressed, words: str) -> None:
+    async def _answer_press(self, press: ButtonPress, words: str) -> None:
         try:
-            await self._chat.settle_press(pressed.press_id, words)
+            await self._chat.answer_press(press.press_id, words)
         except ChatFailed as problem:
             log.info("a press was not settled: %s", problem)
 
-    async def _say(self, pressed: Pressed, words: str) -> None:
+    async def _send(self, press: ButtonPress, words: str) -> None:
         try:
-            await self._chat.send(pressed.place, words)
+            await self._chat.send(press.place, words)
         except ChatFailed as problem:
-            log.warning("unverified in %s: %s", pressed.place.key, problem)
+            log.warning("unverified in %s: %s", press.place.key, problem)
 
 
-async def _kept_already(_number: int, _message_id: int) -> None:
+async def _ignore_part(_number: int, _message_id: int) -> None:
     """Its messages are known: there are no others for the same words."""

@@ -30,7 +30,7 @@ from wakeful.gateway.rules.host import Hog, HostReading, Unit
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.linux import proc
 from wakeful.linux.child_environment import helper_environ
-from wakeful.linux.run_command import ask
+from wakeful.linux.run_command import run_command
 
 ASK_SECONDS_MAX: Final = 5.0
 ANSWER_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -55,24 +55,24 @@ class _Container(Struct, rename="pascal"):
     status: str = ""
 
 
-class Taken(Struct, frozen=True):
+class ProcessUsage(Struct, frozen=True):
     """What a process takes: processor seconds since its start, and its share of the memory."""
 
     cpu_seconds: float
     memory_percent: float
 
 
-def taken_by(pid: int) -> Taken | None:
+def process_usage(pid: int) -> ProcessUsage | None:
     """What this process takes; None if it is gone or not ours to look at."""
     try:
         process = psutil.Process(pid)
         times = process.cpu_times()
-        return Taken(float(times.user + times.system), float(process.memory_percent()))
+        return ProcessUsage(float(times.user + times.system), float(process.memory_percent()))
     except psutil.Error:
         return None
 
 
-class HostFigures:
+class HostReader:
     """One look at a time. Remembers which units were up: one that was never seen up was not meant to be."""
 
     def __init__(
@@ -91,7 +91,7 @@ class HostFigures:
         self._environ = helper_environ(os.environ if environ is None else environ)
         self._seen_up: set[tuple[str, str]] = set()
 
-    async def reading(self) -> HostReading:
+    async def read(self) -> HostReading:
         """The host now."""
         pm2, docker = await asyncio.gather(self._pm2(), self._docker())
         reading = HostReading(pm2=pm2, docker=docker, cores=psutil.cpu_count() or 1)
@@ -108,30 +108,32 @@ class HostFigures:
         program = shutil.which("pm2", path=self._environ.get("PATH")) if self._asks_pm2 else None
         if program is None:
             return None
-        if not _listens(f"{_pm2_home(self._environ)}/rpc.sock"):
+        if not _is_listening(f"{_pm2_home(self._environ)}/rpc.sock"):
             ran = any(kind == "pm2" for kind, _ in self._seen_up)
             return (Unit(PM2_ITSELF, "stopped"),) if ran else None
         try:
-            answer = await ask((program, "jlist"), ASK_SECONDS_MAX, environ=self._environ, with_children=True)
+            answer = await run_command(
+                (program, "jlist"), ASK_SECONDS_MAX, environ=self._environ, with_children=True
+            )
             listed = decode_json(_last_line(answer.output), list[_Pm2])
         except (OSError, msgspec.DecodeError, UnicodeError):
             return None
         units = [Unit(each.name, each.pm2_env.status) for each in listed]
-        return self._once_up("pm2", units, up="online", down="stopped")
+        return self._units_seen_up("pm2", units, up="online", down="stopped")
 
     async def _docker(self) -> tuple[Unit, ...] | None:
         if not self._asks_docker or not os.access(self._docker_socket, os.W_OK):
             return None
         try:
             async with asyncio.timeout(ASK_SECONDS_MAX):
-                body = await _get(self._docker_socket, "/containers/json?all=1")
+                body = await _http_get(self._docker_socket, "/containers/json?all=1")
             listed = decode_json(body, list[_Container])
         except (OSError, EOFError, ValueError, TimeoutError, msgspec.DecodeError):
             return None
         units = [Unit(each.names[0].removeprefix("/"), _state(each)) for each in listed if each.names]
-        return self._once_up("docker", units, up="running", down="failed")
+        return self._units_seen_up("docker", units, up="running", down="failed")
 
-    def _once_up(self, kind: str, units: Iterable[Unit], *, up: str, down: str) -> tuple[Unit, ...]:
+    def _units_seen_up(self, kind: str, units: Iterable[Unit], *, up: str, down: str) -> tuple[Unit, ...]:
         units = tuple(units)
         self._seen_up |= {(kind, unit.name) for unit in units if unit.state == up}
         return tuple(unit for unit in units if unit.state != down or (kind, unit.name) in self._seen_up)
@@ -146,7 +148,7 @@ def _state(container: _Container) -> str:
     return container.state
 
 
-async def _get(socket: str, target: str) -> bytes:
+async def _http_get(socket: str, target: str) -> bytes:
     """The body of a GET. In HTTP/1.0 it ends where the connection does. Raises OSError, EOFError, ValueError."""
     reader, writer = await asyncio.open_unix_connection(socket, limit=ANSWER_BYTES_MAX)
     try:
@@ -154,12 +156,12 @@ async def _get(socket: str, target: str) -> bytes:
         head = await reader.readuntil(b"\r\n\r\n")
         if head.split(b" ", 2)[1:2] != [b"200"]:
             raise ValueError("not 200")
-        return await _rest(reader)
+        return await _read_body(reader)
     finally:
         writer.close()
 
 
-async def _rest(reader: asyncio.StreamReader) -> bytes:
+async def _read_body(reader: asyncio.StreamReader) -> bytes:
     body = b""
     while chunk := await reader.read(65536):
         body += chunk
@@ -172,7 +174,7 @@ def _pm2_home(environ: Mapping[str, str]) -> str:
     return environ.get("PM2_HOME") or f"{environ.get('HOME', '/')}/.pm2"
 
 
-def _listens(path: str) -> bool:
+def _is_listening(path: str) -> bool:
     """Whether somebody accepts connections there; the socket's file outlives whoever made it."""
     with socket.socket(socket.AF_UNIX) as asking:
         asking.settimeout(CONNECT_SECONDS_MAX)
@@ -193,7 +195,7 @@ TEMPORARY_SECONDS_MAX: Final = 86_400.0
 ROTATED_SECONDS_MAX: Final = 3 * 86_400.0
 
 
-class _Busy(Struct):
+class _CpuUsage(Struct):
     """What a process had taken of the processors when it was last looked at, and since when it takes too much."""
 
     cpu_seconds: float
@@ -204,22 +206,22 @@ class _Busy(Struct):
 class GatewayHost:
     """`temporary` is the gateway's own folder of temporary files, `log` its log, rotated as `log.1` and so on."""
 
-    def __init__(self, clock: Clock, figures: HostFigures, *, temporary: Path, log: Path) -> None:
+    def __init__(self, clock: Clock, figures: HostReader, *, temporary: Path, log: Path) -> None:
         self._clock = clock
-        self._figures = figures
+        self._reader = figures
         self._temporary = temporary
         self._log = log
-        self._busy: dict[Process, _Busy] = {}
+        self._cpu_usage: dict[Process, _CpuUsage] = {}
 
-    async def reading(self) -> HostReading:
-        return await self._figures.reading()
+    async def read(self) -> HostReading:
+        return await self._reader.read()
 
     async def hogs(self, sessions: Mapping[str, ConversationKey], cpu_percent_max: float) -> tuple[Hog, ...]:
         now = self._clock.now().awake
-        found = await asyncio.to_thread(_providers, tuple(sessions))
-        self._busy = {each: busy for each, busy in self._busy.items() if each in found.values()}
+        found = await asyncio.to_thread(_provider_processes, tuple(sessions))
+        self._cpu_usage = {each: busy for each, busy in self._cpu_usage.items() if each in found.values()}
         looked = (
-            self._looked_at(sessions[name], process, now, cpu_percent_max) for name, process in found.items()
+            self._measure(sessions[name], process, now, cpu_percent_max) for name, process in found.items()
         )
         return tuple(each for each in looked if each is not None)
 
@@ -233,26 +235,26 @@ class GatewayHost:
     async def clean_files(self) -> int:
         return await asyncio.to_thread(self._clean, self._clock.now().wall)
 
-    def _looked_at(
+    def _measure(
         self, key: ConversationKey, process: Process, now: float, cpu_percent_max: float
     ) -> Hog | None:
-        taken = taken_by(process.pid)
+        taken = process_usage(process.pid)
         if taken is None:
             return None
-        before = self._busy.get(process) or _Busy(taken.cpu_seconds, now)
+        before = self._cpu_usage.get(process) or _CpuUsage(taken.cpu_seconds, now)
         elapsed_seconds = now - before.looked_at
         cpu_percent = (
             100 * (taken.cpu_seconds - before.cpu_seconds) / elapsed_seconds if elapsed_seconds > 0 else 0.0
         )
         since = (before.since or before.looked_at) if cpu_percent > cpu_percent_max else None
-        self._busy[process] = _Busy(taken.cpu_seconds, now, since)
+        self._cpu_usage[process] = _CpuUsage(taken.cpu_seconds, now, since)
         busy_seconds = 0.0 if since is None else now - since
         return Hog(key, f"pid {process.pid}", cpu_percent, busy_seconds, taken.memory_percent)
 
     def _clean(self, now_wall: float) -> int:
         old = [
-            *_older(self._temporary, "*", now_wall - TEMPORARY_SECONDS_MAX),
-            *_older(self._log.parent, f"{self._log.name}.*", now_wall - ROTATED_SECONDS_MAX),
+            *_older_files(self._temporary, "*", now_wall - TEMPORARY_SECONDS_MAX),
+            *_older_files(self._log.parent, f"{self._log.name}.*", now_wall - ROTATED_SECONDS_MAX),
         ]
         removed = 0
         for path in old:
@@ -265,11 +267,11 @@ class GatewayHost:
         return removed
 
 
-def _providers(sessions: tuple[str, ...]) -> dict[str, Process]:
+def _provider_processes(sessions: tuple[str, ...]) -> dict[str, Process]:
     """The provider's own process of each session: it carries the session's mark, and its parent does not."""
     found = {}
     for session_id in sessions:
-        carriers = proc.carriers(SESSION_VARIABLE, session_id, os.getuid())
+        carriers = proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid())
         pids = {each.pid for each in carriers}
         tops = [
             each for each in carriers if (parent := proc.parent_of(each)) is None or parent.pid not in pids
@@ -280,7 +282,7 @@ def _providers(sessions: tuple[str, ...]) -> dict[str, Process]:
     return found
 
 
-def _older(folder: Path, pattern: str, wall: float) -> Iterator[Path]:
+def _older_files(folder: Path, pattern: str, wall: float) -> Iterator[Path]:
     """Regular files directly in it that were not written to since then."""
     for path in folder.glob(pattern) if folder.is_dir() and not folder.is_symlink() else ():
         try:

@@ -15,12 +15,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.alerts.delivery import Messenger, NotDelivered
-from wakeful.alerts.model import Matter, Topic, prefaced
-from wakeful.alerts.mute_pause import Calm
+from wakeful.alerts.model import AlertCode, Topic, with_pause_line
+from wakeful.alerts.mute_pause import MutePause
 from wakeful.core.clock import Clock, Instant, iso
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.gateway.ports import Chat, ChatFailed, ChatRefused, Host
-from wakeful.gateway.provider_guard import Tell
+from wakeful.gateway.provider_guard import NotifyOperator
 from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.host import (
     DEFAULT_HEAL_LIMITS,
@@ -38,7 +38,7 @@ from wakeful.gateway.rules.host import (
     Signals,
     Told,
     WatchLimits,
-    after,
+    history_after,
     patterns,
     propose,
     wrong_with,
@@ -46,12 +46,12 @@ from wakeful.gateway.rules.host import (
 from wakeful.gateway.rules.messages import ConversationKey, Place
 
 # What `/session` shows of it.
-ACTS_KEPT: Final = 20
+ACTIONS_KEPT_MAX: Final = 20
 
 self_heal_log = logging.getLogger("wakeful.gateway.self_heal")
 
 
-class TurnSeen(Protocol):
+class EndedTurn(Protocol):
     """As much of a turn as is remembered of it."""
 
     @property
@@ -61,7 +61,7 @@ class TurnSeen(Protocol):
     def provider(self) -> str: ...
 
 
-class Pooled(Protocol):
+class SessionPool(Protocol):
     """Whoever has the sessions. Each goes through the gate; False or 0: it refused, or there was nothing to do."""
 
     async def restart(self, key: ConversationKey, *, even_busy: bool = False) -> bool:
@@ -69,17 +69,17 @@ class Pooled(Protocol):
 
     async def restart_all(self) -> int: ...
 
-    async def take_heirs(self) -> None:
+    async def adopt_replacements(self) -> None:
         """Those that a healer began anew have the places of those they replaced."""
 
-    def progressing(self, seconds: float) -> Collection[ConversationKey]:
+    def progressing_keys(self, seconds: float) -> Collection[ConversationKey]:
         """Conversations of whose turn something was heard in this time."""
 
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""
 
 
-class Healed(Struct, frozen=True):
+class SelfHealAction(Struct, frozen=True):
     """Something that was asked for, and what came of it."""
 
     at: Instant
@@ -101,23 +101,23 @@ class SelfHeal:
         *,
         clock: Clock,
         host: Host,
-        pool: Pooled,
+        pool: SessionPool,
         degrade: Callable[[str], Awaitable[None]],
-        tell: Tell,
+        tell: NotifyOperator,
         limits: HealLimits = DEFAULT_HEAL_LIMITS,
     ) -> None:
         self._clock = clock
         self._host = host
         self._pool = pool
         self._degrade = degrade
-        self._tell = tell
+        self._notify = tell
         self._limits = limits
         self._failures: deque[Failed] = deque(maxlen=FAILURES_MAX)
         self._history: dict[str, float] = {}
         self.errors = ErrorCounts()
-        self.acts: deque[Healed] = deque(maxlen=ACTS_KEPT)
+        self.actions: deque[SelfHealAction] = deque(maxlen=ACTIONS_KEPT_MAX)
 
-    async def ended(self, turn: TurnSeen, fault: Fault | None, _seconds: float) -> None:
+    async def on_turn_end(self, turn: EndedTurn, fault: Fault | None, _seconds: float) -> None:
         """How a turn went."""
         if fault is not None:
             now = self._clock.now().awake
@@ -129,9 +129,9 @@ class SelfHeal:
         now = self._clock.now().awake
         return tuple((name, count, now - at) for name, count, at in patterns(tuple(self._failures), now))
 
-    async def look(self, memory_percent: float | None, disk_percent: float | None) -> tuple[Proposal, ...]:
+    async def check(self, memory_percent: float | None, disk_percent: float | None) -> tuple[Proposal, ...]:
         """Ask for whatever should be done now; memory is looked at again once it was collected."""
-        await self._pool.take_heirs()
+        await self._pool.adopt_replacements()
         # Who dies or falls silent in a turn is proposed for revival by whoever hears that turn, without waiting for us.
         signals = Signals(
             failures=tuple(self._failures),
@@ -139,37 +139,37 @@ class SelfHeal:
             disk_percent=disk_percent,
             hogs=await self._hogs(),
         )
-        asked = await self._ask(signals)
+        asked = await self._run_proposals(signals)
         if any(each.kind is HealKind.COLLECT_MEMORY for each in asked):
-            again = await self._host.reading()
-            asked += await self._ask(replace(Signals(), memory_percent=again.memory_percent))
+            again = await self._host.read()
+            asked += await self._run_proposals(replace(Signals(), memory_percent=again.memory_percent))
         return asked
 
     async def _hogs(self) -> tuple[Hog, ...]:
         found = await self._host.hogs(self._pool.sessions(), self._limits.runaway_cpu_percent)
-        progressing = self._pool.progressing(RUNAWAY_SECONDS)
+        progressing = self._pool.progressing_keys(RUNAWAY_SECONDS)
         return tuple(replace(each, is_progressing=each.key in progressing) for each in found)
 
-    async def _ask(self, signals: Signals) -> tuple[Proposal, ...]:
+    async def _run_proposals(self, signals: Signals) -> tuple[Proposal, ...]:
         now = self._clock.now().awake
         proposals = propose(signals, self._history, now, self._limits)
         # Before the acts: one that hangs or fails has had its turn, and is not tried again at once.
-        self._history = after(proposals, self._history, now)
+        self._history = history_after(proposals, self._history, now)
         for proposal in proposals:
             await self._carry_out(proposal)
         return proposals
 
     async def _carry_out(self, proposal: Proposal) -> None:
         try:
-            words = await self._act(proposal)
+            words = await self._execute(proposal)
         except WakefulError as problem:
             words = f"failed: {problem}"
         self_heal_log.warning(
             "self-heal %s target=%s reason=%r: %s", proposal.kind, proposal.target, proposal.reason, words
         )
-        self.acts.append(Healed(self._clock.now(), proposal, words))
+        self.actions.append(SelfHealAction(self._clock.now(), proposal, words))
 
-    async def _act(self, proposal: Proposal) -> str:
+    async def _execute(self, proposal: Proposal) -> str:
         match proposal.kind:
             case HealKind.RESTART_KEY | HealKind.END_RUNAWAY:
                 even_busy = proposal.kind is HealKind.END_RUNAWAY
@@ -187,7 +187,7 @@ class SelfHeal:
                 return "login doubted"
             case HealKind.ALERT:
                 text = f"{proposal.reason}: {proposal.target}. Nothing is restarted for it."
-                return "told" if await self._tell("warning", text) else "could not be told"
+                return "told" if await self._notify("warning", text) else "could not be told"
 
 
 log = logging.getLogger("wakeful.gateway.host")
@@ -209,45 +209,45 @@ class HostWatch:
         host: Host,
         chat: Reachable,
         heal: SelfHeal,
-        tell: Tell,
+        tell: NotifyOperator,
         limits: WatchLimits = DEFAULT_WATCH_LIMITS,
         watch_seconds: float = 60.0,
     ) -> None:
         self._clock = clock
         self._host = host
         self._chat = chat
-        self._heal = heal
-        self._tell = tell
+        self._self_heal = heal
+        self._notify = tell
         self._limits = limits
         self._watch_seconds = watch_seconds
-        self._told = Told()
+        self._cooldowns = Told()
         # The newest look: `/health` shows both.
         self.reading = HostReading()
-        self.wrong: tuple[HostAlert, ...] = ()
+        self.alerts: tuple[HostAlert, ...] = ()
 
     async def run(self) -> None:
         """Look every minute, until cancelled. A look that failed is said, and the next one comes."""
         while True:
             began = self._clock.now().awake
             try:
-                await self.look()
+                await self.check()
             except WakefulError as problem:
                 log.warning("the host could not be looked at: %s", problem)
             await self._clock.sleep_until(began + self._watch_seconds)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """One cycle: read, tell, heal."""
         self.reading = await self._read()
-        self.wrong = wrong_with(self.reading, self._limits)
-        for alert in self._told.due(self.wrong, self._clock.now().awake):
-            if await self._tell("warning", alert.text):
-                self._told.delivered(alert, self._clock.now().awake)
-        await self._heal.look(self.reading.memory_percent, self.reading.disk_percent)
+        self.alerts = wrong_with(self.reading, self._limits)
+        for alert in self._cooldowns.due(self.alerts, self._clock.now().awake):
+            if await self._notify("warning", alert.text):
+                self._cooldowns.delivered(alert, self._clock.now().awake)
+        await self._self_heal.check(self.reading.memory_percent, self.reading.disk_percent)
 
     async def _read(self) -> HostReading:
-        rate, mean = self._heal.errors.rates(self._clock.now().awake)
+        rate, mean = self._self_heal.errors.rates(self._clock.now().awake)
         return replace(
-            await self._host.reading(),
+            await self._host.read(),
             telegram_reachable=await self._is_reachable(),
             errors_per_minute=rate,
             errors_daily_mean_per_minute=mean,
@@ -268,30 +268,32 @@ class HostWatch:
 
 
 admin_log = logging.getLogger("wakeful.gateway")
-_ABOUT = Topic((Matter.GATEWAY,))
+_TOPIC = Topic((AlertCode.GATEWAY,))
 
 
-class AdminVoice:
+class AdminNotifier:
     """Whoever tells again what did not arrive tells it once the mute has ended, if it still lasts."""
 
-    def __init__(self, calm: Calm, channels: Sequence[Messenger], chat: Chat, admins: Sequence[int]) -> None:
-        self._calm = calm
+    def __init__(
+        self, mute_pause: MutePause, channels: Sequence[Messenger], chat: Chat, admins: Sequence[int]
+    ) -> None:
+        self._mute_pause = mute_pause
         self._channels = channels
         self._chat = chat
         self._admins = admins
 
-    async def tell(self, level: str, text: str) -> bool:
+    async def notify(self, level: str, text: str) -> bool:
         """Whether it arrived anywhere."""
         try:
-            await self._calm.current()
+            await self._mute_pause.reload()
         except WorldError as problem:
             admin_log.warning("what is muted is not known: %s", problem)
-        if self._calm.hushes(_ABOUT):
+        if self._mute_pause.is_topic_muted(_TOPIC):
             return False
-        words, paused = f"{level}: {text}", self._calm.paused
-        return await self._said(words if paused is None else prefaced(words, paused.by))
+        words, paused = f"{level}: {text}", self._mute_pause.current_pause
+        return await self._send(words if paused is None else with_pause_line(words, paused.by))
 
-    async def _said(self, words: str) -> bool:
+    async def _send(self, words: str) -> bool:
         arrived = False
         for channel in self._channels:
             try:

@@ -39,14 +39,14 @@ class AlreadySet(ConfigError):
     code = "already-set"
 
 
-class Imported(Struct, frozen=True):
+class ImportedConfig(Struct, frozen=True):
     """What a file sets, by our names, and what it holds beside that, by its own."""
 
     settings: Mapping[str, Any]
     unknown: Mapping[str, Any]
 
 
-def read_gateway_json(content: bytes, shown: str) -> Imported:
+def read_gateway_json(content: bytes, shown: str) -> ImportedConfig:
     """The settings of such a file. Raises ConfigError with every problem there is, one to a line."""
     try:
         document = decode_json(content.removeprefix(_BYTE_ORDER_MARK))
@@ -64,16 +64,16 @@ def read_gateway_json(content: bytes, shown: str) -> Imported:
             problems.append(f"{shown}: {name}: {plain(_json(value), 60)} is not an object")
         elif name not in NAMES:
             unknown[name] = value
-        elif (said := _wrong(name, value)) is not None:
+        elif (said := _problem_of(name, value)) is not None:
             problems.append(f"{shown}: {said}")
         else:
             settings[NAMES[name]] = value
     if problems:
         raise ConfigError(problems="\n".join(problems))
-    return Imported(settings, unknown)
+    return ImportedConfig(settings, unknown)
 
 
-def toml_lines(imported: Imported) -> Iterator[str]:
+def toml_lines(imported: ImportedConfig) -> Iterator[str]:
     """The same as TOML, section by section."""
     section = ""
     for name in (each for each in KEYS if each in imported.settings):
@@ -84,10 +84,10 @@ def toml_lines(imported: Imported) -> Iterator[str]:
     yield from _comments(imported)
 
 
-def merged(text: str, imported: Imported, shown: str) -> str:
+def merge_config(text: str, imported: ImportedConfig, shown: str) -> str:
     """A configuration file with these settings in it as well. Raises AlreadySet if it says otherwise."""
     tables = decode_toml(text)
-    there = {name: value for name in imported.settings if (value := _looked_up(tables, name)) is not None}
+    there = {name: value for name in imported.settings if (value := _lookup(tables, name)) is not None}
     against = [name for name, value in there.items() if value != imported.settings[name]]
     if against:
         raise AlreadySet(path=shown, keys=", ".join(against))
@@ -107,7 +107,7 @@ def _with_lines(text: str, section: str, lines: list[str]) -> str:
     return f"{text[: header.end()]}\n{added}{text[header.end() :]}"
 
 
-def _looked_up(tables: Mapping[str, Any], name: str) -> Any:
+def _lookup(tables: Mapping[str, Any], name: str) -> Any:
     section = tables.get(KEYS[name].section)
     return section.get(KEYS[name].short) if isinstance(section, dict) else None
 
@@ -121,7 +121,7 @@ def _leaves(value: object, prefix: str = "", depth: int = 0) -> Iterator[tuple[s
         yield prefix, value
 
 
-def _wrong(name: str, value: object) -> str | None:
+def _problem_of(name: str, value: object) -> str | None:
     key = KEYS[NAMES[name]]
     try:
         msgspec.convert(value, key.kind)
@@ -130,7 +130,7 @@ def _wrong(name: str, value: object) -> str | None:
     return None
 
 
-def _comments(imported: Imported) -> Iterator[str]:
+def _comments(imported: ImportedConfig) -> Iterator[str]:
     """What is not understood, in one line each; a value that looks like a secret stays where it was."""
     for name, value in imported.unknown.items():
         written = plain(_json(value), 200)

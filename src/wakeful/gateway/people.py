@@ -13,9 +13,9 @@ from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.gateway.ports import Chat, ChatFailed
 from wakeful.gateway.rules.access import Access, Pairing, Role, looks_like_code, open_pairing
-from wakeful.gateway.rules.messages import Incoming, Pressed
+from wakeful.gateway.rules.messages import ButtonPress, IncomingMessage
 from wakeful.storage.base import Note, Store
-from wakeful.storage.readable import values
+from wakeful.storage.note_decoding import decode_note_values
 
 PAIRING: Final = "gateway.pairing"
 PAIRED: Final = "gateway.paired"
@@ -32,7 +32,7 @@ log = logging.getLogger("wakeful.gateway")
 async def begin_pairing(store: Store, random_bytes: bytes, now_wall: float) -> str:
     """Open a pairing in place of any other; its code."""
     pairing, code = open_pairing(random_bytes, now_wall)
-    await store.keep_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
+    await store.save_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
     return code
 
 
@@ -55,40 +55,40 @@ class People:
         self._clock = clock
         self._access = access
 
-    async def take_up(self) -> None:
+    async def reload(self) -> None:
         """Read who was paired, and who is not any more."""
         self._access = msgspec.structs.replace(self._access, paired=await paired_users(self._store))
 
     @property
     def count(self) -> int:
         """How many people are heard."""
-        return len(self._heard)
+        return len(self._allowed)
 
     def count_of(self, role: Role) -> int:
         """How many of them are that."""
-        return sum(self.role_of(each) is role for each in self._heard)
+        return sum(self.role_of(each) is role for each in self._allowed)
 
     @property
-    def _heard(self) -> frozenset[int]:
+    def _allowed(self) -> frozenset[int]:
         return self._access.allow | self._access.paired
 
     def role_of(self, user_id: int) -> Role:
         return self._access.role_of(user_id)
 
-    def hears(self, update: Incoming | Pressed) -> bool:
+    def is_allowed(self, update: IncomingMessage | ButtonPress) -> bool:
         return self.role_of(update.user_id) is not Role.NOBODY
 
-    async def introduced(self, message: Incoming) -> bool:
+    async def try_pairing(self, message: IncomingMessage) -> bool:
         """Whether a stranger's message was the code; then they are heard from their next message on."""
         # A code that others can read is none: only what is written to the bot alone counts.
         if not looks_like_code(message.text) or not message.place.is_private or message.forwarded:
             return False
         note = await self._store.note(PAIRING, _OPEN)
-        opened = next(iter(values([note], _decode)), None) if note is not None else None
+        opened = next(iter(decode_note_values([note], _decode)), None) if note is not None else None
         if opened is None:
             return False
         pairing, fits = opened.tried(message.text, self._clock.now().wall)
-        await self._store.keep_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
+        await self._store.save_note(Note(PAIRING, _OPEN, msgspec.json.encode(pairing)))
         if not fits:
             log.warning(
                 "user %d tried a pairing code that is not the open one; %d tries are left",
@@ -96,14 +96,14 @@ class People:
                 pairing.tries_left,
             )
             return False
-        await self._store.keep_note(Note(PAIRED, str(message.user_id), b"{}"))
-        await self.take_up()
+        await self._store.save_note(Note(PAIRED, str(message.user_id), b"{}"))
+        await self.reload()
         user_id = message.user_id
         log.warning("user %d was paired. To make it an admin: [gateway] admins = [%d]", user_id, user_id)
         await self._welcome(message)
         return True
 
-    async def _welcome(self, message: Incoming) -> None:
+    async def _welcome(self, message: IncomingMessage) -> None:
         try:
             await self._chat.send(message.place, WELCOME)
         except ChatFailed as problem:

@@ -16,66 +16,69 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.client.api import Refused, Sessions
-from wakeful.control.driver import Reply
-from wakeful.control.turn_events import Asked
+from wakeful.client.api import DaemonRefused, SessionsApi
+from wakeful.control.driver import PermissionReply
+from wakeful.control.turn_events import PermissionAsked
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
 from wakeful.gateway.ports import Chat, ChatFailed, ChatRefused
-from wakeful.gateway.prompt_delivery import AWAY
+from wakeful.gateway.prompt_delivery import DAEMON_AWAY
 from wakeful.gateway.rules.access import (
-    PRESS_WORDS,
+    PRESS_REFUSAL_TEXTS,
     TOKEN_BYTES,
     PermissionChoice,
     PressRefusal,
     Role,
     new_token,
 )
-from wakeful.gateway.rules.messages import Button, Buttons, Place, Pressed
-from wakeful.gateway.turn_context import Answers
+from wakeful.gateway.rules.messages import Button, ButtonPress, Buttons, Place
+from wakeful.gateway.turn_context import AnswerFactory
 from wakeful.gateway.turn_store import Conversations
-from wakeful.storage.base import Note, Outcome, Store
-from wakeful.storage.readable import values
+from wakeful.storage.base import ActionOutcome, Note, Store
+from wakeful.storage.note_decoding import decode_note_values
 
 KIND: Final = "gateway.question"
 PREFIX: Final = "ask"
 NOT_DONE: Final = "That did not arrive. Please press again in a moment."
 # A daemon that is away when a question expires is told so when it is back.
-AGAIN_SECONDS: Final = 5.0
+RETRY_SECONDS: Final = 5.0
 TOOL_CHARS_MAX: Final = 100
 
 log = logging.getLogger("wakeful.gateway")
 
 
-SAID: Final = {
+CHOICE_TEXTS: Final = {
     PermissionChoice.ALLOW_ONCE: "Allowed once.",
     PermissionChoice.ALLOW_SESSION: "Allowed for this session: exactly this call.",
     PermissionChoice.DENY: "Denied.",
 }
 # What "for this session" covers is said before somebody presses it. An agent may have changed its folder by then.
-COVERS: Final = "“For this session” covers exactly this call, word for word, in whatever folder the agent is by then, and no other."
+SESSION_SCOPE_TEXT: Final = "“For this session” covers exactly this call, word for word, in whatever folder the agent is by then, and no other."
 EXPIRED: Final = "Nobody answered: denied."
 NOT_ASKED: Final = "It is no longer asked."
 
 
-class _Told(Enum):
+class _ReplyResult(Enum):
     """What became of an answer on its way to the agent."""
 
-    TOLD = "told"
+    DELIVERED = "told"
     # The question is not open any more, or its agent is gone.
     NOT_ASKED = "not asked"
     # The agent did not take it.
-    UNTOLD = "untold"
+    NOT_DELIVERED = "untold"
 
 
 # One that was written and not seen to arrive counts as told: its turn says so.
-_TOLD: Final = {Outcome.DECLINED: _Told.NOT_ASKED, Outcome.INEFFECTIVE: _Told.UNTOLD}
+_REPLY_RESULTS: Final = {
+    ActionOutcome.DECLINED: _ReplyResult.NOT_ASKED,
+    ActionOutcome.INEFFECTIVE: _ReplyResult.NOT_DELIVERED,
+}
 
 
-class Question(Struct, frozen=True, kw_only=True):
+class ChatQuestion(Struct, frozen=True, kw_only=True):
     """A question of a turn that runs, and the message it is shown in. `said`: how it was answered, if it was."""
 
     name: str
@@ -93,10 +96,10 @@ class Question(Struct, frozen=True, kw_only=True):
     parts: dict[int, int] = {}
 
 
-_decode: Final = json_decoder(Question)
+_decode: Final = json_decoder(ChatQuestion)
 
 
-class Questions:
+class ChatQuestions:
     """The questions of the turns that run, each also a note in the store. One that was answered is kept with the
     others until its turn is over: whoever hears the turn from its beginning hears it once more."""
 
@@ -104,8 +107,8 @@ class Questions:
         self,
         *,
         chat: Chat,
-        answers: Answers,
-        sessions: Sessions,
+        answers: AnswerFactory,
+        sessions: SessionsApi,
         store: Store,
         clock: Clock,
         conversations: Conversations,
@@ -122,145 +125,151 @@ class Questions:
         self._role_of = role_of
         self._seconds_max = seconds_max
         self._new_name = new_name
-        self._known: dict[str, Question] = {}
+        self._questions: dict[str, ChatQuestion] = {}
         # Each waits for its own end, and is shown by a task of its own: a chat that is out delays nobody.
         self._timers: dict[str, asyncio.Task[None]] = {}
-        self._showing: dict[str, asyncio.Task[None]] = {}
+        self._show_tasks: dict[str, asyncio.Task[None]] = {}
         # What is being answered, and how: it is heard that it was, before we are told.
-        self._deciding: dict[str, str] = {}
+        self._pending_answers: dict[str, str] = {}
 
-    async def take_up(self) -> None:
+    async def restore(self) -> None:
         """Recall what an earlier gateway asked; whether it is still open is heard of its turn."""
-        for question in values(await self._store.notes(KIND), _decode):
+        for question in decode_note_values(await self._store.notes(KIND), _decode):
             if question.said:
-                self._known[question.name] = question
+                self._questions[question.name] = question
                 self._show(question, question.said)
             else:
                 self._wait_for(question)
 
     def is_open(self, session_id: str) -> bool:
         """Whether this session waits for a person."""
-        return any(each.session_id == session_id and not each.said for each in self._known.values())
+        return any(each.session_id == session_id and not each.said for each in self._questions.values())
 
-    async def ask(self, place: Place, session_id: str, asked: Asked, user_id: int) -> None:
+    async def ask(self, place: Place, session_id: str, asked: PermissionAsked, user_id: int) -> None:
         """Show the question, unless it was shown before or somebody has allowed this very call for the whole session.
 
         `user_id`: whose message the agent works on; they and the admins may answer.
         """
         if self._find(session_id, asked.question_id) is not None:
             return
-        if self._is_allowed(place, asked.call) and await self._is_told(session_id, asked.question_id):
+        if self._is_allowed(place, asked.call) and await self._answer_allowed(session_id, asked.question_id):
             return
-        question = Question(
+        question = ChatQuestion(
             name=self._new_name(),
             question_id=asked.question_id,
             session_id=session_id,
             place=place,
             tool=asked.tool,
-            shown=_shown(asked),
+            shown=_question_text(asked),
             call=asked.call,
             user_id=user_id,
             until=self._clock.now().wall + self._seconds_max,
         )
-        await self._keep(question)
-        reach("question.kept")
+        await self._save(question)
+        fault_point("question.kept")
         self._wait_for(question)
 
-    async def pressed(self, pressed: Pressed) -> bool:
+    async def on_press(self, press: ButtonPress) -> bool:
         """Answer what was asked; False if this is no button of ours. Whoever asked the agent may, and every admin."""
-        prefix, _, rest = pressed.choice.partition(":")
+        prefix, _, rest = press.choice.partition(":")
         name, _, choice = rest.partition(":")
         if prefix != PREFIX:
             return False
-        question = self._known.get(name)
-        is_admin = self._role_of(pressed.user_id) is Role.ADMIN
-        if (refusal := _refusal(question, pressed, choice, is_admin=is_admin)) is not None:
-            await self._settle_press(pressed, PRESS_WORDS[refusal])
+        question = self._questions.get(name)
+        is_admin = self._role_of(press.user_id) is Role.ADMIN
+        if (refusal := _refusal(question, press, choice, is_admin=is_admin)) is not None:
+            await self._answer_press(press, PRESS_REFUSAL_TEXTS[refusal])
             return True
         assert question is not None, "one that is unknown is refused"
-        await self._settle_press(pressed, await self._decide(question, PermissionChoice(choice)))
+        await self._answer_press(press, await self._decide(question, PermissionChoice(choice)))
         return True
 
-    async def settled(self, session_id: str, question_id: str, words: str = "Answered elsewhere.") -> None:
+    async def on_answered(
+        self, session_id: str, question_id: str, words: str = "Answered elsewhere."
+    ) -> None:
         """It is open no longer, whoever answered it."""
         question = self._find(session_id, question_id)
-        if question is not None and question.name not in self._deciding:
+        if question is not None and question.name not in self._pending_answers:
             await self._close(question, words)
 
-    async def over(self, session_id: str) -> None:
+    async def on_turn_end(self, session_id: str) -> None:
         """Its turn has ended: nothing of it is asked any more."""
-        for question in [each for each in self._known.values() if each.session_id == session_id]:
-            await self._close(question, self._deciding.get(question.name, "The turn is over."))
-            del self._known[question.name]
+        for question in [each for each in self._questions.values() if each.session_id == session_id]:
+            await self._close(question, self._pending_answers.get(question.name, "The turn is over."))
+            del self._questions[question.name]
             await self._store.drop_note(KIND, question.name)
 
     def close(self) -> None:
         """Let go of what waits; the next gateway goes on with it."""
-        for task in (*self._timers.values(), *self._showing.values()):
+        for task in (*self._timers.values(), *self._show_tasks.values()):
             task.cancel()
         self._timers.clear()
-        self._showing.clear()
+        self._show_tasks.clear()
 
-    def _wait_for(self, question: Question) -> None:
-        self._known[question.name] = question
+    def _wait_for(self, question: ChatQuestion) -> None:
+        self._questions[question.name] = question
         self._timers[question.name] = asyncio.create_task(self._expire(question))
         self._show(question, question.shown, _buttons(question))
 
-    def _show(self, question: Question, words: str, buttons: Buttons = ()) -> None:
+    def _show(self, question: ChatQuestion, words: str, buttons: Buttons = ()) -> None:
         """Let its message say this, whatever it says now."""
-        before = self._showing.get(question.name)
+        before = self._show_tasks.get(question.name)
         if before is not None:
             before.cancel()
-        task = asyncio.create_task(self._shown(question, words, buttons, before))
-        self._showing[question.name] = task
-        task.add_done_callback(lambda done: self._was_shown(question.name, done))
+        task = asyncio.create_task(self._show_message(question, words, buttons, before))
+        self._show_tasks[question.name] = task
+        task.add_done_callback(lambda done: self._on_shown(question.name, done))
 
-    async def _shown(
-        self, question: Question, words: str, buttons: Buttons, before: asyncio.Task[None] | None
+    async def _show_message(
+        self, question: ChatQuestion, words: str, buttons: Buttons, before: asyncio.Task[None] | None
     ) -> None:
         if before is not None:
             await asyncio.wait({before})
 
         async def keep(number: int, message_id: int) -> None:
-            reach("question.sent")
+            fault_point("question.sent")
             question.parts[number] = message_id
-            if question.name in self._known:
-                await self._keep(self._known[question.name])
+            if question.name in self._questions:
+                await self._save(self._questions[question.name])
 
         if question.said and not question.parts:
             return
         try:
-            await self._answers.of(question.place, keep, question.parts).finish(words, buttons)
+            await self._answers.answer_for(question.place, keep, question.parts).finish(words, buttons)
         except ChatRefused as refused:
             log.warning("a question of %s is not shown: %s", question.session_id, refused)
 
-    def _was_shown(self, name: str, done: asyncio.Task[None]) -> None:
-        if self._showing.get(name) is done:
-            del self._showing[name]
+    def _on_shown(self, name: str, done: asyncio.Task[None]) -> None:
+        if self._show_tasks.get(name) is done:
+            del self._show_tasks[name]
 
-    async def _decide(self, question: Question, choice: PermissionChoice) -> str:
+    async def _decide(self, question: ChatQuestion, choice: PermissionChoice) -> str:
         """Give the answer; what to say to whoever pressed."""
-        reply = Reply.DENY if choice is PermissionChoice.DENY else Reply.ALLOW
+        reply = PermissionReply.DENY if choice is PermissionChoice.DENY else PermissionReply.ALLOW
         try:
-            told = await self._answer(question, reply, SAID[choice])
-        except AWAY as problem:
+            told = await self._answer(question, reply, CHOICE_TEXTS[choice])
+        except DAEMON_AWAY as problem:
             log.warning("a question of %s could not be answered: %s", question.session_id, problem)
-            told = _Told.UNTOLD
-        if told is _Told.TOLD and choice is PermissionChoice.ALLOW_SESSION:
+            told = _ReplyResult.NOT_DELIVERED
+        if told is _ReplyResult.DELIVERED and choice is PermissionChoice.ALLOW_SESSION:
             # Only now: whoever reads that it did not arrive has allowed nothing.
             await self._conversations.allow(question.place.key, question.session_id, question.call)
-        return {_Told.TOLD: SAID[choice], _Told.NOT_ASKED: NOT_ASKED, _Told.UNTOLD: NOT_DONE}[told]
+        return {
+            _ReplyResult.DELIVERED: CHOICE_TEXTS[choice],
+            _ReplyResult.NOT_ASKED: NOT_ASKED,
+            _ReplyResult.NOT_DELIVERED: NOT_DONE,
+        }[told]
 
-    async def _answer(self, question: Question, reply: Reply, words: str) -> _Told:
+    async def _answer(self, question: ChatQuestion, reply: PermissionReply, words: str) -> _ReplyResult:
         """Answer it, and let its message say what came of it. Raises AWAY."""
-        self._deciding[question.name] = words
+        self._pending_answers[question.name] = words
         try:
             told = await self._reply(question.session_id, question.question_id, reply)
         finally:
-            self._deciding.pop(question.name, None)
-        if told is _Told.TOLD:
+            self._pending_answers.pop(question.name, None)
+        if told is _ReplyResult.DELIVERED:
             await self._close(question, words)
-        elif told is _Told.NOT_ASKED:
+        elif told is _ReplyResult.NOT_ASKED:
             await self._close(question, NOT_ASKED)
         return told
 
@@ -268,97 +277,103 @@ class Questions:
         conversation = self._conversations.get(place.key)
         return conversation is not None and bool(call) and call in conversation.allowed
 
-    async def _is_told(self, session_id: str, question_id: str) -> bool:
+    async def _answer_allowed(self, session_id: str, question_id: str) -> bool:
         """Say that it was allowed before. False: the agent was not told, so a person is asked."""
         try:
-            return await self._reply(session_id, question_id, Reply.ALLOW) is not _Told.UNTOLD
-        except AWAY as problem:
+            return (
+                await self._reply(session_id, question_id, PermissionReply.ALLOW)
+                is not _ReplyResult.NOT_DELIVERED
+            )
+        except DAEMON_AWAY as problem:
             log.warning("a question of %s is asked again: %s", session_id, problem)
             return False
 
-    async def _reply(self, session_id: str, question_id: str, reply: Reply) -> _Told:
+    async def _reply(self, session_id: str, question_id: str, reply: PermissionReply) -> _ReplyResult:
         """What came of it. Raises AWAY."""
         try:
             answered = await self._sessions.answer(SessionId(session_id), question_id, reply)
-        except Refused as problem:
+        except DaemonRefused as problem:
             log.warning("a question of %s could not be answered: %s", session_id, problem)
-            return _Told.NOT_ASKED
+            return _ReplyResult.NOT_ASKED
         log.info("a question of %s was answered: %s (%s)", session_id, reply, answered.words)
-        return _TOLD.get(answered.outcome, _Told.TOLD)
+        return _REPLY_RESULTS.get(answered.outcome, _ReplyResult.DELIVERED)
 
-    async def _close(self, question: Question, words: str) -> None:
-        known = self._known.get(question.name)
+    async def _close(self, question: ChatQuestion, words: str) -> None:
+        known = self._questions.get(question.name)
         if known is None or known.said:
             return
         closed = replace(question, said=f"{question.shown}\n\n{words}")
-        self._known[question.name] = closed
+        self._questions[question.name] = closed
         timer = self._timers.pop(question.name, None)
         if timer is not None and timer is not asyncio.current_task():
             timer.cancel()
-        await self._keep(closed)
+        await self._save(closed)
         self._show(closed, closed.said)
 
-    async def _settle_press(self, pressed: Pressed, words: str) -> None:
+    async def _answer_press(self, press: ButtonPress, words: str) -> None:
         try:
-            await self._chat.settle_press(pressed.press_id, words)
+            await self._chat.answer_press(press.press_id, words)
         except ChatFailed as problem:
             log.info("a press was not settled: %s", problem)
 
-    def _find(self, session_id: str, question_id: str) -> Question | None:
+    def _find(self, session_id: str, question_id: str) -> ChatQuestion | None:
         return next(
             (
                 each
-                for each in self._known.values()
+                for each in self._questions.values()
                 if (each.session_id, each.question_id) == (session_id, question_id)
             ),
             None,
         )
 
-    async def _expire(self, question: Question) -> None:
+    async def _expire(self, question: ChatQuestion) -> None:
         left_seconds = question.until - self._clock.now().wall
         await self._clock.sleep_until(self._clock.now().awake + left_seconds)
-        while not await self._denied(question.name):
-            await self._clock.sleep_until(self._clock.now().awake + AGAIN_SECONDS)
+        while not await self._deny(question.name):
+            await self._clock.sleep_until(self._clock.now().awake + RETRY_SECONDS)
 
-    async def _denied(self, name: str) -> bool:
+    async def _deny(self, name: str) -> bool:
         """Deny what nobody answered. False: nobody was there to be told."""
-        question = self._known.get(name)
+        question = self._questions.get(name)
         if question is not None and not question.said:
             try:
                 # What did not arrive is denied again: until then the agent waits, and its buttons work.
-                return await self._answer(question, Reply.DENY, EXPIRED) is not _Told.UNTOLD
-            except AWAY as problem:
+                return (
+                    await self._answer(question, PermissionReply.DENY, EXPIRED)
+                    is not _ReplyResult.NOT_DELIVERED
+                )
+            except DAEMON_AWAY as problem:
                 log.info("a question of %s is denied later: %s", question.session_id, problem)
                 return False
         return True
 
-    async def _keep(self, question: Question) -> None:
-        await self._store.keep_note(Note(KIND, question.name, msgspec.json.encode(question)))
+    async def _save(self, question: ChatQuestion) -> None:
+        await self._store.save_note(Note(KIND, question.name, msgspec.json.encode(question)))
 
 
 def _refusal(
-    question: Question | None, pressed: Pressed, choice: str, *, is_admin: bool
+    question: ChatQuestion | None, press: ButtonPress, choice: str, *, is_admin: bool
 ) -> PressRefusal | None:
     if question is None or choice not in _choices(question):
         return PressRefusal.FORGED
-    if question.place.key != pressed.place.key:
+    if question.place.key != press.place.key:
         return PressRefusal.ELSEWHERE
-    if not is_admin and pressed.user_id != question.user_id:
+    if not is_admin and press.user_id != question.user_id:
         return PressRefusal.NOT_ASKER
     return PressRefusal.LATE if question.said else None
 
 
-def _shown(asked: Asked) -> str:
+def _question_text(asked: PermissionAsked) -> str:
     words = f"May the agent use {plain(asked.tool, TOOL_CHARS_MAX)}?\n\n{asked.untrusted}"
-    return f"{words}\n\n{COVERS}" if asked.call else words
+    return f"{words}\n\n{SESSION_SCOPE_TEXT}" if asked.call else words
 
 
-def _choices(question: Question) -> tuple[PermissionChoice, ...]:
+def _choices(question: ChatQuestion) -> tuple[PermissionChoice, ...]:
     """What nobody can tell from other calls cannot be allowed for longer than once."""
     return tuple(
         each for each in PermissionChoice if question.call or each is not PermissionChoice.ALLOW_SESSION
     )
 
 
-def _buttons(question: Question) -> Buttons:
+def _buttons(question: ChatQuestion) -> Buttons:
     return tuple((Button(each.label, f"{PREFIX}:{question.name}:{each}"),) for each in _choices(question))

@@ -44,13 +44,13 @@ class ChatUnreachable(ChatRefused):
     code = "chat-unreachable"
 
 
-class ChatTaken(WorldError):
+class BotInUse(WorldError):
     """Another program reads the updates of this bot. One token is for one gateway: end the other one."""
 
     code = "chat-taken"
 
 
-class ChatLocked(WorldError):
+class BotRejected(WorldError):
     """The chat does not know this bot: {reason}. Set gateway.token anew."""
 
     code = "chat-locked"
@@ -60,12 +60,12 @@ class Chat(Protocol):
     """Every call has a deadline of its own. Raises ChatFlooded, ChatUnreachable, ChatRefused or ChatFailed, without address or token."""
 
     async def me(self) -> str:
-        """The bot's own name: proves that the token is good. Raises ChatLocked too."""
+        """The bot's own name: proves that the token is good. Raises BotRejected too."""
 
     async def updates(self, after: int, wait_seconds: float) -> Sequence[Update]:
         """Updates beyond this number, oldest first, as soon as there are some; none when the time is up.
 
-        Asking says that everything up to `after` is kept here: it is never sent again. Raises ChatTaken, ChatLocked too.
+        Asking says that everything up to `after` is kept here: it is never sent again. Raises BotInUse, BotRejected too.
         """
 
     async def send(
@@ -93,7 +93,7 @@ class Chat(Protocol):
     async def send_as_file(self, place: Place, name: str, text: str) -> int:
         """Send a text as a file of this name; the number of the new message."""
 
-    async def settle_press(self, press_id: str, words: str = "") -> None:
+    async def answer_press(self, press_id: str, words: str = "") -> None:
         """Let a pressed button rest; `words` appear for a moment."""
 
     async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
@@ -106,7 +106,7 @@ class Chat(Protocol):
 class Host(Protocol):
     """None raises: what cannot be read is None in the reading, and nobody is a hog."""
 
-    async def reading(self) -> HostReading:
+    async def read(self) -> HostReading:
         """The host now, without what only the gateway itself knows: Telegram and its errors."""
 
     async def hogs(self, sessions: Mapping[str, ConversationKey], cpu_percent_max: float) -> tuple[Hog, ...]:

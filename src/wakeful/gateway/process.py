@@ -11,20 +11,20 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, secret_values
-from wakeful.config.state_dir import make_home, store_path
+from wakeful.config.state_dir import make_state_dir, store_path
 from wakeful.config.token_file import read_token
 from wakeful.core.errors import OperatorError, WakefulError
-from wakeful.core.waiting import ended_or_failed
+from wakeful.core.waiting import wait_for_end_or_failure
 from wakeful.gateway.app import Gateway
 from wakeful.gateway.people import begin_pairing, unpair as forget
 from wakeful.gateway.ports import ChatFailed
-from wakeful.linux.child_environment import learn
-from wakeful.linux.child_process import KeptChild
+from wakeful.linux.child_environment import configure_environments
+from wakeful.linux.child_process import ChildSupervisor
 from wakeful.linux.clock import SystemClock
-from wakeful.linux.locks import gateway_name, sole, sole_on_host
-from wakeful.linux.shutdown import told_to_end
+from wakeful.linux.locks import exclusive_file_lock, exclusive_host_lock, gateway_name
+from wakeful.linux.shutdown import shutdown_event
 from wakeful.storage.sqlite.store import SqliteStore
 
 # More than a code needs.
@@ -53,22 +53,22 @@ def bot_of(config: Config) -> str:
     return number
 
 
-async def pair(config: Config, places: Places) -> str:
+async def pair(config: Config, paths: StatePaths) -> str:
     """Open a pairing; its one-time code."""
-    async with _opened(config, places) as store:
+    async with _open_store(config, paths) as store:
         return await begin_pairing(store, secrets.token_bytes(CODE_BYTES), SystemClock().now().wall)
 
 
-async def unpair(config: Config, places: Places, user_id: int) -> bool:
+async def unpair(config: Config, paths: StatePaths, user_id: int) -> bool:
     """Stop hearing somebody who was paired. False: nobody with this id was."""
-    async with _opened(config, places) as store:
+    async with _open_store(config, paths) as store:
         return await forget(store, user_id)
 
 
 @asynccontextmanager
-async def _opened(config: Config, places: Places) -> AsyncIterator[SqliteStore]:
-    make_home(places)
-    store = await SqliteStore.open(store_path(config, places))
+async def _open_store(config: Config, paths: StatePaths) -> AsyncIterator[SqliteStore]:
+    make_state_dir(paths)
+    store = await SqliteStore.open(store_path(config, paths))
     try:
         yield store
     finally:
@@ -77,7 +77,7 @@ async def _opened(config: Config, places: Places) -> AsyncIterator[SqliteStore]:
 
 async def serve_gateway(
     config: Config,
-    places: Places,
+    paths: StatePaths,
     announce: Callable[[str], None],
     *,
     daemon: Sequence[str],
@@ -87,31 +87,33 @@ async def serve_gateway(
 
     `daemon` are the words of the command that is kept running beside it where no daemon answers.
 
-    Raises GatewayNotSetUp, BadBotToken, HeldByAnother, ChatLocked.
+    Raises GatewayNotSetUp, BadBotToken, LockTaken, BotRejected.
     """
     bot = bot_of(config)
-    make_home(places)
-    learn((*secret_values(config), *_token(places)), config.daemon.pass_environment)
+    make_state_dir(paths)
+    configure_environments((*secret_values(config), *_token(paths)), config.daemon.pass_environment)
     async with AsyncExitStack() as stack:
-        lock = store_path(config, places).with_name(f"gateway-{bot}.lock")
-        stack.enter_context(sole(lock, "A gateway of this bot"))
-        stack.enter_context(sole_on_host(gateway_name(config.gateway.token), "A gateway with this token"))
-        store = await stack.enter_async_context(_opened(config, places))
-        gateway = Gateway(config, places, store, bot, os.environ, supervised=supervised)
+        lock = store_path(config, paths).with_name(f"gateway-{bot}.lock")
+        stack.enter_context(exclusive_file_lock(lock, "A gateway of this bot"))
+        stack.enter_context(
+            exclusive_host_lock(gateway_name(config.gateway.token), "A gateway with this token")
+        )
+        store = await stack.enter_async_context(_open_store(config, paths))
+        gateway = Gateway(config, paths, store, bot, os.environ, supervised=supervised)
         stack.push_async_callback(gateway.close)
-        ended = told_to_end(supervised=supervised)
-        beside = await gateway.daemon_beside(daemon)
+        ended = shutdown_event(supervised=supervised)
+        beside = await gateway.daemon_child(daemon)
         name = await _name_of(gateway)
-        open_turns = await gateway.take_up()
-        for line in gateway.greeting(name, open_turns, alone=beside is not None):
+        open_turns = await gateway.restore()
+        for line in gateway.startup_lines(name, open_turns, alone=beside is not None):
             announce(line)
         await _run(gateway, ended, beside)
 
 
-def _token(places: Places) -> tuple[str, ...]:
+def _token(paths: StatePaths) -> tuple[str, ...]:
     """The daemon's, if one was ever started here."""
     try:
-        return (read_token(Path(places.token)),)
+        return (read_token(Path(paths.token)),)
     except (FileNotFoundError, WakefulError):
         # Without a token there is nothing to keep back; one that is not safe is the daemon's trouble.
         return ()
@@ -125,15 +127,15 @@ async def _name_of(gateway: Gateway) -> str:
         return f"a bot whose name is not known yet ({problem})"
 
 
-async def _run(gateway: Gateway, ended: asyncio.Event, beside: KeptChild | None) -> None:
+async def _run(gateway: Gateway, ended: asyncio.Event, beside: ChildSupervisor | None) -> None:
     """Each part is kept running: one that raises is down, and is tried again after 1 to 60 s; the others go on."""
     parts = {
         "turns": gateway.turns.run,
         "updates": gateway.intake.run,
         "login checks": gateway.auth.run,
         "host checks": gateway.host_watch.run,
-        "pairings": gateway.know_people,
-        "reports of what is down": gateway.tell_failures,
+        "pairings": gateway.refresh_people,
+        "reports of what is down": gateway.report_failures,
     }
     if beside is not None:
         parts["daemon beside the gateway"] = beside.run
@@ -141,7 +143,7 @@ async def _run(gateway: Gateway, ended: asyncio.Event, beside: KeptChild | None)
     work = [keep(name, run) for name, run in parts.items()]
     tasks = [asyncio.create_task(each) for each in work]
     try:
-        await ended_or_failed(tasks, ended)
+        await wait_for_end_or_failure(tasks, ended)
     finally:
         for task in tasks:
             task.cancel()

@@ -11,27 +11,29 @@ from typing import Final, TypeVar
 from msgspec.structs import replace
 
 from wakeful.client.api import (
-    Answered,
-    DaemonCutOff,
-    DaemonNotRunning,
-    DaemonSilent,
-    Refused,
-    Seat,
-    Sessions,
+    ActionReply,
+    DaemonDisconnected,
+    DaemonRefused,
+    DaemonTimeout,
+    DaemonUnavailable,
+    SessionsApi,
+    Workspace,
 )
 from wakeful.core.clock import Clock
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.gateway.rules.errors import NotBegun
 from wakeful.gateway.rules.messages import ConversationKey
-from wakeful.gateway.rules.turn import Cut, Stage, Turn
-from wakeful.gateway.turn_context import Limits, Passage, SeatFor
-from wakeful.gateway.turn_store import Book, Conversations
-from wakeful.storage.base import Outcome
+from wakeful.gateway.rules.turn import StopScope, Turn, TurnStage
+from wakeful.gateway.turn_context import TurnContext, TurnLimits, WorkspaceFor
+from wakeful.gateway.turn_store import Conversations, TurnStore
+from wakeful.storage.base import ActionOutcome
 
 # Why a conversation cannot go on, as the daemon says it: the next one begins anew.
-BEYOND: Final = frozenset({"session-not-found", "not-managed", "conversation-unknown", "cannot-resume"})
-AWAY: Final = (DaemonNotRunning, DaemonSilent, DaemonCutOff)
+CANNOT_CONTINUE: Final = frozenset(
+    {"session-not-found", "not-managed", "conversation-unknown", "cannot-resume"}
+)
+DAEMON_AWAY: Final = (DaemonUnavailable, DaemonTimeout, DaemonDisconnected)
 # In these states a prompt that nobody saw arrive is being worked on.
 AT_WORK: Final = frozenset({"prompting", "waiting"})
 
@@ -39,126 +41,128 @@ log = logging.getLogger("wakeful.gateway")
 T = TypeVar("T")
 
 
-class Asking:
+class PromptDelivery:
     """The way of a prompt to its session."""
 
     def __init__(
         self,
         *,
-        sessions: Sessions,
+        sessions: SessionsApi,
         clock: Clock,
-        book: Book,
+        turn_store: TurnStore,
         conversations: Conversations,
-        seat_for: SeatFor,
-        limits: Limits,
+        seat_for: WorkspaceFor,
+        limits: TurnLimits,
     ) -> None:
         self._sessions = sessions
         self._clock = clock
-        self._book = book
+        self._turn_store = turn_store
         self._conversations = conversations
-        self._seat_for = seat_for
+        self._workspace_for = seat_for
         self._limits = limits
 
-    async def ask(self, passage: Passage) -> NotBegun | None:
+    async def deliver(self, context: TurnContext) -> NotBegun | None:
         """Let its session have the prompt; why none has it, else None."""
-        key = passage.turn.key
-        seat = self._seat_for(key)
+        key = context.turn.key
+        workspace = self._workspace_for(key)
         try:
-            if passage.turn.stage is Stage.PLACED:
-                session_id = await self._session_of(key, seat)
-                await passage.keep(stage=Stage.ASKING, provider=seat.provider, session_id=session_id)
-            answered = await self._given(passage, seat)
-            if _is_beyond(answered) and not passage.turn.cut:
+            if context.turn.stage is TurnStage.PLACED:
+                session_id = await self._session_of(key, workspace)
+                await context.save(stage=TurnStage.ASKING, provider=workspace.provider, session_id=session_id)
+            answered = await self._send_or_start(context, workspace)
+            if _cannot_continue(answered) and not context.turn.cut:
                 # Whatever the old conversation was, its user wants an answer.
-                log.warning("%s cannot go on with %s: it begins anew", key, passage.turn.session_id)
-                await passage.keep(session_id="")
-                answered = await self._given(passage, seat)
-        except AWAY as problem:
+                log.warning("%s cannot go on with %s: it begins anew", key, context.turn.session_id)
+                await context.save(session_id="")
+                answered = await self._send_or_start(context, workspace)
+        except DAEMON_AWAY as problem:
             return NotBegun(str(problem))
-        reach("turn.given")
-        return await self._taken(passage, seat, answered)
+        fault_point("turn.given")
+        return await self._save_result(context, workspace, answered)
 
-    async def heir_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
+    async def replacement_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
         """The session that a healer began anew in the name of this one."""
-        name = self._seat_for(key).name
-        heir = await self._sessions.named(name) if name else None
+        name = self._workspace_for(key).name
+        heir = await self._sessions.find_by_name(name) if name else None
         return None if heir == session_id else heir
 
-    async def _session_of(self, key: ConversationKey, seat: Seat) -> str:
+    async def _session_of(self, key: ConversationKey, workspace: Workspace) -> str:
         """The one it has, if that is held as the configuration says now. Another one is ended: it may do other things."""
         known = self._conversations.get(key)
-        if known is None or not known.session_id or known.held_as == seat.stamp:
+        if known is None or not known.session_id or known.held_as == workspace.fingerprint:
             return known.session_id if known is not None else ""
         log.warning("%s begins anew: its provider, folder or permissions were changed", key)
         session_id = SessionId(known.session_id)
         try:
-            await self._patiently(lambda: self._sessions.stop(session_id, by_itself=True))
-        except Refused as refused:
+            await self._retry_while_away(lambda: self._sessions.stop(session_id, by_itself=True))
+        except DaemonRefused as refused:
             log.info("%s could not be ended: %s", session_id, refused)
         return ""
 
-    async def _given(self, passage: Passage, seat: Seat) -> Answered | Refused:
-        turn = passage.turn
+    async def _send_or_start(self, context: TurnContext, workspace: Workspace) -> ActionReply | DaemonRefused:
+        turn = context.turn
         try:
             if not turn.session_id:
-                return await self._patiently(
-                    lambda: self._sessions.start(seat, turn.prompt, self._book.key_of(turn))
+                return await self._retry_while_away(
+                    lambda: self._sessions.start(workspace, turn.prompt, self._turn_store.key_of(turn))
                 )
-            answered = await self._sent(turn)
-            if answered.outcome is not Outcome.DECLINED or passage.turn.cut:
+            answered = await self._send(turn)
+            if answered.outcome is not ActionOutcome.DECLINED or context.turn.cut:
                 return answered
             # Its process is gone: evicted, lost while nobody wrote, or replaced by the healer, who began anew.
             session_id = SessionId(turn.session_id)
-            heir = await self._patiently(lambda: self.heir_of(turn.key, session_id))
+            heir = await self._retry_while_away(lambda: self.replacement_of(turn.key, session_id))
             if heir is not None:
                 log.warning("%s goes on with %s: %s was given up", turn.key, heir, session_id)
-                return await self._sent(replace(turn, session_id=heir))
-            await self._patiently(lambda: self._sessions.resume(session_id, seat.environ))
-            return await self._sent(turn)
-        except Refused as refused:
+                return await self._send(replace(turn, session_id=heir))
+            await self._retry_while_away(lambda: self._sessions.resume(session_id, workspace.environ))
+            return await self._send(turn)
+        except DaemonRefused as refused:
             return refused
 
-    async def _sent(self, turn: Turn) -> Answered:
-        key = self._book.key_of(turn)
-        return await self._patiently(
+    async def _send(self, turn: Turn) -> ActionReply:
+        key = self._turn_store.key_of(turn)
+        return await self._retry_while_away(
             lambda: self._sessions.send(SessionId(turn.session_id), turn.prompt, key)
         )
 
-    async def _taken(self, passage: Passage, seat: Seat, answered: Answered | Refused) -> NotBegun | None:
-        turn = passage.turn
-        if isinstance(answered, Refused):
+    async def _save_result(
+        self, context: TurnContext, workspace: Workspace, answered: ActionReply | DaemonRefused
+    ) -> NotBegun | None:
+        turn = context.turn
+        if isinstance(answered, DaemonRefused):
             return NotBegun(str(answered))
         session_id = answered.session_id or turn.session_id
-        if answered.outcome is Outcome.DECLINED:
+        if answered.outcome is ActionOutcome.DECLINED:
             return NotBegun(answered.words)
         if not session_id:
             # A start that nobody saw the end of, and that left nothing to look at.
-            return NotBegun(answered.words, is_sure=answered.outcome is not Outcome.UNVERIFIED)
-        if turn.cut is not Cut.CONVERSATION:
-            await self._conversations.seat(turn.key, seat, session_id)
-        if answered.outcome is Outcome.UNVERIFIED and not await self._is_at_work(session_id):
+            return NotBegun(answered.words, is_sure=answered.outcome is not ActionOutcome.UNVERIFIED)
+        if turn.cut is not StopScope.CONVERSATION:
+            await self._conversations.assign_session(turn.key, workspace, session_id)
+        if answered.outcome is ActionOutcome.UNVERIFIED and not await self._is_at_work(session_id):
             return NotBegun(answered.words, is_sure=False)
         # What had no effect may be told by the turn itself: a login that is refused is said there.
-        doubt = answered.words if answered.outcome is Outcome.INEFFECTIVE else ""
-        await passage.keep(stage=Stage.ASKED, session_id=session_id, doubt=doubt, epoch=answered.epoch)
+        doubt = answered.words if answered.outcome is ActionOutcome.INEFFECTIVE else ""
+        await context.save(stage=TurnStage.ASKED, session_id=session_id, doubt=doubt, epoch=answered.epoch)
         return None
 
     async def _is_at_work(self, session_id: str) -> bool:
-        standing = await self._patiently(lambda: self._sessions.standing(SessionId(session_id)))
+        standing = await self._retry_while_away(lambda: self._sessions.summary(SessionId(session_id)))
         return standing is not None and standing.state in AT_WORK
 
-    async def _patiently(self, ask: Callable[[], Awaitable[T]]) -> T:
+    async def _retry_while_away(self, ask: Callable[[], Awaitable[T]]) -> T:
         """Ask a daemon that may be away for a while. Raises what it answers; and that it is away, in the end."""
         until = self._clock.now().awake + self._limits.away
         while True:
             try:
                 return await ask()
-            except AWAY as problem:
+            except DAEMON_AWAY as problem:
                 if self._clock.now().awake >= until:
                     raise
                 log.info("asked again in %g s: %s", self._limits.retry, problem)
                 await self._clock.sleep_until(self._clock.now().awake + self._limits.retry)
 
 
-def _is_beyond(answered: Answered | Refused) -> bool:
-    return isinstance(answered, Refused) and answered.reason in BEYOND
+def _cannot_continue(answered: ActionReply | DaemonRefused) -> bool:
+    return isinstance(answered, DaemonRefused) and answered.reason in CANNOT_CONTINUE

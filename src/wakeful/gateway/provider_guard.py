@@ -9,17 +9,17 @@ import logging
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
-from wakeful.control.login import USER_SENTENCE, WATCH_SECONDS, AuthAlert, AuthEvent, AuthMode, Login
+from wakeful.control.login import USER_SENTENCE, WATCH_SECONDS, AuthAlert, AuthEvent, AuthMode, ProviderLogin
 from wakeful.core.clock import Clock
-from wakeful.core.waiting import told_or_due
+from wakeful.core.waiting import wait_for_event_or_deadline
 from wakeful.gateway.rules.breaker import Breaker, Outcome, Thresholds
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Fault
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.gateway.turn_context import AuthGate
-from wakeful.judging.wording import length
+from wakeful.judging.wording import format_length
 
 
-class Guard:
+class ProviderGuard:
     """One breaker for each provider, in memory: after a restart every provider is given a new chance."""
 
     def __init__(self, clock: Clock, auth: AuthGate, thresholds: Mapping[str, Thresholds]) -> None:
@@ -27,7 +27,7 @@ class Guard:
         self._auth = auth
         self._breakers = {provider: Breaker(each) for provider, each in thresholds.items()}
         # Conversations of which an answer was rejected since the provider's last good one.
-        self._rejected: dict[str, set[ConversationKey]] = {}
+        self._rejected_keys: dict[str, set[ConversationKey]] = {}
 
     def breaker(self, provider: str) -> Breaker:
         """As it stands now."""
@@ -43,10 +43,10 @@ class Guard:
         if breaker.may_pass(now):
             return None
         wait_seconds = breaker.wait_seconds(now)
-        when = f"in {length(wait_seconds)}" if wait_seconds > 0 else "in a moment"
+        when = f"in {format_length(wait_seconds)}" if wait_seconds > 0 else "in a moment"
         return f"The agent failed several times in a row and is left alone for now. Please try again {when}."
 
-    def passing(self, provider: str) -> float:
+    def begin_request(self, provider: str) -> float:
         """A prompt goes to it now; when that was."""
         now = self._clock.now().awake
         breaker = self.breaker(provider)
@@ -55,7 +55,7 @@ class Guard:
             self._breakers[provider] = breaker.passing(now)
         return now
 
-    async def ended(
+    async def end_request(
         self,
         key: ConversationKey,
         provider: str,
@@ -69,13 +69,15 @@ class Guard:
         outcome = Outcome.NEITHER if stopped else self._outcome(key, provider, fault)
         self._breakers[provider] = self.breaker(provider).after(outcome, self._clock.now().awake, since)
         if fault is not None and fault.pattern == AUTH_REQUIRED:
-            await (self._auth.suspected(provider) if by_text else self._auth.failed(provider))
+            await (
+                self._auth.on_login_suspected(provider) if by_text else self._auth.on_login_failed(provider)
+            )
         elif outcome is Outcome.SUCCESS:
-            await self._auth.succeeded(provider)
+            await self._auth.on_login_succeeded(provider)
 
     def _outcome(self, key: ConversationKey, provider: str, fault: Fault | None) -> Outcome:
         """What was rejected for its words counts once for each conversation: nobody can close a provider for the others."""
-        rejected = self._rejected.setdefault(provider, set())
+        rejected = self._rejected_keys.setdefault(provider, set())
         if fault is None:
             rejected.clear()
             return Outcome.SUCCESS
@@ -87,11 +89,11 @@ class Guard:
 
 
 # What could not be delivered for this many changes was overtaken by newer ones.
-OWED_MAX: Final = 20
+PENDING_ALERTS_MAX: Final = 20
 
 log = logging.getLogger("wakeful.gateway.auth")
 
-Tell = Callable[[str, str], Awaitable[bool]]
+NotifyOperator = Callable[[str, str], Awaitable[bool]]
 """Tells the operator: how loud (critical, warning or info), and what. False: it did not arrive."""
 
 
@@ -99,17 +101,21 @@ class AuthWatch:
     """The modes of all providers. `refusal`, `failed` and `succeeded` are what turns ask and say."""
 
     def __init__(
-        self, clock: Clock, logins: Sequence[Login], tell: Tell, watch_seconds: float = WATCH_SECONDS
+        self,
+        clock: Clock,
+        logins: Sequence[ProviderLogin],
+        tell: NotifyOperator,
+        watch_seconds: float = WATCH_SECONDS,
     ) -> None:
         self._clock = clock
         self._logins = {login.provider: login for login in logins}
-        self._tell = tell
+        self._notify = tell
         self._watch_seconds = watch_seconds
         self._modes = {provider: AuthMode(provider) for provider in self._logins}
         self._credentials = {provider: login.credentials() for provider, login in self._logins.items()}
-        self._owed: list[AuthAlert] = []
-        self._paying = asyncio.Lock()
-        self._stirred = asyncio.Event()
+        self._pending_alerts: list[AuthAlert] = []
+        self._send_lock = asyncio.Lock()
+        self._wake = asyncio.Event()
 
     @property
     def providers(self) -> tuple[str, ...]:
@@ -124,71 +130,71 @@ class AuthWatch:
         """What the user is told at once instead of an answer; None while its login is good."""
         return USER_SENTENCE if self.mode(provider).is_degraded else None
 
-    async def failed(self, provider: str) -> None:
+    async def on_login_failed(self, provider: str) -> None:
         """A turn ended for want of a login."""
-        await self._learn(provider, AuthEvent.TURN_REFUSED)
+        await self._on_auth_event(provider, AuthEvent.TURN_REFUSED)
 
-    async def succeeded(self, provider: str) -> None:
+    async def on_login_succeeded(self, provider: str) -> None:
         """A turn ended well."""
-        await self._learn(provider, AuthEvent.TURN_WORKED)
+        await self._on_auth_event(provider, AuthEvent.TURN_WORKED)
 
-    async def suspected(self, provider: str) -> None:
+    async def on_login_suspected(self, provider: str) -> None:
         """An answer reads like a login prompt, although its turn ended well. A probe decides, soon."""
-        await self._learn(provider, AuthEvent.TEXT_SUSPECTED)
+        await self._on_auth_event(provider, AuthEvent.TEXT_SUSPECTED)
 
     async def run(self) -> None:
         """Look at once, then every minute and when a probe is due, until cancelled."""
         while True:
             began = self._clock.now().awake
-            await self.look()
+            await self.check()
             await self._wait(began + self._watch_seconds)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Ask every provider's status, see whether its credentials changed, and probe where that is due."""
-        await asyncio.gather(*(self._look_at(login) for login in self._logins.values()))
-        await self._pay()
+        await asyncio.gather(*(self._check_login(login) for login in self._logins.values()))
+        await self._send_pending()
 
-    async def _look_at(self, login: Login) -> None:
-        await self._learn(login.provider, await login.status())
+    async def _check_login(self, login: ProviderLogin) -> None:
+        await self._on_auth_event(login.provider, await login.status())
         credentials = login.credentials()
         if credentials != self._credentials[login.provider]:
             self._credentials[login.provider] = credentials
-            await self._learn(login.provider, AuthEvent.CREDENTIALS_CHANGED)
+            await self._on_auth_event(login.provider, AuthEvent.CREDENTIALS_CHANGED)
         await self._probe_if_due(login)
 
-    async def _probe_if_due(self, login: Login) -> None:
+    async def _probe_if_due(self, login: ProviderLogin) -> None:
         mode, now = self._modes[login.provider], self._clock.now().awake
         if mode.next_probe_at is None or mode.next_probe_at > now:
             return
         self._modes[login.provider] = mode.probing(now)
         learnt = await login.probe()
         log.info("a probe turn of %s: %s", login.provider, learnt)
-        await self._learn(login.provider, learnt)
+        await self._on_auth_event(login.provider, learnt)
 
-    async def _learn(self, provider: str, event: AuthEvent) -> None:
+    async def _on_auth_event(self, provider: str, event: AuthEvent) -> None:
         now, before = self._clock.now().awake, self.mode(provider)
         mode, alert = before.after(event, now)
         self._modes[provider] = mode
         if before.doubted_at is None and mode.doubted_at is not None and (mode.next_probe_at or now) <= now:
-            self._stirred.set()
+            self._wake.set()
         if alert is not None:
             log.warning("%s: %s", provider, alert.text)
-            self._owed = [*self._owed[1 - OWED_MAX :], alert]
-            await self._pay()
+            self._pending_alerts = [*self._pending_alerts[1 - PENDING_ALERTS_MAX :], alert]
+            await self._send_pending()
 
-    async def _pay(self) -> None:
+    async def _send_pending(self) -> None:
         """Tell what is owed, in order. Whatever does not arrive is tried again with the next look."""
         # What is on its way is not told a second time.
-        async with self._paying:
-            while self._owed:
-                alert = self._owed[0]
-                if not await self._tell(alert.level, alert.text):
+        async with self._send_lock:
+            while self._pending_alerts:
+                alert = self._pending_alerts[0]
+                if not await self._notify(alert.level, alert.text):
                     return
-                self._owed = [each for each in self._owed if each is not alert]
+                self._pending_alerts = [each for each in self._pending_alerts if each is not alert]
 
     async def _wait(self, until: float) -> None:
         """Until the next look; sooner for a probe that is due, or a doubt that arises."""
         probes = (mode.next_probe_at for mode in self._modes.values())
         due_at = min((each for each in probes if each is not None), default=until)
-        await told_or_due(self._clock, self._stirred, min(until, due_at))
-        self._stirred.clear()
+        await wait_for_event_or_deadline(self._clock, self._wake, min(until, due_at))
+        self._wake.clear()

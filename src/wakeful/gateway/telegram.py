@@ -19,18 +19,33 @@ from wakeful.core.errors import WorldError
 from wakeful.core.labels import without_mentions_of_all
 from wakeful.core.text import plain
 from wakeful.gateway.ports import (
+    BotInUse,
+    BotRejected,
     ChatFailed,
     ChatFlooded,
-    ChatLocked,
     ChatRefused,
-    ChatTaken,
     ChatUnreachable,
 )
-from wakeful.gateway.rules.messages import Buttons, Ignored, Incoming, Place, Pressed, Quoted, Update
-from wakeful.integrations.telegram import BotNotOpened, Meaning, Trouble, close_bot, explain, open_bot
+from wakeful.gateway.rules.messages import (
+    ButtonPress,
+    Buttons,
+    IgnoredUpdate,
+    IncomingMessage,
+    Place,
+    Quoted,
+    Update,
+)
+from wakeful.integrations.telegram import (
+    BotNotOpened,
+    TelegramFailure,
+    TelegramFailureKind,
+    classify_failure,
+    close_bot,
+    open_bot,
+)
 from wakeful.linux.files import NotInside, read_inside
 
-ASKED_KINDS: Final = ("message", "edited_message", "callback_query")
+UPDATE_KINDS: Final = ("message", "edited_message", "callback_query")
 # What a person can send instead of words. A message with none of them is Telegram's own: a pin, a new title, a move.
 _MEDIA: Final = frozenset(
     [
@@ -74,7 +89,7 @@ class _Chat(Struct):
     title: str = ""
 
 
-class _Replied(Struct):
+class _RepliedMessage(Struct):
     sender: _User | None = field(name="from", default=None)
     sender_chat: _Chat | None = None
     text: str = ""
@@ -91,7 +106,7 @@ class _Message(Struct):
     caption: str = ""
     message_thread_id: _Number | None = None
     is_topic_message: bool = False
-    reply_to_message: _Replied | None = None
+    reply_to_message: _RepliedMessage | None = None
 
 
 class _Press(Struct):
@@ -112,67 +127,73 @@ def read_update(raw: dict[str, Any], update_id: int, now_wall: float) -> Update:
     """The update as one of ours. `now_wall` is when it arrived: presses carry no time."""
     try:
         if "callback_query" in raw:
-            return _pressed(raw["callback_query"], update_id, now_wall)
+            return _parse_press(raw["callback_query"], update_id, now_wall)
         for kind in ("message", "edited_message"):
             if kind in raw:
-                return _incoming(raw[kind], update_id, edited=kind == "edited_message")
+                return _parse_message(raw[kind], update_id, edited=kind == "edited_message")
     except (msgspec.ValidationError, RecursionError, UnicodeEncodeError):
         # The last one: half of a surrogate pair where there should be an object.
         pass
-    return Ignored(update_id)
+    return IgnoredUpdate(update_id)
 
 
-def _incoming(raw: Any, update_id: int, *, edited: bool) -> Update:
+def _parse_message(raw: Any, update_id: int, *, edited: bool) -> Update:
     message = msgspec.convert(raw, _Message)
-    text = _whole(message.text or message.caption)
+    text = _valid_text(message.text or message.caption)
     if message.sender is None or message.sender.is_bot or not (text or _MEDIA & raw.keys()):
-        return Ignored(update_id)
-    return Incoming(
+        return IgnoredUpdate(update_id)
+    return IncomingMessage(
         update_id,
-        _place(message),
+        _place_of(message),
         message.message_id,
         message.sender.id,
         (edited and message.edit_date) or message.date,
         text,
-        quoted=_quoted(message.reply_to_message),
+        quoted=_parse_quote(message.reply_to_message),
         edited=edited,
         forwarded=any(name in raw for name in _FORWARDED),
     )
 
 
-def _pressed(raw: Any, update_id: int, now_wall: float) -> Update:
+def _parse_press(raw: Any, update_id: int, now_wall: float) -> Update:
     press = msgspec.convert(raw, _Press)
     # Without one it was pressed under a message that is not in any chat of ours.
     if press.message is None:
-        return Ignored(update_id)
-    place, message_id = _place(press.message), press.message.message_id
-    return Pressed(
-        update_id, place, message_id, press.sender.id, now_wall, _whole(press.id), _whole(press.data)
+        return IgnoredUpdate(update_id)
+    place, message_id = _place_of(press.message), press.message.message_id
+    return ButtonPress(
+        update_id,
+        place,
+        message_id,
+        press.sender.id,
+        now_wall,
+        _valid_text(press.id),
+        _valid_text(press.data),
     )
 
 
-def _place(message: _Message) -> Place:
+def _place_of(message: _Message) -> Place:
     # In groups without topics this number only says which message a reply goes back to.
     thread_id = message.message_thread_id if message.is_topic_message else None
     return Place(message.chat.id, thread_id or None, message.chat.type == "private")
 
 
-def _quoted(replied: _Replied | None) -> Quoted | None:
+def _parse_quote(replied: _RepliedMessage | None) -> Quoted | None:
     """In a topic every message replies to the one that opened it, which says nothing."""
     text = (replied.text or replied.caption) if replied is not None else ""
     if replied is None or not text:
         return None
-    return Quoted(_whole(_name(replied)), _whole(text))
+    return Quoted(_valid_text(_name(replied)), _valid_text(text))
 
 
-def _name(replied: _Replied) -> str:
+def _name(replied: _RepliedMessage) -> str:
     if replied.sender is None:
         return replied.sender_chat.title if replied.sender_chat is not None else ""
     full = f"{replied.sender.first_name} {replied.sender.last_name}".strip()
     return full or replied.sender.username
 
 
-def _whole(text: str) -> str:
+def _valid_text(text: str) -> str:
     """JSON can hold half a character, and nothing that keeps text can."""
     return text.encode("utf-8", "replace").decode()
 
@@ -191,7 +212,7 @@ NOTICE_CHARS_MAX: Final = 200
 FILE_NAME_CHARS_MAX: Final = 100
 # More than Telegram ever asked for; after that it is asked again.
 FLOOD_SECONDS_MAX: Final = 3600.0
-_SAYS_IT_ALREADY: Final = "not modified"
+_NOT_MODIFIED: Final = "not modified"
 _TEXTS: Final = frozenset({"text", "caption"})
 # Enough for the stream of one chat: edits, and the long poll. They are dropped after five idle seconds.
 _KEPT_CONNECTIONS: Final = 8
@@ -213,17 +234,17 @@ class TelegramChat:
         try:
             said = await self._ask("getMe", {}, CALL_SECONDS_MAX)
         except _Failure as failure:
-            raise _at_the_door(failure.trouble) from None
+            raise _startup_error(failure.problem) from None
         name = said.get("username") if isinstance(said, dict) else None
         self.name = plain(str(name or ""))
         return self.name or "a bot without a name"
 
     async def updates(self, after: int, wait_seconds: float) -> Sequence[Update]:
-        asked = {"offset": after + 1, "timeout": int(wait_seconds), "allowed_updates": list(ASKED_KINDS)}
+        asked = {"offset": after + 1, "timeout": int(wait_seconds), "allowed_updates": list(UPDATE_KINDS)}
         try:
             said = await self._ask("getUpdates", asked, wait_seconds + CALL_SECONDS_MAX)
         except _Failure as failure:
-            raise _at_the_door(failure.trouble) from None
+            raise _startup_error(failure.problem) from None
         now_wall = self._clock.now().wall
         raws = said if isinstance(said, list) else [said]
         numbered = [(number, raw) for raw in raws if (number := number_of(raw)) is not None]
@@ -235,21 +256,23 @@ class TelegramChat:
         self, place: Place, text: str, *, buttons: Buttons = (), reply_to: int | None = None
     ) -> int:
         reply = {"message_id": reply_to, "allow_sending_without_reply": True} if reply_to else None
-        return await self._message("sendMessage", place, _said(text, buttons) | {"reply_parameters": reply})
+        return await self._message(
+            "sendMessage", place, _text_parameters(text, buttons) | {"reply_parameters": reply}
+        )
 
     async def edit(self, place: Place, message_id: int, text: str, *, buttons: Buttons = ()) -> None:
-        given = {"chat_id": place.chat_id, "message_id": message_id} | _said(text, buttons)
+        given = {"chat_id": place.chat_id, "message_id": message_id} | _text_parameters(text, buttons)
         try:
             await self.call("editMessageText", given)
         except ChatRefused as refusal:
-            if _SAYS_IT_ALREADY not in str(refusal):
+            if _NOT_MODIFIED not in str(refusal):
                 raise
 
     async def draft(self, place: Place, draft_id: int, text: str) -> None:
-        await self.call("sendMessageDraft", _there(place) | {"draft_id": draft_id, "text": text})
+        await self.call("sendMessageDraft", _place_parameters(place) | {"draft_id": draft_id, "text": text})
 
     async def typing(self, place: Place) -> None:
-        await self.call("sendChatAction", _there(place) | {"action": "typing"})
+        await self.call("sendChatAction", _place_parameters(place) | {"action": "typing"})
 
     async def send_file(
         self, place: Place, path: Path, caption: str = "", *, within: Path | None = None
@@ -267,7 +290,7 @@ class TelegramChat:
             raise ChatRefused(reason=f"it has more than {FILE_BYTES_MAX // 2**20} MB")
         return await self._document(place, name, content)
 
-    async def settle_press(self, press_id: str, words: str = "") -> None:
+    async def answer_press(self, press_id: str, words: str = "") -> None:
         given = {"callback_query_id": press_id, "text": words[:NOTICE_CHARS_MAX] or None}
         await self.call("answerCallbackQuery", given)
 
@@ -282,7 +305,7 @@ class TelegramChat:
         self, method: str, place: Place, given: Mapping[str, Any], seconds_max: float = CALL_SECONDS_MAX
     ) -> int:
         """Let a new message appear; its number."""
-        said = await self._call(method, _there(place) | dict(given), seconds_max)
+        said = await self._call(method, _place_parameters(place) | dict(given), seconds_max)
         number = said.get("message_id") if isinstance(said, dict) else None
         if not isinstance(number, int):
             raise ChatFailed(reason="an answer we do not understand: a message without a number")
@@ -301,11 +324,11 @@ class TelegramChat:
         try:
             return await self._ask(method, _calm(parameters), seconds_max)
         except _Failure as failure:
-            raise _explained(failure.trouble) from None
+            raise _chat_error(failure.problem) from None
 
     async def _ask(self, method: str, parameters: Mapping[str, Any], seconds_max: float) -> Any:
         """The method's own answer. Raises _Failure."""
-        bot = self._bot or await self._opened()
+        bot = self._bot or await self._open_bot()
         read_seconds_max = max(seconds_max - CALL_SECONDS_MAX + ANSWER_SECONDS_MAX, ANSWER_SECONDS_MAX)
         try:
             async with asyncio.timeout(seconds_max):
@@ -313,9 +336,11 @@ class TelegramChat:
                     method, api_kwargs=self._without_token(parameters), read_timeout=read_seconds_max
                 )
         except TimeoutError:
-            raise _Failure(Trouble(Meaning.DOUBT, f"no answer within {seconds_max:g} s")) from None
+            raise _Failure(
+                TelegramFailure(TelegramFailureKind.DOUBT, f"no answer within {seconds_max:g} s")
+            ) from None
         except Exception as problem:  # noqa: BLE001 - an answer nobody foresaw must not end the gateway
-            raise _Failure(explain(problem, self._token)) from None
+            raise _Failure(classify_failure(problem, self._token)) from None
 
     def _without_token(self, parameters: Mapping[str, Any]) -> dict[str, Any]:
         """Whoever knows our token can speak for us: it never leaves in words, of whatever shape it is."""
@@ -324,7 +349,7 @@ class TelegramChat:
             for name, value in parameters.items()
         }
 
-    async def _opened(self) -> "Bot":
+    async def _open_bot(self) -> "Bot":
         async with self._opening:
             if self._bot is None:
                 self._bot = await asyncio.to_thread(_open, self._token, self._api)
@@ -332,38 +357,38 @@ class TelegramChat:
 
 
 class _Failure(Exception):
-    def __init__(self, trouble: Trouble) -> None:
-        super().__init__(trouble.reason)
-        self.trouble = trouble
+    def __init__(self, failure: TelegramFailure) -> None:
+        super().__init__(failure.reason)
+        self.problem = failure
 
 
 def _open(token: str, api: str) -> "Bot":
     try:
         return open_bot(token, api, answer_seconds_max=ANSWER_SECONDS_MAX, kept_connections=_KEPT_CONNECTIONS)
     except BotNotOpened as problem:
-        raise _Failure(Trouble(Meaning.LOCKED, str(problem.facts["reason"]))) from None
+        raise _Failure(TelegramFailure(TelegramFailureKind.LOCKED, str(problem.facts["reason"]))) from None
 
 
-def _at_the_door(trouble: Trouble) -> WorldError:
+def _startup_error(failure: TelegramFailure) -> WorldError:
     """A failure of the calls that show who we are."""
-    if trouble.meaning is Meaning.TAKEN:
-        return ChatTaken()
+    if failure.meaning is TelegramFailureKind.TAKEN:
+        return BotInUse()
     # A token of no token's shape is an address that does not exist.
-    if trouble.meaning is Meaning.LOCKED or "not found" in trouble.reason.lower():
-        return ChatLocked(reason=trouble.reason)
-    return _explained(trouble)
+    if failure.meaning is TelegramFailureKind.LOCKED or "not found" in failure.reason.lower():
+        return BotRejected(reason=failure.reason)
+    return _chat_error(failure)
 
 
-def _explained(trouble: Trouble) -> ChatFailed:
-    if trouble.meaning is Meaning.FLOODED:
-        seconds = min(max(trouble.retry_after_seconds, 1.0), FLOOD_SECONDS_MAX)
-        return ChatFlooded(reason=trouble.reason, retry_after_seconds=seconds)
+def _chat_error(failure: TelegramFailure) -> ChatFailed:
+    if failure.meaning is TelegramFailureKind.FLOODED:
+        seconds = min(max(failure.retry_after_seconds, 1.0), FLOOD_SECONDS_MAX)
+        return ChatFlooded(reason=failure.reason, retry_after_seconds=seconds)
     # A new token is a matter of minutes: what was to be said is still to be said then.
-    if trouble.meaning in {Meaning.UNREACHED, Meaning.LOCKED}:
-        return ChatUnreachable(reason=trouble.reason)
-    if trouble.meaning in {Meaning.REFUSED, Meaning.TAKEN}:
-        return ChatRefused(reason=trouble.reason)
-    return ChatFailed(reason=trouble.reason)
+    if failure.meaning in {TelegramFailureKind.UNREACHED, TelegramFailureKind.LOCKED}:
+        return ChatUnreachable(reason=failure.reason)
+    if failure.meaning in {TelegramFailureKind.REFUSED, TelegramFailureKind.TAKEN}:
+        return ChatRefused(reason=failure.reason)
+    return ChatFailed(reason=failure.reason)
 
 
 def _calm(parameters: Mapping[str, Any]) -> dict[str, Any]:
@@ -374,11 +399,11 @@ def _calm(parameters: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _there(place: Place) -> dict[str, Any]:
+def _place_parameters(place: Place) -> dict[str, Any]:
     return {"chat_id": place.chat_id, "message_thread_id": place.thread_id}
 
 
-def _said(text: str, buttons: Buttons) -> dict[str, Any]:
+def _text_parameters(text: str, buttons: Buttons) -> dict[str, Any]:
     """Links are not to be fetched by Telegram's servers."""
     rows = [[{"text": each.label, "callback_data": each.choice} for each in row] for row in buttons]
     keyboard = {"inline_keyboard": rows} if rows else None

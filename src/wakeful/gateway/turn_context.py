@@ -7,22 +7,22 @@ from typing import Any, Protocol
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.client.api import Seat
-from wakeful.control.turn_events import NOTHING, Spent
-from wakeful.core.fault_points import reach
+from wakeful.client.api import Workspace
+from wakeful.control.turn_events import NO_COST, Spent
+from wakeful.core.fault_points import fault_point
 from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.messages import Buttons, ConversationKey, Place
-from wakeful.gateway.rules.turn import Stage, Turn
-from wakeful.gateway.turn_store import Book
+from wakeful.gateway.rules.turn import Turn, TurnStage
+from wakeful.gateway.turn_store import TurnStore
 
-SeatFor = Callable[[ConversationKey], Seat]
+WorkspaceFor = Callable[[ConversationKey], Workspace]
 """Where a conversation is held: provider, folder, flags and environment, as it is configured now."""
 
-Keep = Callable[[int, int], Awaitable[None]]
+SavePart = Callable[[int, int], Awaitable[None]]
 """Keeps that the part of this number, from 0, is the message of that number."""
 
 
-class Limits(Struct, frozen=True):
+class TurnLimits(Struct, frozen=True):
     """In seconds. `turn`: how long nothing may be heard of a turn; `question`: how long one waits for its answer."""
 
     turn: float = 600.0
@@ -45,20 +45,20 @@ class AuthGate(Protocol):
     def refusal(self, provider: str) -> str | None:
         """What the user is told at once instead of an answer; None while its login is good."""
 
-    async def failed(self, provider: str) -> None:
+    async def on_login_failed(self, provider: str) -> None:
         """A turn ended for want of a login."""
 
-    async def suspected(self, provider: str) -> None:
+    async def on_login_suspected(self, provider: str) -> None:
         """A turn ended well, and its answer reads like a login prompt: anybody can have a model say that."""
 
-    async def succeeded(self, provider: str) -> None:
+    async def on_login_succeeded(self, provider: str) -> None:
         """A turn ended well."""
 
 
-class Answer(Protocol):
+class AnswerMessages(Protocol):
     """The messages of one answer. Each says it until it is there; ChatRefused where that will never be."""
 
-    async def place(self, reply_to: int | None = None) -> int:
+    async def send_placeholder(self, reply_to: int | None = None) -> int:
         """Let the placeholder appear, unless it is there."""
 
     def grow(self, text: str) -> None:
@@ -71,49 +71,51 @@ class Answer(Protocol):
         """Let the final text be there, once, however often this is called with it."""
 
 
-class Answers(Protocol):
-    def of(self, place: Place, keep: Keep, parts: Mapping[int, int] | None = None) -> Answer:
+class AnswerFactory(Protocol):
+    def answer_for(
+        self, place: Place, keep: SavePart, parts: Mapping[int, int] | None = None
+    ) -> AnswerMessages:
         """The answer to one turn. `parts`: its messages, if it was begun before."""
 
 
-class Finish(Protocol):
+class AnswerFinishing(Protocol):
     """What an answer asks of the gateway itself, and what is offered under it."""
 
     async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
         """Do what the text asks for, each thing once however often this is called; what is left to be shown."""
 
 
-class Witness(Protocol):
+class TurnObserver(Protocol):
     """Told how every turn ended, for analytics and self-heal. A turn that was merely refused or stopped has no fault."""
 
-    async def ended(self, turn: Turn, fault: Fault | None, seconds: float) -> None: ...
+    async def on_turn_end(self, turn: Turn, fault: Fault | None, seconds: float) -> None: ...
 
 
-class Passage:
+class TurnContext:
     """`turn` is as it was kept last, or is being kept now."""
 
-    def __init__(self, turn: Turn, book: Book, answers: Answers) -> None:
+    def __init__(self, turn: Turn, turn_store: TurnStore, answers: AnswerFactory) -> None:
         self.turn = turn
-        self._book = book
-        self.answer = answers.of(turn.place, self._keep_part, turn.parts)
+        self._turn_store = turn_store
+        self.answer = answers.answer_for(turn.place, self._save_part, turn.parts)
 
-    async def keep(self, **changes: Any) -> None:
+    async def save(self, **changes: Any) -> None:
         """Change it, durably."""
         # Here first: whoever changes it while the store is busy changes what is newest.
         self.turn = replace(self.turn, **changes)
-        await self._book.keep(self.turn)
+        await self._turn_store.save(self.turn)
 
-    async def place(self) -> None:
+    async def send_placeholder(self) -> None:
         """A placeholder, and its number kept."""
-        await self.answer.place(self.turn.message_id)
+        await self.answer.send_placeholder(self.turn.message_id)
 
-    async def decide(self, text: str, fault: str, spent: Spent = NOTHING, withheld: str = "") -> None:
+    async def save_answer(self, text: str, fault: str, spent: Spent = NO_COST, withheld: str = "") -> None:
         """What will be said is kept before it is said, and so is what will not."""
         tokens = (spent.input_tokens, spent.output_tokens)
         kept = {"text": text, "fault": fault, "withheld": withheld}
-        await self.keep(stage=Stage.ANSWERING, **kept, cost_usd=spent.cost_usd, tokens=tokens)
+        await self.save(stage=TurnStage.ANSWERING, **kept, cost_usd=spent.cost_usd, tokens=tokens)
 
-    async def _keep_part(self, number: int, message_id: int) -> None:
-        reach("turn.sent")
-        stage = Stage.PLACED if self.turn.stage is Stage.ACCEPTED else self.turn.stage
-        await self.keep(stage=stage, parts={**self.turn.parts, number: message_id})
+    async def _save_part(self, number: int, message_id: int) -> None:
+        fault_point("turn.sent")
+        stage = TurnStage.PLACED if self.turn.stage is TurnStage.ACCEPTED else self.turn.stage
+        await self.save(stage=stage, parts={**self.turn.parts, number: message_id})

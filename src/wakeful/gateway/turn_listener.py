@@ -13,14 +13,23 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.client.api import Sessions
+from wakeful.client.api import SessionsApi
 from wakeful.control.login import AuthTier, auth_tier
-from wakeful.control.turn_events import Asked, Ended, Gone, Heard, Settled, Taken, Unread, Words
+from wakeful.control.turn_events import (
+    AnswerText,
+    Ended,
+    Gone,
+    PermissionAsked,
+    PermissionClosed,
+    PromptTaken,
+    PromptUnread,
+    TurnEvent,
+)
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
-from wakeful.core.waiting import told_or_due
-from wakeful.gateway.permissions import Questions
+from wakeful.core.waiting import wait_for_event_or_deadline
+from wakeful.gateway.permissions import ChatQuestions
 from wakeful.gateway.rules.errors import (
     AUTH_REQUIRED,
     Category,
@@ -35,15 +44,15 @@ from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.gateway.rules.tags import shown_so_far
 from wakeful.gateway.rules.turn import Turn
 from wakeful.gateway.rules.validation import Finish, Recent, validate, without_trace
-from wakeful.gateway.turn_context import Limits
-from wakeful.storage.base import Outcome
+from wakeful.gateway.turn_context import TurnLimits
+from wakeful.storage.base import ActionOutcome
 
-STOPPED_WORDS: Final = "Stopped."
-NOT_BEGUN_WORDS: Final = "The agent could not be asked. Please try again in a moment."
-UNSURE_WORDS: Final = (
+STOPPED_TEXT: Final = "Stopped."
+NOT_BEGUN_TEXT: Final = "The agent could not be asked. Please try again in a moment."
+UNSURE_TEXT: Final = (
     "I do not know whether the agent got this message. Please look at what is done before you send it again."
 )
-LOST_WORDS: Final = "This message was lost while I was restarted. Please send it again."
+LOST_TEXT: Final = "This message was lost while I was restarted. Please send it again."
 # Conversations whose last answers are remembered: more than ever have a session at once.
 KEYS_MAX: Final = 200
 _FINISHES: Final = {"end_turn": Finish.COMPLETE, "max_tokens": Finish.CUT_SHORT}
@@ -51,31 +60,31 @@ _FINISHES: Final = {"end_turn": Finish.COMPLETE, "max_tokens": Finish.CUT_SHORT}
 log = logging.getLogger("wakeful.gateway")
 
 
-class Stopped(Struct, frozen=True):
+class TurnStopped(Struct, frozen=True):
     """Its user stopped it, or somebody else cut it short and nobody went on. `text`: what it had said by then."""
 
     text: str
 
 
-class Lost(Struct, frozen=True):
+class SessionLost(Struct, frozen=True):
     """Nobody knows its session any more."""
 
 
-End = Ended | Gone | TimedOut | NotBegun | Stopped | Lost
+TurnEnd = Ended | Gone | TimedOut | NotBegun | TurnStopped | SessionLost
 
 
-class Judging:
+class AnswerJudge:
     """Remembers the last answers of every conversation: a loop is told by them."""
 
     def __init__(self) -> None:
         self._recent: dict[ConversationKey, Recent] = {}
 
-    def judge(self, turn: Turn, end: End) -> tuple[Fault | None, str]:
+    def judge(self, turn: Turn, end: TurnEnd) -> tuple[Fault | None, str]:
         """Whether it failed, and what is said. Nothing a client says about a failure is in it."""
-        if isinstance(end, Lost):
-            return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_WORDS
-        if isinstance(end, Stopped):
-            return None, f"{_said_so_far(end.text)}\n\n{STOPPED_WORDS}".strip()
+        if isinstance(end, SessionLost):
+            return Fault(Category.PROCESS_CRASH, Category.PROCESS_CRASH), LOST_TEXT
+        if isinstance(end, TurnStopped):
+            return None, f"{_partial_answer(end.text)}\n\n{STOPPED_TEXT}".strip()
         fault = classify(end)
         if fault is None and isinstance(end, Ended):
             fault = self._rejection(turn, end)
@@ -83,7 +92,7 @@ class Judging:
                 return None, end.text
         assert fault is not None, "an end that is no answer is a failure"
         if isinstance(end, NotBegun):
-            return fault, NOT_BEGUN_WORDS if end.is_sure else UNSURE_WORDS
+            return fault, NOT_BEGUN_TEXT if end.is_sure else UNSURE_TEXT
         return fault, user_words(fault)
 
     def forget(self, key: ConversationKey) -> None:
@@ -112,7 +121,7 @@ class Judging:
             del self._recent[next(iter(self._recent))]
 
 
-def _said_so_far(text: str) -> str:
+def _partial_answer(text: str) -> str:
     """What is left of an answer that was cut short: what it asked for is not done, and a client's complaint not shown."""
     return "" if auth_tier(text) is not None else shown_so_far(text)
 
@@ -126,7 +135,7 @@ DOUBT_SECONDS_MAX: Final = 5.0
 Grow = Callable[[str], None]
 
 
-class Ear:
+class TurnListener:
     """Listens to one turn."""
 
     def __init__(
@@ -134,10 +143,10 @@ class Ear:
         *,
         turn: Turn,
         key: str,
-        sessions: Sessions,
+        sessions: SessionsApi,
         clock: Clock,
-        questions: Questions,
-        limits: Limits,
+        questions: ChatQuestions,
+        limits: TurnLimits,
         grow: Grow,
         may_propose: Callable[[], bool],
     ) -> None:
@@ -151,20 +160,20 @@ class Ear:
         self._may_propose = may_propose
         self.session_id = SessionId(turn.session_id)
         self._text = ""
-        self.heard_at = clock.now().awake
-        self._last: Heard | None = None
-        self._stirred = asyncio.Event()
+        self.last_event_at = clock.now().awake
+        self._last_event: TurnEvent | None = None
+        self._wake = asyncio.Event()
         self._stopped_at: float | None = None
 
     def stop(self) -> None:
         """Its user wants no more of it."""
         self._stopped_at = self._clock.now().awake
-        self._stirred.set()
+        self._wake.set()
 
-    async def listen(self) -> End:
+    async def listen(self) -> TurnEnd:
         """How the turn ended."""
-        hearing = asyncio.ensure_future(self._hear())
-        limit = asyncio.ensure_future(self._limit())
+        hearing = asyncio.ensure_future(self._read_events())
+        limit = asyncio.ensure_future(self._wait_for_limit())
         try:
             await asyncio.wait({hearing, limit}, return_when=asyncio.FIRST_COMPLETED)
             end = hearing.result() if hearing.done() else limit.result()
@@ -173,75 +182,75 @@ class Ear:
             limit.cancel()
             await asyncio.gather(hearing, limit, return_exceptions=True)
         # Only now: where we are ended ourselves, its questions stay open for whoever goes on.
-        await self._questions.over(self.session_id)
+        await self._questions.on_turn_end(self.session_id)
         return end
 
-    async def _hear(self) -> End:
-        said = self._sessions.hear(self._turn.provider, self.session_id, self._key, self._turn.epoch)
+    async def _read_events(self) -> TurnEnd:
+        said = self._sessions.stream_turn(self._turn.provider, self.session_id, self._key, self._turn.epoch)
         async with aclosing(said) as stream:  # type: ignore[type-var]
             async for heard in stream:
-                self.heard_at, self._last = self._clock.now().awake, heard
-                self._stirred.set()
-                await self._take(heard)
+                self.last_event_at, self._last_event = self._clock.now().awake, heard
+                self._wake.set()
+                await self._on_event(heard)
                 if isinstance(heard, Ended) and not heard.interrupted:
                     return heard
-                if isinstance(heard, Ended | Gone | Unread) and self._stopped_at is not None:
-                    return Stopped(self._text)
-                if isinstance(heard, Unread):
+                if isinstance(heard, Ended | Gone | PromptUnread) and self._stopped_at is not None:
+                    return TurnStopped(self._text)
+                if isinstance(heard, PromptUnread):
                     # A client may take a message into the turn that runs without a word about it.
                     return NotBegun("its process ended at work on something else", is_sure=False)
         return Gone("nothing more is to be heard of it")
 
-    async def _take(self, heard: Heard) -> None:
+    async def _on_event(self, heard: TurnEvent) -> None:
         match heard:
-            case Taken():
+            case PromptTaken():
                 self._text = ""
-            case Words(text):
+            case AnswerText(text):
                 self._text += text
                 # A client's complaint about its login is not for the chat, not even while it is being written.
                 if auth_tier(self._text) is None:
                     self._grow(without_trace(self._text))
-            case Asked():
+            case PermissionAsked():
                 await self._questions.ask(self._turn.place, self.session_id, heard, self._turn.user_id)
-            case Settled(question_id):
-                await self._questions.settled(self.session_id, question_id)
+            case PermissionClosed(question_id):
+                await self._questions.on_answered(self.session_id, question_id)
             case Gone():
                 log.warning("%s ended inside a turn: %s", self.session_id, heard.last_words)
             case _:
                 pass
 
-    async def _limit(self) -> End:
+    async def _wait_for_limit(self) -> TurnEnd:
         """Returns when nothing more is waited for."""
-        while (until := self._patience_until()) > self._clock.now().awake:
-            self._stirred.clear()
-            await told_or_due(self._clock, self._stirred, until)
-        return await self._given_up()
+        while (until := self._deadline()) > self._clock.now().awake:
+            self._wake.clear()
+            await wait_for_event_or_deadline(self._clock, self._wake, until)
+        return await self._on_limit()
 
-    def _patience_until(self) -> float:
+    def _deadline(self) -> float:
         if self._stopped_at is not None:
             return self._stopped_at + STOP_SECONDS_MAX
-        if self._last is None and self._turn.doubt:
-            return self.heard_at + DOUBT_SECONDS_MAX
-        if isinstance(self._last, Gone):
-            return self.heard_at + self._limits.gone
-        if isinstance(self._last, Ended):
-            return self.heard_at + self._limits.cut_short
+        if self._last_event is None and self._turn.doubt:
+            return self.last_event_at + DOUBT_SECONDS_MAX
+        if isinstance(self._last_event, Gone):
+            return self.last_event_at + self._limits.gone
+        if isinstance(self._last_event, Ended):
+            return self.last_event_at + self._limits.cut_short
         asked = self._limits.question if self._questions.is_open(self.session_id) else 0.0
-        return self.heard_at + self._limits.turn + asked
+        return self.last_event_at + self._limits.turn + asked
 
-    async def _given_up(self) -> End:
-        if self._stopped_at is not None or isinstance(self._last, Ended):
-            return Stopped(self._text)
-        if isinstance(self._last, Gone):
-            return self._last
-        if self._last is None and self._turn.doubt:
+    async def _on_limit(self) -> TurnEnd:
+        if self._stopped_at is not None or isinstance(self._last_event, Ended):
+            return TurnStopped(self._text)
+        if isinstance(self._last_event, Gone):
+            return self._last_event
+        if self._last_event is None and self._turn.doubt:
             return NotBegun(self._turn.doubt)
-        if await self._revived():
-            self.heard_at = self._clock.now().awake
-            return await self._limit()
+        if await self._propose_revival():
+            self.last_event_at = self._clock.now().awake
+            return await self._wait_for_limit()
         return TimedOut()
 
-    async def _revived(self) -> bool:
+    async def _propose_revival(self) -> bool:
         """Propose to bring it back; the one gate decides. Whether that is worth waiting for."""
         if not self._may_propose():
             return False
@@ -251,4 +260,4 @@ class Ear:
             log.warning("%s is silent and could not be revived: %s", self.session_id, problem)
             return False
         log.warning("%s is silent; revival: %s (%s)", self.session_id, answered.outcome, answered.words)
-        return answered.outcome is Outcome.RECOVERED
+        return answered.outcome is ActionOutcome.CONFIRMED

@@ -12,82 +12,82 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from wakeful.client.api import Refused, Sessions
+from wakeful.client.api import DaemonRefused, SessionsApi
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.ids import SessionId
-from wakeful.core.waiting import told_or_due
-from wakeful.gateway.permissions import Questions
-from wakeful.gateway.prompt_delivery import BEYOND
+from wakeful.core.waiting import wait_for_event_or_deadline
+from wakeful.gateway.permissions import ChatQuestions
+from wakeful.gateway.prompt_delivery import CANNOT_CONTINUE
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.gateway.rules.pool import STOPS, Evicted, EvictionReason, Next, Pool
-from wakeful.gateway.rules.turn import Cut, Stage, Turn
-from wakeful.gateway.turn_context import Passage
-from wakeful.gateway.turn_listener import STOPPED_WORDS
-from wakeful.gateway.turn_runner import STOPPED, Course
-from wakeful.gateway.turn_store import Book, Conversations
+from wakeful.gateway.rules.turn import StopScope, Turn, TurnStage
+from wakeful.gateway.turn_context import TurnContext
+from wakeful.gateway.turn_listener import STOPPED_TEXT
+from wakeful.gateway.turn_runner import STOPPED, TurnRunner
+from wakeful.gateway.turn_store import Conversations, TurnStore
 
 # What is thrown away after a day is looked for this often.
 DROP_SECONDS: Final = 3600.0
 # A turn that a full disk or a bug of ours left in its middle. A bug stays one: then only the next start tries again.
-AGAIN_SECONDS: Final = 30.0
+RETRY_SECONDS: Final = 30.0
 TRIES_MAX: Final = 5
 # A daemon that is away is waited for as long as a turn waits for it (needs.Limits); whoever needs the place waits, too.
-END_AGAIN_SECONDS: Final = 2.0
+END_RETRY_SECONDS: Final = 2.0
 AWAY_SECONDS_MAX: Final = 600.0
 
 log = logging.getLogger("wakeful.gateway")
 
 
-class _Leaving:
+class _EndingSession:
     """A session that is being ended. A person who asked for that waits for the first try only."""
 
     def __init__(self) -> None:
-        self.tried = asyncio.Event()
+        self.first_try = asyncio.Event()
         self.task: asyncio.Task[None]
 
 
-class Turns:
-    """Call `take_up` once, then `run` until cancelled; `add` what arrives."""
+class TurnQueue:
+    """Call `restore` once, then `run` until cancelled; `add` what arrives."""
 
     def __init__(
         self,
         *,
         clock: Clock,
         pool: Pool[Turn],
-        book: Book,
+        turn_store: TurnStore,
         conversations: Conversations,
-        questions: Questions,
-        course: Course,
-        sessions: Sessions,
+        questions: ChatQuestions,
+        course: TurnRunner,
+        sessions: SessionsApi,
     ) -> None:
         self._clock = clock
         self.pool = pool
-        self._book = book
+        self._turn_store = turn_store
         self._conversations = conversations
         self._questions = questions
-        self._course = course
+        self._runner = course
         self._sessions = sessions
-        self._stirred = asyncio.Event()
+        self._wake = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         # Sessions that are being ended, by their conversations.
-        self._leaving: dict[ConversationKey, _Leaving] = {}
-        self._found: set[int] = set()
+        self._ending_sessions: dict[ConversationKey, _EndingSession] = {}
+        self._restored_ids: set[int] = set()
         # Pressed buttons that an earlier gateway did not see to; the intake does.
         self.presses: list[Turn] = []
 
-    async def take_up(self) -> int:
+    async def restore(self) -> int:
         """Go on where an earlier gateway stopped; how many turns of it were open."""
-        await self._conversations.take_up()
-        await self._questions.take_up()
+        await self._conversations.restore()
+        await self._questions.restore()
         now = self._clock.now().awake
         for key, conversation in self._conversations.all().items():
             if conversation.seated and conversation.session_id:
                 self.pool.hold(key, conversation.session_id, now)
-        rows = await self._book.take_up()
+        rows = await self._turn_store.restore()
         self.presses = [row for row in rows if row.pressed is not None]
         turns = [row for row in rows if row.pressed is None]
-        self._found = {turn.update_id for turn in turns}
+        self._restored_ids = {turn.update_id for turn in turns}
         for turn in turns:
             self.pool.add(turn.key, turn, is_known=True)
         return len(turns)
@@ -95,12 +95,12 @@ class Turns:
     def add(self, turn: Turn) -> bool:
         """Queue a turn that was accepted. False: too many wait in its conversation, and it is not queued."""
         queued = self.pool.add(turn.key, turn)
-        self._stirred.set()
+        self._wake.set()
         return queued
 
     def session_of(self, key: ConversationKey) -> str:
         """Its session, empty if it has none; also the one that its first turn has just begun."""
-        return self.pool.session_of(key) or self._course.session_of(key)
+        return self.pool.session_of(key) or self._runner.session_of(key)
 
     def sessions(self) -> dict[str, ConversationKey]:
         """The sessions of the pool, and whose each is."""
@@ -113,35 +113,35 @@ class Turns:
         dropping_at = self._clock.now().awake
         try:
             while True:
-                self._stirred.clear()
+                self._wake.clear()
                 now = self._clock.now().awake
                 for evicted in self.pool.expired(now):
-                    self._leave(evicted)
+                    self._end_session(evicted)
                 while (following := self.pool.next(now)) is not None:
                     self._begin(following)
                 if now >= dropping_at:
                     dropping_at = now + DROP_SECONDS
                     await self._drop_old()
                 until = min(dropping_at, self.pool.next_check_at or dropping_at)
-                await told_or_due(self._clock, self._stirred, until)
+                await wait_for_event_or_deadline(self._clock, self._wake, until)
         except asyncio.CancelledError:
             # Whatever else ends this loop, the turns that run go on, and so does the next run of it.
             await self._cancel_all()
             raise
 
-    async def stop(self, key: ConversationKey, cut: Cut = Cut.TURN) -> str:
+    async def stop(self, key: ConversationKey, cut: StopScope = StopScope.TURN) -> str:
         """/stop: the turn that runs is cut short, what waits behind it is not done. What to say."""
         evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
         dropped = evicted.dropped if evicted is not None else ()
         if evicted is not None and evicted.session_id:
             # Only its turn ends: the session stays, unless it is being ended anyway.
-            is_leaving = key in self._leaving
+            is_leaving = key in self._ending_sessions
             self.pool.hold(key, evicted.session_id, self._clock.now().awake, is_leaving=is_leaving)
         await self._drop(dropped)
         running = self.pool.is_busy(key)
         if running:
-            await self._course.stop(key, cut)
-        return STOPPED_WORDS if running or dropped else "Nothing is running."
+            await self._runner.stop(key, cut)
+        return STOPPED_TEXT if running or dropped else "Nothing is running."
 
     async def stop_all(self) -> int:
         """End every session, what runs and waits in it included; conversations go on with their next message. How many."""
@@ -150,18 +150,18 @@ class Turns:
             await self._drop(evicted.dropped)
         for key in sessions:
             if self.pool.is_busy(key):
-                await self._course.stop(key)
+                await self._runner.stop(key)
         leaving = [
-            self._leave(Evicted[Turn](key, session_id, EvictionReason.STOP_ALL))
+            self._end_session(Evicted[Turn](key, session_id, EvictionReason.STOP_ALL))
             for key, session_id in sessions.items()
             if session_id
         ]
-        await asyncio.gather(*(each.tried.wait() for each in leaving))
+        await asyncio.gather(*(each.first_try.wait() for each in leaving))
         return len(leaving)
 
-    async def begin_anew(self, key: ConversationKey) -> str:
+    async def start_new_conversation(self, key: ConversationKey) -> str:
         """/new: the conversation is over, and the next message begins another one. What to say."""
-        await self.stop(key, Cut.CONVERSATION)
+        await self.stop(key, StopScope.CONVERSATION)
         evicted = self.pool.evict(key, EvictionReason.STOP, self._clock.now().awake)
         await self._forget(key, evicted.session_id if evicted is not None else "")
         return "A new conversation begins with your next message."
@@ -172,96 +172,96 @@ class Turns:
         `even_busy`: in the middle of a turn too, which goes on in the process that is started then.
         """
         if self.pool.is_busy(key):
-            return even_busy and await self._course.replace(key)
+            return even_busy and await self._runner.replace_process(key)
         evicted = self.pool.evict(key, EvictionReason.RESTART, self._clock.now().awake)
         if evicted is None or not evicted.session_id:
             return False
-        await self._leave(evicted).tried.wait()
+        await self._end_session(evicted).first_try.wait()
         return True
 
     async def restart_all(self) -> int:
         """The same for every key, at work or not; how many. One that cannot be is left, and the others are not."""
         keys = self.pool.keys()
-        return sum([await self._is_restarted(key) for key in keys])
+        return sum([await self._try_restart(key) for key in keys])
 
-    async def _is_restarted(self, key: ConversationKey) -> bool:
+    async def _try_restart(self, key: ConversationKey) -> bool:
         try:
             return await self.restart(key, even_busy=True)
         except WakefulError as problem:
             log.warning("%s was not restarted: %s", key, problem)
             return False
 
-    async def take_heirs(self) -> None:
+    async def adopt_replacements(self) -> None:
         """Give those that a healer began anew, while nobody wrote, the places of those they replaced."""
         keys = self.pool.keys()
         for key in keys:
             session_id = self.pool.session_of(key)
-            heir = await self._heir_of(key, session_id) if session_id else None
+            heir = await self._replacement_of(key, session_id) if session_id else None
             # While that was asked somebody may have written.
             if heir is None or self.pool.is_busy(key) or self.pool.session_of(key) != session_id:
                 continue
             log.warning("%s goes on with %s: %s was given up", key, heir, session_id)
-            await self._conversations.hand_over(key, heir)
-            self._seat(key)
+            await self._conversations.replace_session(key, heir)
+            self._assign_session(key)
 
-    async def _heir_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
+    async def _replacement_of(self, key: ConversationKey, session_id: str) -> SessionId | None:
         try:
-            return await self._course.heir_of(key, session_id)
+            return await self._runner.replacement_of(key, session_id)
         except WakefulError as problem:
             log.info("whether %s was replaced is not known: %s", session_id, problem)
             return None
 
-    def progressing(self, seconds: float) -> frozenset[ConversationKey]:
+    def progressing_keys(self, seconds: float) -> frozenset[ConversationKey]:
         """Those of whose turn something was heard within so many seconds."""
         keys = self.pool.keys()
-        return frozenset(key for key in keys if self._course.heard_within(key, seconds))
+        return frozenset(key for key in keys if self._runner.is_active_within(key, seconds))
 
     def _begin(self, following: Next[Turn]) -> None:
         """Before anybody else's turn: whoever stops it from now on finds it."""
-        before = [self._leaving[following.key].task] if following.key in self._leaving else []
+        before = [self._ending_sessions[following.key].task] if following.key in self._ending_sessions else []
         if following.evicted is not None:
-            before.append(self._leave(following.evicted).task)
-        self._spawn(self._one(following.key, self._course.begin(following.item), before))
+            before.append(self._end_session(following.evicted).task)
+        self._spawn(self._run_turn(following.key, self._runner.begin(following.item), before))
 
-    def _leave(self, evicted: Evicted[Turn]) -> _Leaving:
+    def _end_session(self, evicted: Evicted[Turn]) -> _EndingSession:
         """End a session while others go on; only its own conversation waits for that, and whoever gets its place."""
-        if evicted.key in self._leaving:
-            return self._leaving[evicted.key]
-        leaving = self._leaving[evicted.key] = _Leaving()
-        leaving.task = self._spawn(self._end(evicted, leaving.tried))
-        leaving.task.add_done_callback(lambda _: self._left(evicted.key, leaving))
+        if evicted.key in self._ending_sessions:
+            return self._ending_sessions[evicted.key]
+        leaving = self._ending_sessions[evicted.key] = _EndingSession()
+        leaving.task = self._spawn(self._stop_evicted(evicted, leaving.first_try))
+        leaving.task.add_done_callback(lambda _: self._on_session_ended(evicted.key, leaving))
         return leaving
 
-    def _left(self, key: ConversationKey, leaving: _Leaving) -> None:
-        self._leaving.pop(key, None)
-        leaving.tried.set()
+    def _on_session_ended(self, key: ConversationKey, leaving: _EndingSession) -> None:
+        self._ending_sessions.pop(key, None)
+        leaving.first_try.set()
         # Whoever waits for a place may have it.
-        self._stirred.set()
+        self._wake.set()
 
-    async def _one(
-        self, key: ConversationKey, passage: Passage, before: Sequence[asyncio.Task[None]]
+    async def _run_turn(
+        self, key: ConversationKey, context: TurnContext, before: Sequence[asyncio.Task[None]]
     ) -> None:
         try:
             if before:
                 await asyncio.wait(before)
-            await self._to_its_end(passage)
-            self._seat(key)
+            await self._run_with_retries(context)
+            self._assign_session(key)
         finally:
-            self._found.discard(passage.turn.update_id)
-            self._course.over(key)
+            self._restored_ids.discard(context.turn.update_id)
+            self._runner.finish(key)
             self.pool.done(key, self._clock.now().awake)
-            self._stirred.set()
+            self._wake.set()
 
-    async def _to_its_end(self, passage: Passage) -> None:
+    async def _run_with_retries(self, context: TurnContext) -> None:
         """What is left in its middle goes on where it was kept last; nothing of its conversation goes before it."""
-        turn = passage.turn
+        turn = context.turn
         for tries in count(1):
             try:
                 if tries > 1:
-                    passage = self._course.begin(await self._book.reread(turn))
-                found = tries > 1 or turn.update_id in self._found
-                if not passage.turn.is_over:
-                    await self._course.run(passage, self._forget, found=found)
+                    context = self._runner.begin(await self._turn_store.reread(turn))
+                found = tries > 1 or turn.update_id in self._restored_ids
+                if not context.turn.is_over:
+                    await self._runner.run(context, self._forget, found=found)
             except WorldError as problem:
                 log.warning("turn %d of %s waits: %s", turn.update_id, turn.key, problem)
             except Exception:
@@ -271,30 +271,30 @@ class Turns:
                     return
             else:
                 return
-            await self._clock.sleep_until(self._clock.now().awake + AGAIN_SECONDS)
+            await self._clock.sleep_until(self._clock.now().awake + RETRY_SECONDS)
 
     async def _forget(self, key: ConversationKey, session_id: str) -> None:
         await self._conversations.forget(key)
-        self._course.forget(key)
+        self._runner.forget(key)
         if session_id:
-            await self._leave(Evicted[Turn](key, session_id, EvictionReason.STOP)).tried.wait()
+            await self._end_session(Evicted[Turn](key, session_id, EvictionReason.STOP)).first_try.wait()
 
     async def _drop_old(self) -> None:
         try:
-            await self._book.drop_old()
+            await self._turn_store.drop_old()
         except WorldError as problem:
             log.warning("old turns are kept for now: %s", problem)
 
     async def _drop(self, turns: Sequence[Turn]) -> None:
         for turn in turns:
-            await self._book.keep(replace(turn, stage=Stage.FAILED, fault=STOPPED))
+            await self._turn_store.save(replace(turn, stage=TurnStage.FAILED, fault=STOPPED))
 
-    def _seat(self, key: ConversationKey) -> None:
+    def _assign_session(self, key: ConversationKey) -> None:
         conversation = self._conversations.get(key)
         if conversation is not None and conversation.seated and conversation.session_id:
             self.pool.hold(key, conversation.session_id, self._clock.now().awake)
 
-    async def _end(self, evicted: Evicted[Turn], tried: asyncio.Event) -> None:
+    async def _stop_evicted(self, evicted: Evicted[Turn], tried: asyncio.Event) -> None:
         """End a session that left the pool, also when the daemon is away for a while. Its conversation stays."""
         log.info(
             "session evicted conversationKey=%s sessionId=%s evictionReason=%s",
@@ -303,27 +303,27 @@ class Turns:
             evicted.reason,
         )
         until = self._clock.now().awake + AWAY_SECONDS_MAX
-        while not await self._is_ended(evicted):
+        while not await self._try_stop(evicted):
             # What was not ended still runs: it has its place in the pool, and is counted.
             now = self._clock.now().awake
             self.pool.hold(evicted.key, evicted.session_id, now, is_leaving=now < until)
             if now >= until:
                 return
             tried.set()
-            await self._clock.sleep_until(now + END_AGAIN_SECONDS)
+            await self._clock.sleep_until(now + END_RETRY_SECONDS)
         if self.pool.session_of(evicted.key) == evicted.session_id:
             self.pool.evict(evicted.key, EvictionReason.RESTART, self._clock.now().awake)
 
-    async def _is_ended(self, evicted: Evicted[Turn]) -> bool:
+    async def _try_stop(self, evicted: Evicted[Turn]) -> bool:
         try:
             if evicted.session_id:
-                heir = await self._heir_of(evicted.key, evicted.session_id)
+                heir = await self._replacement_of(evicted.key, evicted.session_id)
                 leaving = heir or SessionId(evicted.session_id)
                 await self._sessions.stop(leaving, by_itself=evicted.reason not in STOPS)
-            await self._conversations.unseat(evicted.key)
-        except Refused as refused:
+            await self._conversations.release_session(evicted.key)
+        except DaemonRefused as refused:
             log.warning("%s could not be ended: %s", evicted.session_id, refused)
-            return refused.reason in BEYOND
+            return refused.reason in CANNOT_CONTINUE
         except WakefulError as problem:
             log.warning("%s could not be ended: %s", evicted.session_id, problem)
             return False

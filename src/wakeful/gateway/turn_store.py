@@ -10,14 +10,14 @@ from typing import Final
 import msgspec
 from msgspec.structs import replace
 
-from wakeful.client.api import Seat
+from wakeful.client.api import Workspace
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.gateway.rules.messages import ConversationKey
-from wakeful.gateway.rules.turn import KEPT_SECONDS, Conversation, Stage, Turn
+from wakeful.gateway.rules.turn import RETENTION_SECONDS, Conversation, Turn, TurnStage
 from wakeful.storage.base import Note, Store
-from wakeful.storage.readable import readable, values
+from wakeful.storage.note_decoding import decode_note_values, decode_notes
 
 TURN_KIND: Final = "gateway.turn"
 # Numbers of updates have at most 10 digits today; keys are ordered as texts.
@@ -26,23 +26,23 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode_turn: Final = json_decoder(Turn)
 
 
-class Book:
+class TurnStore:
     """The turns of one bot: another bot's updates have numbers of their own. After a quiet week those begin anywhere."""
 
     def __init__(self, store: Store, clock: Clock, bot: str) -> None:
         self._store = store
         self._clock = clock
         self._bot = bot
-        self._known: dict[int, float] = {}
+        self._accepted_at: dict[int, float] = {}
 
-    async def take_up(self) -> list[Turn]:
+    async def restore(self) -> list[Turn]:
         """Turns that an earlier gateway began and did not end, oldest first."""
         found = [
             turn
-            for note, turn in readable(await self._store.notes(TURN_KIND), _decode_turn)
+            for note, turn in decode_notes(await self._store.notes(TURN_KIND), _decode_turn)
             if note.key.startswith(f"{self._bot}-")
         ]
-        self._known = {turn.update_id: turn.at for turn in found}
+        self._accepted_at = {turn.update_id: turn.at for turn in found}
         return [turn for turn in found if not turn.is_over]
 
     async def accept(self, turns: Sequence[Turn]) -> list[Turn]:
@@ -50,24 +50,24 @@ class Book:
 
         All or none: an update that is confirmed by a later one must not be missing here.
         """
-        new = {each.update_id: each for each in turns if each.update_id not in self._known}
-        await self._store.keep_new_notes([self._note(each) for each in new.values()])
-        self._known |= {number: each.at for number, each in new.items()}
+        new = {each.update_id: each for each in turns if each.update_id not in self._accepted_at}
+        await self._store.save_new_notes([self._note(each) for each in new.values()])
+        self._accepted_at |= {number: each.at for number, each in new.items()}
         if new:
-            reach("turn.accepted")
+            fault_point("turn.accepted")
         return list(new.values())
 
-    async def keep(self, turn: Turn) -> Turn:
+    async def save(self, turn: Turn) -> Turn:
         """Write down how far it has come, durably."""
-        await self._store.keep_note(self._note(turn))
-        reach(f"turn.{turn.stage}")
+        await self._store.save_note(self._note(turn))
+        fault_point(f"turn.{turn.stage}")
         return turn
 
     async def close_press(self, row: Turn) -> None:
         """A press was seen to. Where it became a turn its row is that turn's, and stays as it is."""
         kept = await self.reread(row)
         if kept.pressed is not None:
-            await self.keep(replace(kept, stage=Stage.DONE))
+            await self.save(replace(kept, stage=TurnStage.DONE))
 
     async def reread(self, turn: Turn) -> Turn:
         """The turn as it was kept last."""
@@ -76,24 +76,28 @@ class Book:
     async def find(self, update_id: int) -> Turn | None:
         """The turn of this update, as it was kept last."""
         note = await self._store.note(TURN_KIND, self._name(update_id))
-        return next(iter(values([note], _decode_turn)), None) if note is not None else None
+        return next(iter(decode_note_values([note], _decode_turn)), None) if note is not None else None
 
     async def newest_answer(self, key: ConversationKey) -> Turn | None:
         """The last turn of this conversation that was answered."""
-        turns = values(await self._store.notes(TURN_KIND), _decode_turn)
+        turns = decode_note_values(await self._store.notes(TURN_KIND), _decode_turn)
         answered = [turn for turn in turns if turn.key == key and turn.text and not turn.fault]
         return max(answered, key=lambda turn: turn.at, default=None)
 
     async def drop_old(self) -> int:
         """Forget the turns that nobody can ask about any more; how many. Those that are not over stay."""
-        oldest = self._clock.now().wall - KEPT_SECONDS
-        if not any(at < oldest for at in self._known.values()):
+        oldest = self._clock.now().wall - RETENTION_SECONDS
+        if not any(at < oldest for at in self._accepted_at.values()):
             return 0
-        turns = values(await self._store.notes(TURN_KIND), _decode_turn)
-        old = [each for each in turns if each.is_over and each.at < oldest and each.update_id in self._known]
+        turns = decode_note_values(await self._store.notes(TURN_KIND), _decode_turn)
+        old = [
+            each
+            for each in turns
+            if each.is_over and each.at < oldest and each.update_id in self._accepted_at
+        ]
         for turn in old:
             await self._store.drop_note(TURN_KIND, self._name(turn.update_id))
-            self._known.pop(turn.update_id, None)
+            self._accepted_at.pop(turn.update_id, None)
         return len(old)
 
     def key_of(self, turn: Turn) -> str:
@@ -119,60 +123,60 @@ class Conversations:
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
         self._clock = clock
-        self._known: dict[ConversationKey, Conversation] = {}
+        self._conversations: dict[ConversationKey, Conversation] = {}
 
-    async def take_up(self) -> None:
+    async def restore(self) -> None:
         """Recall what an earlier gateway knew."""
         notes = await self._store.notes(CONVERSATION_KIND)
-        self._known = {
-            ConversationKey(note.key): known for note, known in readable(notes, _decode_conversation)
+        self._conversations = {
+            ConversationKey(note.key): known for note, known in decode_notes(notes, _decode_conversation)
         }
 
     def get(self, key: ConversationKey) -> Conversation | None:
-        return self._known.get(key)
+        return self._conversations.get(key)
 
     def all(self) -> dict[ConversationKey, Conversation]:
-        return dict(self._known)
+        return dict(self._conversations)
 
     def key_of(self, session_id: str) -> ConversationKey | None:
         """Whose session it is."""
-        return next((key for key, each in self._known.items() if each.session_id == session_id), None)
+        return next((key for key, each in self._conversations.items() if each.session_id == session_id), None)
 
-    async def seat(self, key: ConversationKey, seat: Seat, session_id: str) -> None:
+    async def assign_session(self, key: ConversationKey, workspace: Workspace, session_id: str) -> None:
         """This session holds the conversation now. What was allowed was allowed for the one before it."""
-        known = self._known.get(key)
+        known = self._conversations.get(key)
         same = known is not None and known.session_id == session_id
-        new = Conversation(provider=seat.provider, session_id=session_id, held_as=seat.stamp)
+        new = Conversation(provider=workspace.provider, session_id=session_id, held_as=workspace.fingerprint)
         kept = known if known is not None and same else new
         if kept.seated and same:
             return
-        await self._keep(key, replace(kept, seated=True, used_at=self._clock.now().wall))
+        await self._save(key, replace(kept, seated=True, used_at=self._clock.now().wall))
 
-    async def hand_over(self, key: ConversationKey, heir: str) -> None:
+    async def replace_session(self, key: ConversationKey, heir: str) -> None:
         """Another session, begun anew by a healer, holds the conversation as the one before it did."""
-        known = self._known.get(key)
+        known = self._conversations.get(key)
         if known is not None:
-            await self._keep(key, replace(known, session_id=heir, allowed=()))
+            await self._save(key, replace(known, session_id=heir, allowed=()))
 
-    async def unseat(self, key: ConversationKey) -> None:
+    async def release_session(self, key: ConversationKey) -> None:
         """Its session was ended; the conversation can be resumed."""
-        known = self._known.get(key)
+        known = self._conversations.get(key)
         if known is not None and known.seated:
-            await self._keep(key, replace(known, seated=False))
+            await self._save(key, replace(known, seated=False))
 
     async def forget(self, key: ConversationKey) -> None:
         """The next message begins anew."""
-        if self._known.pop(key, None) is not None:
+        if self._conversations.pop(key, None) is not None:
             await self._store.drop_note(CONVERSATION_KIND, key)
 
     async def allow(self, key: ConversationKey, session_id: str, call: str) -> None:
         """Exactly this call may be made in this session without asking again; not in the one that came after it."""
-        known = self._known.get(key)
+        known = self._conversations.get(key)
         if known is None or known.session_id != session_id:
             return
         if call and call not in known.allowed:
-            await self._keep(key, replace(known, allowed=(*known.allowed, call)[-ALLOWED_MAX:]))
+            await self._save(key, replace(known, allowed=(*known.allowed, call)[-ALLOWED_MAX:]))
 
-    async def _keep(self, key: ConversationKey, conversation: Conversation) -> None:
-        self._known[key] = conversation
-        await self._store.keep_note(Note(CONVERSATION_KIND, key, _encode(conversation)))
+    async def _save(self, key: ConversationKey, conversation: Conversation) -> None:
+        self._conversations[key] = conversation
+        await self._store.save_note(Note(CONVERSATION_KIND, key, _encode(conversation)))

@@ -6,14 +6,14 @@ from typing import Final
 
 from wakeful.control.turn_events import Ended
 from wakeful.gateway.ports import Chat, ChatFailed, ChatRefused
-from wakeful.gateway.rules.access import PRESS_WORDS, PressRefusal, Role
+from wakeful.gateway.rules.access import PRESS_REFUSAL_TEXTS, PressRefusal, Role
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Fault
-from wakeful.gateway.rules.messages import Button, Buttons, Pressed
+from wakeful.gateway.rules.messages import Button, ButtonPress, Buttons
 from wakeful.gateway.rules.tags import shown_so_far
 from wakeful.gateway.rules.turn import Turn
-from wakeful.gateway.turn_context import Answers, Passage
-from wakeful.gateway.turn_listener import End
-from wakeful.gateway.turn_store import Book
+from wakeful.gateway.turn_context import AnswerFactory, TurnContext
+from wakeful.gateway.turn_listener import TurnEnd
+from wakeful.gateway.turn_store import TurnStore
 
 PREFIX: Final = "show"
 LABEL: Final = "Show it anyway"
@@ -25,7 +25,7 @@ NOTE: Final = "Held back before, shown because you asked:"
 log = logging.getLogger("wakeful.gateway")
 
 
-def withheld_text(end: End, fault: Fault | None) -> str:
+def withheld_text(end: TurnEnd, fault: Fault | None) -> str:
     """The answer of a turn that ended well and was rejected; what is about a login is nobody's to read."""
     if (
         fault is None
@@ -41,53 +41,55 @@ def show_button(turn: Turn) -> Buttons:
     return ((Button(LABEL, f"{PREFIX}:{turn.update_id}"),),)
 
 
-class Withheld:
+class WithheldAnswers:
     """Takes the presses of that button."""
 
-    def __init__(self, *, chat: Chat, answers: Answers, book: Book, role_of: Callable[[int], Role]) -> None:
+    def __init__(
+        self, *, chat: Chat, answers: AnswerFactory, turn_store: TurnStore, role_of: Callable[[int], Role]
+    ) -> None:
         self._chat = chat
         self._answers = answers
-        self._book = book
+        self._turn_store = turn_store
         self._role_of = role_of
 
-    async def pressed(self, pressed: Pressed) -> bool:
+    async def on_press(self, press: ButtonPress) -> bool:
         """Show what was held back; False if this is no button of ours."""
-        prefix, _, number = pressed.choice.partition(":")
+        prefix, _, number = press.choice.partition(":")
         if prefix != PREFIX:
             return False
-        turn = await self._book.find(int(number)) if number.isdecimal() and len(number) < 20 else None
-        refusal = _refusal(turn, pressed, is_admin=self._role_of(pressed.user_id) is Role.ADMIN)
-        words = PRESS_WORDS[refusal] if refusal is not None else ""
+        turn = await self._turn_store.find(int(number)) if number.isdecimal() and len(number) < 20 else None
+        refusal = _refusal(turn, press, is_admin=self._role_of(press.user_id) is Role.ADMIN)
+        words = PRESS_REFUSAL_TEXTS[refusal] if refusal is not None else ""
         if refusal is None and turn is not None:
-            words = SHOWN if await self._is_shown(turn) else NOT_SHOWN
-        await self._settle(pressed, words)
+            words = SHOWN if await self._show(turn) else NOT_SHOWN
+        await self._answer_press(press, words)
         return True
 
-    async def _is_shown(self, turn: Turn) -> bool:
+    async def _show(self, turn: Turn) -> bool:
         """In the message of its turn, so that it is there once, however often this is begun; then it is forgotten."""
-        passage = Passage(turn, self._book, self._answers)
+        context = TurnContext(turn, self._turn_store, self._answers)
         words = f"{NOTE}\n\n{turn.withheld}"
         try:
-            await passage.answer.finish(words)
+            await context.answer.finish(words)
         except ChatRefused as refused:
             log.warning("%s: what was held back is not shown: %s", turn.key, refused)
             return False
-        await passage.keep(withheld="", text=words)
+        await context.save(withheld="", text=words)
         return True
 
-    async def _settle(self, pressed: Pressed, words: str) -> None:
+    async def _answer_press(self, press: ButtonPress, words: str) -> None:
         try:
-            await self._chat.settle_press(pressed.press_id, words)
+            await self._chat.answer_press(press.press_id, words)
         except ChatFailed as problem:
             log.info("a press was not settled: %s", problem)
 
 
-def _refusal(turn: Turn | None, pressed: Pressed, *, is_admin: bool) -> PressRefusal | None:
+def _refusal(turn: Turn | None, press: ButtonPress, *, is_admin: bool) -> PressRefusal | None:
     # One that is not over is still being said: nobody has seen its button.
     if turn is None or turn.pressed is not None or not turn.is_over:
         return PressRefusal.FORGED
-    if turn.key != pressed.place.key:
+    if turn.key != press.place.key:
         return PressRefusal.ELSEWHERE
-    if not is_admin and pressed.user_id != turn.user_id:
+    if not is_admin and press.user_id != turn.user_id:
         return PressRefusal.NOT_ASKER
     return None if turn.withheld else PressRefusal.LATE

@@ -6,31 +6,31 @@ An agent gets the gateway's environment without Wakeful's settings, so it never 
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
-from wakeful.client.api import Seat
-from wakeful.config.gateway import DEFAULT_CHAT, ChatPlace, PermissionMode
-from wakeful.config.paths import Places
+from wakeful.client.api import Workspace
+from wakeful.config.gateway import DEFAULT_CHAT, ChatConfig, PermissionMode
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.gateway.rules.messages import ConversationKey
 from wakeful.integrations.providers import provider as client
 from wakeful.linux.child_environment import agent_environ
 
 
-class Seats:
+class Workspaces:
     """Asked for every turn."""
 
-    def __init__(self, config: Config, places: Places, environ: Mapping[str, str]) -> None:
+    def __init__(self, config: Config, paths: StatePaths, environ: Mapping[str, str]) -> None:
         self._config = config
-        self._folders = Path(places.home) / "chats"
+        self._folders = Path(paths.state_dir) / "chats"
         self._chats = {each.key: each for each in config.gateway_chats}
         self.environ = agent_environ(environ)
 
-    def chat(self, key: ConversationKey) -> ChatPlace:
+    def chat(self, key: ConversationKey) -> ChatConfig:
         """The table of this chat; what it leaves open is the default's."""
-        default = self._chats.get(DEFAULT_CHAT, ChatPlace(key=DEFAULT_CHAT))
+        default = self._chats.get(DEFAULT_CHAT, ChatConfig(key=DEFAULT_CHAT))
         own = self._chats.get(key)
         if own is None:
             return default
-        return ChatPlace(
+        return ChatConfig(
             key=own.key,
             folder=own.folder or default.folder,
             permission_mode=own.permission_mode or default.permission_mode,
@@ -41,7 +41,7 @@ class Seats:
     def provider(self, key: ConversationKey) -> str:
         return self.chat(key).provider or self._config.gateway.provider
 
-    def seat(self, key: ConversationKey) -> Seat:
+    def workspace(self, key: ConversationKey) -> Workspace:
         """Its folder is there when this returns."""
         chat = self.chat(key)
         provider = self.provider(key)
@@ -49,7 +49,7 @@ class Seats:
         folder = Path(chat.folder) if chat.folder else self._folders / name
         if not chat.folder:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Seat(
+        return Workspace(
             provider,
             str(folder),
             self._argv(provider, chat.permission_mode or PermissionMode.DEFAULT),
@@ -57,7 +57,7 @@ class Seats:
             name,
         )
 
-    def homeless(self) -> Iterator[ChatPlace]:
+    def missing_folders(self) -> Iterator[ChatConfig]:
         """Chats whose folder, as the configuration names it, is not there."""
         return (each for each in self._chats.values() if each.folder and not Path(each.folder).is_dir())
 

@@ -15,128 +15,147 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.controller import Hands
-from wakeful.control.ownership import Holdings
+from wakeful.control.controller import SessionController
+from wakeful.control.ownership import ManagedSessions
 from wakeful.core.clock import Clock, Instant
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Process, Sight
-from wakeful.core.waiting import told_or_due
-from wakeful.healing.situation import Circumstances
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import Process, ProcessState
+from wakeful.core.waiting import wait_for_event_or_deadline
+from wakeful.healing.situation import SituationBuilder
 from wakeful.judging.findings import WaitKind
-from wakeful.sessions.registry import Roster
-from wakeful.sessions.session import Watched
+from wakeful.sessions.registry import SessionRegistry
+from wakeful.sessions.session import TrackedSession
 
 # A host that goes down ends agents first and us within a minute: what ended then was taken along.
-SURE_SECONDS: Final = 90.0
+CONFIRM_SECONDS: Final = 90.0
 
 
-class _Gone(Struct, frozen=True):
+class _EndedProcess(Struct, frozen=True):
     """Which process ended, and when it is sure that its host did not."""
 
     process: Process | None
     sure_at: float
 
 
-class Closing:
+class UserCloseDetector:
     """Told of every change, it keeps those that have ended until that is sure."""
 
     def __init__(
-        self, clock: Clock, roster: Roster, holdings: Holdings, circumstances: Circumstances
+        self,
+        clock: Clock,
+        registry: SessionRegistry,
+        managed_sessions: ManagedSessions,
+        situations: SituationBuilder,
     ) -> None:
         self._clock = clock
-        self._roster = roster
-        self._holdings = holdings
-        self._around = circumstances
+        self._registry = registry
+        self._managed_sessions = managed_sessions
+        self._situations = situations
         # The oldest first.
-        self._gone: dict[SessionId, _Gone] = {}
-        self._told = asyncio.Event()
+        self._ended_sessions: dict[SessionId, _EndedProcess] = {}
+        self._wakeup = asyncio.Event()
 
-    def seen(self, session_id: SessionId) -> None:
+    def on_judged(self, session_id: SessionId) -> None:
         """This session was judged anew."""
-        hosting, known = self._holdings.find(session_id), self._gone.get(session_id)
-        if hosting is None or not self._has_ended(hosting):
-            self._gone.pop(session_id, None)
-        elif known is None or known.process != hosting.process:
-            self._gone.pop(session_id, None)
-            self._gone[session_id] = _Gone(hosting.process, self._clock.now().awake + SURE_SECONDS)
-            self._told.set()
+        managed, known = self._managed_sessions.find(session_id), self._ended_sessions.get(session_id)
+        if managed is None or not self._has_ended(managed):
+            self._ended_sessions.pop(session_id, None)
+        elif known is None or known.process != managed.process:
+            self._ended_sessions.pop(session_id, None)
+            self._ended_sessions[session_id] = _EndedProcess(
+                managed.process, self._clock.now().awake + CONFIRM_SECONDS
+            )
+            self._wakeup.set()
 
     async def run(self) -> None:
         """Note who has been gone for long enough, until cancelled."""
         while True:
-            self._told.clear()
-            due = next(iter(self._gone.items()), None)
+            self._wakeup.clear()
+            due = next(iter(self._ended_sessions.items()), None)
             if due is not None and due[1].sure_at <= self._clock.now().awake:
-                await self._note(due[0])
+                await self._mark_closed(due[0])
             else:
-                await told_or_due(self._clock, self._told, due[1].sure_at if due is not None else None)
+                await wait_for_event_or_deadline(
+                    self._clock, self._wakeup, due[1].sure_at if due is not None else None
+                )
 
-    async def _note(self, session_id: SessionId) -> None:
-        hosting = self._holdings.find(session_id)
-        if hosting is not None and self._has_ended(hosting):
-            await self._holdings.keep(replace(hosting, closed=True))
-        self._gone.pop(session_id, None)
+    async def _mark_closed(self, session_id: SessionId) -> None:
+        managed = self._managed_sessions.find(session_id)
+        if managed is not None and self._has_ended(managed):
+            await self._managed_sessions.save(replace(managed, closed=True))
+        self._ended_sessions.pop(session_id, None)
 
-    def _has_ended(self, hosting: Hosting) -> bool:
-        watched = self._roster.watched.get(hosting.session_id)
-        if hosting.is_ended or hosting.closed or hosting.process is None or watched is None:
+    def _has_ended(self, managed: ManagedSession) -> bool:
+        session = self._registry.sessions.get(managed.session_id)
+        if managed.is_ended or managed.closed or managed.process is None or session is None:
             return False
-        pane = watched.presence.pane
+        pane = session.presence.pane
         return (
-            watched.presence.agent is Sight.DEAD
-            and watched.verdict is not None
-            and not watched.verdict.findings
-            and (pane is None or pane.runtime is Sight.ALIVE)
-            and self._around.lost(watched) is None
+            session.presence.agent_state is ProcessState.DEAD
+            and session.verdict is not None
+            and not session.verdict.findings
+            and (pane is None or pane.runtime is ProcessState.ALIVE)
+            and self._situations.loss_origin(session) is None
         )
 
 
 # These run out by a clock alone. Every other wait has something to show for itself.
-_UNEXCUSED: Final = frozenset({WaitKind.MODEL, WaitKind.RETRY})
-TREATED: Final = "healing sees to it"
-EXCUSED: Final = "it waits for something"
-MOVES: Final = "it moves again"
+_TIMEOUT_WAITS: Final = frozenset({WaitKind.MODEL, WaitKind.RETRY})
+HEALING_TREATS_IT: Final = "healing sees to it"
+EXPECTED_WAIT: Final = "it waits for something"
+MADE_PROGRESS: Final = "it moves again"
 
 log = logging.getLogger("wakeful")
 
 
-class CutShort:
+class PromptTimeout:
     """Ends prompts. `hands` are those nobody asks for: a pause stops them."""
 
-    def __init__(self, hands: Hands, roster: Roster, is_treated: Callable[[SessionId], bool]) -> None:
-        self._hands = hands
-        self._roster = roster
+    def __init__(
+        self,
+        controller: SessionController,
+        registry: SessionRegistry,
+        is_treated: Callable[[SessionId], bool],
+    ) -> None:
+        self._controller = controller
+        self._registry = registry
         self._is_treated = is_treated
-        self._ending: set[asyncio.Task[None]] = set()
+        self._tasks: set[asyncio.Task[None]] = set()
 
-    def timed_out(self, session_id: SessionId) -> None:
+    def on_timeout(self, session_id: SessionId) -> None:
         """End this session's prompt, in a task of its own, unless something speaks against it."""
-        watched = self._roster.watched.get(session_id)
-        if watched is None or not watched.subject.managed or self._excuse(watched) is not None:
+        session = self._registry.sessions.get(session_id)
+        if session is None or not session.subject.managed or self._refusal_reason(session) is not None:
             return
-        task = asyncio.ensure_future(self._end(watched, watched.activity.progress_at))
-        self._ending.add(task)
-        task.add_done_callback(self._ending.discard)
+        task = asyncio.ensure_future(self._interrupt(session, session.activity.progress_at))
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _end(self, watched: Watched, progress_at: Instant | None) -> None:
-        session_id = watched.subject.id
+    async def _interrupt(self, session: TrackedSession, progress_at: Instant | None) -> None:
+        session_id = session.subject.id
 
         def objection() -> str | None:
             """Asked inside the gate, after the newest evidence was read."""
-            return MOVES if watched.activity.progress_at != progress_at else self._excuse(watched)
+            return (
+                MADE_PROGRESS
+                if session.activity.progress_at != progress_at
+                else self._refusal_reason(session)
+            )
 
         try:
-            deed = await self._hands.interrupt(session_id, unless=objection)
+            record = await self._controller.interrupt(session_id, unless=objection)
         except WakefulError as error:
             log.warning("the prompt of %s timed out and was not interrupted: %s", session_id, error)
         else:
-            log.warning("the prompt of %s timed out; interrupt %s: %s", session_id, deed.outcome, deed.words)
+            log.warning(
+                "the prompt of %s timed out; interrupt %s: %s", session_id, record.outcome, record.words
+            )
 
-    def _excuse(self, watched: Watched) -> str | None:
-        verdict = watched.verdict
+    def _refusal_reason(self, session: TrackedSession) -> str | None:
+        verdict = session.verdict
         assert verdict is not None, "judged before its prompt could time out"
-        if verdict.findings or self._is_treated(watched.subject.id):
-            return TREATED
-        return EXCUSED if any(wait.kind not in _UNEXCUSED for wait in verdict.waits) else None
+        if verdict.findings or self._is_treated(session.subject.id):
+            return HEALING_TREATS_IT
+        return EXPECTED_WAIT if any(wait.kind not in _TIMEOUT_WAITS for wait in verdict.waits) else None

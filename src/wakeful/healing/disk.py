@@ -10,15 +10,15 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from wakeful.alerts.model import Alert, AlertKind, News, Topic, text_of
+from wakeful.alerts.model import Alert, AlertBody, AlertKind, Topic, format_alert
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.incidents.issue_tracker import Forge, Report
-from wakeful.incidents.model import Cause, Incident, Origin, sentence_of
+from wakeful.incidents.issue_tracker import IssueReport, IssueTracker
+from wakeful.incidents.model import Cause, Incident, Origin, cause_text
 from wakeful.incidents.service import Incidents
 
-LOOK_SECONDS: Final = 5.0
+CHECK_SECONDS: Final = 5.0
 # A store that is written to grows by some hundred kB between two checkpoints of its log; below that it soon refuses.
 FREE_BYTES_MIN: Final = 1024 * 1024
 # Room again only with some to spare, so that one file written and removed is no new episode.
@@ -27,7 +27,7 @@ FREE_BYTES_AGAIN: Final = 4 * FREE_BYTES_MIN
 log = logging.getLogger("wakeful.disk")
 
 
-class Room(Protocol):
+class DiskSpace(Protocol):
     """The disk that holds our state."""
 
     folder: str
@@ -47,90 +47,92 @@ class DiskWatch:
         *,
         clock: Clock,
         host: str,
-        room: Room,
+        room: DiskSpace,
         refused: Callable[[], str | None],
         incidents: Incidents,
         owe: Callable[[Alert], Awaitable[bool]],
         over: Callable[[Incident], Awaitable[None]],
-        forge: Forge | None = None,
+        tracker: IssueTracker | None = None,
     ) -> None:
         self._clock = clock
         self._host = host
-        self._forge = forge
+        self._tracker = tracker
         self._origin = Origin(Cause.DISK, host)
-        self._room = room
-        self._refused = refused
+        self._disk = room
+        self._store_problem = refused
         self._incidents = incidents
-        self._owe = owe
-        self._over = over
-        self._told: Incident | None = None
+        self._enqueue_alert = owe
+        self._on_resolved = over
+        self._open_incident: Incident | None = None
 
     async def run(self) -> None:
         """Look now and then, until cancelled."""
         while True:
-            await self.look()
-            await self._clock.sleep_until(self._clock.now().awake + LOOK_SECONDS)
+            await self.check()
+            await self._clock.sleep_until(self._clock.now().awake + CHECK_SECONDS)
 
-    async def look(self) -> None:
+    async def check(self) -> None:
         """Open the incident, or end it. Raises nothing the disk could be the reason of."""
-        words = await self._trouble()
-        if words is not None and self._told is None:
-            self._told = await self._incidents.begin(self._origin, words)
-            text = text_of(disk_news(self._told, words, self._room.folder))
-            await self._owe(Alert(AlertKind.TROUBLE, self._told.id, text, topic=Topic((Cause.DISK,))))
-            await self._file(self._told)
+        words = await self._problem()
+        if words is not None and self._open_incident is None:
+            self._open_incident = await self._incidents.begin(self._origin, words)
+            text = format_alert(disk_alert(self._open_incident, words, self._disk.folder))
+            await self._enqueue_alert(
+                Alert(AlertKind.TROUBLE, self._open_incident.id, text, topic=Topic((Cause.DISK,)))
+            )
+            await self._file(self._open_incident)
         elif words is None:
             await self._end()
 
     async def _end(self) -> None:
         """Also of an incident that an earlier daemon left open."""
-        if self._told is not None:
-            await self._file(self._told)
+        if self._open_incident is not None:
+            await self._file(self._open_incident)
         try:
             ended = await self._incidents.end(self._origin)
         except WorldError as error:
             log.warning("there is room again, but that could not be written: %s", error)
             return
-        self._told = None
+        self._open_incident = None
         if ended is not None and not ended.is_open:
-            await self._over(replace(ended, because="there is room again"))
+            await self._on_resolved(replace(ended, because="there is room again"))
 
     async def _file(self, incident: Incident) -> None:
         """One issue; a session that failed for want of room may have had it filed before."""
         known = self._incidents.newest(incident)
-        if self._forge is None or known.issue_url is not None:
+        if self._tracker is None or known.issue_url is not None:
             return
-        report = Report(
+        report = IssueReport(
             project=self._host,
             session_id=SessionId(self._host),
             reason=str(Cause.DISK),
-            summary=f"{sentence_of(known)}: {known.summary}",
+            summary=f"{cause_text(known)}: {known.summary}",
             duration_seconds=self._clock.now().wall - known.opened_at,
             others=known.sessions,
         )
         try:
-            filing = await self._forge.file(report)
+            filing = await self._tracker.file(report)
             if filing.url is not None:
-                await self._incidents.keep(replace(self._incidents.newest(known), issue_url=filing.url))
+                await self._incidents.update(replace(self._incidents.newest(known), issue_url=filing.url))
         except WorldError as error:
             log.warning("no issue about the disk is kept yet: %s", error)
 
-    async def _trouble(self) -> str | None:
+    async def _problem(self) -> str | None:
         """What is wrong, in words; None while all is well."""
-        refused = self._refused()
+        refused = self._store_problem()
         if refused is not None:
             return refused
-        free_bytes = await asyncio.to_thread(self._room.free_bytes)
-        enough = FREE_BYTES_MIN if self._told is None else FREE_BYTES_AGAIN
+        free_bytes = await asyncio.to_thread(self._disk.free_bytes)
+        enough = FREE_BYTES_MIN if self._open_incident is None else FREE_BYTES_AGAIN
         if free_bytes is None or free_bytes >= enough:
             return None
-        return f"{free_bytes // 1024:,} KiB are left for {self._room.folder}"
+        return f"{free_bytes // 1024:,} KiB are left for {self._disk.folder}"
 
 
-def disk_news(incident: Incident, words: str, folder: str) -> News:
+def disk_alert(incident: Incident, words: str, folder: str) -> AlertBody:
     """That there is no room."""
-    return News(
-        what=sentence_of(incident),
+    return AlertBody(
+        what=cause_text(incident),
         where=words,
         since=incident.opened_at,
         did="it goes on watching and keeps in memory what it cannot write; nothing is revived",

@@ -1,6 +1,6 @@
 """The healer: asks the plan about sessions with problems, has each step carried out, and reports results.
 
-`Telling` and `Holding` are its interfaces to alerts and checkpoints. Changes and deadlines wake it
+`CaseNotifier` and `CaseCheckpoints` are its interfaces to alerts and checkpoints. Changes and deadlines wake it
 (`schedule.py`), so healthy sessions cost nothing. Everything it must remember is stored before it acts.
 """
 
@@ -12,92 +12,95 @@ from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from wakeful.alerts.model import called
-from wakeful.control.gate import Act, Deed
+from wakeful.alerts.model import display_name
+from wakeful.control.gate import ActionKind, ActionRecord
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError, WorldError
-from wakeful.core.fault_points import reach
-from wakeful.core.ids import SessionId, agent_member
-from wakeful.healing.notifier import IncidentPapers
-from wakeful.healing.plan import ACTS, Decision, Rules, Step, plan
-from wakeful.healing.rate_limit import OUTAGES, Scouts
-from wakeful.healing.recovered import WELL, ending_of
-from wakeful.healing.revival import ELSEWHERE, Reviver, is_lost
-from wakeful.healing.schedule import RETRY_SECONDS, Rounds
-from wakeful.healing.situation import Circumstances
-from wakeful.healing.trouble import (
+from wakeful.core.fault_points import fault_point
+from wakeful.core.ids import SessionId, agent_member_id
+from wakeful.healing.case import (
     WORKS_AGAIN,
+    HealingCase,
     Revival,
-    Trouble,
     WorkStatus,
-    inherited,
+    inherit_case,
     is_answered,
     is_asked_anew,
     work_status,
 )
-from wakeful.healing.trouble_store import Troubles, reason_for
-from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.model import DEATHS, Cause, Fate, Incident, Origin
+from wakeful.healing.case_ending import WELL, ending_of
+from wakeful.healing.case_store import HealingCaseStore, reason_for
+from wakeful.healing.notifier import IncidentIssues
+from wakeful.healing.plan import ACTING_STEPS, HealingDecision, HealingRules, HealingStep, plan
+from wakeful.healing.rate_limit import OUTAGES, OutageProbe
+from wakeful.healing.revival import REVIVED_BY_OTHER_DAEMON, Reviver, is_lost
+from wakeful.healing.schedule import RETRY_SECONDS, TreatmentScheduler
+from wakeful.healing.situation import SituationBuilder
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
+from wakeful.incidents.model import DEATHS, Cause, Incident, MemberStatus, Origin
 from wakeful.incidents.service import Incidents
-from wakeful.judging.evidence import ended_by, why_final
-from wakeful.judging.findings import Code
+from wakeful.judging.evidence import stop_reason, why_final
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.session_record import SessionRecord
-from wakeful.judging.summary import still_runs
-from wakeful.sessions.registry import Roster
-from wakeful.sessions.session import Watched
-from wakeful.storage.base import Outcome, Store
+from wakeful.judging.summary import still_running_text
+from wakeful.sessions.registry import SessionRegistry
+from wakeful.sessions.session import TrackedSession
+from wakeful.storage.base import ActionOutcome, Store
 
 
-class Telling(Protocol):
+class CaseNotifier(Protocol):
     """Everything people and programs hear of a trouble."""
 
-    async def logged(
-        self, happening: Happening, action: ActionTaken, trouble: Trouble, watched: Watched
+    async def log_event(
+        self, kind: CriticalEventKind, action: ActionTaken, case: HealingCase, session: TrackedSession
     ) -> None:
         """Write a critical event."""
 
-    async def told(
-        self, incident: Incident, trouble: Trouble, record: SessionRecord, decision: Decision
+    async def notify(
+        self, incident: Incident, case: HealingCase, record: SessionRecord, decision: HealingDecision
     ) -> float | None:
         """Owe people an alert about the incident. Seconds: it is muted, ask again after these."""
 
-    async def resolved(self, incident: Incident) -> None:
+    async def notify_resolved(self, incident: Incident) -> None:
         """Owe people the news that it is over."""
 
 
-class Holding(Protocol):
+class CaseCheckpoints(Protocol):
     """Asks a person about a session that must not go on by itself: its checkpoint."""
 
-    async def hold(self, watched: Watched, trouble: Trouble) -> int:
+    async def open_checkpoint(self, session: TrackedSession, case: HealingCase) -> int:
         """The number of the checkpoint that asks, opened once."""
 
-    async def gone_on(self, number: int, by: str) -> None:
+    async def record_continue(self, number: int, by: str) -> None:
         """It goes on because of this one. Raises AlreadyDecided if a person wanted otherwise."""
 
-    async def called_off(self, number: int) -> None:
+    async def record_abort(self, number: int) -> None:
         """A person stopped the session it asks about: there is nothing left to decide."""
 
-    async def settled(self, number: int) -> None:
+    async def mark_done(self, number: int) -> None:
         """What was decided is done, or its memory is kept."""
 
 
 # Whoever nothing is heard of any more is looked at again: its log may be gone.
-LOOK_SECONDS: Final = 3600.0
+RECHECK_SECONDS: Final = 3600.0
 # Containers show their sessions this long after a start at the latest; who is not there by then is gone.
 MISSING_SECONDS: Final = 60.0
-VANISHED: Final = "its session is gone, and so is its log"
-ABOUT_TO: Final = "it is about to bring back what it manages, one after the other"
-BRAKED: Final = "too many revivals failed lately: none is tried for a while"
+SESSION_GONE: Final = "its session is gone, and so is its log"
+RESUMES_SOON: Final = "it is about to bring back what it manages, one after the other"
+BREAKER_OPEN: Final = "too many revivals failed lately: none is tried for a while"
 # What is said of a session without a finding: whether it was idle when it went.
-GONE: Final = {True: "idle, and gone with what hosted it", False: "ended again before its work was done"}
-ONE_AHEAD: Final = "one goes ahead, and the others follow once it is answered"
-WENT_ON: Final = "whoever went on with it"
-STOPPED: Final = "{why}: `wakeful session resume {id}` continues it"
+LOST_TEXTS: Final = {
+    True: "idle, and gone with what hosted it",
+    False: "ended again before its work was done",
+}
+PROBE_FIRST: Final = "one goes ahead, and the others follow once it is answered"
+CONTINUED_BY: Final = "whoever went on with it"
+STOPPED_TEXT: Final = "{why}: `wakeful session resume {id}` continues it"
 
 log = logging.getLogger("wakeful.healing")
 
 
-class HeldForPerson(WorldError):
+class ApprovalRequired(WorldError):
     """{shown} was cut off inside {calls}, which may have happened. Look what is there (wakeful checkpoint list), then: wakeful session revive {shown} --yes"""
 
     code = "held-for-person"
@@ -121,462 +124,488 @@ class Healer:
         *,
         clock: Clock,
         store: Store,
-        roster: Roster,
+        registry: SessionRegistry,
         reviver: Reviver,
         incidents: Incidents,
-        telling: Telling,
-        holding: Holding,
-        circumstances: Circumstances,
-        rules: Callable[[], Rules],
+        telling: CaseNotifier,
+        holding: CaseCheckpoints,
+        situations: SituationBuilder,
+        rules: Callable[[], HealingRules],
     ) -> None:
         self._clock = clock
-        self._roster = roster
+        self._registry = registry
         self._reviver = reviver
         self._incidents = incidents
-        self._telling = telling
-        self._holding = holding
-        self._around = circumstances
+        self._notifier = telling
+        self._checkpoints = holding
+        self._situations = situations
         self._rules = rules
-        self._troubles = Troubles(store, clock)
-        self._rounds = Rounds(clock, self._treat_one)
-        self._papers = IncidentPapers(incidents, reviver)
-        self._scouts = Scouts(clock, roster)
+        self._cases = HealingCaseStore(store, clock)
+        self._scheduler = TreatmentScheduler(clock, self._treat_one)
+        self._issues = IncidentIssues(incidents, reviver)
+        self._outage_probe = OutageProbe(clock, registry)
 
     @property
-    def concluded(self) -> Counter[tuple[Step, Outcome]]:
+    def outcome_counts(self) -> Counter[tuple[HealingStep, ActionOutcome]]:
         """What was done to sessions since the start, and what came of it."""
-        return self._reviver.concluded
+        return self._reviver.outcome_counts
 
-    def trouble_of(self, session_id: SessionId) -> Trouble | None:
-        return self._troubles.get(session_id)
+    def case_of(self, session_id: SessionId) -> HealingCase | None:
+        return self._cases.get(session_id)
 
-    def seen(self, session_id: SessionId) -> None:
+    def on_judged(self, session_id: SessionId) -> None:
         """This session was judged anew, or is gone."""
-        watched = self._roster.watched.get(session_id)
-        if watched is None and session_id in self._troubles:
-            self._rounds.look_at(session_id)
-        if watched is None or watched.verdict is None or session_id in self._around.queued:
+        session = self._registry.sessions.get(session_id)
+        if session is None and session_id in self._cases:
+            self._scheduler.schedule(session_id)
+        if session is None or session.verdict is None or session_id in self._situations.queue_sessions:
             return
-        self._around.notice(watched, self._clock.now())
-        if watched.verdict.findings or session_id in self._troubles or self._around.lost(watched) is not None:
-            self._rounds.look_at(session_id)
+        self._situations.count_death(session, self._clock.now())
+        if (
+            session.verdict.findings
+            or session_id in self._cases
+            or self._situations.loss_origin(session) is not None
+        ):
+            self._scheduler.schedule(session_id)
 
-    async def take_up(self) -> None:
+    async def restore(self) -> None:
         """Go on where an earlier daemon stopped: its troubles, the revivals it had begun, and whom it left lying."""
         await self._incidents.load()
-        await self._troubles.load()
-        for revival in await self._reviver.written():
+        await self._cases.load()
+        for revival in await self._reviver.stored_revivals():
             # By tasks of their own: doors open meanwhile.
-            self._rounds.occupy(revival.session_id, asyncio.create_task(self._settle(revival)))
-        for session_id in list(self._roster.watched):
-            self.seen(session_id)
-        for session_id in self._troubles.ids():
-            if session_id not in self._roster.watched:
-                self._rounds.look_at(session_id, MISSING_SECONDS)
+            self._scheduler.occupy(revival.session_id, asyncio.create_task(self._finish_revival(revival)))
+        for session_id in list(self._registry.sessions):
+            self.on_judged(session_id)
+        for session_id in self._cases.ids():
+            if session_id not in self._registry.sessions:
+                self._scheduler.schedule(session_id, MISSING_SECONDS)
 
-    async def _settle(self, revival: Revival) -> None:
+    async def _finish_revival(self, revival: Revival) -> None:
         """A revival that was begun is brought to its end, and told if nobody was."""
         try:
-            await self._settle_one(revival)
+            await self._finish_stored_revival(revival)
         except WakefulError as error:
             log.warning("the revival of %s could not be settled: %s", revival.session_id, error)
         finally:
-            self._rounds.look_at(revival.session_id)
+            self._scheduler.schedule(revival.session_id)
 
-    async def _settle_one(self, revival: Revival) -> None:
-        watched = self._roster.watched.get(revival.session_id)
-        trouble = self._troubles.get(revival.session_id)
-        if watched is None or watched.record is None or trouble is None or trouble.work != revival.work:
+    async def _finish_stored_revival(self, revival: Revival) -> None:
+        session = self._registry.sessions.get(revival.session_id)
+        case = self._cases.get(revival.session_id)
+        if session is None or session.record is None or case is None or case.work != revival.work:
             return
-        settled = await self._keep_revived(await self._reviver.settle(watched, trouble, revival))
-        if not trouble.logged:
-            decision = Decision(revival.step, settled.did, spends=True)
-            await self._told(watched, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
+        settled = await self._save_revived(await self._reviver.finish(session, case, revival))
+        if not case.logged:
+            decision = HealingDecision(revival.step, settled.did, spends=True)
+            await self._notify(session, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
         if settled.heir is not None:
-            await self._replaced(settled, settled.heir)
+            await self._on_replaced(settled, settled.heir)
 
     async def revive(
         self, text: str, *, approved: bool, by: str = "somebody", happened: bool = False
-    ) -> Deed:
-        """A person wants it brought back now, which answers its checkpoint. Raises NotManaged, HeldForPerson, HealerObserves.
+    ) -> ActionRecord:
+        """A person wants it brought back now, which answers its checkpoint. Raises NotManaged, ApprovalRequired, HealerObserves.
 
         A person's word starts the count anew: what was given up or spent belongs to what went before. `happened`: the
         person looked, and what was cut off has happened; the agent is told so.
         """
-        watched = self._roster.find(text)
-        session_id = watched.subject.id
-        self._around.require_managed(session_id)
-        calls = self._around.calls_elsewhere(watched)
+        session = self._registry.find(text)
+        session_id = session.subject.id
+        self._situations.require_managed(session_id)
+        calls = self._situations.describe_remote_calls(session)
         if calls and not approved:
-            raise HeldForPerson(shown=session_id, calls="; ".join(calls))
+            raise ApprovalRequired(shown=session_id, calls="; ".join(calls))
         if self._rules().mode == "observe":
             # Before anything is let go of: what nobody may do answers no checkpoint.
             raise HealerObserves
-        await self._rounds.undisturbed(session_id)
-        treated = asyncio.ensure_future(self._treat_for_person(watched, by, happened=happened))
-        self._rounds.occupy(session_id, treated)
+        await self._scheduler.wait_idle(session_id)
+        treated = asyncio.ensure_future(self._treat_for_person(session, by, happened=happened))
+        self._scheduler.occupy(session_id, treated)
         return await asyncio.shield(treated)
 
     async def give_up(self, session_id: SessionId, by: str) -> None:
         """A person wants nothing more done about it."""
-        await self._rounds.undisturbed(session_id)
-        trouble = self._troubles.get(session_id)
-        if trouble is not None:
-            ended = replace(
-                trouble, held=False, approved=False, given_up=True, did=f"gave up: aborted by {by}"
-            )
+        await self._scheduler.wait_idle(session_id)
+        case = self._cases.get(session_id)
+        if case is not None:
+            ended = replace(case, held=False, approved=False, given_up=True, did=f"gave up: aborted by {by}")
             incident = self._incidents.of(session_id)
             if incident is not None:
-                await self._incidents.keep(incident.treated(session_id, Fate.ENDED, ended.did))
-            await self._troubles.keep(ended)
+                await self._incidents.update(
+                    incident.with_treatment(session_id, MemberStatus.ENDED, ended.did)
+                )
+            await self._cases.save(ended)
             await self._leave_incident(session_id, f"aborted by {by}")
 
-    async def _treat_for_person(self, watched: Watched, by: str, *, happened: bool) -> Deed:
-        session_id = watched.subject.id
-        known = self._troubles.get(session_id)
-        if known is None and watched.record is not None and self._is_in_trouble(watched):
+    async def _treat_for_person(self, session: TrackedSession, by: str, *, happened: bool) -> ActionRecord:
+        session_id = session.subject.id
+        known = self._cases.get(session_id)
+        if known is None and session.record is not None and self._has_problem(session):
             # A yes may come before the healer has looked at all.
-            known = await self._troubles.of(watched, self._code_of(watched))
+            known = await self._cases.get_or_open(session, self._code_of(session))
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
             anew = replace(known, work=work, approved=True, given_up=False, revivals=0, revived_at=None)
             anew = replace(anew, happened=happened)
-            await self._let_go(known, anew, by)
+            await self._release(known, anew, by)
         decision = await self._treat_one(session_id, asked=True)
-        trouble = self._troubles.get(session_id)
-        if decision is None or trouble is None:
-            presence = watched.presence
-            why = why_final(presence.heir, by_gateway=presence.by_gateway)
-            words = STOPPED.format(why=why, id=session_id) if presence.stopped else "nothing is wrong with it"
-            return Deed(session_id, Act.RESUME, session_id, Outcome.DECLINED, words)
-        if decision.step not in ACTS:
-            return Deed(session_id, Act.RESUME, session_id, Outcome.DECLINED, decision.reason)
-        return Deed(session_id, Act.RESUME, session_id, self._reviver.last_outcome(session_id), trouble.did)
+        case = self._cases.get(session_id)
+        if decision is None or case is None:
+            runtime = session.presence
+            why = why_final(runtime.heir, by_gateway=runtime.by_gateway)
+            words = (
+                STOPPED_TEXT.format(why=why, id=session_id) if runtime.stopped else "nothing is wrong with it"
+            )
+            return ActionRecord(session_id, ActionKind.RESUME, session_id, ActionOutcome.DECLINED, words)
+        if decision.step not in ACTING_STEPS:
+            return ActionRecord(
+                session_id, ActionKind.RESUME, session_id, ActionOutcome.DECLINED, decision.reason
+            )
+        return ActionRecord(
+            session_id, ActionKind.RESUME, session_id, self._reviver.last_outcome(session_id), case.did
+        )
 
-    def look_again(self) -> None:
+    def recheck_all(self) -> None:
         """Something that binds everybody has changed: a pause, a mode."""
-        for session_id in self._troubles.ids():
-            self._rounds.look_at(session_id)
+        for session_id in self._cases.ids():
+            self._scheduler.schedule(session_id)
 
     async def run(self) -> None:
         """Treat who is due, until cancelled."""
-        await self._rounds.run()
+        await self._scheduler.run()
 
-    async def _treat_one(self, session_id: SessionId, *, asked: bool = False) -> Decision | None:
+    async def _treat_one(self, session_id: SessionId, *, asked: bool = False) -> HealingDecision | None:
         """What was decided; None if nothing is wrong."""
-        if session_id in self._around.restoring:
-            self._rounds.look_at(session_id, RETRY_SECONDS)
+        if session_id in self._situations.restoring_sessions:
+            self._scheduler.schedule(session_id, RETRY_SECONDS)
             return None
-        watched = await self._judged(session_id)
-        if watched is None:
+        session = await self._judged_session(session_id)
+        if session is None:
             return None
-        if not self._is_in_trouble(watched):
-            await self._calm_down(watched)
+        if not self._has_problem(session):
+            await self._check_recovery(session)
             return None
-        await self._forget_replaced(watched)
-        code = self._code_of(watched)
-        trouble = await self._troubles.of(watched, code)
-        if not trouble.told:
-            await self._around.ask_who_manages(session_id)
+        await self._close_if_asked_anew(session)
+        code = self._code_of(session)
+        case = await self._cases.get_or_open(session, code)
+        if not case.told:
+            await self._situations.refresh_ownership(session_id)
         now = self._clock.now()
         # A pause stops what Wakeful does by itself, not what a person asks for.
         rules = replace(self._rules(), paused_by=None) if asked else self._rules()
-        decision = plan(self._around.situation(watched, trouble, now), trouble.history(now.wall), rules)
-        if decision.step in ACTS and decision.spends and not asked:
-            decision = self._put_off(watched, code) or decision
-        if decision.step is not Step.WAIT or decision.tells:
-            if not trouble.logged:
-                summary = _summary(watched)
-                trouble = replace(trouble, reason=reason_for(watched, code, now), summary=summary)
-            trouble = await self._in_incident(watched, trouble)
-            await self._carry_out(watched, trouble, decision, asked=asked)
-        elif decision.again_seconds is not None and self._around.is_shared(watched, code):
+        decision = plan(self._situations.build(session, case, now), case.history(now.wall), rules)
+        if decision.step in ACTING_STEPS and decision.spends and not asked:
+            decision = self._postpone(session, code) or decision
+        if decision.step is not HealingStep.WAIT or decision.tells:
+            if not case.logged:
+                summary = _summary(session)
+                case = replace(case, reason=reason_for(session, code, now), summary=summary)
+            case = await self._join_incident(session, case)
+            await self._carry_out(session, case, decision, asked=asked)
+        elif decision.again_seconds is not None and self._situations.is_shared(session, code):
             # Whoever tells of the cause tells of this one too; what passes leaves again.
-            await self._in_incident(watched, trouble, ABOUT_TO)
-        if self._around.is_past(watched, code, now):
+            await self._join_incident(session, case, RESUMES_SOON)
+        if self._situations.is_cause_over(session, code, now):
             await self._leave_incident(session_id)
-        again_seconds = LOOK_SECONDS if decision.again_seconds is None else decision.again_seconds
-        self._rounds.look_at(session_id, again_seconds)
+        again_seconds = RECHECK_SECONDS if decision.again_seconds is None else decision.again_seconds
+        self._scheduler.schedule(session_id, again_seconds)
         return decision
 
-    async def _judged(self, session_id: SessionId) -> Watched | None:
+    async def _judged_session(self, session_id: SessionId) -> TrackedSession | None:
         """The session, if it is there and was judged; the healer is told again once it is."""
-        watched = self._found(session_id)
-        if watched is None:
-            await self._dismiss(session_id, VANISHED)
-        return watched if watched is not None and watched.verdict and watched.record else None
+        session = self._find_session(session_id)
+        if session is None:
+            await self._dismiss(session_id, SESSION_GONE)
+        return session if session is not None and session.verdict and session.record else None
 
-    def _found(self, session_id: SessionId) -> Watched | None:
+    def _find_session(self, session_id: SessionId) -> TrackedSession | None:
         """None: its log is gone. One that lists fold for its age is there, and its problem is still known."""
-        if session_id in self._roster.old and session_id in self._troubles:
-            self._roster.unfold(session_id, True)
-        return self._roster.watched.get(session_id)
+        if session_id in self._registry.old_logs and session_id in self._cases:
+            self._registry.unfold(session_id, True)
+        return self._registry.sessions.get(session_id)
 
-    def _put_off(self, watched: Watched, code: Code | None) -> Decision | None:
+    def _postpone(self, session: TrackedSession, code: FindingCode | None) -> HealingDecision | None:
         """Why its one revival would be wasted at this moment, if it would."""
-        braked_seconds = self._reviver.pace.braked_seconds
+        braked_seconds = self._reviver.limiter.breaker_seconds
         if braked_seconds > 0:
-            return Decision(Step.NOTIFY, BRAKED, braked_seconds)
-        wait_seconds = self._scouts.wait_seconds(watched.subject.id, self._around.origin(watched, code))
-        return Decision(Step.NOTIFY, ONE_AHEAD, wait_seconds) if wait_seconds > 0 else None
+            return HealingDecision(HealingStep.NOTIFY, BREAKER_OPEN, braked_seconds)
+        wait_seconds = self._outage_probe.wait_seconds(
+            session.subject.id, self._situations.origin(session, code)
+        )
+        return HealingDecision(HealingStep.NOTIFY, PROBE_FIRST, wait_seconds) if wait_seconds > 0 else None
 
-    def _is_in_trouble(self, watched: Watched) -> bool:
-        return self._code_of(watched) is not None or self._around.lost(watched) is not None
+    def _has_problem(self, session: TrackedSession) -> bool:
+        return self._code_of(session) is not None or self._situations.loss_origin(session) is not None
 
-    def _code_of(self, watched: Watched) -> Code | None:
+    def _code_of(self, session: TrackedSession) -> FindingCode | None:
         """What is wrong with it. An agent that ended after its revival, before its work did, is dead without a finding."""
-        if watched.verdict is not None and watched.verdict.findings:
-            return watched.verdict.findings[0].code
-        trouble = self._troubles.get(watched.subject.id)
-        lost = trouble is not None and not watched.presence.stopped and is_lost(watched, trouble)
-        return Code.SESSION_DEAD if lost else None
+        if session.verdict is not None and session.verdict.findings:
+            return session.verdict.findings[0].code
+        case = self._cases.get(session.subject.id)
+        lost = case is not None and not session.presence.stopped and is_lost(session, case)
+        return FindingCode.SESSION_DEAD if lost else None
 
-    async def _forget_replaced(self, watched: Watched) -> None:
+    async def _close_if_asked_anew(self, session: TrackedSession) -> None:
         """A person asked for something else since: what was spent before does not count."""
-        trouble = self._troubles.get(watched.subject.id)
-        if trouble is not None and is_asked_anew(trouble, watched.activity):
-            await self._end(await self._let_go(trouble, trouble, WENT_ON))
+        case = self._cases.get(session.subject.id)
+        if case is not None and is_asked_anew(case, session.activity):
+            await self._close_case(await self._release(case, case, CONTINUED_BY))
 
     async def _carry_out(
-        self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool
+        self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool
     ) -> None:
         match decision.step:
-            case Step.NOTIFY | Step.WAIT:
-                await self._told(watched, trouble, decision, ActionTaken.NONE)
-            case Step.HOLD:
-                await self._hold(watched, trouble, decision)
-            case Step.GIVE_UP:
-                await self._give_up(watched, trouble, decision)
+            case HealingStep.NOTIFY | HealingStep.WAIT:
+                await self._notify(session, case, decision, ActionTaken.NONE)
+            case HealingStep.HOLD:
+                await self._open_checkpoint(session, case, decision)
+            case HealingStep.GIVE_UP:
+                await self._give_up(session, case, decision)
             case _:
-                await self._act(watched, trouble, decision, asked=asked)
+                await self._revive(session, case, decision, asked=asked)
 
-    async def _hold(self, watched: Watched, trouble: Trouble, decision: Decision) -> None:
+    async def _open_checkpoint(
+        self, session: TrackedSession, case: HealingCase, decision: HealingDecision
+    ) -> None:
         """Once for each trouble that is held; it may have been told before, when nothing could be done yet."""
-        if not trouble.held:
-            number = await self._holding.hold(watched, trouble)
-            still = still_runs(watched.presence.orphans)
+        if not case.held:
+            number = await self._checkpoints.open_checkpoint(session, case)
+            still = still_running_text(session.presence.orphans)
             did = f"held it: {decision.reason} (checkpoint {number}){f'; {still}' if still else ''}"
-            held = replace(trouble, held=True, checkpoint=number, did=did, logged=False, told=False)
+            held = replace(case, held=True, checkpoint=number, did=did, logged=False, told=False)
             held = replace(held, outcome_due_at=None)
             # At once: somebody may answer before everybody is told.
-            trouble = await self._troubles.keep(held)
-        await self._told(watched, trouble, decision, ActionTaken.HELD_FOR_APPROVAL)
+            case = await self._cases.save(held)
+        await self._notify(session, case, decision, ActionTaken.HELD_FOR_APPROVAL)
 
-    async def _let_go(self, held: Trouble, loose: Trouble, by: str) -> Trouble:
+    async def _release(self, held: HealingCase, loose: HealingCase, by: str) -> HealingCase:
         """What was held goes on, and its checkpoint says because of whom; else only kept."""
         asked = held.checkpoint if held.held else None
         if asked is not None:
-            await self._holding.gone_on(asked, by)
-        kept = await self._troubles.keep(replace(loose, held=False))
+            await self._checkpoints.record_continue(asked, by)
+        kept = await self._cases.save(replace(loose, held=False))
         if asked is not None:
-            await self._holding.settled(asked)
+            await self._checkpoints.mark_done(asked)
         return kept
 
-    async def _act(self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool) -> None:
-        if trouble.held:
-            trouble = await self._let_go(trouble, trouble, "what was taught since")
+    async def _revive(
+        self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool
+    ) -> None:
+        if case.held:
+            case = await self._release(case, case, "what was taught since")
         if decision.spends:
-            trouble = await self._troubles.keep(await self._papers.file(watched, trouble))
-            reach("heal.filed")
-        revived = await self._reviver.revive(watched, trouble, decision, asked=asked)
+            case = await self._cases.save(await self._issues.file(session, case))
+            fault_point("heal.filed")
+        revived = await self._reviver.revive(session, case, decision, asked=asked)
         if revived is None:
-            self._scouts.came_to_nothing(trouble.session_id)
+            self._outage_probe.on_not_revived(case.session_id)
         else:
-            await self._keep_revived(revived)
-            reach("heal.kept")
-        if revived is not None and revived.did != ELSEWHERE:
-            await self._conclude(watched, trouble, revived, decision, asked=asked)
-        self._rounds.look_at(trouble.session_id, RETRY_SECONDS)
+            await self._save_revived(revived)
+            fault_point("heal.kept")
+        if revived is not None and revived.did != REVIVED_BY_OTHER_DAEMON:
+            await self._conclude(session, case, revived, decision, asked=asked)
+        self._scheduler.schedule(case.session_id, RETRY_SECONDS)
 
-    async def _keep_revived(self, revived: Trouble) -> Trouble:
+    async def _save_revived(self, revived: HealingCase) -> HealingCase:
         """Whoever took its place has its budget, before anything else can happen to it."""
         if revived.heir is not None:
-            await self._troubles.keep(inherited(revived, revived.heir))
-            self._rounds.look_at(revived.heir)
-        return await self._troubles.keep(revived)
+            await self._cases.save(inherit_case(revived, revived.heir))
+            self._scheduler.schedule(revived.heir)
+        return await self._cases.save(revived)
 
     async def _conclude(
-        self, watched: Watched, before: Trouble, trouble: Trouble, decision: Decision, *, asked: bool
+        self,
+        session: TrackedSession,
+        before: HealingCase,
+        case: HealingCase,
+        decision: HealingDecision,
+        *,
+        asked: bool,
     ) -> None:
         """What was done here, or could not be: said once."""
-        await self._papers.note(trouble, decision)
+        await self._issues.record_action(case, decision)
         # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
-        news = replace(trouble, logged=False, told=asked and before.told)
+        news = replace(case, logged=False, told=asked and before.told)
         if asked:
             # A person waits for the answer.
             news = replace(news, outcome_due_at=None)
-        if trouble.declined:
-            self._scouts.came_to_nothing(trouble.session_id)
-            await self._told(watched, trouble if before.declined else news, decision, ActionTaken.NONE)
+        if case.declined:
+            self._outage_probe.on_not_revived(case.session_id)
+            await self._notify(session, case if before.declined else news, decision, ActionTaken.NONE)
             return
         if decision.spends:
-            self._reviver.pace.ended(gave_up=False)
+            self._reviver.limiter.record_result(gave_up=False)
         if decision.spends or before.code is None:
-            await self._told(watched, news, decision, ActionTaken.REVIVAL_ATTEMPTED)
-        if trouble.heir is not None and trouble.revival_seen:
-            await self._replaced(trouble, trouble.heir)
+            await self._notify(session, news, decision, ActionTaken.REVIVAL_ATTEMPTED)
+        if case.heir is not None and case.revival_seen:
+            await self._on_replaced(case, case.heir)
 
-    async def _replaced(self, trouble: Trouble, heir: SessionId) -> None:
+    async def _on_replaced(self, case: HealingCase, heir: SessionId) -> None:
         """Another conversation has taken its place, which nobody saw at work yet: this one is over and did not recover."""
-        await self._leave_incident(trouble.session_id, ended_by(heir))
-        await self._end(trouble)
+        await self._leave_incident(case.session_id, stop_reason(heir))
+        await self._close_case(case)
 
-    async def _end(self, trouble: Trouble) -> None:
-        await self._troubles.drop(trouble)
-        await self._reviver.forget(trouble)
+    async def _close_case(self, case: HealingCase) -> None:
+        await self._cases.drop(case)
+        await self._reviver.forget(case)
 
-    async def _give_up(self, watched: Watched, trouble: Trouble, decision: Decision) -> None:
-        self._reviver.pace.ended(gave_up=True)
-        self._scouts.given_up(trouble.session_id, self._around.origin(watched, trouble.code))
-        before = f"{trouble.did}; then " if trouble.did else ""
+    async def _give_up(self, session: TrackedSession, case: HealingCase, decision: HealingDecision) -> None:
+        self._reviver.limiter.record_result(gave_up=True)
+        self._outage_probe.on_given_up(case.session_id, self._situations.origin(session, case.code))
+        before = f"{case.did}; then " if case.did else ""
         did = f"{before}gave up: {decision.reason}"
-        ended = replace(trouble, given_up=True, did=did, logged=False, told=False, outcome_due_at=None)
-        await self._told(watched, ended, decision, ActionTaken.NONE, Happening.REVIVAL_FAILED)
+        ended = replace(case, given_up=True, did=did, logged=False, told=False, outcome_due_at=None)
+        await self._notify(session, ended, decision, ActionTaken.NONE, CriticalEventKind.REVIVAL_FAILED)
 
-    async def _told(
+    async def _notify(
         self,
-        watched: Watched,
-        trouble: Trouble,
-        decision: Decision,
+        session: TrackedSession,
+        case: HealingCase,
+        decision: HealingDecision,
         action: ActionTaken,
-        happening: Happening = Happening.SESSION_UNHEALTHY,
+        kind: CriticalEventKind = CriticalEventKind.SESSION_UNHEALTHY,
     ) -> None:
         """One line in the log for each trouble and each turn it takes; one alert, which says what came of a revival."""
-        assert watched.record is not None, "judged before it is treated"
+        assert session.record is not None, "judged before it is treated"
         muted_seconds, later_seconds = None, 0.0
-        incident = await self._papers.note(trouble, decision)
-        if incident is not None and incident.cause is Cause.SESSION and decision.step in ACTS:
-            later_seconds = trouble.outcome_in_seconds(self._clock.now().wall)
+        incident = await self._issues.record_action(case, decision)
+        if incident is not None and incident.cause is Cause.SESSION and decision.step in ACTING_STEPS:
+            later_seconds = case.outcome_in_seconds(self._clock.now().wall)
         if later_seconds:
-            self._rounds.look_at(trouble.session_id, later_seconds)
-        elif incident is not None and not trouble.told:
-            muted_seconds = await self._telling.told(incident, trouble, watched.record, decision)
+            self._scheduler.schedule(case.session_id, later_seconds)
+        elif incident is not None and not case.told:
+            muted_seconds = await self._notifier.notify(incident, case, session.record, decision)
         # After people are told: a forge may take its time.
-        if not trouble.logged:
+        if not case.logged:
             if action is not ActionTaken.REVIVAL_ATTEMPTED:
-                trouble = await self._papers.file(watched, trouble)
-            await self._telling.logged(happening, action, trouble, watched)
+                case = await self._issues.file(session, case)
+            await self._notifier.log_event(kind, action, case, session)
         if muted_seconds is not None:
-            self._rounds.look_at(trouble.session_id, muted_seconds)
-        if not (trouble.logged and trouble.told):
-            told = trouble.told or (muted_seconds is None and not later_seconds)
-            await self._troubles.keep(replace(trouble, logged=True, told=told))
+            self._scheduler.schedule(case.session_id, muted_seconds)
+        if not (case.logged and case.told):
+            told = case.told or (muted_seconds is None and not later_seconds)
+            await self._cases.save(replace(case, logged=True, told=told))
 
-    async def _tell_outcome(self, watched: Watched, trouble: Trouble, did: str = "") -> Trouble:
+    async def _notify_outcome(self, session: TrackedSession, case: HealingCase, did: str = "") -> HealingCase:
         """People hear of a revival now: `did` is what came of it; without it, nothing was seen of it for long."""
-        if trouble.outcome_due_at is None:
-            return trouble
-        in_seconds = trouble.outcome_in_seconds(self._clock.now().wall)
+        if case.outcome_due_at is None:
+            return case
+        in_seconds = case.outcome_in_seconds(self._clock.now().wall)
         if not did and in_seconds > 0:
-            self._rounds.look_at(trouble.session_id, in_seconds)
-            return trouble
-        known = replace(trouble, did=f"{trouble.did}; {did}" if did else trouble.did, outcome_due_at=None)
-        kept = await self._troubles.keep(known)
+            self._scheduler.schedule(case.session_id, in_seconds)
+            return case
+        known = replace(case, did=f"{case.did}; {did}" if did else case.did, outcome_due_at=None)
+        kept = await self._cases.save(known)
         if not kept.told:
-            await self._told(watched, kept, Decision(Step.RESUME, kept.did), ActionTaken.REVIVAL_ATTEMPTED)
-        return self._troubles.get(trouble.session_id) or kept
+            await self._notify(
+                session, kept, HealingDecision(HealingStep.RESUME, kept.did), ActionTaken.REVIVAL_ATTEMPTED
+            )
+        return self._cases.get(case.session_id) or kept
 
-    async def _calm_down(self, watched: Watched) -> None:
+    async def _check_recovery(self, session: TrackedSession) -> None:
         """Its finding is gone. The trouble is over when its turn has ended well."""
-        trouble = self._troubles.get(watched.subject.id)
-        if trouble is None:
+        case = self._cases.get(session.subject.id)
+        if case is None:
             return
-        if watched.presence.stopped:
+        if session.presence.stopped:
             await self._dismiss(
-                trouble.session_id, ended_by(watched.presence.heir, by_gateway=watched.presence.by_gateway)
+                case.session_id, stop_reason(session.presence.heir, by_gateway=session.presence.by_gateway)
             )
             return
-        assert watched.verdict is not None, "judged before it is treated"
-        status = work_status(trouble, watched.activity, watched.verdict)
-        if trouble.is_spent and status is WorkStatus.CUT_SHORT:
-            await self._dismiss(trouble.session_id, "a person interrupted it")
+        assert session.verdict is not None, "judged before it is treated"
+        status = work_status(case, session.activity, session.verdict)
+        if case.is_budget_spent and status is WorkStatus.CUT_SHORT:
+            await self._dismiss(case.session_id, "a person interrupted it")
             return
         if status is WorkStatus.UNCLEAR:
-            unclear_since = trouble.unclear_since or self._clock.now().wall
-            unclear = replace(trouble, unclear_since=unclear_since, revived_at=None)
-            await self._tell_outcome(watched, await self._troubles.keep(unclear))
+            unclear_since = case.unclear_since or self._clock.now().wall
+            unclear = replace(case, unclear_since=unclear_since, revived_at=None)
+            await self._notify_outcome(session, await self._cases.save(unclear))
             return
-        if trouble.calm_since is None and self._awaits_answer(watched):
+        if case.calm_since is None and self._awaits_answer(session):
             return
-        if trouble.calm_since is None:
-            if not await self._seen_well(watched, trouble):
+        if case.calm_since is None:
+            if not await self._is_recovered(session, case):
                 return
-            trouble = await self._tell_outcome(watched, trouble, WORKS_AGAIN)
-            if trouble.logged:
-                await self._telling.logged(Happening.SESSION_RECOVERED, ActionTaken.NONE, trouble, watched)
-            await self._leave_incident(trouble.session_id)
+            case = await self._notify_outcome(session, case, WORKS_AGAIN)
+            if case.logged:
+                await self._notifier.log_event(
+                    CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE, case, session
+                )
+            await self._leave_incident(case.session_id)
             # A yes was for the calls that were cut off then.
             now = self._clock.now().wall
-            calm = replace(trouble, calm_since=now, revived_at=None, approved=False, happened=False)
-            trouble = await self._let_go(trouble, calm, WENT_ON)
+            calm = replace(case, calm_since=now, revived_at=None, approved=False, happened=False)
+            case = await self._release(case, calm, CONTINUED_BY)
         if status is not WorkStatus.RUNNING:
-            await self._end(trouble)
+            await self._close_case(case)
 
-    async def _seen_well(self, watched: Watched, trouble: Trouble) -> bool:
+    async def _is_recovered(self, session: TrackedSession, case: HealingCase) -> bool:
         """Whether it is well again. One that merely left is out of its incident, which says how; what waits for a
         person's decision goes on waiting."""
-        assert watched.verdict is not None, "judged before it is treated"
+        assert session.verdict is not None, "judged before it is treated"
         now = self._clock.now()
-        ending = ending_of(trouble, watched.verdict, watched.activity, watched.presence, now)
+        ending = ending_of(case, session.verdict, session.activity, session.presence, now)
         if ending == WELL:
             return True
         if ending.in_seconds > 0:
-            self._rounds.look_at(trouble.session_id, ending.in_seconds)
-        elif not trouble.held:
-            trouble = await self._tell_outcome(watched, trouble, ending.words)
-            await self._leave_incident(trouble.session_id, ending.words)
-            if watched.activity.in_turn:
+            self._scheduler.schedule(case.session_id, ending.in_seconds)
+        elif not case.held:
+            case = await self._notify_outcome(session, case, ending.words)
+            await self._leave_incident(case.session_id, ending.words)
+            if session.activity.in_turn:
                 # What comes back after it was said to be closed is said again.
-                await self._troubles.keep(replace(trouble, told=False))
+                await self._cases.save(replace(case, told=False))
             else:
-                await self._end(trouble)
+                await self._close_case(case)
         return False
 
-    def _awaits_answer(self, watched: Watched) -> bool:
+    def _awaits_answer(self, session: TrackedSession) -> bool:
         """In an outage a turn that has begun proves nothing yet."""
-        incident, activity = self._incidents.of(watched.subject.id), watched.activity
+        incident, activity = self._incidents.of(session.subject.id), session.activity
         in_outage = incident is not None and incident.cause in OUTAGES
         return in_outage and activity.in_turn and not is_answered(activity)
 
     async def _dismiss(self, session_id: SessionId, because: str) -> None:
         """Somebody ended it: nothing of it is anybody's trouble any more."""
-        trouble = self._troubles.get(session_id)
-        if trouble is None:
+        case = self._cases.get(session_id)
+        if case is None:
             return
         await self._leave_incident(session_id, because)
-        if trouble.held and trouble.checkpoint is not None:
-            await self._holding.called_off(trouble.checkpoint)
-        await self._end(trouble)
+        if case.held and case.checkpoint is not None:
+            await self._checkpoints.record_abort(case.checkpoint)
+        await self._close_case(case)
 
     async def _leave_incident(self, session_id: SessionId, ended: str = "") -> None:
         """`ended`: how it left, where it was not seen well again."""
         left = await self._incidents.leave(session_id, ended)
         if left is not None and not left.is_open:
-            await self._telling.resolved(left)
-            self._papers.over(left)
-            self._scouts.over(Origin(left.cause, left.scope))
+            await self._notifier.notify_resolved(left)
+            self._issues.on_resolved(left)
+            self._outage_probe.on_resolved(Origin(left.cause, left.scope))
 
-    async def _in_incident(self, watched: Watched, trouble: Trouble, did: str = "") -> Trouble:
+    async def _join_incident(self, session: TrackedSession, case: HealingCase, did: str = "") -> HealingCase:
         """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
-        origin, known = self._around.origin(watched, trouble.code), self._incidents.of(trouble.session_id)
+        origin, known = self._situations.origin(session, case.code), self._incidents.of(case.session_id)
         if known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}:
             # How many others ended is known a moment later; what was told once is not told again for that.
             origin = Origin(known.cause, known.scope)
-        summary = _summary(watched) or GONE[trouble.code is None]
-        name = called(watched.record) if watched.record is not None else ""
-        limit = watched.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None
+        summary = _summary(session) or LOST_TEXTS[case.code is None]
+        name = display_name(session.record) if session.record is not None else ""
+        limit = session.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None
         until = limit.wall if limit is not None else None
-        agent = agent_member(watched.subject.agent) if watched.subject.agent is not None else None
-        died = trouble.code in DEATHS
+        agent = agent_member_id(session.subject.agent) if session.subject.agent is not None else None
+        died = case.code in DEATHS
         incident = await self._incidents.join(
-            trouble.session_id, origin, summary, name, until=until, instead_of=agent, died=died
+            case.session_id, origin, summary, name, until=until, instead_of=agent, died=died
         )
         if did and not incident.did:
-            incident = await self._incidents.keep(replace(incident, did=did))
-        return await self._troubles.keep(replace(trouble, incident=incident.id))
+            incident = await self._incidents.update(replace(incident, did=did))
+        return await self._cases.save(replace(case, incident=incident.id))
 
 
-def _summary(watched: Watched) -> str:
+def _summary(session: TrackedSession) -> str:
     """Its first finding's own words."""
-    findings = watched.verdict.findings if watched.verdict is not None else ()
+    findings = session.verdict.findings if session.verdict is not None else ()
     return findings[0].summary if findings else ""

@@ -10,22 +10,24 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.control.controller import PROGRAMS, Hands
-from wakeful.control.gate import Deed
-from wakeful.control.ownership import Holdings
+from wakeful.control.controller import CLIENT_PROGRAMS, SessionController
+from wakeful.control.gate import ActionRecord
+from wakeful.control.ownership import ManagedSessions
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Sight
-from wakeful.healing.rate_limit import Pace
-from wakeful.healing.situation import Circumstances, Place
-from wakeful.incidents.model import SENTENCES, Surroundings, lost_with
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import ProcessState
+from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.healing.situation import HostFacts, SituationBuilder
+from wakeful.incidents.model import CAUSE_TEXTS, IncidentContext, cause_of_loss
 from wakeful.judging.evidence import why_final
 from wakeful.judging.session_record import safe
-from wakeful.sessions.registry import Roster
-from wakeful.sessions.session import Watched
+from wakeful.sessions.registry import SessionRegistry
+from wakeful.sessions.session import TrackedSession
 
-HELD: Final = "a call that may have had effects elsewhere was cut off: `wakeful session revive {id} --yes`"
+NEEDS_APPROVAL: Final = (
+    "a call that may have had effects elsewhere was cut off: `wakeful session revive {id} --yes`"
+)
 
 
 class NotLost(OperatorError):
@@ -36,7 +38,7 @@ class NotLost(OperatorError):
     http_status = 409
 
 
-class Lost(Struct, frozen=True):
+class LostSession(Struct, frozen=True):
     """A session that was taken along. Without `skipped` it can be brought back."""
 
     session_id: SessionId
@@ -52,78 +54,78 @@ class Restorer:
 
     def __init__(
         self,
-        roster: Roster,
-        holdings: Holdings,
-        hands: Hands,
-        place: Place,
-        pace: Pace,
-        circumstances: Circumstances,
+        registry: SessionRegistry,
+        managed_sessions: ManagedSessions,
+        controller: SessionController,
+        host: HostFacts,
+        limiter: RevivalLimiter,
+        situations: SituationBuilder,
     ) -> None:
-        self._roster = roster
-        self._holdings = holdings
-        self._hands = hands
-        self._place = place
-        self._pace = pace
-        self._around = circumstances
+        self._registry = registry
+        self._managed_sessions = managed_sessions
+        self._controller = controller
+        self._host = host
+        self._limiter = limiter
+        self._situations = situations
 
-    def lost(self) -> list[Lost]:
+    def list_lost(self) -> list[LostSession]:
         """Every session that a reboot or a dead tmux server took along, by name."""
-        found = [each for watched in self._roster.watched.values() for each in self._look(watched)]
+        found = [each for session in self._registry.sessions.values() for each in self._find_lost(session)]
         return sorted(found, key=lambda each: (each.name, each.session_id))
 
-    async def bring_back(self, text: str) -> Deed:
+    async def resume(self, text: str) -> ActionRecord:
         """One of them, in its turn. Raises NotLost, and what a resume raises."""
-        watched = self._roster.find(text)
-        session_id = watched.subject.id
-        lost = next(self._look(watched), None)
+        session = self._registry.find(text)
+        session_id = session.subject.id
+        lost = next(self._find_lost(session), None)
         if lost is None or lost.skipped is not None:
             raise NotLost(
                 shown=session_id, reason=lost.skipped if lost else "its host and its tmux server live"
             )
-        await self._pace.turn()
-        self._around.restoring.add(session_id)
+        await self._limiter.acquire()
+        self._situations.restoring_sessions.add(session_id)
         try:
-            return await self._resumed(watched)
+            return await self._resume(session)
         finally:
-            self._around.restoring.discard(session_id)
+            self._situations.restoring_sessions.discard(session_id)
 
-    async def _resumed(self, watched: Watched) -> Deed:
-        session_id, pane = watched.subject.id, watched.presence.pane
-        if self._holdings.find(session_id) is None:
-            await self._hands.adopt(session_id, named=pane.session if pane is not None else None)
-        return await self._hands.resume(session_id)
+    async def _resume(self, session: TrackedSession) -> ActionRecord:
+        session_id, pane = session.subject.id, session.presence.pane
+        if self._managed_sessions.find(session_id) is None:
+            await self._controller.adopt(session_id, named=pane.session if pane is not None else None)
+        return await self._controller.resume(session_id)
 
-    def _look(self, watched: Watched) -> Iterator[Lost]:
-        subject, presence = watched.subject, watched.presence
-        if subject.provider not in PROGRAMS or presence.agent is not Sight.DEAD:
+    def _find_lost(self, session: TrackedSession) -> Iterator[LostSession]:
+        identity, runtime = session.subject, session.presence
+        if identity.provider not in CLIENT_PROGRAMS or runtime.agent_state is not ProcessState.DEAD:
             return
-        around = Surroundings(subject.provider, subject.id, self._place.host, self._place.boot_id)
-        origin = lost_with(presence, around)
+        context = IncidentContext(identity.provider, identity.id, self._host.host, self._host.boot_id)
+        origin = cause_of_loss(runtime, context)
         if origin is None:
             return
-        hosting = self._holdings.find(subject.id)
-        if hosting is not None and hosting.closed:
+        managed = self._managed_sessions.find(identity.id)
+        if managed is not None and managed.closed:
             return
-        pane_name = presence.pane.session if presence.pane is not None else None
-        cwd = hosting.cwd if hosting is not None else watched.activity.cwd or presence.cwd or ""
-        yield Lost(
-            session_id=subject.id,
-            name=(hosting.name if hosting is not None else None) or pane_name or subject.id,
+        pane_name = runtime.pane.session if runtime.pane is not None else None
+        cwd = managed.cwd if managed is not None else session.activity.cwd or runtime.cwd or ""
+        yield LostSession(
+            session_id=identity.id,
+            name=(managed.name if managed is not None else None) or pane_name or identity.id,
             cwd=safe(cwd),
-            managed=hosting is not None,
-            because=SENTENCES[origin.cause].format(scope=origin.scope),
-            skipped=self._skipped(watched, cwd, hosting),
+            managed=managed is not None,
+            because=CAUSE_TEXTS[origin.cause].format(scope=origin.scope),
+            skipped=self._skip_reason(session, cwd, managed),
         )
 
-    def _skipped(self, watched: Watched, cwd: str, hosting: Hosting | None) -> str | None:
-        if hosting is not None and hosting.is_ended:
-            return why_final(hosting.heir, by_gateway=hosting.by_gateway)
-        if (agent := watched.subject.agent) is not None and not watched.subject.managed:
+    def _skip_reason(self, session: TrackedSession, cwd: str, managed: ManagedSession | None) -> str | None:
+        if managed is not None and managed.is_ended:
+            return why_final(managed.heir, by_gateway=managed.by_gateway)
+        if (agent := session.subject.agent) is not None and not session.subject.managed:
             return f"agent {agent} hosts it: `wakeful attach {agent}`"
-        if not cwd or not self._place.exists(cwd):
+        if not cwd or not self._host.exists(cwd):
             return "its working directory is gone"
-        if watched.activity.known == 0:
+        if session.activity.known == 0:
             return "nothing was said in it, so there is nothing to continue"
-        if self._around.calls_elsewhere(watched):
-            return HELD.format(id=watched.subject.id)
+        if self._situations.describe_remote_calls(session):
+            return NEEDS_APPROVAL.format(id=session.subject.id)
         return None

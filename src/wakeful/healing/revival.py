@@ -14,34 +14,40 @@ from uuid import uuid4
 import msgspec
 from msgspec.structs import replace
 
-from wakeful.control.controller import Hands, brief_of
-from wakeful.control.gate import Deed
-from wakeful.control.ownership import Holdings
+from wakeful.control.controller import SessionController, brief_of
+from wakeful.control.gate import ActionRecord
+from wakeful.control.ownership import ManagedSessions
 from wakeful.core.clock import Clock, iso
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WakefulError
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
-from wakeful.healing.plan import BUDGET_SECONDS, OUTCOME_SECONDS_MAX, REVIVALS_MAX, Decision, Step
-from wakeful.healing.rate_limit import Pace
-from wakeful.healing.trouble import (
-    HAPPENED,
+from wakeful.healing.case import (
+    CALLS_HAPPENED,
+    HealingCase,
     Revival,
-    Stage,
-    Trouble,
+    RevivalStage,
     WorkStatus,
-    completed_remote,
-    context,
-    steering,
+    completed_remote_calls,
+    revival_context,
+    steering_prompt,
     work_status,
 )
-from wakeful.incidents.issue_tracker import Forge, Report
+from wakeful.healing.plan import (
+    BUDGET_SECONDS,
+    OUTCOME_SECONDS_MAX,
+    REVIVALS_MAX,
+    HealingDecision,
+    HealingStep,
+)
+from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.incidents.issue_tracker import IssueReport, IssueTracker
 from wakeful.judging.events import CallEnded, CallStarted, Event
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.session_record import safe
-from wakeful.sessions.session import Watched
-from wakeful.storage.base import Note, Outcome, Store
-from wakeful.storage.readable import values
+from wakeful.sessions.session import TrackedSession
+from wakeful.storage.base import ActionOutcome, Note, Store
+from wakeful.storage.note_decoding import decode_note_values
 
 KIND: Final = "revival"
 # A person looks at the last few calls; an agent's brief needs the remote ones among many more.
@@ -50,20 +56,20 @@ EVENTS_RECALLED_MAX: Final = 400
 # A forge that is down is asked again after this.
 FILE_AGAIN_SECONDS: Final = 600.0
 # An agent that was seen ready is found in its pane within this; a busy host needs many times what it takes.
-AGENT_HEARS_SECONDS_MAX: Final = 30.0
+AGENT_READY_SECONDS_MAX: Final = 30.0
 AGENT_POLL_SECONDS: Final = 0.1
 # Each attempt to tell it is written down.
 AGENT_AGAIN_SECONDS: Final = 1.0
 _decode: Final = json_decoder(Revival)
-ELSEWHERE: Final = "another daemon on this store brings it back"
+REVIVED_BY_OTHER_DAEMON: Final = "another daemon on this store brings it back"
 
 log = logging.getLogger("wakeful.healing")
 
 
-class Past(Protocol):
+class EventHistory(Protocol):
     """What a session's log said."""
 
-    def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
+    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
         """Its newest events, oldest first."""
 
 
@@ -75,278 +81,296 @@ class Reviver:
         *,
         clock: Clock,
         store: Store,
-        hands: Hands,
-        asked: Hands,
-        holdings: Holdings,
-        pace: Pace,
-        past: Past,
-        forge: Forge | None,
+        controller: SessionController,
+        asked: SessionController,
+        managed_sessions: ManagedSessions,
+        limiter: RevivalLimiter,
+        past: EventHistory,
+        tracker: IssueTracker | None,
     ) -> None:
         self._clock = clock
         self._store = store
-        self._hands = hands
+        self._controller = controller
         # The same hands when a person asked: a pause does not stop those.
-        self._asked = asked
-        self._holdings = holdings
-        self.pace = pace
-        self._past = past
-        self._forge = forge
+        self._person_controller = asked
+        self._managed_sessions = managed_sessions
+        self.limiter = limiter
+        self._history = past
+        self._tracker = tracker
         # Set by whoever has a hub: starts the agent that hosts a session, in its conversation; None where none does.
-        self.start_agent: Callable[[SessionId], Awaitable[Deed] | None] = lambda _session_id: None
-        self._outcomes: dict[SessionId, Outcome] = {}
+        self.start_agent: Callable[[SessionId], Awaitable[ActionRecord] | None] = lambda _session_id: None
+        self._outcomes: dict[SessionId, ActionOutcome] = {}
         # What was done since the start, and what came of it.
-        self.concluded: Counter[tuple[Step, Outcome]] = Counter()
+        self.outcome_counts: Counter[tuple[HealingStep, ActionOutcome]] = Counter()
 
-    def last_outcome(self, session_id: SessionId) -> Outcome:
+    def last_outcome(self, session_id: SessionId) -> ActionOutcome:
         """How its last act ended, as far as this daemon did one."""
-        return self._outcomes.get(session_id, Outcome.UNVERIFIED)
+        return self._outcomes.get(session_id, ActionOutcome.UNVERIFIED)
 
-    async def file(self, watched: Watched, trouble: Trouble) -> Trouble:
+    async def file(self, session: TrackedSession, case: HealingCase) -> HealingCase:
         """Have an issue about it, if one is wanted; never later than the forge's own deadline."""
         now = self._clock.now().wall
-        tried_lately = trouble.filed_at is not None and now - trouble.filed_at < FILE_AGAIN_SECONDS
-        if self._forge is None or trouble.issue_url is not None or trouble.code is None or tried_lately:
-            return trouble
-        filing = await self._forge.file(self._report(watched, trouble))
+        tried_lately = case.filed_at is not None and now - case.filed_at < FILE_AGAIN_SECONDS
+        if self._tracker is None or case.issue_url is not None or case.code is None or tried_lately:
+            return case
+        filing = await self._tracker.file(self._report(session, case))
         if filing.url is None:
-            log.warning("no issue for %s: %s", trouble.session_id, filing.words)
-        return replace(trouble, issue_url=filing.url, filed_at=now)
+            log.warning("no issue for %s: %s", case.session_id, filing.words)
+        return replace(case, issue_url=filing.url, filed_at=now)
 
     async def revive(
-        self, watched: Watched, trouble: Trouble, decision: Decision, *, asked: bool = False
-    ) -> Trouble | None:
+        self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool = False
+    ) -> HealingCase | None:
         """Do it, if its budget allows; the trouble with what was done. `asked`: a person wants it.
 
         None: it has passed while it waited for its turn, and whoever goes on now is not disturbed.
         """
-        await self.pace.turn()
-        if _has_passed(watched, trouble):
+        await self.limiter.acquire()
+        if _has_passed(session, case):
             return None
-        hosting = self._holdings.find(trouble.session_id)
+        managed = self._managed_sessions.find(case.session_id)
         now = self._clock.now().wall
         revival = Revival(
             id=uuid4().hex,
-            session_id=trouble.session_id,
-            work=trouble.work,
+            session_id=case.session_id,
+            work=case.work,
             step=decision.step,
             began_at=now,
-            epoch=hosting.epoch if hosting is not None else 0,
+            epoch=managed.epoch if managed is not None else 0,
         )
         if decision.spends and not await self._spend(revival):
             # Somebody else revives it, or did, and tells people: what comes of that is seen, not repeated.
-            return replace(trouble, revivals=REVIVALS_MAX, revived_at=now, did=ELSEWHERE)
-        reach("heal.spent")
-        return await self.carry_out(watched, trouble, revival, spent=decision.spends, asked=asked)
+            return replace(case, revivals=REVIVALS_MAX, revived_at=now, did=REVIVED_BY_OTHER_DAEMON)
+        fault_point("heal.spent")
+        return await self.carry_out(session, case, revival, spent=decision.spends, asked=asked)
 
     async def carry_out(
         self,
-        watched: Watched,
-        trouble: Trouble,
+        session: TrackedSession,
+        case: HealingCase,
         revival: Revival,
         *,
         spent: bool = True,
         asked: bool = False,
-    ) -> Trouble:
+    ) -> HealingCase:
         """The act of a revival that has begun, and its outcome."""
         try:
-            deed = await self._act(self._asked if asked else self._hands, watched, trouble, revival)
-            outcome, words = deed.outcome, deed.words
-            revival = replace(revival, heir=self._heir_of(trouble, deed))
+            record = await self._perform(
+                self._person_controller if asked else self._controller, session, case, revival
+            )
+            outcome, words = record.outcome, record.words
+            revival = replace(revival, heir=self._replacement_of(case, record))
         except WakefulError as error:
-            outcome, words = Outcome.DECLINED, str(error)
-        reach("heal.acted")
+            outcome, words = ActionOutcome.DECLINED, str(error)
+        fault_point("heal.acted")
         self._outcomes[revival.session_id] = outcome
-        self.concluded[revival.step, outcome] += 1
+        self.outcome_counts[revival.step, outcome] += 1
         if spent:
             await self._conclude(revival, outcome, words)
-        reach("heal.concluded")
-        return self._marked(trouble, revival, outcome, words, spent=spent)
+        fault_point("heal.concluded")
+        return self._with_result(case, revival, outcome, words, spent=spent)
 
-    def _heir_of(self, trouble: Trouble, deed: Deed) -> SessionId | None:
+    def _replacement_of(self, case: HealingCase, record: ActionRecord) -> SessionId | None:
         """The conversation that was begun in its place, if one was and is there."""
-        is_other = deed.session_id != trouble.session_id
-        return deed.session_id if is_other and self._holdings.find(deed.session_id) is not None else None
+        is_other = record.session_id != case.session_id
+        return (
+            record.session_id
+            if is_other and self._managed_sessions.find(record.session_id) is not None
+            else None
+        )
 
-    async def written(self) -> list[Revival]:
+    async def stored_revivals(self) -> list[Revival]:
         """Every revival that is remembered, oldest first: what a restart has to look at."""
-        found = values(await self._store.notes(KIND), _decode)
+        found = decode_note_values(await self._store.notes(KIND), _decode)
         return sorted(found, key=lambda each: each.began_at)
 
-    async def settle(self, watched: Watched, trouble: Trouble, revival: Revival) -> Trouble:
+    async def finish(self, session: TrackedSession, case: HealingCase, revival: Revival) -> HealingCase:
         """Go on with a revival a crash cut off: nothing reached the session yet, or it is seen what did."""
-        if revival.stage is Stage.DONE and trouble.revival_id == revival.id:
+        if revival.stage is RevivalStage.DONE and case.revival_id == revival.id:
             # Kept before the restart: what became of it since is newer.
-            return trouble
-        if revival.stage is Stage.DONE:
-            return self._marked(trouble, revival, Outcome(revival.outcome), revival.words, spent=True)
-        hosting = self._holdings.find(revival.session_id)
-        last_at = watched.activity.last_at
+            return case
+        if revival.stage is RevivalStage.DONE:
+            return self._with_result(case, revival, ActionOutcome(revival.outcome), revival.words, spent=True)
+        managed = self._managed_sessions.find(revival.session_id)
+        last_at = session.activity.last_at
         heard_since = last_at is not None and last_at.wall >= revival.began_at
-        follows = hosting is not None and hosting.epoch > revival.epoch and watched.presence.living
+        follows = managed is not None and managed.epoch > revival.epoch and session.presence.living_processes
         # A new conversation is known by its revival: whoever begins it again finds it.
-        if revival.step is Step.FRESH or (not heard_since and not follows):
-            await self.pace.turn()
-            return await self.carry_out(watched, trouble, revival)
+        if revival.step is HealingStep.FRESH or (not heard_since and not follows):
+            await self.limiter.acquire()
+            return await self.carry_out(session, case, revival)
         words = "Wakeful ended in the middle of it; the session was heard since"
-        await self._conclude(revival, Outcome.RECOVERED, words)
-        self.concluded[revival.step, Outcome.RECOVERED] += 1
-        return self._marked(trouble, revival, Outcome.RECOVERED, words, spent=True)
+        await self._conclude(revival, ActionOutcome.CONFIRMED, words)
+        self.outcome_counts[revival.step, ActionOutcome.CONFIRMED] += 1
+        return self._with_result(case, revival, ActionOutcome.CONFIRMED, words, spent=True)
 
-    async def forget(self, trouble: Trouble) -> None:
+    async def forget(self, case: HealingCase) -> None:
         """The trouble is over; that its budget was spent is remembered elsewhere."""
-        if trouble.revival_id is not None:
-            await self._store.drop_note(KIND, trouble.revival_id)
+        if case.revival_id is not None:
+            await self._store.drop_note(KIND, case.revival_id)
 
     async def _spend(self, revival: Revival) -> bool:
         note = _note(revival)
-        return await self._store.spend(
+        return await self._store.spend_budget(
             revival.work, note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS
         )
 
-    async def _conclude(self, revival: Revival, outcome: Outcome, words: str) -> None:
-        if outcome is Outcome.DECLINED:
+    async def _conclude(self, revival: Revival, outcome: ActionOutcome, words: str) -> None:
+        if outcome is ActionOutcome.DECLINED:
             # Nothing was done: what was not used is given back.
-            await self._store.give_back(revival.work, _note(revival))
+            await self._store.refund_budget(revival.work, _note(revival))
         else:
-            done = replace(revival, stage=Stage.DONE, outcome=outcome.value, words=words)
-            await self._store.keep_note(_note(done))
+            done = replace(revival, stage=RevivalStage.DONE, outcome=outcome.value, words=words)
+            await self._store.save_note(_note(done))
 
-    def _marked(
-        self, trouble: Trouble, revival: Revival, outcome: Outcome, words: str, *, spent: bool
-    ) -> Trouble:
+    def _with_result(
+        self, case: HealingCase, revival: Revival, outcome: ActionOutcome, words: str, *, spent: bool
+    ) -> HealingCase:
         now = self._clock.now().wall
-        trouble = replace(trouble, acted_at=now)
-        if outcome is Outcome.DECLINED:
-            return replace(trouble, did=f"could not {_VERBS[revival.step]}: {words}", declined=True)
-        trouble = replace(trouble, declined=False)
-        did = f"{_NAMES[revival.step]}: {outcome} ({words})"
-        if not spent and revival.step is Step.STEER:
-            limited = trouble.code is Code.USAGE_LIMITED
-            return replace(trouble, did=did, steered_at=now, continued_after_limit=limited)
-        limited = trouble.continued_after_limit or trouble.code is Code.USAGE_LIMITED
+        case = replace(case, acted_at=now)
+        if outcome is ActionOutcome.DECLINED:
+            return replace(case, did=f"could not {_VERBS[revival.step]}: {words}", declined=True)
+        case = replace(case, declined=False)
+        did = f"{_ACTION_TEXTS[revival.step]}: {outcome} ({words})"
+        if not spent and revival.step is HealingStep.STEER:
+            limited = case.code is FindingCode.USAGE_LIMITED
+            return replace(case, did=did, steered_at=now, continued_after_limit=limited)
+        limited = case.continued_after_limit or case.code is FindingCode.USAGE_LIMITED
         # Not counted twice where a restart looks at it again.
-        revivals = trouble.revivals + (1 if spent and trouble.revival_id != revival.id else 0)
+        revivals = case.revivals + (1 if spent and case.revival_id != revival.id else 0)
         return replace(
-            trouble,
+            case,
             did=did,
             revivals=revivals,
             revived_at=now,
             revival_began_at=revival.began_at,
-            revival_seen=outcome is Outcome.RECOVERED,
-            revival_id=revival.id if spent else trouble.revival_id,
+            revival_seen=outcome is ActionOutcome.CONFIRMED,
+            revival_id=revival.id if spent else case.revival_id,
             heir=revival.heir,
             # A conversation that was replaced is over: nothing more comes of it.
-            outcome_due_at=now + OUTCOME_SECONDS_MAX if spent and revival.step is not Step.FRESH else None,
+            outcome_due_at=now + OUTCOME_SECONDS_MAX
+            if spent and revival.step is not HealingStep.FRESH
+            else None,
             continued_after_limit=limited,
         )
 
-    async def _act(self, hands: Hands, watched: Watched, trouble: Trouble, revival: Revival) -> Deed:
-        session_id = trouble.session_id
-        if self._holdings.find(session_id) is None:
+    async def _perform(
+        self, controller: SessionController, session: TrackedSession, case: HealingCase, revival: Revival
+    ) -> ActionRecord:
+        session_id = case.session_id
+        if self._managed_sessions.find(session_id) is None:
             if (starting := self.start_agent(session_id)) is not None:
                 # Why is known before it runs again.
-                context = self._context(watched, trouble)
-                return await self._with_agent(hands, watched, await starting, context)
-            await hands.adopt(session_id)
+                context = self._context(session, case)
+                return await self._brief_agent(controller, session, await starting, context)
+            await controller.adopt(session_id)
         match revival.step:
-            case Step.STEER:
-                return await self._steer(hands, trouble)
-            case Step.INTERRUPT:
-                return await self._interrupt(hands, watched, trouble)
-            case Step.FRESH:
-                return await self._fresh(hands, watched, trouble, revival.id)
+            case HealingStep.STEER:
+                return await self._steer(controller, case)
+            case HealingStep.INTERRUPT:
+                return await self._interrupt(controller, session, case)
+            case HealingStep.FRESH:
+                return await self._start_fresh(controller, session, case, revival.id)
             case _:
-                return await self._resume(hands, watched, trouble)
+                return await self._resume(controller, session, case)
 
-    async def _with_agent(self, hands: Hands, watched: Watched, started: Deed, context: str) -> Deed:
+    async def _brief_agent(
+        self, controller: SessionController, session: TrackedSession, started: ActionRecord, context: str
+    ) -> ActionRecord:
         """Tell a session what was cut off, once its agent of the hub is back and can be spoken to."""
-        if started.outcome is not Outcome.RECOVERED:
+        if started.outcome is not ActionOutcome.CONFIRMED:
             return started
-        reach("heal.agent_started")
-        session_id = watched.subject.id
-        until = self._clock.now().awake + AGENT_HEARS_SECONDS_MAX
-        while not hands.reach(session_id).path_open and self._clock.now().awake < until:
+        fault_point("heal.agent_started")
+        session_id = session.subject.id
+        until = self._clock.now().awake + AGENT_READY_SECONDS_MAX
+        while not controller.reach(session_id).path_open and self._clock.now().awake < until:
             await self._clock.sleep_until(self._clock.now().awake + AGENT_POLL_SECONDS)
-        prompt = brief_of(watched, self._clock.now().wall, context)
+        prompt = brief_of(session, self._clock.now().wall, context)
         if prompt is None:
             return started
-        told = await hands.deliver(session_id, prompt)
-        while told.outcome is Outcome.DECLINED and self._clock.now().awake < until:
+        told = await controller.deliver(session_id, prompt)
+        while told.outcome is ActionOutcome.DECLINED and self._clock.now().awake < until:
             # Nothing was typed: a client that calls itself idle may have yet to show its input line.
             await self._clock.sleep_until(self._clock.now().awake + AGENT_AGAIN_SECONDS)
-            told = await hands.deliver(session_id, prompt)
-        if told.outcome is Outcome.INEFFECTIVE:
+            told = await controller.deliver(session_id, prompt)
+        if told.outcome is ActionOutcome.INEFFECTIVE:
             # A client that has just come up may lose a paste. Enter was not pressed, and a draft would refuse it.
-            told = await hands.deliver(session_id, prompt)
-        outcome = told.outcome if told.outcome is Outcome.RECOVERED else Outcome.UNVERIFIED
+            told = await controller.deliver(session_id, prompt)
+        outcome = told.outcome if told.outcome is ActionOutcome.CONFIRMED else ActionOutcome.UNVERIFIED
         return replace(started, outcome=outcome, words=f"{started.words}; its prompt: {told.words}")
 
-    async def _steer(self, hands: Hands, trouble: Trouble) -> Deed:
-        return await hands.deliver(trouble.session_id, steering(trouble.code))
+    async def _steer(self, controller: SessionController, case: HealingCase) -> ActionRecord:
+        return await controller.deliver(case.session_id, steering_prompt(case.code))
 
-    async def _interrupt(self, hands: Hands, watched: Watched, trouble: Trouble) -> Deed:
+    async def _interrupt(
+        self, controller: SessionController, session: TrackedSession, case: HealingCase
+    ) -> ActionRecord:
         """Cut its turn short and tell it why; where that does not help, replace its process."""
-        deed = await hands.interrupt(trouble.session_id)
-        if deed.outcome is not Outcome.RECOVERED:
-            return await self._resume(hands, watched, trouble)
-        return await self._steer(hands, trouble)
+        record = await controller.interrupt(case.session_id)
+        if record.outcome is not ActionOutcome.CONFIRMED:
+            return await self._resume(controller, session, case)
+        return await self._steer(controller, case)
 
-    async def _resume(self, hands: Hands, watched: Watched, trouble: Trouble) -> Deed:
+    async def _resume(
+        self, controller: SessionController, session: TrackedSession, case: HealingCase
+    ) -> ActionRecord:
         """The old owner ends and is seen dead; then a new one goes on in the same conversation."""
-        if watched.presence.living or watched.presence.orphans:
+        if session.presence.living_processes or session.presence.orphans:
             # Tools that outlived their agent go with it: it will run them again.
-            ended = await hands.stop(trouble.session_id, final=False)
-            if ended.outcome is not Outcome.RECOVERED and watched.presence.living:
+            ended = await controller.stop(case.session_id, final=False)
+            if ended.outcome is not ActionOutcome.CONFIRMED and session.presence.living_processes:
                 return ended
-            still = hands.still_runs(trouble.session_id)
-            if ended.outcome is not Outcome.RECOVERED and still:
+            still = controller.running_tools_text(case.session_id)
+            if ended.outcome is not ActionOutcome.CONFIRMED and still:
                 # Tried again: once it has ended, its agent can run it again.
-                return replace(ended, outcome=Outcome.DECLINED, words=still)
-            reach("heal.stopped")
-        context = self._context(watched, trouble)
-        resumed = await hands.resume(trouble.session_id, context=context, approved=True)
-        still = hands.still_runs(trouble.session_id)
+                return replace(ended, outcome=ActionOutcome.DECLINED, words=still)
+            fault_point("heal.stopped")
+        context = self._context(session, case)
+        resumed = await controller.resume(case.session_id, context=context, approved=True)
+        still = controller.running_tools_text(case.session_id)
         return replace(resumed, words=f"{resumed.words}; {still}") if still else resumed
 
-    async def _fresh(self, hands: Hands, watched: Watched, trouble: Trouble, key: str) -> Deed:
-        if watched.presence.living:
-            ended = await hands.stop(trouble.session_id, final=False)
-            if ended.outcome is not Outcome.RECOVERED:
+    async def _start_fresh(
+        self, controller: SessionController, session: TrackedSession, case: HealingCase, key: str
+    ) -> ActionRecord:
+        if session.presence.living_processes:
+            ended = await controller.stop(case.session_id, final=False)
+            if ended.outcome is not ActionOutcome.CONFIRMED:
                 return ended
-        return await hands.begin_anew(trouble.session_id, self._context(watched, trouble), key)
+        return await controller.start_replacement(case.session_id, self._context(session, case), key)
 
-    def _context(self, watched: Watched, trouble: Trouble) -> str:
-        if trouble.code is None:
-            return HAPPENED if trouble.happened else ""
-        events = self._past.recall_events(trouble.session_id, EVENTS_RECALLED_MAX)
-        why, remote = _why(watched, trouble), completed_remote(events)
-        return context(why, trouble.issue_url, remote, happened=trouble.happened)
+    def _context(self, session: TrackedSession, case: HealingCase) -> str:
+        if case.code is None:
+            return CALLS_HAPPENED if case.happened else ""
+        events = self._history.read_last_events(case.session_id, EVENTS_RECALLED_MAX)
+        why, remote = _reason_text(session, case), completed_remote_calls(events)
+        return revival_context(why, case.issue_url, remote, happened=case.happened)
 
-    def _report(self, watched: Watched, trouble: Trouble) -> Report:
-        started = watched.activity.first_at
+    def _report(self, session: TrackedSession, case: HealingCase) -> IssueReport:
+        started = session.activity.first_at
         now = self._clock.now()
-        return Report(
-            project=trouble.project,
-            session_id=trouble.session_id,
-            reason=str(trouble.code),
-            summary=_why(watched, trouble),
+        return IssueReport(
+            project=case.project,
+            session_id=case.session_id,
+            reason=str(case.code),
+            summary=_reason_text(session, case),
             duration_seconds=now.wall - started.wall if started is not None else 0.0,
-            calls=tuple(_calls(self._past.recall_events(trouble.session_id, EVENTS_RECALLED_MAX))),
+            calls=tuple(_newest_calls(self._history.read_last_events(case.session_id, EVENTS_RECALLED_MAX))),
         )
 
 
-_NAMES: Final = {
-    Step.STEER: "told it to go on",
-    Step.INTERRUPT: "cut its turn short",
-    Step.RESUME: "resumed its conversation",
-    Step.FRESH: "began anew",
+_ACTION_TEXTS: Final = {
+    HealingStep.STEER: "told it to go on",
+    HealingStep.INTERRUPT: "cut its turn short",
+    HealingStep.RESUME: "resumed its conversation",
+    HealingStep.FRESH: "began anew",
 }
 
 _VERBS: Final = {
-    Step.STEER: "tell it to go on",
-    Step.INTERRUPT: "cut its turn short",
-    Step.RESUME: "resume its conversation",
-    Step.FRESH: "begin anew",
+    HealingStep.STEER: "tell it to go on",
+    HealingStep.INTERRUPT: "cut its turn short",
+    HealingStep.RESUME: "resume its conversation",
+    HealingStep.FRESH: "begin anew",
 }
 
 
@@ -354,28 +378,28 @@ def _note(revival: Revival) -> Note:
     return Note(KIND, revival.id, msgspec.json.encode(revival))
 
 
-def _has_passed(watched: Watched, trouble: Trouble) -> bool:
+def _has_passed(session: TrackedSession, case: HealingCase) -> bool:
     """Whether what it was to be revived for is not found any more: somebody else, or it itself, was quicker."""
-    findings = watched.verdict.findings if watched.verdict is not None else ()
-    if trouble.code is None or (not findings and is_lost(watched, trouble)):
-        return bool(watched.presence.living)
-    return all(each.code is not trouble.code for each in findings)
+    findings = session.verdict.findings if session.verdict is not None else ()
+    if case.code is None or (not findings and is_lost(session, case)):
+        return bool(session.presence.living_processes)
+    return all(each.code is not case.code for each in findings)
 
 
-def is_lost(watched: Watched, trouble: Trouble) -> bool:
+def is_lost(session: TrackedSession, case: HealingCase) -> bool:
     """Whether its agent was ended in the middle of its work and no finding says so."""
-    assert watched.verdict is not None, "judged before it is treated"
-    return work_status(trouble, watched.activity, watched.verdict) is WorkStatus.LOST
+    assert session.verdict is not None, "judged before it is treated"
+    return work_status(case, session.activity, session.verdict) is WorkStatus.LOST
 
 
-def _why(watched: Watched, trouble: Trouble) -> str:
+def _reason_text(session: TrackedSession, case: HealingCase) -> str:
     """The finding's own words, else its code."""
-    findings = watched.verdict.findings if watched.verdict is not None else ()
-    found = next((each for each in findings if each.code is trouble.code), None)
-    return found.summary if found is not None else str(trouble.code)
+    findings = session.verdict.findings if session.verdict is not None else ()
+    found = next((each for each in findings if each.code is case.code), None)
+    return found.summary if found is not None else str(case.code)
 
 
-def _calls(events: Sequence[Event]) -> Iterator[tuple[str, str, str, str]]:
+def _newest_calls(events: Sequence[Event]) -> Iterator[tuple[str, str, str, str]]:
     """The newest calls: when, which tool, about what, and how it ended."""
     ends = {each.call: each for each in events if isinstance(each, CallEnded)}
     started = [each for each in events if isinstance(each, CallStarted)]

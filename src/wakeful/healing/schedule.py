@@ -13,7 +13,7 @@ from typing import Any, Final
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
-from wakeful.core.waiting import told_or_due
+from wakeful.core.waiting import wait_for_event_or_deadline
 
 # What a store or a tool refused is tried again after this.
 RETRY_SECONDS: Final = 30.0
@@ -23,7 +23,7 @@ RETRY_SECONDS_MAX: Final = 3600.0
 log = logging.getLogger("wakeful.healing")
 
 
-class Rounds:
+class TreatmentScheduler:
     """Deadlines and tasks. `treat` is awaited for whoever is due; what it raises is said, and it is tried again."""
 
     def __init__(self, clock: Clock, treat: Callable[[SessionId], Awaitable[Any]]) -> None:
@@ -32,22 +32,22 @@ class Rounds:
         self._due: list[tuple[float, SessionId]] = []
         self._busy: dict[SessionId, asyncio.Future[Any]] = {}
         # Due while it was being treated: looked at once more.
-        self._again: set[SessionId] = set()
-        self._sooner = asyncio.Event()
+        self._due_while_busy: set[SessionId] = set()
+        self._wakeup = asyncio.Event()
         # How often in a row each could not be treated because of a bug.
         self._failures: dict[SessionId, int] = {}
 
-    def look_at(self, session_id: SessionId, in_seconds: float = 0.0) -> None:
+    def schedule(self, session_id: SessionId, in_seconds: float = 0.0) -> None:
         """At once, or later."""
         heapq.heappush(self._due, (self._clock.now().awake + in_seconds, session_id))
-        self._sooner.set()
+        self._wakeup.set()
 
     def occupy(self, session_id: SessionId, treatment: asyncio.Future[Any]) -> None:
         """Nobody else treats it before this is done."""
         self._busy[session_id] = treatment
-        treatment.add_done_callback(lambda _done: self._free(session_id))
+        treatment.add_done_callback(lambda _done: self._on_done(session_id))
 
-    async def undisturbed(self, session_id: SessionId) -> None:
+    async def wait_idle(self, session_id: SessionId) -> None:
         """Returns when nobody treats it at this moment."""
         while (busy := self._busy.get(session_id)) is not None:
             await asyncio.wait({busy})
@@ -56,9 +56,11 @@ class Rounds:
         """Treat who is due, until cancelled."""
         try:
             while True:
-                self._sooner.clear()
+                self._wakeup.clear()
                 self._treat_due()
-                await told_or_due(self._clock, self._sooner, self._due[0][0] if self._due else None)
+                await wait_for_event_or_deadline(
+                    self._clock, self._wakeup, self._due[0][0] if self._due else None
+                )
         finally:
             busy = list(self._busy.values())
             for task in busy:
@@ -72,28 +74,28 @@ class Rounds:
             due[heapq.heappop(self._due)[1]] = None
         for session_id in due:
             if session_id in self._busy:
-                self._again.add(session_id)
+                self._due_while_busy.add(session_id)
             else:
-                self.occupy(session_id, asyncio.create_task(self._treated(session_id)))
+                self.occupy(session_id, asyncio.create_task(self._run_treatment(session_id)))
 
-    async def _treated(self, session_id: SessionId) -> None:
+    async def _run_treatment(self, session_id: SessionId) -> None:
         try:
             await self._treat(session_id)
         except WakefulError as error:
             log.warning("%s could not be treated: %s", session_id, error)
-            self.look_at(session_id, RETRY_SECONDS)
+            self.schedule(session_id, RETRY_SECONDS)
         except Exception:
             # One session that cannot be treated must not keep the others from it, nor fill the log.
             failures = self._failures.get(session_id, 0)
             if not failures:
                 log.exception("%s could not be treated", session_id)
             self._failures[session_id] = failures + 1
-            self.look_at(session_id, min(RETRY_SECONDS * 2.0 ** min(failures, 10), RETRY_SECONDS_MAX))
+            self.schedule(session_id, min(RETRY_SECONDS * 2.0 ** min(failures, 10), RETRY_SECONDS_MAX))
         else:
             self._failures.pop(session_id, None)
 
-    def _free(self, session_id: SessionId) -> None:
+    def _on_done(self, session_id: SessionId) -> None:
         self._busy.pop(session_id, None)
-        if session_id in self._again:
-            self._again.discard(session_id)
-            self.look_at(session_id)
+        if session_id in self._due_while_busy:
+            self._due_while_busy.discard(session_id)
+            self.schedule(session_id)

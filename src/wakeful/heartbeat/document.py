@@ -15,7 +15,7 @@ from typing import Any, Final
 import yaml  # type: ignore[import-untyped]
 from msgspec import Struct
 
-from wakeful.core.durations import BadDuration, seconds_of
+from wakeful.core.durations import BadDuration, parse_duration
 from wakeful.core.text import plain
 from wakeful.heartbeat.policy import Bounds, HeartbeatInvalid, HeartbeatPolicy, Include, Window, overlap
 
@@ -26,7 +26,7 @@ _SEPARATORS: Final = "\u2028\u2029"
 FIRST_LINE: Final = 2
 
 
-class Wrong(Exception):
+class BadDocument(Exception):
     """A line of a file, and what is wrong with it."""
 
     def __init__(self, line: int, reason: str) -> None:
@@ -35,7 +35,7 @@ class Wrong(Exception):
         super().__init__(f"{line}: {reason}")
 
 
-class Scalar(Struct, frozen=True):
+class YamlScalar(Struct, frozen=True):
     """One value as it is written; `quoted` tells "5" from 5."""
 
     line: int
@@ -43,109 +43,111 @@ class Scalar(Struct, frozen=True):
     quoted: bool
 
 
-class Entries(Struct, frozen=True):
+class YamlMapping(Struct, frozen=True):
     """A mapping, in its order."""
 
     line: int
-    values: "dict[str, Value]"
+    values: "dict[str, YamlValue]"
     lines: dict[str, int]
 
 
-class Items(Struct, frozen=True):
+class YamlList(Struct, frozen=True):
     """A list."""
 
     line: int
-    values: "tuple[Value, ...]"
+    values: "tuple[YamlValue, ...]"
 
 
-Value = Scalar | Entries | Items
+YamlValue = YamlScalar | YamlMapping | YamlList
 
 
-def read(text: str) -> Entries:
+def read_front_matter(text: str) -> YamlMapping:
     """The mapping of a front matter. Raises Wrong with the line of the file."""
     for number, line in enumerate(text.split("\n"), FIRST_LINE):
         if "\t" in line:
-            raise Wrong(number, "a tab: YAML is indented by spaces, and nothing here needs one")
+            raise BadDocument(number, "a tab: YAML is indented by spaces, and nothing here needs one")
         if any(each in line for each in _SEPARATORS):
-            raise Wrong(number, "a line or paragraph separator (U+2028, U+2029): no line ends there")
+            raise BadDocument(number, "a line or paragraph separator (U+2028, U+2029): no line ends there")
     try:
         loader = yaml.SafeLoader(text)
     except yaml.reader.ReaderError as problem:
         number = FIRST_LINE + text.count("\n", 0, problem.position)
-        raise Wrong(number, f"not YAML: U+{ord(text[problem.position]):04X} is no character") from problem
+        raise BadDocument(
+            number, f"not YAML: U+{ord(text[problem.position]):04X} is no character"
+        ) from problem
     try:
-        return _Reading(loader).document()
+        return _YamlReader(loader).document()
     except yaml.MarkedYAMLError as problem:
         mark = problem.problem_mark or problem.context_mark
-        raise Wrong(
+        raise BadDocument(
             FIRST_LINE + (mark.line if mark else 0),
             f"not YAML: {plain(problem.problem or str(problem), 200)}",
         ) from problem
     except (ValueError, OverflowError) as problem:
         # PyYAML takes every \\U for a character.
-        raise Wrong(FIRST_LINE + loader.line, "not YAML: an escape beyond U+10FFFF") from problem
+        raise BadDocument(FIRST_LINE + loader.line, "not YAML: an escape beyond U+10FFFF") from problem
     finally:
         loader.dispose()
 
 
-class _Reading:
+class _YamlReader:
     """One pass over the parser's events."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
 
-    def document(self) -> Entries:
-        self._take()
-        event = self._take()
+    def document(self) -> YamlMapping:
+        self._next_event()
+        event = self._next_event()
         if isinstance(event, yaml.StreamEndEvent):
-            return Entries(FIRST_LINE, {}, {})
-        event = self._take()
+            return YamlMapping(FIRST_LINE, {}, {})
+        event = self._next_event()
         if isinstance(event, yaml.ScalarEvent) and event.value == "" and not event.style:
-            value: Value = Entries(FIRST_LINE, {}, {})
+            value: YamlValue = YamlMapping(FIRST_LINE, {}, {})
         else:
             value = self._value(event, 1)
-        self._take()
-        following = self._take()
+        self._next_event()
+        following = self._next_event()
         if not isinstance(following, yaml.StreamEndEvent):
-            raise Wrong(_line(following), "a second YAML document")
-        if not isinstance(value, Entries):
-            raise Wrong(value.line, "front matter is made of fields, `name: value`")
+            raise BadDocument(_line(following), "a second YAML document")
+        if not isinstance(value, YamlMapping):
+            raise BadDocument(value.line, "front matter is made of fields, `name: value`")
         return value
 
-    def _take(self) -> Any:
+    def _next_event(self) -> Any:
         event = self._loader.get_event()
         if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None) is not None:
-            raise Wrong(_line(event), "anchors and aliases are not allowed")
+            raise BadDocument(_line(event), "anchors and aliases are not allowed")
         if getattr(event, "tag", None) is not None:
-            raise Wrong(_line(event), "tags are not allowed")
+            raise BadDocument(_line(event), "tags are not allowed")
         return event
 
-    def _value(self, event: Any, depth: int) -> Value:
+    def _value(self, event: Any, depth: int) -> YamlValue:
         if depth > DEPTH_MAX:
-            raise Wrong(_line(event), f"nested deeper than {DEPTH_MAX}")
+            raise BadDocument(_line(event), f"nested deeper than {DEPTH_MAX}")
         if isinstance(event, yaml.ScalarEvent):
-            return Scalar(_line(event), event.value, bool(event.style))
+            return YamlScalar(_line(event), event.value, bool(event.style))
         if isinstance(event, yaml.SequenceStartEvent):
             return self._items(_line(event), depth)
         return self._entries(_line(event), depth)
 
-    def _items(self, line: int, depth: int) -> Items:
-        values: list[Value] = []
-        while not isinstance(event := self._take(), yaml.SequenceEndEvent):
+    def _items(self, line: int, depth: int) -> YamlList:
+        values: list[YamlValue] = []
+        while not isinstance(event := self._next_event(), yaml.SequenceEndEvent):
             values.append(self._value(event, depth + 1))
-        return Items(line, tuple(values))
+        return YamlList(line, tuple(values))
 
-    def _entries(self, line: int, depth: int) -> Entries:
-        values: dict[str, Value] = {}
+    def _entries(self, line: int, depth: int) -> YamlMapping:
+        values: dict[str, YamlValue] = {}
         lines: dict[str, int] = {}
-        while not isinstance(event := self._take(), yaml.MappingEndEvent):
+        while not isinstance(event := self._next_event(), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
-                raise Wrong(_line(event), "a field's name is one word")
+                raise BadDocument(_line(event), "a field's name is one word")
             if event.value in values:
-                raise Wrong(_line(event), f"{plain(event.value, 40)} stands here twice")
+                raise BadDocument(_line(event), f"{plain(event.value, 40)} stands here twice")
             lines[event.value] = _line(event)
-            values[event.value] = self._value(self._take(), depth + 1)
-        return Entries(line, values, lines)
+            values[event.value] = self._value(self._next_event(), depth + 1)
+        return YamlMapping(line, values, lines)
 
 
 def _line(event: Any) -> int:
@@ -201,7 +203,7 @@ FindZone = Callable[[str], tzinfo | None]
 """The time zone of an IANA name, or None."""
 
 
-def policy_of(entries: Entries, body: str, find_zone: FindZone) -> HeartbeatPolicy:
+def policy_of(entries: YamlMapping, body: str, find_zone: FindZone) -> HeartbeatPolicy:
     """The policy these fields amount to. Raises Wrong."""
     known = {
         "version": _version,
@@ -215,13 +217,13 @@ def policy_of(entries: Entries, body: str, find_zone: FindZone) -> HeartbeatPoli
     return HeartbeatPolicy(body=body, include=include, **fields, **preferences)
 
 
-def _fields(value: Value, prefix: str, known: Mapping[str, Callable[[Value], Any]]) -> dict[str, Any]:
+def _fields(value: YamlValue, prefix: str, known: Mapping[str, Callable[[YamlValue], Any]]) -> dict[str, Any]:
     """The values of a mapping's fields; unknown ones are refused."""
-    if not isinstance(value, Entries):
-        raise Wrong(value.line, f"{prefix.rstrip('.')} is made of fields: {', '.join(known)}")
+    if not isinstance(value, YamlMapping):
+        raise BadDocument(value.line, f"{prefix.rstrip('.')} is made of fields: {', '.join(known)}")
     for name, line in value.lines.items():
         if name not in known:
-            raise Wrong(line, _unknown(name, prefix, known))
+            raise BadDocument(line, _unknown(name, prefix, known))
     return {name: known[name](each) for name, each in value.values.items()}
 
 
@@ -234,27 +236,27 @@ def _unknown(name: str, prefix: str, known: Mapping[str, object]) -> str:
     return f"{shown}: unknown. {meant}"
 
 
-def _version(value: Value) -> int:
+def _version(value: YamlValue) -> int:
     if _plain_text(value) != "1":
-        raise Wrong(value.line, "version: 1 is the only one")
+        raise BadDocument(value.line, "version: 1 is the only one")
     return 1
 
 
-def _enabled(value: Value) -> bool:
+def _enabled(value: YamlValue) -> bool:
     text = _plain_text(value)
     if text not in ("true", "false"):
-        raise Wrong(value.line, "enabled: true or false")
+        raise BadDocument(value.line, "enabled: true or false")
     return text == "true"
 
 
-def _summary(value: Value) -> str:
+def _summary(value: YamlValue) -> str:
     text = _text(value, "summary: a sentence")
     if len(text) > SUMMARY_CHARS_MAX or not text.isprintable():
-        raise Wrong(value.line, f"summary: one line of {SUMMARY_CHARS_MAX} visible characters at most")
+        raise BadDocument(value.line, f"summary: one line of {SUMMARY_CHARS_MAX} visible characters at most")
     return text
 
 
-def _preferences(value: Value, find_zone: FindZone) -> dict[str, Any]:
+def _preferences(value: YamlValue, find_zone: FindZone) -> dict[str, Any]:
     known = {
         "min_interval": _interval,
         "active_hours": lambda each: _windows(each, "active_hours", find_zone),
@@ -266,125 +268,126 @@ def _preferences(value: Value, find_zone: FindZone) -> dict[str, Any]:
     return fields
 
 
-def _interval(value: Value) -> float:
+def _interval(value: YamlValue) -> float:
     text = _text(value, 'min_interval: a duration like "30m"')
     try:
-        return seconds_of(text)
+        return parse_duration(text)
     except BadDuration as problem:
-        raise Wrong(value.line, f"min_interval: {problem}") from problem
+        raise BadDocument(value.line, f"min_interval: {problem}") from problem
 
 
-def _windows(value: Value, name: str, find_zone: FindZone) -> tuple[Window, ...]:
-    if not isinstance(value, Items):
-        raise Wrong(value.line, f"{name}: a list of windows, each with timezone, start and end")
+def _windows(value: YamlValue, name: str, find_zone: FindZone) -> tuple[Window, ...]:
+    if not isinstance(value, YamlList):
+        raise BadDocument(value.line, f"{name}: a list of windows, each with timezone, start and end")
     if len(value.values) > WINDOWS_MAX:
-        raise Wrong(value.line, f"{name}: {WINDOWS_MAX} windows at most")
+        raise BadDocument(value.line, f"{name}: {WINDOWS_MAX} windows at most")
     windows: list[Window] = []
     for each in value.values:
         window = _window(each, f"{name}.", find_zone)
         for other in windows:
             if other.timezone == window.timezone and overlap(other, window):
-                raise Wrong(
-                    each.line, f"{name}: {_shown(window)} overlaps {_shown(other)}; make one window of both"
+                raise BadDocument(
+                    each.line,
+                    f"{name}: {_window_text(window)} overlaps {_window_text(other)}; make one window of both",
                 )
         windows.append(window)
     return tuple(windows)
 
 
-def _window(value: Value, prefix: str, find_zone: FindZone) -> Window:
-    known: dict[str, Callable[[Value], Any]] = {
+def _window(value: YamlValue, prefix: str, find_zone: FindZone) -> Window:
+    known: dict[str, Callable[[YamlValue], Any]] = {
         "timezone": lambda each: _zone(each, find_zone),
         "start": lambda each: _time(each, "start"),
         "end": lambda each: _time(each, "end"),
     }
     fields = _fields(value, prefix, known)
     if missing := [name for name in known if name not in fields]:
-        raise Wrong(value.line, f"{prefix.rstrip('.')}: {missing[0]} is missing")
+        raise BadDocument(value.line, f"{prefix.rstrip('.')}: {missing[0]} is missing")
     if fields["start"] == fields["end"]:
-        raise Wrong(
+        raise BadDocument(
             value.line, f"{prefix.rstrip('.')}: start and end are the same: it holds never, or always"
         )
     return Window(**fields)
 
 
-def _zone(value: Value, find_zone: FindZone) -> str:
-    name = _bare(value, "timezone: a name like Europe/Berlin")
+def _zone(value: YamlValue, find_zone: FindZone) -> str:
+    name = _single_word(value, "timezone: a name like Europe/Berlin")
     if _FIXED.match(name):
-        raise Wrong(
+        raise BadDocument(
             value.line,
             f"timezone: {plain(name, 40)} is a fixed offset, which knows no summer time; name a place",
         )
     if find_zone(name) is None:
-        raise Wrong(
+        raise BadDocument(
             value.line, f"timezone: {plain(name, 40)} is no name of the IANA list, like Europe/Berlin"
         )
     return name
 
 
-def _time(value: Value, name: str) -> str:
-    text = _bare(value, f"{name}: a time like 22:00")
+def _time(value: YamlValue, name: str) -> str:
+    text = _single_word(value, f"{name}: a time like 22:00")
     if not _TIME.match(text):
-        raise Wrong(value.line, f"{name}: {plain(text, 20)} is not a time from 00:00 to 23:59")
+        raise BadDocument(value.line, f"{name}: {plain(text, 20)} is not a time from 00:00 to 23:59")
     return text
 
 
-def _context(value: Value) -> tuple[Include, ...]:
+def _context(value: YamlValue) -> tuple[Include, ...]:
     included = _fields(value, "context.", {"include": _include}).get("include", ())
     return tuple(included)
 
 
-def _include(value: Value) -> tuple[Include, ...]:
+def _include(value: YamlValue) -> tuple[Include, ...]:
     allowed = ", ".join(Include)
-    if not isinstance(value, Items):
-        raise Wrong(value.line, f"include: a list of {allowed}")
+    if not isinstance(value, YamlList):
+        raise BadDocument(value.line, f"include: a list of {allowed}")
     found: list[Include] = []
     for each in value.values:
         text = _text(each, f"include: one of {allowed}")
         if text not in set(Include):
-            raise Wrong(each.line, f"include: {plain(text, 40)} is none of {allowed}")
+            raise BadDocument(each.line, f"include: {plain(text, 40)} is none of {allowed}")
         if text in found:
-            raise Wrong(each.line, f"include: {text} stands here twice")
+            raise BadDocument(each.line, f"include: {text} stands here twice")
         found.append(Include(text))
     return tuple(found)
 
 
-def _text(value: Value, expected: str) -> str:
+def _text(value: YamlValue, expected: str) -> str:
     """One word or sentence; the nothing of an empty field is none."""
-    if not isinstance(value, Scalar) or (not value.quoted and value.text in ("", "~", "null")):
-        raise Wrong(value.line, expected)
+    if not isinstance(value, YamlScalar) or (not value.quoted and value.text in ("", "~", "null")):
+        raise BadDocument(value.line, expected)
     return value.text
 
 
-def _bare(value: Value, expected: str) -> str:
+def _single_word(value: YamlValue, expected: str) -> str:
     """One word; blanks inside its quotes would not be seen in a refusal."""
     text = _text(value, expected)
     if text != text.strip():
-        raise Wrong(value.line, f"{expected}, without blanks around it")
+        raise BadDocument(value.line, f"{expected}, without blanks around it")
     return text
 
 
-def _plain_text(value: Value) -> str | None:
-    return value.text if isinstance(value, Scalar) and not value.quoted else None
+def _plain_text(value: YamlValue) -> str | None:
+    return value.text if isinstance(value, YamlScalar) and not value.quoted else None
 
 
-def _shown(window: Window) -> str:
+def _window_text(window: Window) -> str:
     return f"{window.start} to {window.end}"
 
 
 # Every field with twenty windows of each kind has 3 KB; reading this much takes 10 ms.
 FRONT_MATTER_BYTES_MAX: Final = 4 * 1024
 _FENCE: Final = "---"
-_NO_FIELDS: Final = Entries(1, {}, {})
+_NO_FIELDS: Final = YamlMapping(1, {}, {})
 
 
 def parse(content: bytes, path: str, bounds: Bounds, find_zone: FindZone) -> HeartbeatPolicy:
     """The policy a file expresses, not yet held to the bounds. Raises HeartbeatInvalid with file, line and reason."""
     try:
-        text = _decoded(content)
-        front, body, first = _parted(text)
-        entries = _NO_FIELDS if front is None else read(front)
+        text = _decode_text(content)
+        front, body, first = _split_front_matter(text)
+        entries = _NO_FIELDS if front is None else read_front_matter(front)
         return policy_of(entries, _guidance(body, first, bounds), find_zone)
-    except Wrong as wrong:
+    except BadDocument as wrong:
         raise HeartbeatInvalid(file=plain(path), line=wrong.line, reason=wrong.reason) from wrong
 
 
@@ -393,15 +396,15 @@ def bytes_max(bounds: Bounds) -> int:
     return 2 * bounds.body_bytes_max + FRONT_MATTER_BYTES_MAX
 
 
-def _decoded(content: bytes) -> str:
+def _decode_text(content: bytes) -> str:
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as problem:
-        raise Wrong(content.count(b"\n", 0, problem.start) + 1, "not text in UTF-8") from problem
+        raise BadDocument(content.count(b"\n", 0, problem.start) + 1, "not text in UTF-8") from problem
     text = text.replace("\r\n", "\n")
     for number, line in enumerate(text.split("\n"), 1):
         if not line.replace("\t", " ").isprintable() and (odd := _control(line)) is not None:
-            raise Wrong(number, f"a control character (U+{ord(odd):04X}): this is no text")
+            raise BadDocument(number, f"a control character (U+{ord(odd):04X}): this is no text")
     return text
 
 
@@ -410,7 +413,7 @@ def _control(line: str) -> str | None:
     return next((each for each in line if (each < " " and each != "\t") or "\x7f" <= each <= "\x9f"), None)
 
 
-def _parted(text: str) -> tuple[str | None, str, int]:
+def _split_front_matter(text: str) -> tuple[str | None, str, int]:
     """Front matter, guidance, and the guidance's first line in the file."""
     lines = text.split("\n")
     if lines[0].rstrip() != _FENCE:
@@ -418,10 +421,10 @@ def _parted(text: str) -> tuple[str | None, str, int]:
         return None, text, 1
     end = next((at for at in range(1, len(lines)) if lines[at].rstrip() == _FENCE), None)
     if end is None:
-        raise Wrong(1, "front matter begins here and never ends: a line with --- is missing")
+        raise BadDocument(1, "front matter begins here and never ends: a line with --- is missing")
     front = "\n".join(lines[1:end])
     if len(front.encode()) > FRONT_MATTER_BYTES_MAX:
-        raise Wrong(FIRST_LINE, f"front matter of more than {FRONT_MATTER_BYTES_MAX} bytes")
+        raise BadDocument(FIRST_LINE, f"front matter of more than {FRONT_MATTER_BYTES_MAX} bytes")
     return front, "\n".join(lines[end + 1 :]), end + 2
 
 
@@ -430,7 +433,9 @@ def _refuse_late_fence(lines: list[str]) -> None:
     for number, line in enumerate(lines, 1):
         written = line.strip("\ufeff \t")
         if written and not written.strip("-") and len(written) >= len(_FENCE):
-            raise Wrong(number, "front matter begins with --- alone in the first line, guidance with words")
+            raise BadDocument(
+                number, "front matter begins with --- alone in the first line, guidance with words"
+            )
         if written:
             return
 
@@ -442,5 +447,5 @@ def _guidance(body: str, first: int, bounds: Bounds) -> str:
     for number, line in enumerate(lines, first):
         length += len(line.encode()) + 1
         if length > bounds.body_bytes_max:
-            raise Wrong(number, f"more than {bounds.body_bytes_max} bytes of guidance (max_body_bytes)")
+            raise BadDocument(number, f"more than {bounds.body_bytes_max} bytes of guidance (max_body_bytes)")
     return "\n".join(lines).strip("\n")

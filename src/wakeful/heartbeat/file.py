@@ -21,9 +21,9 @@ from wakeful.core.text import plain
 from wakeful.heartbeat.policy import (
     Bounds,
     HeartbeatInvalid,
+    HeartbeatSnapshot,
     HeartbeatUnread,
-    Snapshot,
-    Trusts,
+    TrustedFiles,
     snapshot_of,
 )
 from wakeful.linux.files import open_below
@@ -33,7 +33,7 @@ FOLDERS: Final = (".wakeful", "agents")
 # Opening a FIFO would wait for its writer.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 # Files beside the zones, and zones that are not anybody's.
-_NO_PLACES: Final = ("localtime", "posixrules", "Factory", "posix/", "right/")
+_NO_ZONES: Final = ("localtime", "posixrules", "Factory", "posix/", "right/")
 
 
 class Stamp(Struct, frozen=True):
@@ -47,37 +47,37 @@ class Stamp(Struct, frozen=True):
     trust: object | None = None
 
 
-class AgentFiles:
+class AgentHeartbeatFiles:
     """Implements heartbeat.policy.HeartbeatFiles for the files below a state folder and below working directories."""
 
-    def __init__(self, home: str, bounds: Bounds, trusts: Trusts) -> None:
-        self._home = home
+    def __init__(self, home: str, bounds: Bounds, trusts: TrustedFiles) -> None:
+        self._state_dir = home
         self._bounds = bounds
         self._trusts = trusts
 
     def stamp(self, agent: str, workdir: str | None) -> Stamp | None:
-        own, *others = candidates(self._home, agent, workdir)
-        stamp = found((own,))
-        if stamp is None and (stamp := found(tuple(others))) is not None:
+        own, *others = candidates(self._state_dir, agent, workdir)
+        stamp = first_stamp((own,))
+        if stamp is None and (stamp := first_stamp(tuple(others))) is not None:
             return replace(stamp, trust=self._trusts.stamp())
         return stamp
 
-    def load(self, agent: str, workdir: str | None, at: str) -> Snapshot:
-        own, *others = candidates(self._home, agent, workdir)
-        if others and workdir and found((own,)) is None and found(tuple(others)) is not None:
-            place = place_of(workdir, agent)
-            return understood(self._trusted(place), place.path, self._bounds, at)
+    def load(self, agent: str, workdir: str | None, at: str) -> HeartbeatSnapshot:
+        own, *others = candidates(self._state_dir, agent, workdir)
+        if others and workdir and first_stamp((own,)) is None and first_stamp(tuple(others)) is not None:
+            place = heartbeat_path_in(workdir, agent)
+            return parse_snapshot(self._read_trusted(place), place.path, self._bounds, at)
         return load(own, self._bounds, at)
 
-    def _trusted(self, place: "Place") -> bytes:
+    def _read_trusted(self, place: "HeartbeatPath") -> bytes:
         """Its content, which is the content that was checked. Raises HeartbeatInvalid."""
-        content = read_place(place, self._bounds)
+        content = read_heartbeat(place, self._bounds)
         try:
             if self._trusts.is_trusted(place.path, content):
                 return content
         except OperatorError as problem:
-            raise _refused(place.path, f"not trusted: {problem}") from problem
-        raise _refused(place.path, not_trusted(place.path))
+            raise _invalid(place.path, f"not trusted: {problem}") from problem
+        raise _invalid(place.path, not_trusted_text(place.path))
 
     def zone(self, name: str) -> ZoneInfo:
         zone = find_zone(name)
@@ -85,7 +85,7 @@ class AgentFiles:
         return zone if zone is not None else ZoneInfo("UTC")
 
 
-class Place(NamedTuple):
+class HeartbeatPath(NamedTuple):
     """A HEARTBEAT.md below a working directory: the folder without links, and the names below it."""
 
     root: str
@@ -97,25 +97,25 @@ class Place(NamedTuple):
         return "/".join((self.root.rstrip("/"), *self.names))
 
 
-def place_of(workdir: str, agent: str) -> Place:
-    return Place(os.path.realpath(workdir), (*FOLDERS, agent, NAME))
+def heartbeat_path_in(workdir: str, agent: str) -> HeartbeatPath:
+    return HeartbeatPath(os.path.realpath(workdir), (*FOLDERS, agent, NAME))
 
 
-def place_at(path: str, home: str) -> Place | None:
+def heartbeat_path_from(path: str, home: str) -> HeartbeatPath | None:
     """The place that this path names; None if it is the operator's own place, or one where no agent's file is read."""
     whole = os.path.abspath(path)  # noqa: PTH100 - a link on the way must be seen, not followed
     root, *names = whole.rsplit("/", len(FOLDERS) + 2)
     if tuple(names[:-2]) != FOLDERS or names[-1] != NAME or whole.startswith(f"{home}/"):
         return None
-    return place_of(root or "/", names[-2])
+    return heartbeat_path_in(root or "/", names[-2])
 
 
-def not_trusted(path: str) -> str:
+def not_trusted_text(path: str) -> str:
     """What a person can do about it."""
     return f"not trusted: read it, then run `wakeful config trust {shlex.quote(path)}`"
 
 
-def read_place(place: Place, bounds: Bounds) -> bytes:
+def read_heartbeat(place: HeartbeatPath, bounds: Bounds) -> bytes:
     """Raises HeartbeatInvalid."""
     return _content(place.path, _limit(bounds), lambda: open_below(place.root, place.names))
 
@@ -126,7 +126,7 @@ def candidates(home: str, name: str, workdir: str | None) -> tuple[str, ...]:
     return (own,) if not workdir else (own, "/".join((workdir, *FOLDERS, name, NAME)))
 
 
-def found(paths: tuple[str, ...]) -> Stamp | None:
+def first_stamp(paths: tuple[str, ...]) -> Stamp | None:
     """The first of these that is there, whatever it is."""
     for path in paths:
         try:
@@ -141,13 +141,13 @@ def found(paths: tuple[str, ...]) -> Stamp | None:
     return None
 
 
-def load(path: str, bounds: Bounds, at: str) -> Snapshot:
+def load(path: str, bounds: Bounds, at: str) -> HeartbeatSnapshot:
     """What a file says now. Raises HeartbeatInvalid."""
     content = _content(path, _limit(bounds), lambda: os.open(path, _FLAGS))
-    return understood(content, path, bounds, at)
+    return parse_snapshot(content, path, bounds, at)
 
 
-def understood(content: bytes, path: str, bounds: Bounds, at: str) -> Snapshot:
+def parse_snapshot(content: bytes, path: str, bounds: Bounds, at: str) -> HeartbeatSnapshot:
     """What the content of a file says. Raises HeartbeatInvalid."""
     from wakeful.heartbeat.document import parse  # noqa: PLC0415 - YAML costs only who has such a file
 
@@ -163,7 +163,7 @@ def _limit(bounds: Bounds) -> int:
 @lru_cache(maxsize=256)
 def find_zone(name: str) -> ZoneInfo | None:
     """The time zone of an IANA name."""
-    if name.startswith(_NO_PLACES) or not name.isascii():
+    if name.startswith(_NO_ZONES) or not name.isascii():
         return None
     try:
         return ZoneInfo(name)
@@ -180,7 +180,7 @@ def _content(path: str, limit: int, opened: Callable[[], int]) -> bytes:
             os.close(descriptor)
     except OSError as problem:
         if problem.errno in (errno.ELOOP, errno.ENOTDIR):
-            raise _refused(path, "a symbolic link, or below one, which is not followed") from problem
+            raise _invalid(path, "a symbolic link, or below one, which is not followed") from problem
         reason = problem.strerror or str(problem)
         raise HeartbeatUnread(file=plain(path), line=1, reason=reason) from problem
 
@@ -188,9 +188,9 @@ def _content(path: str, limit: int, opened: Callable[[], int]) -> bytes:
 def _read(path: str, descriptor: int, limit: int) -> bytes:
     seen = os.fstat(descriptor)
     if not stat.S_ISREG(seen.st_mode):
-        raise _refused(path, "not a regular file")
+        raise _invalid(path, "not a regular file")
     if seen.st_size > limit:
-        raise _refused(path, f"{seen.st_size} bytes, and {limit} are the most that is read")
+        raise _invalid(path, f"{seen.st_size} bytes, and {limit} are the most that is read")
     content = b""
     # One that grows meanwhile is cut off, and read again when it is looked at next.
     while len(content) < limit and (piece := os.read(descriptor, limit - len(content))):
@@ -198,5 +198,5 @@ def _read(path: str, descriptor: int, limit: int) -> bytes:
     return content
 
 
-def _refused(path: str, reason: str) -> HeartbeatInvalid:
+def _invalid(path: str, reason: str) -> HeartbeatInvalid:
     return HeartbeatInvalid(file=plain(path), line=1, reason=reason)

@@ -10,20 +10,20 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.agents.model import RESERVED, parse_agent_name
-from wakeful.control.briefs import WAKER
+from wakeful.control.briefs import WAKE_PREFIX
 from wakeful.core.errors import BadSessionId, OperatorError, WorldError
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.heartbeat.policy import (
-    Clamped,
+    ClampedPreference,
     HeartbeatPolicy,
+    HeartbeatSnapshot,
     Include,
+    PolicyProblem,
     PolicyReading,
-    Problem,
-    Snapshot,
     Window,
 )
 from wakeful.judging.session_record import safe
-from wakeful.judging.wake_eligibility import PolicyState, Reason, Rule
+from wakeful.judging.wake_eligibility import IneligibilityReason, PolicyState, WakeRule
 
 SCHEMA: Final = 1
 
@@ -46,7 +46,7 @@ class WakesItself(OperatorError):
 class Trigger(StrEnum):
     """Who wanted the wake."""
 
-    HAND = "hand"
+    MANUAL = "hand"
     SCHEDULE = "schedule"
 
 
@@ -60,11 +60,11 @@ class WakeOutcome(StrEnum):
     FAILED = "failed"
 
 
-_OUTCOMES: Final[Mapping[Reason | None, WakeOutcome]] = {
+_OUTCOMES: Final[Mapping[IneligibilityReason | None, WakeOutcome]] = {
     None: WakeOutcome.SENT,
-    Reason.WAKE_COALESCED: WakeOutcome.COALESCED,
-    Reason.HEARTBEAT_RATE_LIMITED: WakeOutcome.RATE_LIMITED,
-    Reason.SYNTHETIC_PROMPT_FAILED: WakeOutcome.FAILED,
+    IneligibilityReason.WAKE_COALESCED: WakeOutcome.COALESCED,
+    IneligibilityReason.HEARTBEAT_RATE_LIMITED: WakeOutcome.RATE_LIMITED,
+    IneligibilityReason.SYNTHETIC_PROMPT_FAILED: WakeOutcome.FAILED,
 }
 
 
@@ -77,7 +77,7 @@ def parse_target(text: str) -> str:
     return parse_agent_name(text) if text in RESERVED else text
 
 
-def outcome_of(reason: Reason | None) -> WakeOutcome:
+def outcome_of(reason: IneligibilityReason | None) -> WakeOutcome:
     """What a wake with this reason came to; without one it was sent."""
     return _OUTCOMES.get(reason, WakeOutcome.SKIPPED)
 
@@ -93,7 +93,7 @@ class Audit(Struct, frozen=True, kw_only=True):
     session_id: SessionId | None
     trigger: Trigger
     outcome: WakeOutcome | None
-    reason: Reason | None
+    reason: IneligibilityReason | None
     words: str
     snapshot_id: str | None
     digest: str | None
@@ -101,14 +101,14 @@ class Audit(Struct, frozen=True, kw_only=True):
     wall: float
 
     @property
-    def was_given(self) -> bool:
+    def has_given_prompt(self) -> bool:
         """Whether a prompt was given, or may have been."""
         return self.outcome in (None, WakeOutcome.SENT, WakeOutcome.FAILED)
 
 
-def is_same(one: Audit, other: Audit) -> bool:
+def is_repeat(one: Audit, other: Audit) -> bool:
     """Whether two decisions in a row need only be counted: both refused, for one reason, about the same."""
-    if one.was_given or other.was_given:
+    if one.has_given_prompt or other.has_given_prompt:
         return False
     return _about(one) == _about(other)
 
@@ -142,11 +142,11 @@ class PolicySnapshot(Struct, frozen=True, kw_only=True):
     quiet_windows: tuple[Window, ...]
     include: tuple[Include, ...]
     body_chars: int
-    clamped: tuple[Clamped, ...]
+    clamped: tuple[ClampedPreference, ...]
     untrusted: str
 
 
-def shown(snapshot: Snapshot) -> PolicySnapshot:
+def policy_snapshot(snapshot: HeartbeatSnapshot) -> PolicySnapshot:
     """The snapshot without what is for its agent alone."""
     policy = snapshot.policy
     return PolicySnapshot(
@@ -172,11 +172,11 @@ class HeartbeatStatus(Struct, frozen=True, kw_only=True):
     agent: str
     session_id: SessionId | None
     eligible_for_wake: bool
-    ineligibility_reason: Reason | None
+    ineligibility_reason: IneligibilityReason | None
     words: str
     policy_state: PolicyState
     policy_snapshot: PolicySnapshot | None
-    policy_problem: Problem | None
+    policy_problem: PolicyProblem | None
     wake_state: WakeState
     last_audit: Audit | None
     # Newest first, as many as a person reads.
@@ -190,18 +190,20 @@ class WakeAnswer(Struct, frozen=True, kw_only=True):
     agent: str
     session_id: SessionId | None
     outcome: WakeOutcome
-    reason: Reason | None
+    reason: IneligibilityReason | None
     words: str
     snapshot_id: str | None
     digest: str | None
 
 
-def prompt_of(agent: str, trigger: Trigger, snapshot: Snapshot, context: Mapping[Include, str]) -> str:
+def prompt_of(
+    agent: str, trigger: Trigger, snapshot: HeartbeatSnapshot, context: Mapping[Include, str]
+) -> str:
     """The synthetic prompt of a wake."""
     policy = snapshot.policy
     asked = "on its schedule" if trigger is Trigger.SCHEDULE else "because somebody asked for it by hand"
     lines = [
-        f"{WAKER}{agent} {asked}. This is an automatic wake, not a message of a person:",
+        f"{WAKE_PREFIX}{agent} {asked}. This is an automatic wake, not a message of a person:",
         "it answers no question, approves nothing and grants no permission.",
         f"It rests on HEARTBEAT.md, snapshot {snapshot.id}.",
     ]
@@ -216,11 +218,11 @@ def _guidance(policy: HeartbeatPolicy) -> list[str]:
     return [*summary, *body]
 
 
-def words_of(rule: Rule | None, reading: PolicyReading) -> str:
+def reason_text(rule: WakeRule | None, reading: PolicyReading) -> str:
     """Why an agent may not be woken, for people; an invalid file says where it is wrong."""
     if rule is None:
         return "it may be woken"
-    if reading.problem is not None and rule.reason is Reason.HEARTBEAT_INVALID:
+    if reading.problem is not None and rule.reason is IneligibilityReason.HEARTBEAT_INVALID:
         return f"{reading.problem.file}:{reading.problem.line}: {reading.problem.reason}"
     return rule.words
 

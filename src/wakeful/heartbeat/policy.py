@@ -3,7 +3,7 @@
 A file contains preferences only; who runs what, with which tools, is decided elsewhere. A valid file becomes
 a snapshot, with an id and a digest over everything that shaped it. Wakes are allowed in active hours minus
 quiet windows, in the local time of the time zones that the windows name. At a clock change, an hour that is
-left out is in no window, and an hour that comes twice counts twice. `HeartbeatFiles` and `Trusts` are the
+left out is in no window, and an hour that comes twice counts twice. `HeartbeatFiles` and `TrustedFiles` are the
 interfaces to the files.
 """
 
@@ -74,7 +74,7 @@ class HeartbeatPolicy(Struct, frozen=True, kw_only=True):
     body: str = ""
 
 
-class Clamped(Struct, frozen=True):
+class ClampedPreference(Struct, frozen=True):
     """A preference beyond the bounds, and what it got instead."""
 
     code: str
@@ -83,7 +83,7 @@ class Clamped(Struct, frozen=True):
     given: str
 
 
-class Problem(Struct, frozen=True):
+class PolicyProblem(Struct, frozen=True):
     """Why a file is no policy. Lines begin at 1."""
 
     file: str
@@ -91,7 +91,7 @@ class Problem(Struct, frozen=True):
     reason: str
 
 
-class Snapshot(Struct, frozen=True):
+class HeartbeatSnapshot(Struct, frozen=True):
     """A policy as it was read once."""
 
     id: str
@@ -99,15 +99,15 @@ class Snapshot(Struct, frozen=True):
     path: str
     taken_at: str
     policy: HeartbeatPolicy
-    clamped: tuple[Clamped, ...] = ()
+    clamped: tuple[ClampedPreference, ...] = ()
 
 
 class PolicyReading(Struct, frozen=True):
     """What an agent's file amounts to now. `snapshot` is the newest valid one, also beside a problem."""
 
     state: PolicyState
-    snapshot: Snapshot | None = None
-    problem: Problem | None = None
+    snapshot: HeartbeatSnapshot | None = None
+    problem: PolicyProblem | None = None
 
 
 def digest_of(policy: HeartbeatPolicy, bounds: Bounds) -> str:
@@ -116,21 +116,21 @@ def digest_of(policy: HeartbeatPolicy, bounds: Bounds) -> str:
     return hashlib.sha256(written).hexdigest()
 
 
-def within(policy: HeartbeatPolicy, bounds: Bounds) -> tuple[HeartbeatPolicy, tuple[Clamped, ...]]:
+def clamp(policy: HeartbeatPolicy, bounds: Bounds) -> tuple[HeartbeatPolicy, tuple[ClampedPreference, ...]]:
     """The policy with whatever is beyond the bounds moved to them, and what that was."""
     asked = policy.min_interval_seconds
     if asked is None or asked >= bounds.min_interval_seconds:
         return policy, ()
     given = bounds.min_interval_seconds
-    clamped = Clamped(CLAMPED, "preferences.min_interval", f"{asked:g} s", f"{given:g} s")
+    clamped = ClampedPreference(CLAMPED, "preferences.min_interval", f"{asked:g} s", f"{given:g} s")
     return msgspec.structs.replace(policy, min_interval_seconds=given), (clamped,)
 
 
-def snapshot_of(policy: HeartbeatPolicy, bounds: Bounds, path: str, at: str) -> Snapshot:
+def snapshot_of(policy: HeartbeatPolicy, bounds: Bounds, path: str, at: str) -> HeartbeatSnapshot:
     """The snapshot of what a file said: the same words under the same bounds have the same id."""
     digest = digest_of(policy, bounds)
-    bounded, clamped = within(policy, bounds)
-    return Snapshot(f"hb-{digest[:16]}", digest, path, at, bounded, clamped)
+    bounded, clamped = clamp(policy, bounds)
+    return HeartbeatSnapshot(f"hb-{digest[:16]}", digest, path, at, bounded, clamped)
 
 
 DAY_MINUTES: Final = 24 * 60
@@ -162,7 +162,7 @@ def is_quiet(active: Sequence[Window], quiet: Sequence[Window], zones: Zones, wa
     return bool(active) and not any(_contains(window, shown[window.timezone]) for window in active)
 
 
-def holds(window: Window, zone: tzinfo, wall: float) -> bool:
+def is_in_window(window: Window, zone: tzinfo, wall: float) -> bool:
     """Whether the window is open at this moment."""
     return _contains(window, _local_minute(zone, wall))
 
@@ -220,7 +220,7 @@ def _offset(zone: tzinfo, wall: float) -> timedelta | None:
     return datetime.fromtimestamp(wall, zone).utcoffset()
 
 
-class Trusts(Protocol):
+class TrustedFiles(Protocol):
     """Which files a person trusts, by path and content."""
 
     def stamp(self) -> object | None:
@@ -236,7 +236,7 @@ class HeartbeatFiles(Protocol):
     def stamp(self, agent: str, workdir: str | None) -> object | None:
         """What tells the agent's file from a changed one; None if there is no file."""
 
-    def load(self, agent: str, workdir: str | None, at: str) -> Snapshot:
+    def load(self, agent: str, workdir: str | None, at: str) -> HeartbeatSnapshot:
         """What it says now. Raises HeartbeatInvalid."""
 
     def zone(self, name: str) -> tzinfo:

@@ -14,12 +14,12 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.controller import Hands
+from wakeful.control.controller import SessionController
 from wakeful.control.driver import LinesRefused
-from wakeful.control.gate import ActGate, Deed, Objection
+from wakeful.control.gate import ActionGate, ActionRecord, Precondition
 from wakeful.core.clock import Clock, Instant, iso, latest
 from wakeful.core.errors import WakefulError, WorldError
-from wakeful.core.fault_points import reach as reached
+from wakeful.core.fault_points import fault_point as reached
 from wakeful.core.ids import SessionId
 from wakeful.heartbeat.model import (
     SCHEMA,
@@ -32,28 +32,28 @@ from wakeful.heartbeat.model import (
     WakeState,
     answer_of,
     outcome_of,
+    policy_snapshot,
     prompt_of,
-    shown,
-    words_of,
+    reason_text,
 )
-from wakeful.heartbeat.policy import HeartbeatPolicy, PolicyReading, Snapshot
-from wakeful.heartbeat.store import AuditBook, PolicyBook
+from wakeful.heartbeat.policy import HeartbeatPolicy, HeartbeatSnapshot, PolicyReading
+from wakeful.heartbeat.store import AuditLog, PolicyStore
 from wakeful.heartbeat.targets import Target, Targets, WakeContext
 from wakeful.judging.findings import Health, State
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import SessionRecord, safe
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.wake_eligibility import (
-    OUT_OF_REACH,
-    Facts,
+    UNREACHABLE,
+    IneligibilityReason,
     PolicyState,
-    Reach,
-    Reason,
-    Rule,
-    refusal,
+    Reachability,
+    WakeFacts,
+    WakeRule,
+    refusing_rule,
 )
-from wakeful.sessions.session import Watched
-from wakeful.storage.base import Outcome
+from wakeful.sessions.session import TrackedSession
+from wakeful.storage.base import ActionOutcome
 
 
 class WakeCycle:
@@ -65,7 +65,7 @@ class WakeCycle:
         self._began_awake = clock.now().awake
         self._count = 0
 
-    def take_up(self, given: Sequence[Instant]) -> None:
+    def restore(self, given: Sequence[Instant]) -> None:
         """Go on with the wakes that an earlier daemon gave in the last so many seconds."""
         if given:
             self._began_awake, self._count = min(given).awake, len(given)
@@ -86,12 +86,12 @@ class WakeCycle:
 
 
 # The end of a quiet window is not waited for longer than a look takes.
-LOOK_SECONDS_MIN: Final = 0.05
+CYCLE_SECONDS_MIN: Final = 0.05
 FORGET_SECONDS: Final = 3600.0
 # A client shows a prompt in its log within a second; one that shows none for this long has lost it.
 UNSHOWN_SECONDS_MAX: Final = 30.0
 RACED: Final = "a prompt began first"
-_READY: Final = Facts(reach=Reach(ours=True, path_open=True), health=Health.HEALTHY)
+_READY: Final = WakeFacts(reach=Reachability(ours=True, path_open=True), health=Health.HEALTHY)
 
 log = logging.getLogger("wakeful")
 
@@ -99,7 +99,7 @@ Caller = Callable[[], Awaitable[SessionId | None]]
 """The session from inside of which a wake is asked for, if it is asked for from inside of one."""
 
 
-async def _nobodys() -> SessionId | None:
+async def _no_caller() -> SessionId | None:
     return None
 
 
@@ -114,21 +114,21 @@ class WakeRules(Struct, frozen=True):
 
 
 class WakeService:
-    """Decides, delivers, writes down. `take_up` comes after everybody was judged, and before anything else here."""
+    """Decides, delivers, writes down. Call `restore` after every session was judged, and before anything else."""
 
     def __init__(
         self,
         *,
         clock: Clock,
         targets: Targets,
-        policies: PolicyBook,
-        audits: AuditBook,
-        gate: ActGate,
-        hands: Hands,
-        own_hands: Hands,
+        policies: PolicyStore,
+        audits: AuditLog,
+        gate: ActionGate,
+        controller: SessionController,
+        own_hands: SessionController,
         judged_by: Policy,
         rules: WakeRules,
-        reach: Callable[[SessionId], Reach],
+        reach: Callable[[SessionId], Reachability],
         paused: Callable[[], object],
         context: WakeContext,
     ) -> None:
@@ -137,8 +137,8 @@ class WakeService:
         self._policies = policies
         self._audits = audits
         self._gate = gate
-        self._hands = {Trigger.HAND: hands, Trigger.SCHEDULE: own_hands}
-        self._judged_by = judged_by
+        self._controllers = {Trigger.MANUAL: controller, Trigger.SCHEDULE: own_hands}
+        self._judging_policy = judged_by
         self._rules = rules
         self._reach = reach
         self._paused = paused
@@ -147,48 +147,50 @@ class WakeService:
         self._cycle = WakeCycle(clock, rules.cycle_seconds)
         self._ready = False
 
-    async def take_up(self) -> None:
+    async def restore(self) -> None:
         """Go on where an earlier daemon stopped. Sessions have been judged by now."""
-        await self._policies.take_up()
-        await self._audits.take_up()
-        self._cycle.take_up(self._audits.given_within(self._rules.cycle_seconds))
+        await self._policies.restore()
+        await self._audits.restore()
+        self._cycle.restore(self._audits.prompts_within(self._rules.cycle_seconds))
         reached("wake.taken_up")
         self._ready = True
 
     async def status(self, name: str) -> HeartbeatStatus:
         """Whether an agent may be woken now. Reads, and changes nothing. Raises BadAgentName."""
-        target = self._found(name)
+        target = self._find_target(name)
         reading = self._policies.reading(target.agent, target.workdir)
-        await self._policies.keep()
+        await self._policies.save()
         return self._status(target, reading)
 
     def of_session(self, session_id: SessionId) -> HeartbeatStatus | None:
         """The same for this very session; None if it is not ours to wake."""
         target = self._targets.of_session(session_id)
-        if not self._ready or target.watched is None or not target.watched.subject.ours:
+        if not self._ready or target.watched is None or not target.watched.subject.is_managed:
             return None
         return self._status(target, self._policies.reading(target.agent, target.workdir))
 
     async def wake(
-        self, name: str, trigger: Trigger = Trigger.HAND, *, caller: Caller = _nobodys
+        self, name: str, trigger: Trigger = Trigger.MANUAL, *, caller: Caller = _no_caller
     ) -> WakeAnswer:
         """Wake an agent, or say why not. Raises WakesItself, BadAgentName; a store that refuses lets nothing happen.
 
         Who asks is looked up for a wake that would be given, and for no other.
         """
-        target = self._found(name)
+        target = self._find_target(name)
         reading = self._policies.reading(target.agent, target.workdir)
         # From here to the reservation nothing is awaited: of a thousand who ask at once, one goes on.
-        rule = refusal(self._facts(target, reading))
-        snapshot, watched = reading.snapshot, target.watched
-        if rule is not None or watched is None or snapshot is None:
+        rule = refusing_rule(self._facts(target, reading))
+        snapshot, session = reading.snapshot, target.watched
+        if rule is not None or session is None or snapshot is None:
             assert rule is not None, "a session and a policy, or a reason"
             return await self._refuse(target, reading, trigger, rule)
-        self._waking.add(watched.subject.id)
+        self._waking.add(session.subject.id)
         self._cycle.spend()
         # Whoever asked may hang up; what was begun is brought to its end and written down.
-        acts_before = self._gate.performed(watched.subject.id)
-        return await asyncio.shield(self._reserved(target, watched, snapshot, trigger, caller, acts_before))
+        acts_before = self._gate.completed_count(session.subject.id)
+        return await asyncio.shield(
+            self._wake_reserved(target, session, snapshot, trigger, caller, acts_before)
+        )
 
     async def run(self) -> None:
         """Wake whoever is due, cycle by cycle, until cancelled."""
@@ -207,7 +209,7 @@ class WakeService:
         waits = [self._rules.cycle_seconds]
         due: list[tuple[Instant, str]] = []
         for name in self._targets.names():
-            target = self._found(name)
+            target = self._find_target(name)
             reading = self._policies.reading(name, target.workdir)
             if reading.state is not PolicyState.VALID or target.watched is None or reading.snapshot is None:
                 continue
@@ -218,8 +220,8 @@ class WakeService:
             waits.append(self._wait_seconds(due_at, reading.snapshot.policy))
         # Who waited longest comes first: there may be more of them than the cycle has wakes for.
         await asyncio.gather(*(self._wake_on_schedule(name) for _, name in sorted(due)))
-        await self._policies.keep()
-        return max(min(waits), LOOK_SECONDS_MIN)
+        await self._policies.save()
+        return max(min(waits), CYCLE_SECONDS_MIN)
 
     async def _wake_on_schedule(self, name: str) -> None:
         try:
@@ -235,93 +237,98 @@ class WakeService:
         change = self._quiet_until(policy, now.wall)
         return change - now.wall if change is not None else self._rules.cycle_seconds
 
-    def _found(self, name: str) -> Target:
+    def _find_target(self, name: str) -> Target:
         if not self._ready:
             raise HealthNotKnownYet
         return self._targets.find(name)
 
-    def _facts(self, target: Target, reading: PolicyReading) -> Facts:
-        watched = target.watched
-        if watched is None or watched.record is None:
-            return Facts(found=False)
-        record, now = watched.record, self._clock.now()
+    def _facts(self, target: Target, reading: PolicyReading) -> WakeFacts:
+        session = target.watched
+        if session is None or session.record is None:
+            return WakeFacts(found=False)
+        record, now = session.record, self._clock.now()
         policy = reading.snapshot.policy if reading.snapshot is not None else None
         in_force = policy is not None and reading.state is PolicyState.VALID
-        reach = self._reach_of(record)
+        reachability = self._reach_of(record)
         # One with a process for each turn is stopped between them, and can be prompted.
-        ended = record.state is State.STOPPED and not reach.path_open
-        return Facts(
-            reach=reach,
+        ended = record.state is State.STOPPED and not reachability.path_open
+        return WakeFacts(
+            reach=reachability,
             policy=reading.state,
             health=record.health,
-            active_prompt=record.active_prompt or (not ended and self._has_unshown_prompt(watched, now)),
+            active_prompt=record.active_prompt or (not ended and self._has_unshown_prompt(session, now)),
             waking=record.id in self._waking,
             quiet=in_force and policy is not None and self._policies.is_quiet(policy, now.wall),
             cooling=(until := self._cooling_until(record.id, policy)) is not None and until > now,
             cycle_spent=self._cycle.count >= self._rules.wakes_per_cycle_max,
         )
 
-    def _has_unshown_prompt(self, watched: Watched, now: Instant) -> bool:
+    def _has_unshown_prompt(self, session: TrackedSession, now: Instant) -> bool:
         """Whether a prompt was given that its log does not show yet: it looks idle and is not."""
-        given_at, last_at = self._gate.prompted_at(watched.subject.id), watched.activity.last_at
+        given_at, last_at = self._gate.last_prompt_at(session.subject.id), session.activity.last_at
         if given_at is None or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX:
             return False
         return last_at is None or last_at < given_at
 
-    def _reach_of(self, record: SessionRecord) -> Reach:
+    def _reach_of(self, record: SessionRecord) -> Reachability:
         may_reach = record.managed or record.agent is not None
-        found = self._reach(record.id) if may_reach else OUT_OF_REACH
+        found = self._reach(record.id) if may_reach else UNREACHABLE
         return replace(found, enabled=self._rules.enabled)
 
     def _cooling_until(self, session_id: SessionId, policy: HeartbeatPolicy | None) -> Instant | None:
-        given_at = self._audits.last_given(session_id)
+        given_at = self._audits.last_prompt_at(session_id)
         if given_at is None:
             return None
         asked = policy.min_interval_seconds if policy is not None else None
         return given_at.plus(max(self._rules.cooldown_seconds, asked or 0.0))
 
-    def _due_at(self, watched: Watched, policy: HeartbeatPolicy, now: Instant) -> Instant:
+    def _due_at(self, session: TrackedSession, policy: HeartbeatPolicy, now: Instant) -> Instant:
         """An interval after it was last woken or did anything: nobody is woken out of a conversation."""
         interval_seconds = policy.min_interval_seconds or self._rules.default_interval_seconds
-        seen = latest((self._audits.last_given(watched.subject.id), watched.activity.last_at))
+        seen = latest((self._audits.last_prompt_at(session.subject.id), session.activity.last_at))
         due_at = seen.plus(interval_seconds) if seen is not None else now
-        return max(due_at, self._cooling_until(watched.subject.id, policy) or due_at)
+        return max(due_at, self._cooling_until(session.subject.id, policy) or due_at)
 
     async def _refuse(
-        self, target: Target, reading: PolicyReading, trigger: Trigger, rule: Rule
+        self, target: Target, reading: PolicyReading, trigger: Trigger, rule: WakeRule
     ) -> WakeAnswer:
-        words = words_of(rule, reading)
+        words = reason_text(rule, reading)
         snapshot = reading.snapshot if reading.state is not PolicyState.MISSING else None
         audit = await self._audits.write(
             target.agent, target.session_id, trigger, rule.reason, words, snapshot
         )
         return answer_of(audit)
 
-    async def _reserved(
+    async def _wake_reserved(
         self,
         target: Target,
-        watched: Watched,
-        snapshot: Snapshot,
+        session: TrackedSession,
+        snapshot: HeartbeatSnapshot,
         trigger: Trigger,
         caller: Caller,
         acts_before: int,
     ) -> WakeAnswer:
         try:
-            if await caller() == watched.subject.id:
+            if await caller() == session.subject.id:
                 self._cycle.give_back()
-                raise WakesItself(session=watched.subject.id)
-            answer = await self._attempt(target, watched, snapshot, trigger, acts_before)
+                raise WakesItself(session=session.subject.id)
+            answer = await self._attempt(target, session, snapshot, trigger, acts_before)
         finally:
-            self._waking.discard(watched.subject.id)
-        if answer.reason is Reason.SESSION_PROMPT_ACTIVE_RACE:
+            self._waking.discard(session.subject.id)
+        if answer.reason is IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE:
             self._cycle.give_back()
         return answer
 
     async def _attempt(
-        self, target: Target, watched: Watched, snapshot: Snapshot, trigger: Trigger, acts_before: int
+        self,
+        target: Target,
+        session: TrackedSession,
+        snapshot: HeartbeatSnapshot,
+        trigger: Trigger,
+        acts_before: int,
     ) -> WakeAnswer:
         try:
-            audit = await self._reserve(target.agent, watched.subject.id, snapshot, trigger)
+            audit = await self._reserve(target.agent, session.subject.id, snapshot, trigger)
         except WorldError:
             self._cycle.give_back()
             raise
@@ -329,68 +336,68 @@ class WakeService:
             self._cycle.give_back()
             return await self._refuse(target, PolicyReading(PolicyState.VALID, snapshot), trigger, audit)
         reached("wake.reserved")
-        gathered = _Gathered()
+        gathered = _AttemptResult()
 
         def overtaken() -> str | None:
             """Asked inside the gate, after the newest evidence was read: has anybody begun a turn meanwhile?"""
-            verdict = judge(watched.activity, watched.presence, self._judged_by, self._clock.now())
-            if verdict.active_prompt or self._gate.performed(watched.subject.id) != acts_before:
-                gathered.raced = True
+            verdict = judge(session.activity, session.presence, self._judging_policy, self._clock.now())
+            if verdict.active_prompt or self._gate.completed_count(session.subject.id) != acts_before:
+                gathered.was_raced = True
                 return RACED
             return None
 
         try:
             said = await self._context.of(target, snapshot.policy.include)
             prompt = prompt_of(target.agent, trigger, snapshot, said)
-            gathered.take(await self._delivered(trigger, watched.subject.id, prompt, overtaken))
+            gathered.set_action(await self._deliver(trigger, session.subject.id, prompt, overtaken))
         except WakefulError as error:
-            gathered.failed, gathered.words = True, str(error)
+            gathered.has_failed, gathered.words = True, str(error)
         reached("wake.delivered")
-        return answer_of(await self._concluded(audit, gathered))
+        return answer_of(await self._conclude(audit, gathered))
 
-    async def _delivered(
-        self, trigger: Trigger, session_id: SessionId, prompt: str, overtaken: Objection
-    ) -> Deed:
+    async def _deliver(
+        self, trigger: Trigger, session_id: SessionId, prompt: str, overtaken: Precondition
+    ) -> ActionRecord:
         """A program that reads line by line is given the prompt in one."""
-        hands = self._hands[trigger]
+        controller = self._controllers[trigger]
         try:
-            return await hands.deliver(session_id, prompt, unless=overtaken)
+            return await controller.deliver(session_id, prompt, unless=overtaken)
         except LinesRefused:
-            return await hands.deliver(session_id, " ".join(prompt.split()), unless=overtaken)
+            return await controller.deliver(session_id, " ".join(prompt.split()), unless=overtaken)
 
     async def _reserve(
-        self, agent: str, session_id: SessionId, snapshot: Snapshot, trigger: Trigger
-    ) -> Audit | Rule:
+        self, agent: str, session_id: SessionId, snapshot: HeartbeatSnapshot, trigger: Trigger
+    ) -> Audit | WakeRule:
         """Write the wake down before anything is done, or say why another daemon on this store goes first."""
         for _ in range(2):
             audit = await self._audits.reserve(agent, session_id, trigger, snapshot)
             if audit is not None:
                 return audit
-            await self._audits.read_again()
+            await self._audits.reload()
             until = self._cooling_until(session_id, snapshot.policy)
             if until is not None and until > self._clock.now():
-                return _spoken(replace(_READY, cooling=True))
-        return _spoken(replace(_READY, waking=True))
+                return _refusal_rule(replace(_READY, cooling=True))
+        return _refusal_rule(replace(_READY, waking=True))
 
-    async def _concluded(self, audit: Audit, gathered: "_Gathered") -> Audit:
-        rule = refusal(replace(_READY, raced=gathered.raced, failed=gathered.failed))
+    async def _conclude(self, audit: Audit, gathered: "_AttemptResult") -> Audit:
+        rule = refusing_rule(replace(_READY, raced=gathered.was_raced, failed=gathered.has_failed))
         reason = rule.reason if rule is not None else None
-        words = rule.words if rule is not None and gathered.raced else gathered.words
+        words = rule.words if rule is not None and gathered.was_raced else gathered.words
         concluded = await self._audits.conclude(audit, outcome_of(reason), reason, safe(words))
         reached("wake.concluded")
         return concluded
 
     def _status(self, target: Target, reading: PolicyReading) -> HeartbeatStatus:
-        rule = refusal(self._facts(target, reading))
+        rule = refusing_rule(self._facts(target, reading))
         return HeartbeatStatus(
             schema=SCHEMA,
             agent=target.agent,
             session_id=target.session_id,
             eligible_for_wake=rule is None,
             ineligibility_reason=rule.reason if rule is not None else None,
-            words=words_of(rule, reading),
+            words=reason_text(rule, reading),
             policy_state=reading.state,
-            policy_snapshot=shown(reading.snapshot) if reading.snapshot is not None else None,
+            policy_snapshot=policy_snapshot(reading.snapshot) if reading.snapshot is not None else None,
             policy_problem=reading.problem,
             wake_state=self._wake_state(target, reading),
             last_audit=self._audits.last(target.agent),
@@ -398,15 +405,15 @@ class WakeService:
         )
 
     def _wake_state(self, target: Target, reading: PolicyReading) -> WakeState:
-        watched, now = target.watched, self._clock.now()
+        session, now = target.watched, self._clock.now()
         policy = reading.snapshot.policy if reading.snapshot is not None else None
         session_id = target.session_id
-        given_at = self._audits.last_given(session_id) if session_id is not None else None
+        given_at = self._audits.last_prompt_at(session_id) if session_id is not None else None
         cooling = self._cooling_until(session_id, policy) if session_id is not None else None
         quiet_until = next_wake = None
         if policy is not None and reading.state is PolicyState.VALID:
             quiet_until = self._quiet_until(policy, now.wall)
-            next_wake = self._next_wake(watched, policy, now) if watched is not None else None
+            next_wake = self._next_wake(session, policy, now) if session is not None else None
         return WakeState(
             waking=session_id in self._waking,
             last_wake_at=_iso(given_at),
@@ -421,30 +428,30 @@ class WakeService:
         """When the quiet time of this moment ends; None if it is none, or never ends."""
         return self._policies.next_change(policy, wall) if self._policies.is_quiet(policy, wall) else None
 
-    def _next_wake(self, watched: Watched, policy: HeartbeatPolicy, now: Instant) -> float | None:
+    def _next_wake(self, session: TrackedSession, policy: HeartbeatPolicy, now: Instant) -> float | None:
         """When it is due, or when the quiet time ends that it is due in; None if that never ends."""
-        due_at = self._due_at(watched, policy, now)
+        due_at = self._due_at(session, policy, now)
         due_wall = max(due_at, now).wall
         return (
             self._quiet_until(policy, due_wall) if self._policies.is_quiet(policy, due_wall) else due_at.wall
         )
 
 
-class _Gathered:
+class _AttemptResult:
     """What an attempt came to."""
 
     def __init__(self) -> None:
-        self.raced = False
-        self.failed = False
+        self.was_raced = False
+        self.has_failed = False
         self.words = ""
 
-    def take(self, deed: Deed) -> None:
-        self.words = deed.words
-        self.failed = deed.outcome is not Outcome.RECOVERED and not self.raced
+    def set_action(self, record: ActionRecord) -> None:
+        self.words = record.words
+        self.has_failed = record.outcome is not ActionOutcome.CONFIRMED and not self.was_raced
 
 
-def _spoken(facts: Facts) -> Rule:
-    rule = refusal(facts)
+def _refusal_rule(facts: WakeFacts) -> WakeRule:
+    rule = refusing_rule(facts)
     assert rule is not None, "one of these facts speaks against it"
     return rule
 

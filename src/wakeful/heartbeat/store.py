@@ -20,20 +20,20 @@ from wakeful.core.clock import Clock, Instant, iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.heartbeat.model import Audit, Trigger, WakeOutcome, is_same, outcome_of
+from wakeful.heartbeat.model import Audit, Trigger, WakeOutcome, is_repeat, outcome_of
 from wakeful.heartbeat.policy import (
     HeartbeatFiles,
     HeartbeatInvalid,
     HeartbeatPolicy,
+    HeartbeatSnapshot,
     HeartbeatUnread,
+    PolicyProblem,
     PolicyReading,
-    Problem,
-    Snapshot,
     is_quiet,
     next_change,
 )
 from wakeful.judging.session_record import safe
-from wakeful.judging.wake_eligibility import PolicyState, Reason
+from wakeful.judging.wake_eligibility import IneligibilityReason, PolicyState
 from wakeful.storage.base import Note, Store
 
 KIND: Final = "wake"
@@ -43,12 +43,12 @@ ENTRIES_MAX: Final = 20_000
 LAST_GIVEN_SECONDS: Final = 60 * 86_400.0
 # A wake that follows another is reserved once; the store forgets spendings of a month ago by itself.
 FOR_EVER_SECONDS: Final = 315_360_000.0
-UNSEEN: Final = "Wakeful ended in its middle: nobody saw whether the prompt arrived"
+NOT_OBSERVED: Final = "Wakeful ended in its middle: nobody saw whether the prompt arrived"
 
 log = logging.getLogger("wakeful")
 
 
-class AuditBook:
+class AuditLog:
     """Every decision that is kept, oldest first."""
 
     def __init__(self, store: Store, clock: Clock, retention_seconds: float) -> None:
@@ -59,22 +59,22 @@ class AuditBook:
         self._last: dict[str, Audit] = {}
         self._highest = 0
         # The newest two prompts of every session: of the newest it may turn out that it was not given after all.
-        self._given: dict[SessionId, list[tuple[str, Instant]]] = {}
+        self._prompts: dict[SessionId, list[tuple[str, Instant]]] = {}
         # What was spent on the reservations that are open.
-        self._spent: dict[str, str] = {}
+        self._spent_keys: dict[str, str] = {}
 
-    async def take_up(self) -> None:
+    async def restore(self) -> None:
         """Know again what was decided; what was under way is over, and nobody saw how."""
-        for audit in await self._stored():
-            known = _failed(audit, UNSEEN) if audit.outcome is None else audit
+        for audit in await self._load_stored():
+            known = _as_failed(audit, NOT_OBSERVED) if audit.outcome is None else audit
             if known is not audit:
-                await self._keep(known)
+                await self._save(known)
             self._remember(known, self._clock.instant(known.wall))
         await self.forget_old()
 
-    async def read_again(self) -> None:
+    async def reload(self) -> None:
         """Learn what other daemons on this store have decided since."""
-        for audit in await self._stored():
+        for audit in await self._load_stored():
             if audit.id not in self._entries:
                 self._remember(audit, self._clock.instant(audit.wall))
 
@@ -82,15 +82,15 @@ class AuditBook:
         """The newest decision about an agent."""
         return self._last.get(agent)
 
-    def last_given(self, session_id: SessionId) -> Instant | None:
+    def last_prompt_at(self, session_id: SessionId) -> Instant | None:
         """When a prompt was last given to a session, or may have been."""
-        given = self._given.get(session_id)
+        given = self._prompts.get(session_id)
         return given[-1][1] if given else None
 
-    def given_within(self, seconds: float) -> list[Instant]:
+    def prompts_within(self, seconds: float) -> list[Instant]:
         """When prompts were given in the last so many seconds, or may have been; to whomever."""
         now = self._clock.now()
-        given = [self._clock.instant(each.wall) for each in self._entries.values() if each.was_given]
+        given = [self._clock.instant(each.wall) for each in self._entries.values() if each.has_given_prompt]
         return [at for at in given if now.seconds_since(at) < seconds]
 
     def of(self, agent: str, limit: int = 20) -> list[Audit]:
@@ -102,20 +102,20 @@ class AuditBook:
         agent: str,
         session_id: SessionId | None,
         trigger: Trigger,
-        reason: Reason,
+        reason: IneligibilityReason,
         words: str,
-        snapshot: Snapshot | None,
+        snapshot: HeartbeatSnapshot | None,
     ) -> Audit:
         """Write a refusal down, durably; an equal one before it is counted instead."""
         now = self._clock.now()
         audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
         audit = replace(audit, outcome=outcome_of(reason), reason=reason, words=words)
         before = self._last.get(agent)
-        if before is not None and is_same(before, audit):
+        if before is not None and is_repeat(before, audit):
             audit = replace(before, last_at=audit.at, wall=audit.wall, count=before.count + 1)
         self._remember(audit, now)
         try:
-            await self._keep(audit)
+            await self._save(audit)
         except WorldError:
             self._forget(audit)
             raise
@@ -124,38 +124,42 @@ class AuditBook:
         return audit
 
     async def reserve(
-        self, agent: str, session_id: SessionId, trigger: Trigger, snapshot: Snapshot
+        self, agent: str, session_id: SessionId, trigger: Trigger, snapshot: HeartbeatSnapshot
     ) -> Audit | None:
         """Write down that a wake is under way, durably. None: another daemon on this store was quicker."""
         now = self._clock.now()
         audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
         # Whoever knows the same last wake spends the same, and only one of them can.
-        key = f"wake/{session_id}/{self._last_given_id(session_id) or 'first'}"
+        key = f"wake/{session_id}/{self._last_prompt_id(session_id) or 'first'}"
         self._remember(audit, now)
         try:
-            won = await self._store.spend(key, _note(audit), times_max=1, window_seconds=FOR_EVER_SECONDS)
+            won = await self._store.spend_budget(
+                key, _note(audit), times_max=1, window_seconds=FOR_EVER_SECONDS
+            )
         except WorldError:
             self._forget(audit)
             raise
         if not won:
             self._forget(audit)
             return None
-        self._spent[audit.id] = key
+        self._spent_keys[audit.id] = key
         return audit
 
-    async def conclude(self, audit: Audit, outcome: WakeOutcome, reason: Reason | None, words: str) -> Audit:
+    async def conclude(
+        self, audit: Audit, outcome: WakeOutcome, reason: IneligibilityReason | None, words: str
+    ) -> Audit:
         """What became of a decision that was under way. One that gave no prompt cools nothing."""
         concluded = replace(audit, outcome=outcome, reason=reason, words=words)
         self._remember(concluded, self._clock.now())
-        key = self._spent.pop(audit.id, None)
-        if key is not None and not concluded.was_given:
-            await self._store.give_back(key, _note(audit))
-        await self._keep(concluded)
+        key = self._spent_keys.pop(audit.id, None)
+        if key is not None and not concluded.has_given_prompt:
+            await self._store.refund_budget(key, _note(audit))
+        await self._save(concluded)
         return concluded
 
     async def forget_old(self) -> None:
         """Drop what is older than the retention; what a session cools by stays longer."""
-        now, newest = self._clock.now().wall, self._newest_given()
+        now, newest = self._clock.now().wall, self._newest_prompt_ids()
         longest_seconds = max(self._retention_seconds, LAST_GIVEN_SECONDS)
         for audit in list(self._entries.values()):
             kept_seconds = longest_seconds if audit.id in newest else self._retention_seconds
@@ -167,7 +171,7 @@ class AuditBook:
 
     async def _drop_first(self) -> None:
         """Make room: the oldest decision goes, if possible one that no session cools by."""
-        newest = self._newest_given()
+        newest = self._newest_prompt_ids()
         oldest = next(iter(self._entries.values()))
         await self._drop(next((each for each in self._entries.values() if each.id not in newest), oldest))
 
@@ -176,15 +180,15 @@ class AuditBook:
         self._entries.pop(audit.id, None)
         if self._last.get(audit.agent) is audit:
             del self._last[audit.agent]
-        if audit.session_id is not None and self._last_given_id(audit.session_id) == audit.id:
-            del self._given[audit.session_id]
+        if audit.session_id is not None and self._last_prompt_id(audit.session_id) == audit.id:
+            del self._prompts[audit.session_id]
 
-    def _last_given_id(self, session_id: SessionId) -> str | None:
-        given = self._given.get(session_id)
+    def _last_prompt_id(self, session_id: SessionId) -> str | None:
+        given = self._prompts.get(session_id)
         return given[-1][0] if given else None
 
-    def _newest_given(self) -> set[str]:
-        return {given[-1][0] for given in self._given.values() if given}
+    def _newest_prompt_ids(self) -> set[str]:
+        return {given[-1][0] for given in self._prompts.values() if given}
 
     def _number(self, now: Instant) -> int:
         """Its milliseconds, and above every number so far: a restart reads decisions in the order of their ids, whatever
@@ -197,12 +201,12 @@ class AuditBook:
         self._last[audit.agent] = audit
         if audit.session_id is None:
             return
-        given = self._given.setdefault(audit.session_id, [])
+        given = self._prompts.setdefault(audit.session_id, [])
         known = any(audit_id == audit.id for audit_id, _ in given)
-        if audit.was_given and not known:
+        if audit.has_given_prompt and not known:
             given.append((audit.id, at))
             del given[:-2]
-        elif known and not audit.was_given:
+        elif known and not audit.has_given_prompt:
             given[:] = [each for each in given if each[0] != audit.id]
 
     def _forget(self, audit: Audit) -> None:
@@ -212,7 +216,7 @@ class AuditBook:
         self._last.pop(audit.agent, None)
         self._last |= {each.agent: each for each in self.of(audit.agent, 1)}
 
-    async def _stored(self) -> list[Audit]:
+    async def _load_stored(self) -> list[Audit]:
         found = []
         for note in await self._store.notes(KIND):
             try:
@@ -221,8 +225,8 @@ class AuditBook:
                 log.info("a decision about a wake is of another version: %s", note.key)
         return found
 
-    async def _keep(self, audit: Audit) -> None:
-        await self._store.keep_note(_note(audit))
+    async def _save(self, audit: Audit) -> None:
+        await self._store.save_note(_note(audit))
 
 
 def _note(audit: Audit) -> Note:
@@ -235,7 +239,7 @@ def _audit(
     agent: str,
     session_id: SessionId | None,
     trigger: Trigger,
-    snapshot: Snapshot | None,
+    snapshot: HeartbeatSnapshot | None,
 ) -> Audit:
     """A decision that is under way."""
     return Audit(
@@ -255,30 +259,32 @@ def _audit(
     )
 
 
-def _failed(audit: Audit, words: str) -> Audit:
-    return replace(audit, outcome=WakeOutcome.FAILED, reason=Reason.SYNTHETIC_PROMPT_FAILED, words=words)
+def _as_failed(audit: Audit, words: str) -> Audit:
+    return replace(
+        audit, outcome=WakeOutcome.FAILED, reason=IneligibilityReason.SYNTHETIC_PROMPT_FAILED, words=words
+    )
 
 
 SNAPSHOT_KIND: Final = "heartbeat-snapshot"
 MISSING: Final = PolicyReading(PolicyState.MISSING)
 
 
-class PolicyBook:
+class PolicyStore:
     """What every agent's file amounts to."""
 
     def __init__(self, files: HeartbeatFiles, store: Store, clock: Clock) -> None:
         self._files = files
         self._store = store
         self._clock = clock
-        self._valid: dict[str, Snapshot] = {}
-        self._read: dict[str, tuple[object, PolicyReading]] = {}
-        self._unkept: dict[str, Snapshot] = {}
+        self._valid_snapshots: dict[str, HeartbeatSnapshot] = {}
+        self._readings: dict[str, tuple[object, PolicyReading]] = {}
+        self._unsaved: dict[str, HeartbeatSnapshot] = {}
 
-    async def take_up(self) -> None:
+    async def restore(self) -> None:
         """Know again which snapshots were valid last."""
         for note in await self._store.notes(SNAPSHOT_KIND):
             try:
-                self._valid[note.key] = decode_json(note.body, Snapshot)
+                self._valid_snapshots[note.key] = decode_json(note.body, HeartbeatSnapshot)
             except msgspec.DecodeError:
                 log.info("the snapshot of agent %s is of another version", note.key)
 
@@ -286,32 +292,32 @@ class PolicyBook:
         """What the agent's file amounts to now."""
         stamp = self._files.stamp(agent, workdir)
         if stamp is None:
-            self._read.pop(agent, None)
-            return PolicyReading(PolicyState.MISSING, self._valid.get(agent))
-        known = self._read.get(agent)
+            self._readings.pop(agent, None)
+            return PolicyReading(PolicyState.MISSING, self._valid_snapshots.get(agent))
+        known = self._readings.get(agent)
         if known is not None and known[0] == stamp:
             return known[1]
         try:
-            reading = self._understood(agent, workdir)
+            reading = self._load_valid(agent, workdir)
         except HeartbeatUnread as wrong:
             # What the machine could not do once says nothing about the file: it is read again.
             return self._invalid(agent, wrong)
         except HeartbeatInvalid as wrong:
             reading = self._invalid(agent, wrong)
-        self._read[agent] = (stamp, reading)
+        self._readings[agent] = (stamp, reading)
         return reading
 
-    async def keep(self) -> None:
+    async def save(self) -> None:
         """Remember new snapshots beyond a restart. A store that refuses costs only that."""
-        for agent in list(self._unkept):
-            snapshot = self._unkept[agent]
+        for agent in list(self._unsaved):
+            snapshot = self._unsaved[agent]
             try:
-                await self._store.keep_note(Note(SNAPSHOT_KIND, agent, msgspec.json.encode(snapshot)))
+                await self._store.save_note(Note(SNAPSHOT_KIND, agent, msgspec.json.encode(snapshot)))
             except WorldError as error:
                 log.warning("the snapshot of agent %s is not kept: %s", agent, error)
                 return
-            if self._unkept.get(agent) is snapshot:
-                del self._unkept[agent]
+            if self._unsaved.get(agent) is snapshot:
+                del self._unsaved[agent]
 
     def is_quiet(self, policy: HeartbeatPolicy, wall: float) -> bool:
         return is_quiet(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
@@ -320,21 +326,21 @@ class PolicyBook:
         """When a quiet time ends or begins; None if that never happens."""
         return next_change(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
 
-    def _understood(self, agent: str, workdir: str | None) -> PolicyReading:
+    def _load_valid(self, agent: str, workdir: str | None) -> PolicyReading:
         snapshot = self._files.load(agent, workdir, iso(self._clock.now().wall))
-        before = self._valid.get(agent)
+        before = self._valid_snapshots.get(agent)
         if before is not None and (before.digest, before.path) == (snapshot.digest, snapshot.path):
             snapshot = before
         else:
-            self._valid[agent] = self._unkept[agent] = snapshot
+            self._valid_snapshots[agent] = self._unsaved[agent] = snapshot
         state = PolicyState.VALID if snapshot.policy.enabled else PolicyState.DISABLED
         return PolicyReading(state, snapshot)
 
     def _invalid(self, agent: str, wrong: HeartbeatInvalid) -> PolicyReading:
         file, line, reason = (wrong.facts[name] for name in ("file", "line", "reason"))
         # It may quote the file, whoever wrote that.
-        problem = Problem(str(file), int(str(line)), safe(str(reason)))
-        return PolicyReading(PolicyState.INVALID, self._valid.get(agent), problem)
+        problem = PolicyProblem(str(file), int(str(line)), safe(str(reason)))
+        return PolicyReading(PolicyState.INVALID, self._valid_snapshots.get(agent), problem)
 
     def _zones(self, policy: HeartbeatPolicy) -> Mapping[str, tzinfo]:
         windows = (*policy.active_hours, *policy.quiet_windows)

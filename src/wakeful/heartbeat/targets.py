@@ -14,12 +14,12 @@ from wakeful.agents.model import AgentRecord, AgentSpec, BadAgentName
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
 from wakeful.core.labels import label
-from wakeful.core.leases import Work, WorkState
+from wakeful.core.leases import WorkItem, WorkState
 from wakeful.heartbeat.model import parse_target
 from wakeful.heartbeat.policy import Include
 from wakeful.judging.session_record import SessionRecord
-from wakeful.sessions.registry import Roster
-from wakeful.sessions.session import Watched
+from wakeful.sessions.registry import SessionRegistry
+from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import Store
 
 
@@ -27,7 +27,7 @@ class Target(Struct, frozen=True):
     """An agent's session, if it has one, and the folder its own HEARTBEAT.md would lie in."""
 
     agent: str
-    watched: Watched | None
+    watched: TrackedSession | None
     workdir: str | None
 
     @property
@@ -35,7 +35,7 @@ class Target(Struct, frozen=True):
         return self.watched.subject.id if self.watched is not None else None
 
 
-class Declared(Struct, frozen=True):
+class DeclaredAgent(Struct, frozen=True):
     """An agent of the hub."""
 
     record: AgentRecord
@@ -45,60 +45,62 @@ class Declared(Struct, frozen=True):
 class Targets:
     """Agents of the hub, and sessions that a person named."""
 
-    def __init__(self, roster: Roster, declared: Callable[[], dict[str, Declared]] = dict) -> None:
-        self._roster = roster
-        self._declared = declared
+    def __init__(
+        self, registry: SessionRegistry, declared: Callable[[], dict[str, DeclaredAgent]] = dict
+    ) -> None:
+        self._registry = registry
+        self._declared_agents = declared
 
     def names(self) -> list[str]:
         """Everybody who could be woken, in order."""
-        named = {name for name in self._roster.names.values() if _is_target(name)}
-        return sorted(named | set(self._declared()))
+        named = {name for name in self._registry.names.values() if _is_target(name)}
+        return sorted(named | set(self._declared_agents()))
 
     def find(self, name: str) -> Target:
         """Who that is. Raises BadAgentName for what can be neither a name nor a session's id."""
         parse_target(name)
-        declared = self._declared().get(name)
-        watched = max(self._sessions(name, declared), key=_last_active, default=None)
-        if watched is None and declared is None and SessionId(name) in self._roster.watched:
+        declared = self._declared_agents().get(name)
+        session = max(self._sessions(name, declared), key=_last_active, default=None)
+        if session is None and declared is None and SessionId(name) in self._registry.sessions:
             return self.of_session(SessionId(name))
-        return Target(name, watched, _workdir(watched, declared))
+        return Target(name, session, _workdir(session, declared))
 
     def name_of(self, session_id: SessionId) -> str | None:
         """The agent whose session this is."""
-        named = self._roster.names.get(session_id)
+        named = self._registry.names.get(session_id)
         if named is not None and _is_target(named):
             return named
-        for name, declared in self._declared().items():
+        for name, declared in self._declared_agents().items():
             if declared.record.session_id == session_id:
                 return name
         return None
 
     def of_session(self, session_id: SessionId) -> Target:
         """This very session, by its agent's name if it has one."""
-        watched, name = self._roster.watched[session_id], self.name_of(session_id)
-        declared = self._declared().get(name) if name is not None else None
-        return Target(name or session_id, watched, _workdir(watched, declared))
+        session, name = self._registry.sessions[session_id], self.name_of(session_id)
+        declared = self._declared_agents().get(name) if name is not None else None
+        return Target(name or session_id, session, _workdir(session, declared))
 
-    def _sessions(self, name: str, declared: Declared | None) -> list[Watched]:
-        ids = [each for each, known in self._roster.names.items() if known == name]
+    def _sessions(self, name: str, declared: DeclaredAgent | None) -> list[TrackedSession]:
+        ids = [each for each, known in self._registry.names.items() if known == name]
         if declared is not None and declared.record.session_id is not None:
             ids.append(declared.record.session_id)
-        found = [self._roster.watched[each] for each in ids if each in self._roster.watched]
+        found = [self._registry.sessions[each] for each in ids if each in self._registry.sessions]
         return [each for each in found if each.record is not None]
 
 
-def _last_active(watched: Watched) -> tuple[float, str]:
-    last_at = watched.activity.last_at
-    return (last_at.awake if last_at is not None else -inf), watched.subject.id
+def _last_active(session: TrackedSession) -> tuple[float, str]:
+    last_at = session.activity.last_at
+    return (last_at.awake if last_at is not None else -inf), session.subject.id
 
 
-def _workdir(watched: Watched | None, declared: Declared | None) -> str | None:
+def _workdir(session: TrackedSession | None, declared: DeclaredAgent | None) -> str | None:
     """Where the agent works on this host; a folder inside a container is none."""
     if declared is not None:
         return declared.spec.workdir or None if declared.spec.runtime == "tmux" else None
-    if watched is None:
+    if session is None:
         return None
-    return watched.activity.cwd or watched.presence.cwd
+    return session.activity.cwd or session.presence.cwd
 
 
 def _is_target(name: str) -> bool:
@@ -163,5 +165,5 @@ class WakeContext:
         return f"{len(waiting)}{more} waiting for you, the oldest since {oldest}: `wakeful work list`"
 
 
-def _is_for(work: Work, record: SessionRecord) -> bool:
+def _is_for(work: WorkItem, record: SessionRecord) -> bool:
     return work.session_id == record.id or (work.session_id is None and label(work.project) == record.project)

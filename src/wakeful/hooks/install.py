@@ -14,7 +14,7 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WorldError
 from wakeful.hooks.json_edit import NotPlainJson
 from wakeful.hooks.model import (
@@ -27,7 +27,7 @@ from wakeful.hooks.model import (
     with_hooks,
     without_hooks,
 )
-from wakeful.hooks.spool import fired_at
+from wakeful.hooks.spool import last_report_at
 
 # Settings are a few KB; what is larger was not written by a client or a person.
 SETTINGS_BYTES_MAX: Final = 4 * 1024 * 1024
@@ -68,7 +68,7 @@ def read_settings(path: Path) -> bytes | None:
         return file.read()
 
 
-def look_at_settings(path: Path) -> bytes:
+def read_settings_to_show(path: Path) -> bytes:
     """The file's bytes, links followed: only to be shown. Raises OSError, and NotOursToWrite for what is no settings file."""
     # Opening a FIFO would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -132,7 +132,7 @@ def remove_settings(path: Path, before: bytes) -> None:
     path.unlink()
 
 
-def keep_backup(path: Path, content: bytes) -> None:
+def save_backup(path: Path, content: bytes) -> None:
     """Keep these bytes beside the file, for its owner alone; an older backup is replaced, a link there is not followed."""
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(aside, _NEW, 0o600), "wb") as file:
@@ -153,7 +153,7 @@ CLIENTS: Final = tuple(FILES)
 _FOLDERS: Final = {"claude": ("CLAUDE_CONFIG_DIR", ".claude"), "codex": ("CODEX_HOME", ".codex")}
 
 
-class Plan(Struct, frozen=True):
+class SettingsPlan(Struct, frozen=True):
     """What would become of a settings file. `None` is a file that is not there; equal sides are nothing to do."""
 
     path: Path
@@ -166,7 +166,7 @@ class Plan(Struct, frozen=True):
         return self.before == self.after
 
 
-class State(Struct, frozen=True):
+class HookState(Struct, frozen=True):
     """What is known of a client's hooks: where, whether they are in place, current, and when one last reported."""
 
     path: Path
@@ -182,27 +182,27 @@ def settings_path(client: str, environ: Mapping[str, str]) -> Path:
     return Path(environ.get(variable) or f"{environ.get('HOME', '')}/{folder}") / FILES[client]
 
 
-def plan_install(client: str, environ: Mapping[str, str], places: Places) -> Plan:
+def plan_install(client: str, environ: Mapping[str, str], paths: StatePaths) -> SettingsPlan:
     """The settings with our hooks as they are now. Raises NotOursToWrite, NotPlainJson."""
     path = settings_path(client, environ)
-    command = command_for(places.spool)
+    command = command_for(paths.spool)
     before = read_settings(path)
     if before is not None and is_in_place(_text(before), client, command):
         # Whoever added hooks behind ours, or laid the file out anew, keeps that.
-        return Plan(path, before, before, None)
-    bare = _bare(path, before, client)
+        return SettingsPlan(path, before, before, None)
+    bare = _settings_without_hooks(path, before, client)
     after = with_hooks("{}\n" if bare is None else _text(bare), client, command).encode()
-    return Plan(path, before, after, bare)
+    return SettingsPlan(path, before, after, bare)
 
 
-def plan_uninstall(client: str, environ: Mapping[str, str]) -> Plan:
+def plan_uninstall(client: str, environ: Mapping[str, str]) -> SettingsPlan:
     """The settings without our hooks: the very bytes of before, if nobody else wrote since. Raises as above."""
     path = settings_path(client, environ)
     before = read_settings(path) if path.parent.is_dir() else None
-    return Plan(path, before, _bare(path, before, client), None)
+    return SettingsPlan(path, before, _settings_without_hooks(path, before, client), None)
 
 
-def _bare(path: Path, current: bytes | None, client: str) -> bytes | None:
+def _settings_without_hooks(path: Path, current: bytes | None, client: str) -> bytes | None:
     """What stands there, or stood there, without us."""
     if current is None:
         return None
@@ -228,38 +228,38 @@ def _text(content: bytes) -> str:
         raise NotPlainJson(reason="not UTF-8") from problem
 
 
-def carry_out(plan: Plan) -> None:
+def apply_plan(plan: SettingsPlan) -> None:
     """Write what was planned. Raises SettingsChanged if the file is no longer what the plan was made from."""
     if plan.after is None:
         assert plan.before is not None, "nothing to remove is nothing to do"
         remove_settings(plan.path, plan.before)
     else:
         if plan.backup is not None:
-            keep_backup(plan.path, plan.backup)
+            save_backup(plan.path, plan.backup)
         replace_settings(plan.path, plan.before, plan.after)
     if plan.backup is None and plan.after is not None and plan.after == read_backup(plan.path):
         # It stands where it belongs again.
         backup_of(plan.path).unlink()
 
 
-def snippet_for(client: str, places: Places) -> str:
+def snippet_for(client: str, paths: StatePaths) -> str:
     """The hooks as text, for whoever puts them there by hand."""
-    return snippet(client, command_for(places.spool))
+    return snippet(client, command_for(paths.spool))
 
 
-def hooks_state(client: str, environ: Mapping[str, str], places: Places) -> State:
+def hooks_state(client: str, environ: Mapping[str, str], paths: StatePaths) -> HookState:
     """What is known of a client's hooks. Changes nothing; what cannot be read is said."""
     path = settings_path(client, environ)
-    fired = fired_at(Path(places.fired), client)
+    fired = last_report_at(Path(paths.hook_marks), client)
     try:
-        text = _text(look_at_settings(path))
+        text = _text(read_settings_to_show(path))
         is_installed = bool(our_commands(text))
-        is_current = is_in_place(text, client, command_for(places.spool))
+        is_current = is_in_place(text, client, command_for(paths.spool))
         changed_at = path.stat().st_mtime
     except FileNotFoundError:
-        return State(path, is_installed=False, is_current=False, fired_at=fired)
+        return HookState(path, is_installed=False, is_current=False, fired_at=fired)
     except (OSError, NotPlainJson, NotOursToWrite) as problem:
-        return State(path, is_installed=False, is_current=False, fired_at=fired, trouble=str(problem))
+        return HookState(path, is_installed=False, is_current=False, fired_at=fired, trouble=str(problem))
     # What reported before the file was last written was trusted then, which says nothing of now.
     since = fired if fired is not None and fired > changed_at else None
-    return State(path, is_installed, is_current, since)
+    return HookState(path, is_installed, is_current, since)

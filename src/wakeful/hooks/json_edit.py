@@ -23,7 +23,7 @@ class NotPlainJson(OperatorError):
     code = "not-plain-json"
 
 
-class Part(Struct, frozen=True):
+class JsonPart(Struct, frozen=True):
     """A member of an object or an element of an array: from `start` (of the name, if it has one) to `end`."""
 
     start: int
@@ -32,14 +32,14 @@ class Part(Struct, frozen=True):
     name: str = ""
 
 
-class Container(Struct, frozen=True):
+class JsonContainer(Struct, frozen=True):
     """An object or array in a text: its brackets are at `start` and `end - 1`."""
 
     start: int
     end: int
-    parts: tuple[Part, ...]
+    parts: tuple[JsonPart, ...]
 
-    def find(self, name: str) -> Part | None:
+    def find(self, name: str) -> JsonPart | None:
         return next((part for part in self.parts if part.name == name), None)
 
 
@@ -49,12 +49,12 @@ def parse(text: str) -> Any:
         raise NotPlainJson(reason="the file is empty")
     try:
         # Only the standard library tells of a key that stands twice, which an edit would get wrong.
-        return json.loads(text, object_pairs_hook=_without_doubles, parse_constant=_refuse)  # noqa: TID251
+        return json.loads(text, object_pairs_hook=_refuse_duplicate_keys, parse_constant=_refuse)  # noqa: TID251
     except (ValueError, RecursionError) as problem:
         raise NotPlainJson(reason=str(problem) or "nested too deep") from problem
 
 
-def _without_doubles(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def _refuse_duplicate_keys(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         raise ValueError("a name stands twice in one object")
@@ -65,7 +65,7 @@ def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is no number of JSON")
 
 
-def container_at(text: str, start: int) -> Container | None:
+def container_at(text: str, start: int) -> JsonContainer | None:
     """The object or array that begins at `start` of a text that was parsed; None for any other value."""
     if text[start] not in "{[":
         return None
@@ -77,21 +77,21 @@ def container_at(text: str, start: int) -> Container | None:
         parts.append(part)
         at = _skip(text, part.end)
         at = _skip(text, at + 1) if text[at] == "," else at
-    return Container(start, at + 1, tuple(parts))
+    return JsonContainer(start, at + 1, tuple(parts))
 
 
-def root_of(text: str) -> Container | None:
+def root_of(text: str) -> JsonContainer | None:
     """The outermost object or array."""
     return container_at(text, _skip(text, 0))
 
 
-def _part(text: str, at: int, *, named: bool) -> Part:
+def _part(text: str, at: int, *, named: bool) -> JsonPart:
     name, value = "", at
     if named:
         name, after = _DECODER.raw_decode(text, at)
         value = _skip(text, _skip(text, after) + 1)
     _, end = _DECODER.raw_decode(text, value)
-    return Part(at, value, end, name)
+    return JsonPart(at, value, end, name)
 
 
 def _skip(text: str, at: int) -> int:
@@ -100,7 +100,7 @@ def _skip(text: str, at: int) -> int:
     return found.end()
 
 
-def appended(text: str, container: Container, part: str, depth: int) -> str:
+def append_part(text: str, container: JsonContainer, part: str, depth: int) -> str:
     """The text with one more part at the end of the container, laid out as its neighbours are.
 
     `part` is spelled with two spaces for each level; `depth` is the level at which it comes to stand.
@@ -110,15 +110,15 @@ def appended(text: str, container: Container, part: str, depth: int) -> str:
         last = container.parts[-1]
         before = text[: last.start]
         lead = before[len(before.rstrip(" \t\r\n")) :]
-        return f"{text[: last.end]},{_laid_out(part, lead, unit)}{text[last.end :]}"
+        return f"{text[: last.end]},{_layout_part(part, lead, unit)}{text[last.end :]}"
     inside = text[container.start + 1 : container.end - 1]
     lead = newline + unit * depth
     behind = "" if "\n" in inside else newline + unit * (depth - 1)
     at = container.start + 1
-    return f"{text[:at]}{_laid_out(part, lead, unit)}{behind}{text[at:]}"
+    return f"{text[:at]}{_layout_part(part, lead, unit)}{behind}{text[at:]}"
 
 
-def _laid_out(part: str, lead: str, unit: str) -> str:
+def _layout_part(part: str, lead: str, unit: str) -> str:
     """The part behind its leading space; on one line where its neighbours are."""
     if "\n" not in lead:
         return " " + re.sub(r"\n *", " ", part)
@@ -140,7 +140,7 @@ def indentation(text: str) -> tuple[str, str]:
     return (found[1] if found else "  "), newline
 
 
-def removed(text: str, container: Container, part: Part) -> str:
+def remove_part(text: str, container: JsonContainer, part: JsonPart) -> str:
     """The text without one part of the container, and without the comma and the space that led to it."""
     at = container.parts.index(part)
     if at > 0:

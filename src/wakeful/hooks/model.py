@@ -12,18 +12,18 @@ from typing import Any, Final
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
 from wakeful.hooks.json_edit import (
-    Container,
+    JsonContainer,
+    JsonPart,
     NotPlainJson,
-    Part,
-    appended,
+    append_part,
     container_at,
     parse,
-    removed,
+    remove_part,
     root_of,
 )
 
 # A part of a text, and the container it stands in.
-Place = tuple[Container, Part]
+PartLocation = tuple[JsonContainer, JsonPart]
 
 # By this a line of settings is known as ours, whatever stands before it.
 MARK: Final = "# wakeful hook"
@@ -117,13 +117,13 @@ def _with_part(text: str, path: tuple[str, ...], part: str) -> str:
         assert member is not None, "looked at before"
         found = container_at(text, member.value)
     assert found is not None, "looked at before"
-    return appended(text, found, part, len(path) + 1)
+    return append_part(text, found, part, len(path) + 1)
 
 
 def without_hooks(text: str) -> str:
     """The settings without anything of ours, and without what is empty then. Raises NotPlainJson."""
     parse(text)
-    while (shorter := _without_one(text)) is not None:
+    while (shorter := _remove_one_hook(text)) is not None:
         assert len(shorter) < len(text), "something was taken out"
         text = shorter
     return text
@@ -131,24 +131,24 @@ def without_hooks(text: str) -> str:
 
 def our_commands(text: str) -> frozenset[str]:
     """The commands of ours that stand there. Raises NotPlainJson."""
-    return frozenset(handler["command"] for _, handler in _ours(text))
+    return frozenset(handler["command"] for _, handler in _our_handlers(text))
 
 
 def is_in_place(text: str, client: str, command: str) -> bool:
     """Whether our hooks are as we would write them, wherever among those of others. Raises NotPlainJson."""
-    found = _ours(text)
+    found = _our_handlers(text)
     events = [event for event, _ in found]
     return sorted(events) == sorted(EVENTS[client]) and all(each == _handler(command) for _, each in found)
 
 
-def _ours(text: str) -> list[tuple[str, dict[str, Any]]]:
+def _our_handlers(text: str) -> list[tuple[str, dict[str, Any]]]:
     """Every handler of ours, with the event it is for."""
     parse(text)
     spelled = [(event.name, text[part.value : part.end]) for _, (_, event), _, (_, part) in _handlers(text)]
     return [(event, decode_json(handler)) for event, handler in spelled if _is_ours(handler)]
 
 
-def _without_one(text: str) -> str | None:
+def _remove_one_hook(text: str) -> str | None:
     """The text without one hook of ours; None if there is none. What held nothing else goes with it."""
     for *above, found in _handlers(text):
         container, part = found
@@ -156,29 +156,31 @@ def _without_one(text: str) -> str | None:
             continue
         while above and len(container.parts) == 1:
             container, part = above.pop()
-        return removed(text, container, part)
+        return remove_part(text, container, part)
     return None
 
 
-def _handlers(text: str) -> Iterator[tuple[Place, ...]]:
+def _handlers(text: str) -> Iterator[tuple[PartLocation, ...]]:
     """Every handler, behind the places that lead to it: its settings, event and group."""
     root = root_of(text)
-    for top, hooks in _inside(text, root, "hooks"):
+    for top, hooks in _child_containers(text, root, "hooks"):
         for event in hooks.parts:
             for group, handlers in _groups(text, event):
                 for handler in handlers.parts:
                     yield top, (hooks, event), group, (handlers, handler)
 
 
-def _groups(text: str, event: Part) -> Iterator[tuple[Place, Container]]:
+def _groups(text: str, event: JsonPart) -> Iterator[tuple[PartLocation, JsonContainer]]:
     groups = container_at(text, event.value)
     for group in groups.parts if groups is not None else ():
-        for _, handlers in _inside(text, container_at(text, group.value), "hooks"):
+        for _, handlers in _child_containers(text, container_at(text, group.value), "hooks"):
             assert groups is not None, "it has parts"
             yield (groups, group), handlers
 
 
-def _inside(text: str, outer: Container | None, name: str) -> Iterator[tuple[Place, Container]]:
+def _child_containers(
+    text: str, outer: JsonContainer | None, name: str
+) -> Iterator[tuple[PartLocation, JsonContainer]]:
     member = outer.find(name) if outer is not None else None
     inner = container_at(text, member.value) if member is not None else None
     if outer is not None and member is not None and inner is not None:

@@ -19,19 +19,19 @@ from typing import Final
 import msgspec
 from msgspec import Raw, Struct
 
-from wakeful.control.briefs import OPENINGS
+from wakeful.control.briefs import OWN_PROMPT_PREFIXES
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import ConversationId, SessionId, parse_session_id
 from wakeful.hooks.model import SLOTS
 from wakeful.judging import events as e
-from wakeful.judging.events import Opened
-from wakeful.judging.evidence import Subject
+from wakeful.judging.events import LogOpened
+from wakeful.judging.evidence import SessionIdentity
 from wakeful.linux.files import read_small
-from wakeful.sources.base import Changes, Folders, Witness
-from wakeful.sources.failure_words import turn_failed
+from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher
 from wakeful.sources.folder_watch import watch_or_await
+from wakeful.sources.turn_failure import turn_failed_event
 
 # A busy agent reports many times a minute; one note of it is enough.
 MARK_SECONDS: Final = 60.0
@@ -39,7 +39,7 @@ MARK_SECONDS: Final = 60.0
 log = logging.getLogger("wakeful")
 
 
-class Fired:
+class HookReportTimes:
     """Remembers reports in a folder of its own, once a minute for each client."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
@@ -60,7 +60,7 @@ class Fired:
             log.warning("it cannot be noted that hooks of %s work: %s", client, problem)
 
 
-def fired_at(folder: Path, client: str) -> float | None:
+def last_report_at(folder: Path, client: str) -> float | None:
     """When a hook of this client last reported, give or take a minute; None if none ever did."""
     try:
         return (folder / f"{client}.fired").lstat().st_mtime
@@ -73,7 +73,7 @@ _TEXT_CHARS_MAX: Final = 2000
 _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 
-class Hook(Struct, frozen=True):
+class HookReport(Struct, frozen=True):
     """What a hook reported, and of whom."""
 
     provider: str
@@ -97,7 +97,7 @@ class _Payload(Struct, gc=False):
 _decode: Final = json_decoder(_Payload)
 
 
-def read_hook(payload: bytes, at: float) -> Hook | None:
+def read_hook(payload: bytes, at: float) -> HookReport | None:
     """What the payload reports; None if it is too long, not (yet) whole, or of no conversation. Never raises."""
     if len(payload) > PAYLOAD_BYTES_MAX:
         return None
@@ -110,7 +110,7 @@ def read_hook(payload: bytes, at: float) -> Hook | None:
     if version is None:
         return None
     provider = "codex" if _is_codex(hook.transcript_path, version[1]) else "claude"
-    return Hook(
+    return HookReport(
         provider,
         ConversationId(hook.session_id),
         hook.cwd[:_TEXT_CHARS_MAX] if hook.cwd else None,
@@ -125,55 +125,55 @@ def _is_codex(transcript_path: str | None, version: str) -> bool:
 
 
 def _events(hook: _Payload, at: float) -> list[e.Event]:
-    tell = _TELLS.get(hook.hook_event_name)
+    tell = _EVENT_BUILDERS.get(hook.hook_event_name)
     if tell is not None:
         return [tell(hook, at)]
     if hook.hook_event_name in _PROGRESS:
         return [e.Progressed(at)]
-    return [e.Skipped(at, hook.hook_event_name[:40])]
+    return [e.RecordSkipped(at, hook.hook_event_name[:40])]
 
 
-def _opened(hook: _Payload, at: float) -> e.Event:
-    return e.Opened(at, ConversationId(hook.session_id), hook.cwd)
+def _opened_event(hook: _Payload, at: float) -> e.Event:
+    return e.LogOpened(at, ConversationId(hook.session_id), hook.cwd)
 
 
-def _answered(hook: _Payload, at: float) -> e.Event:
+def _answered_event(hook: _Payload, at: float) -> e.Event:
     """The call that asked has run, or was refused; the transcript tells how."""
-    return e.Answered(at, hook.tool_name)
+    return e.QuestionAnswered(at, hook.tool_name)
 
 
-def _notified(hook: _Payload, at: float) -> e.Event:
+def _notification_event(hook: _Payload, at: float) -> e.Event:
     if hook.notification_type in {"permission_prompt", "elicitation_dialog"}:
-        return e.Asked(at, "")
+        return e.QuestionAsked(at, "")
     # Written a minute after a turn, also after one that was cut short.
     return e.TurnEnded(at, by_mark=True) if hook.notification_type == "idle_prompt" else e.Progressed(at)
 
 
-def _failed(hook: _Payload, at: float) -> e.Event:
+def _failure_event(hook: _Payload, at: float) -> e.Event:
     code = bytes(hook.error).decode("utf-8", "replace").strip('"')
     message = (hook.last_assistant_message or "")[:_TEXT_CHARS_MAX]
-    return turn_failed(message, at, code=code)
+    return turn_failed_event(message, at, code=code)
 
 
-_TELLS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
-    "SessionStart": _opened,
+_EVENT_BUILDERS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
+    "SessionStart": _opened_event,
     "UserPromptSubmit": lambda hook, at: e.Prompted(
-        at, by_wakeful=bytes(hook.prompt)[1:].startswith(OPENINGS)
+        at, by_wakeful=bytes(hook.prompt)[1:].startswith(OWN_PROMPT_PREFIXES)
     ),
-    "PermissionRequest": lambda hook, at: e.Asked(at, hook.tool_name or ""),
-    "Elicitation": lambda _hook, at: e.Asked(at, ""),
-    "Notification": _notified,
-    "PostToolUse": _answered,
-    "PostToolUseFailure": _answered,
-    "PermissionDenied": _answered,
-    "ElicitationResult": lambda _hook, at: e.Answered(at),
-    "PreCompact": lambda _hook, at: e.Compacting(at),
-    "PostCompact": lambda _hook, at: e.Compacted(at),
+    "PermissionRequest": lambda hook, at: e.QuestionAsked(at, hook.tool_name or ""),
+    "Elicitation": lambda _hook, at: e.QuestionAsked(at, ""),
+    "Notification": _notification_event,
+    "PostToolUse": _answered_event,
+    "PostToolUseFailure": _answered_event,
+    "PermissionDenied": _answered_event,
+    "ElicitationResult": lambda _hook, at: e.QuestionAnswered(at),
+    "PreCompact": lambda _hook, at: e.CompactionStarted(at),
+    "PostCompact": lambda _hook, at: e.CompactionEnded(at),
     # A turn that failed stays one: clients were seen to report its end in any order.
     "Stop": lambda _hook, at: e.TurnEnded(at, by_mark=True),
-    "StopFailure": _failed,
+    "StopFailure": _failure_event,
     "Interrupt": lambda _hook, at: e.TurnInterrupted(at),
-    "SessionEnd": lambda _hook, at: e.Closed(at),
+    "SessionEnd": lambda _hook, at: e.ClientClosed(at),
 }
 _PROGRESS: Final = frozenset(
     {
@@ -195,23 +195,23 @@ UNKNOWN_SECONDS: Final = 60.0
 _SLOT_DIGITS: Final = len(str(SLOTS))
 
 
-class SpoolEye:
+class HookSpoolSource:
     """Watches the spool folder. Without `folders` it is a single look and removes nothing.
 
-    `knows` says whether a session is known already, `more` has `read_on` called soon.
+    `knows` says whether a session is known already, `more` has `read_next` called soon.
     """
 
     name = "hook-spool"
-    slow = None
+    delay_reason = None
 
     def __init__(
         self,
         folder: Path,
         host: str,
         clock: Clock,
-        witness: Witness,
-        folders: Folders | None = None,
-        fired: Fired | None = None,
+        sink: EvidenceSink,
+        folders: FolderWatcher | None = None,
+        fired: HookReportTimes | None = None,
         apart: Sequence[str] = (),
         knows: Callable[[SessionId], bool] = lambda _session_id: True,
         more: Callable[[], None] = lambda: None,
@@ -219,64 +219,64 @@ class SpoolEye:
         self._folder = folder
         self._host = host
         self._clock = clock
-        self._witness = witness
+        self._sink = sink
         self._folders = folders
-        self._fired = fired
+        self._report_times = fired
         # Who works in these folders was asked something by us, and is no session.
-        self._apart = apart
-        self._knows = knows
-        self._more = more
+        self._ignored_folders = apart
+        self._is_known = knows
+        self._request_read = more
         # In the order of their arrival. Hooks that Wakeful installed write to a few slots: these are read first.
         self._slots: dict[str, None] = {}
         self._unread: dict[str, None] = {}
         self._surplus: list[str] = []
-        self._goes_on = False
+        self._has_more = False
         self._unknown_since = -inf
-        self._unknown = 0
-        self._dropped = 0
+        self._unknown_count = 0
+        self._dropped_count = 0
 
     @property
-    def left_out(self) -> str | None:
-        if not self._dropped:
+    def skipped_logs(self) -> str | None:
+        if not self._dropped_count:
             return None
-        return f"{self._dropped:,} hook reports were dropped since the start: too many at once"
+        return f"{self._dropped_count:,} hook reports were dropped since the start: too many at once"
 
-    def look(self) -> None:
+    def scan(self) -> None:
         if self._folders is not None:
             watch_or_await(self._folders, str(self._folder))
-        waiting = sorted(_waiting(self._folder))
+        waiting = sorted(_list_reports(self._folder))
         self._queue(path for _, path in waiting if _is_slot(path))
         others = [path for _, path in waiting if not _is_slot(path)]
         self._queue(others[-FILES_MAX:] if self._folders is not None else others[-REPORTS_AT_ONCE_MAX:])
         if self._folders is not None and len(others) > FILES_MAX:
             self._surplus = others[:-FILES_MAX]
-            self._drop(len(self._surplus))
-        if not self._goes_on:
-            self.read_on()
+            self._count_dropped(len(self._surplus))
+        if not self._has_more:
+            self.read_next()
 
-    def told(self, changes: Changes) -> None:
-        if changes.touch(str(self._folder)):
-            self.look()
+    def on_changes(self, changes: FileChanges) -> None:
+        if changes.adds_folder_for(str(self._folder)):
+            self.scan()
             return
         inside = [Path(path) for path in changes.changed if path.startswith(f"{self._folder}/")]
         dropped = sorted((mtime, str(path)) for path in inside if (mtime := _mtime(path)) is not None)
         self._queue(path for _, path in dropped)
-        if dropped and not self._goes_on:
-            self.read_on()
+        if dropped and not self._has_more:
+            self.read_next()
 
-    def read_on(self) -> None:
+    def read_next(self) -> None:
         """Read the next reports, as many as one turn of the loop may take."""
-        self._goes_on = False
+        self._has_more = False
         for unread in (self._slots, self._unread):
             for path in list(islice(unread, REPORTS_AT_ONCE_MAX)):
                 del unread[path]
-                self._take(Path(path))
+                self._read_report(Path(path))
         for path in self._surplus[-REPORTS_AT_ONCE_MAX:]:
             Path(path).unlink(missing_ok=True)
         del self._surplus[-REPORTS_AT_ONCE_MAX:]
-        self._goes_on = bool(self._slots or self._unread or self._surplus)
-        if self._goes_on:
-            self._more()
+        self._has_more = bool(self._slots or self._unread or self._surplus)
+        if self._has_more:
+            self._request_read()
 
     def _queue(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -285,7 +285,7 @@ class SpoolEye:
     def catch_up(self, session_id: SessionId) -> None:
         """Nothing: reports are read as they come."""
 
-    def _take(self, path: Path) -> None:
+    def _read_report(self, path: Path) -> None:
         mtime, written_wall = _mtime(path), _ctime(path)
         if mtime is None:
             return
@@ -296,45 +296,45 @@ class SpoolEye:
         if self._folders is not None and (hook is not None or not self._is_fresh(mtime)):
             path.unlink(missing_ok=True)
 
-    def _admits(self, session_id: SessionId) -> bool:
+    def _is_admitted(self, session_id: SessionId) -> bool:
         """Whether a report counts. Of sessions that nothing else knows, only some a minute do: ids are easily invented."""
-        if self._knows(session_id):
+        if self._is_known(session_id):
             return True
         now = self._clock.now().awake
         if now - self._unknown_since >= UNKNOWN_SECONDS:
-            self._unknown_since, self._unknown = now, 0
-        self._unknown += 1
-        if self._unknown > UNKNOWN_MAX:
-            self._drop(1)
-        return self._unknown <= UNKNOWN_MAX
+            self._unknown_since, self._unknown_count = now, 0
+        self._unknown_count += 1
+        if self._unknown_count > UNKNOWN_MAX:
+            self._count_dropped(1)
+        return self._unknown_count <= UNKNOWN_MAX
 
-    def _drop(self, count: int) -> None:
-        if not self._dropped:
+    def _count_dropped(self, count: int) -> None:
+        if not self._dropped_count:
             log.warning("hook reports are dropped: too many at once; `wakeful status` counts them")
-        self._dropped += count
+        self._dropped_count += count
 
     def _is_fresh(self, mtime: float) -> bool:
         return self._clock.now().wall - mtime <= FRESH_SECONDS_MAX
 
-    def _report(self, hook: Hook, at: float, written_wall: float) -> None:
+    def _report(self, hook: HookReport, at: float, written_wall: float) -> None:
         try:
             session_id = parse_session_id(f"{hook.provider}-{hook.conversation_id}")
         except BadSessionId:
             return
-        if self._fired is not None:
-            self._fired.mark(hook.provider)
-        if hook.cwd in self._apart or not self._admits(session_id):
+        if self._report_times is not None:
+            self._report_times.mark(hook.provider)
+        if hook.cwd in self._ignored_folders or not self._is_admitted(session_id):
             return
-        subject = Subject(
+        identity = SessionIdentity(
             session_id,
             hook.provider,
             self._host,
             "hook",
             conversation_id=ConversationId(hook.conversation_id),
         )
-        opened = Opened(at, subject.conversation_id, hook.cwd)
-        self._witness.reported(
-            subject, [opened, *hook.events], live=self._is_fresh(at), written_wall=written_wall
+        opened = LogOpened(at, identity.conversation_id, hook.cwd)
+        self._sink.on_report(
+            identity, [opened, *hook.events], live=self._is_fresh(at), written_wall=written_wall
         )
 
 
@@ -343,7 +343,7 @@ def _is_slot(path: str) -> bool:
     return len(name) <= _SLOT_DIGITS and name.isascii() and name.isdigit()
 
 
-def _waiting(folder: Path) -> Iterator[tuple[float, str]]:
+def _list_reports(folder: Path) -> Iterator[tuple[float, str]]:
     """What lies there and when it was dropped; nothing if the folder is missing or closed to us."""
     try:
         with os.scandir(folder) as found:

@@ -21,15 +21,15 @@ from wakeful.core.text import plain
 
 FLUSH_SECONDS: Final = 1.0
 # A line takes 40 us to make: 200 of them are below 1 % of a core. Refusals have as many again, for themselves.
-NOTES_MAX: Final = 200
+RECORDS_MAX: Final = 200
 PATH_CHARS_MAX: Final = 200
 FILE_BYTES_MAX: Final = 1 << 20
 FILES_KEPT: Final = 2
-_REFUSED: Final = 400
+_REFUSED_STATUS_MIN: Final = 400
 _log: Final = logging.getLogger("wakeful.access")
 
 
-class Note(NamedTuple):
+class AccessRecord(NamedTuple):
     """One request, answered. `at` is the loop's time."""
 
     at: float
@@ -44,17 +44,17 @@ class AccessLog:
     """Takes notes in the loop's thread; nothing is scheduled while nobody asks."""
 
     def __init__(self) -> None:
-        self._notes: list[Note] = []
-        self._left_out = 0
+        self._pending: list[AccessRecord] = []
+        self._skipped = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def take(self, note: Note) -> None:
+    def add(self, note: AccessRecord) -> None:
         if not _log.isEnabledFor(logging.INFO):
             return
-        if len(self._notes) >= (NOTES_MAX if note.status < _REFUSED else 2 * NOTES_MAX):
-            self._left_out += 1
+        if len(self._pending) >= (RECORDS_MAX if note.status < _REFUSED_STATUS_MIN else 2 * RECORDS_MAX):
+            self._skipped += 1
             return
-        self._notes.append(note)
+        self._pending.append(note)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush)
 
@@ -62,18 +62,18 @@ class AccessLog:
         """Write down what is left, here and now."""
         if self._timer is not None:
             self._timer.cancel()
-            _write(*self._taken())
+            _write(*self._take_pending())
 
     def _flush(self) -> None:
-        asyncio.get_running_loop().run_in_executor(None, _write, *self._taken())
+        asyncio.get_running_loop().run_in_executor(None, _write, *self._take_pending())
 
-    def _taken(self) -> tuple[list[Note], int]:
-        taken = self._notes, self._left_out
-        self._notes, self._left_out, self._timer = [], 0, None
+    def _take_pending(self) -> tuple[list[AccessRecord], int]:
+        taken = self._pending, self._skipped
+        self._pending, self._skipped, self._timer = [], 0, None
         return taken
 
 
-def _write(notes: list[Note], left_out: int) -> None:
+def _write(notes: list[AccessRecord], left_out: int) -> None:
     # The loop counts on CLOCK_MONOTONIC; people read dates.
     behind = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
     for note in notes:
@@ -86,7 +86,7 @@ def _write(notes: list[Note], left_out: int) -> None:
         _log.info("and %d more", left_out)
 
 
-class _OwnersFile(RotatingFileHandler):
+class _PrivateLogFile(RotatingFileHandler):
     """For its owner's eyes only; a full disk costs the line, not the daemon."""
 
     def _open(self) -> TextIOWrapper:
@@ -100,7 +100,7 @@ class _OwnersFile(RotatingFileHandler):
 @contextmanager
 def access_file(path: Path) -> Iterator[None]:
     """Write what `wakeful.access` says to this file, two older ones beside it, as long as this is open."""
-    file = _OwnersFile(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, delay=True)
+    file = _PrivateLogFile(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, delay=True)
     _log.addHandler(file)
     _log.setLevel(logging.INFO)
     try:

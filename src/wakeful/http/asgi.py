@@ -13,7 +13,7 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 
 PEER: Final = "wakeful.peer"
 """Key of the Peer in a scope; only connections of the Unix socket have one."""
-PROOF: Final = "wakeful.proof"
+AUTH_METHOD: Final = "wakeful.proof"
 """Key of the Proof that the gate accepted."""
 
 

@@ -17,15 +17,15 @@ from msgspec import Struct
 from wakeful.core.clock import Instant
 from wakeful.http.errors import (
     CsrfNeeded,
-    DoubledHeader,
+    DuplicateHeader,
     ForeignHost,
     ForeignOrigin,
-    LoggedOut,
     LoginCodeWrong,
+    LoginExpired,
     NotJson,
     TokenNeeded,
     TokenWrong,
-    WrongDoor,
+    WrongListener,
 )
 from wakeful.web import PAGE_PATHS
 
@@ -39,35 +39,35 @@ LOGINS_MAX: Final = 64
 V = TypeVar("V")
 
 
-class Login(Struct, frozen=True):
+class WebLogin(Struct, frozen=True):
     """What a page got for its code. `cookie` proves who asks, `csrf` that our own page asks."""
 
     cookie: str
     csrf: str
 
 
-class Secrets(Generic[V]):
+class SecretTable(Generic[V]):
     """Values behind secrets: at most `count_max`, the oldest forgotten first, each for `seconds_max`."""
 
     def __init__(self, now: Callable[[], Instant], *, seconds_max: float, count_max: int) -> None:
         self._now = now
         self._seconds_max = seconds_max
         self._count_max = count_max
-        self._kept: dict[bytes, tuple[Instant, V]] = {}
+        self._entries: dict[bytes, tuple[Instant, V]] = {}
 
     def put(self, secret: str, value: V) -> None:
-        self._kept[_digest(secret)] = (self._now(), value)
-        if len(self._kept) > self._count_max:
-            del self._kept[next(iter(self._kept))]
+        self._entries[_digest(secret)] = (self._now(), value)
+        if len(self._entries) > self._count_max:
+            del self._entries[next(iter(self._entries))]
 
-    def look(self, secret: str) -> V | None:
+    def get(self, secret: str) -> V | None:
         """The value behind this secret, unless there is none or its time is over."""
-        found = self._kept.get(_digest(secret))
+        found = self._entries.get(_digest(secret))
         return found[1] if found is not None and self._is_fresh(found[0]) else None
 
-    def take(self, secret: str) -> V | None:
+    def pop(self, secret: str) -> V | None:
         """Look, and let nobody look again."""
-        found = self._kept.pop(_digest(secret), None)
+        found = self._entries.pop(_digest(secret), None)
         return found[1] if found is not None and self._is_fresh(found[0]) else None
 
     def _is_fresh(self, since: Instant) -> bool:
@@ -80,27 +80,31 @@ class Logins:
     """Hands out codes, turns each into one login, and knows the logins that are open."""
 
     def __init__(self, now: Callable[[], Instant]) -> None:
-        self._codes: Secrets[bool] = Secrets(now, seconds_max=CODE_SECONDS_MAX, count_max=CODES_OPEN_MAX)
-        self._open: Secrets[Login] = Secrets(now, seconds_max=LOGIN_SECONDS_MAX, count_max=LOGINS_MAX)
+        self._codes: SecretTable[bool] = SecretTable(
+            now, seconds_max=CODE_SECONDS_MAX, count_max=CODES_OPEN_MAX
+        )
+        self._logins: SecretTable[WebLogin] = SecretTable(
+            now, seconds_max=LOGIN_SECONDS_MAX, count_max=LOGINS_MAX
+        )
 
     def new_code(self) -> str:
         code = secrets.token_urlsafe(CODE_BYTES)
         self._codes.put(code, value=True)
         return code
 
-    def log_in(self, code: str) -> Login:
+    def log_in(self, code: str) -> WebLogin:
         """Spend a code. Raises LoginCodeWrong if it was spent, is too old or never existed."""
-        if self._codes.take(code) is None:
+        if self._codes.pop(code) is None:
             raise LoginCodeWrong
-        login = Login(secrets.token_urlsafe(COOKIE_BYTES), secrets.token_urlsafe(COOKIE_BYTES))
-        self._open.put(login.cookie, login)
+        login = WebLogin(secrets.token_urlsafe(COOKIE_BYTES), secrets.token_urlsafe(COOKIE_BYTES))
+        self._logins.put(login.cookie, login)
         return login
 
-    def find(self, cookie: str) -> Login | None:
-        return self._open.look(cookie)
+    def find(self, cookie: str) -> WebLogin | None:
+        return self._logins.get(cookie)
 
     def log_out(self, cookie: str) -> None:
-        self._open.take(cookie)
+        self._logins.pop(cookie)
 
 
 def _digest(secret: str) -> bytes:
@@ -112,36 +116,41 @@ SOCKET_NAMES: Final = frozenset({"localhost", "wakeful"})
 WEBSOCKET: Final = "WEBSOCKET"
 """What stands for the method of a WebSocket's opening."""
 
-_READING: Final = frozenset({"GET", "HEAD", WEBSOCKET})
+_READ_METHODS: Final = frozenset({"GET", "HEAD", WEBSOCKET})
 
 
-class Door(StrEnum):
+class ListenerKind(StrEnum):
     SOCKET = "socket"
     TCP = "tcp"
 
 
-class Proof(StrEnum):
+class AuthMethod(StrEnum):
     """How a caller showed that it may ask."""
 
     NONE = "none"
-    PEER = "peer"
+    SOCKET_PEER = "peer"
     TOKEN = "token"  # noqa: S105
     COOKIE = "cookie"
 
 
 # Everything that is answered without any proof. Nothing else ever is.
-OPEN: Final = frozenset({("GET", path) for path in ("/healthz", *PAGE_PATHS)} | {("POST", "/api/login")})
+PUBLIC_ROUTES: Final = frozenset(
+    {("GET", path) for path in ("/healthz", *PAGE_PATHS)} | {("POST", "/api/login")}
+)
 # Some orders are not for everybody who may read.
-_RESERVED: Final[Mapping[str, tuple[frozenset[Proof], str]]] = {
-    "/api/shutdown": (frozenset({Proof.PEER}), "through the socket"),
-    "/api/login-codes": (frozenset({Proof.PEER, Proof.TOKEN}), "through the socket or with the token"),
+_RESTRICTED_PATHS: Final[Mapping[str, tuple[frozenset[AuthMethod], str]]] = {
+    "/api/shutdown": (frozenset({AuthMethod.SOCKET_PEER}), "through the socket"),
+    "/api/login-codes": (
+        frozenset({AuthMethod.SOCKET_PEER, AuthMethod.TOKEN}),
+        "through the socket or with the token",
+    ),
 }
 
 
-class Knock(Struct, frozen=True):
+class RequestCredentials(Struct, frozen=True):
     """What a request shows at the door."""
 
-    door: Door
+    door: ListenerKind
     method: str
     path: str
     host: str = ""
@@ -153,7 +162,7 @@ class Knock(Struct, frozen=True):
     site: str | None = None
 
 
-_SHOWN: Final = {
+_CREDENTIAL_HEADERS: Final = {
     b"host": "host",
     b"origin": "origin",
     b"authorization": "authorization",
@@ -164,24 +173,26 @@ _SHOWN: Final = {
 }
 
 
-def knock_of(door: Door, method: str, path: str, headers: Iterable[tuple[bytes, bytes]]) -> Knock:
-    """Read what counts from a request's headers. Raises DoubledHeader where one of them came twice."""
+def credentials_of(
+    listener: ListenerKind, method: str, path: str, headers: Iterable[tuple[bytes, bytes]]
+) -> RequestCredentials:
+    """Read what counts from a request's headers. Raises DuplicateHeader where one of them came twice."""
     shown: dict[str, str] = {}
     for name, value in headers:
-        key = _SHOWN.get(name)
+        key = _CREDENTIAL_HEADERS.get(name)
         if key is None:
             continue
         text = value.decode("latin-1")
         if key in shown:
             # HTTP/2 and some clients split cookies; everything else has one value or a liar.
             if key != "cookie":
-                raise DoubledHeader(name=name.decode("latin-1"))
+                raise DuplicateHeader(name=name.decode("latin-1"))
             text = f"{shown[key]}; {text}"
         shown[key] = text
-    return Knock(door, method, path, **shown)
+    return RequestCredentials(listener, method, path, **shown)
 
 
-class Access:
+class Authenticator:
     """The owner's token, the open logins, and the rules. `host` and `port` are the TCP door's; None while it is shut."""
 
     def __init__(
@@ -191,51 +202,51 @@ class Access:
         self.url = f"{url_of(host, port)}/" if port is not None else None
         self.logins = Logins(now)
         self._token = token.encode()
-        self._hosts = _hosts(host, port)
+        self._allowed_hosts = _allowed_hosts(host, port)
 
     @property
     def cookie_name(self) -> str:
         """Browsers do not keep ports apart, so two daemons on one machine need two names."""
         return f"wakeful-{self.port}"
 
-    def admit(self, knock: Knock) -> Proof:
+    def authenticate(self, credentials: RequestCredentials) -> AuthMethod:
         """Let a request in and say how it proved itself, or raise the refusal."""
-        self._check_place(knock)
-        method = "GET" if knock.method == "HEAD" else knock.method
-        is_open = (method, knock.path) in OPEN
-        proof = Proof.NONE if is_open else self._prove(knock)
-        if knock.method not in _READING:
-            self._check_order(knock, proof, is_open=is_open)
+        self._check_host_and_origin(credentials)
+        method = "GET" if credentials.method == "HEAD" else credentials.method
+        is_open = (method, credentials.path) in PUBLIC_ROUTES
+        proof = AuthMethod.NONE if is_open else self._find_method(credentials)
+        if credentials.method not in _READ_METHODS:
+            self._check_write(credentials, proof, is_open=is_open)
         return proof
 
-    def login_of(self, cookie_header: str) -> Login | None:
+    def login_of(self, cookie_header: str) -> WebLogin | None:
         """The open login behind a Cookie header."""
         cookie = cookie_in(cookie_header, self.cookie_name)
         return self.logins.find(cookie) if cookie is not None else None
 
-    def loggable(self, path: str) -> str:
+    def without_token(self, path: str) -> str:
         """The path without the token, which somebody may have pasted into it."""
         return path.replace(self._token.decode(), "[token]")
 
-    def _check_place(self, knock: Knock) -> None:
-        ours = SOCKET_NAMES if knock.door is Door.SOCKET else self._hosts
-        if knock.host not in ours:
+    def _check_host_and_origin(self, credentials: RequestCredentials) -> None:
+        ours = SOCKET_NAMES if credentials.door is ListenerKind.SOCKET else self._allowed_hosts
+        if credentials.host not in ours:
             raise ForeignHost
-        if knock.origin is not None and knock.origin != f"http://{knock.host}":
+        if credentials.origin is not None and credentials.origin != f"http://{credentials.host}":
             raise ForeignOrigin
 
-    def _prove(self, knock: Knock) -> Proof:
-        if knock.door is Door.SOCKET:
-            return Proof.PEER
-        if knock.authorization is not None:
-            self._check_token(knock.authorization)
-            return Proof.TOKEN
-        if cookie_in(knock.cookie, self.cookie_name) is None:
+    def _find_method(self, credentials: RequestCredentials) -> AuthMethod:
+        if credentials.door is ListenerKind.SOCKET:
+            return AuthMethod.SOCKET_PEER
+        if credentials.authorization is not None:
+            self._check_token(credentials.authorization)
+            return AuthMethod.TOKEN
+        if cookie_in(credentials.cookie, self.cookie_name) is None:
             raise TokenNeeded
-        if self.login_of(knock.cookie) is None:
-            raise LoggedOut
-        _check_page(knock)
-        return Proof.COOKIE
+        if self.login_of(credentials.cookie) is None:
+            raise LoginExpired
+        _check_same_origin(credentials)
+        return AuthMethod.COOKIE
 
     def _check_token(self, authorization: str) -> None:
         scheme, _, token = authorization.partition(" ")
@@ -243,16 +254,16 @@ class Access:
         if scheme.lower() != "bearer" or not hmac.compare_digest(shown, self._token):
             raise TokenWrong
 
-    def _check_order(self, knock: Knock, proof: Proof, *, is_open: bool) -> None:
+    def _check_write(self, credentials: RequestCredentials, proof: AuthMethod, *, is_open: bool) -> None:
         """Whatever is not reading: the right door, our own page, and JSON, which no foreign form can send."""
-        allowed, how = _RESERVED.get(knock.path, (None, ""))
+        allowed, how = _RESTRICTED_PATHS.get(credentials.path, (None, ""))
         if allowed is not None and proof not in allowed:
-            raise WrongDoor(how=how)
-        if proof is Proof.COOKIE and not is_open:
-            login = self.login_of(knock.cookie)
-            if login is None or not hmac.compare_digest(knock.csrf.encode(), login.csrf.encode()):
+            raise WrongListener(how=how)
+        if proof is AuthMethod.COOKIE and not is_open:
+            login = self.login_of(credentials.cookie)
+            if login is None or not hmac.compare_digest(credentials.csrf.encode(), login.csrf.encode()):
                 raise CsrfNeeded
-        if knock.content_type.partition(";")[0].strip().lower() != "application/json":
+        if credentials.content_type.partition(";")[0].strip().lower() != "application/json":
             raise NotJson
 
 
@@ -270,7 +281,7 @@ def url_of(host: str, port: int) -> str:
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
-def _hosts(host: str, port: int | None) -> frozenset[str]:
+def _allowed_hosts(host: str, port: int | None) -> frozenset[str]:
     if port is None:
         return frozenset()
     names = (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host)
@@ -279,10 +290,10 @@ def _hosts(host: str, port: int | None) -> frozenset[str]:
     return frozenset((*bare, *(f"{name}:{port}" for name in names)))
 
 
-def _check_page(knock: Knock) -> None:
+def _check_same_origin(credentials: RequestCredentials) -> None:
     """A cookie is also sent on behalf of pages at other ports of this host; only our own page may use it."""
-    if knock.site not in {None, "same-origin", "none"}:
+    if credentials.site not in {None, "same-origin", "none"}:
         raise ForeignOrigin
     # Every browser names the origin of a WebSocket. One that does not is none.
-    if knock.method == WEBSOCKET and knock.origin is None:
+    if credentials.method == WEBSOCKET and credentials.origin is None:
         raise ForeignOrigin

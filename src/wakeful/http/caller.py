@@ -18,39 +18,39 @@ from wakeful.core.process import ProcessGone
 from wakeful.http.asgi import PEER, Scope
 
 Address = tuple[str, int]
-_SESSION: Final = r"/api/sessions/[^/]+"
+_SESSION_PATH: Final = r"/api/sessions/[^/]+"
 # What agents and the programs around them work with: a queue, leases, logins, and waking another agent, where the wake
 # service decides who may.
-_OPEN: Final = re.compile(
-    rf"/api/(?:login|logout|work(?:/.*)?|agents/[^/]+/heartbeat/wake)\Z|{_SESSION}/(?:claim|renew|yield)\Z"
+_UNRESTRICTED_PATHS: Final = re.compile(
+    rf"/api/(?:login|logout|work(?:/.*)?|agents/[^/]+/heartbeat/wake)\Z|{_SESSION_PATH}/(?:claim|renew|yield)\Z"
 )
 # These only make Wakeful do less.
-_REDUCING: Final = frozenset({"/api/shutdown", "/api/pause"})
+_REDUCING_PATHS: Final = frozenset({"/api/shutdown", "/api/pause"})
 # A yes, or a no, to what an agent or Wakeful asks.
-_APPROVALS: Final = re.compile(
-    rf"{_SESSION}/(?:answer|revive|restore)\Z|/api/checkpoints/[^/]+/(?:continue|rollback|abort)\Z|/api/lessons\Z"
+_APPROVAL_PATHS: Final = re.compile(
+    rf"{_SESSION_PATH}/(?:answer|revive|restore)\Z|/api/checkpoints/[^/]+/(?:continue|rollback|abort)\Z|/api/lessons\Z"
 )
 
 
-class Order(Enum):
+class RequestClass(Enum):
     """How much an order needs."""
 
-    OPEN = "open"
+    UNRESTRICTED = "open"
     REDUCING = "reducing"
     DECISION = "decision"
     APPROVAL = "approval"
 
 
-def order_at(path: str) -> Order:
+def classify_path(path: str) -> RequestClass:
     """What an order to this path is. A path that is not listed here is a decision."""
-    if _OPEN.match(path) is not None:
-        return Order.OPEN
-    if path in _REDUCING:
-        return Order.REDUCING
-    return Order.APPROVAL if _APPROVALS.match(path) is not None else Order.DECISION
+    if _UNRESTRICTED_PATHS.match(path) is not None:
+        return RequestClass.UNRESTRICTED
+    if path in _REDUCING_PATHS:
+        return RequestClass.REDUCING
+    return RequestClass.APPROVAL if _APPROVAL_PATHS.match(path) is not None else RequestClass.DECISION
 
 
-class CallerUnseen(OperatorError):
+class CallerUnknown(OperatorError):
     """It cannot be seen which process asks for this, and an agent may not decide. Keep the connection open until the answer, on this host."""
 
     code = "caller-unseen"
@@ -58,7 +58,7 @@ class CallerUnseen(OperatorError):
     exit_code = 1
 
 
-class OnlyInChat(OperatorError):
+class ApprovalOnlyInChat(OperatorError):
     """Approvals are given in the chat alone here (`gateway.approve_only_in_chat`): approve it there."""
 
     code = "only-in-chat"
@@ -66,13 +66,13 @@ class OnlyInChat(OperatorError):
     exit_code = 1
 
 
-class SessionOf(Protocol):
+class FindCallerSession(Protocol):
     """The supervised session that one of these processes works for; raises ProcessGone."""
 
     def __call__(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None: ...
 
 
-class Refusal(Struct, frozen=True):
+class RefusedDecision(Struct, frozen=True):
     """A decision that was refused: why, what was asked for, by which processes, and from inside which session."""
 
     why: WakefulError
@@ -81,60 +81,60 @@ class Refusal(Struct, frozen=True):
     session: SessionId | None = None
 
 
-async def _unheard(_refusal: Refusal) -> None:
+async def _ignore_refusal(_refusal: RefusedDecision) -> None:
     """Tell no person."""
 
 
-class Deciders:
+class CallerCheck:
     """Tells people's callers from agents'. `is_chat` knows the process of the chat gateway."""
 
     def __init__(
         self,
-        session_of: SessionOf,
+        session_of: FindCallerSession,
         tcp_callers: Callable[[Address, Address], Sequence[int]],
         *,
         is_chat: Callable[[Sequence[int]], bool] = lambda _pids: False,
         only_in_chat: bool = False,
-        refused: Callable[[Refusal], Awaitable[None]] = _unheard,
+        refused: Callable[[RefusedDecision], Awaitable[None]] = _ignore_refusal,
     ) -> None:
-        self._session_of = session_of
+        self._find_session = session_of
         self._tcp_callers = tcp_callers
         self._is_chat = is_chat
         self._only_in_chat = only_in_chat
-        self._refused = refused
+        self._on_refusal = refused
 
     async def admit(self, scope: Scope) -> None:
-        """Let an order pass that this caller may give. Raises AgentMayNotDecide, CallerUnseen, OnlyInChat."""
-        order, path = order_at(scope["path"]), str(scope["path"])
-        if order is Order.OPEN:
+        """Let an order pass that this caller may give. Raises AgentMayNotDecide, CallerUnknown, ApprovalOnlyInChat."""
+        order, path = classify_path(scope["path"]), str(scope["path"])
+        if order is RequestClass.UNRESTRICTED:
             return
         pids: Sequence[int] = ()
         session: SessionId | None = None
         try:
-            pids = await asyncio.to_thread(self._pids, scope)
+            pids = await asyncio.to_thread(self._caller_pids, scope)
             if await asyncio.to_thread(self._is_chat, pids):
                 return
-            session = await self._asked_from(pids, reduces=order is Order.REDUCING)
+            session = await self._session_of_pids(pids, reduces=order is RequestClass.REDUCING)
             if session is not None:
                 raise AgentMayNotDecide(session=session)
-            if order is Order.APPROVAL and self._only_in_chat:
-                raise OnlyInChat
+            if order is RequestClass.APPROVAL and self._only_in_chat:
+                raise ApprovalOnlyInChat
         except OperatorError as why:
-            await self._refused(Refusal(why, path, tuple(pids), session))
+            await self._on_refusal(RefusedDecision(why, path, tuple(pids), session))
             raise
 
-    async def session_of(self, scope: Scope) -> SessionId | None:
-        """The supervised session from inside of which this asks; None for people. Raises CallerUnseen."""
-        return await self._asked_from(await asyncio.to_thread(self._pids, scope))
+    async def caller_session(self, scope: Scope) -> SessionId | None:
+        """The supervised session from inside of which this asks; None for people. Raises CallerUnknown."""
+        return await self._session_of_pids(await asyncio.to_thread(self._caller_pids, scope))
 
-    async def _asked_from(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
+    async def _session_of_pids(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
         try:
-            return await asyncio.to_thread(self._session_of, pids, reduces=reduces)
+            return await asyncio.to_thread(self._find_session, pids, reduces=reduces)
         except ProcessGone:
-            raise CallerUnseen from None
+            raise CallerUnknown from None
 
-    def _pids(self, scope: Scope) -> Sequence[int]:
-        """The processes that ask. Raises CallerUnseen."""
+    def _caller_pids(self, scope: Scope) -> Sequence[int]:
+        """The processes that ask. Raises CallerUnknown."""
         peer, client, server = scope.get(PEER), scope.get("client"), scope.get("server")
         found: Sequence[int] = ()
         if peer is not None:
@@ -142,7 +142,7 @@ class Deciders:
         elif client and server:
             found = self._tcp_callers(_address(client), _address(server))
         if not found:
-            raise CallerUnseen
+            raise CallerUnknown
         return found
 
 

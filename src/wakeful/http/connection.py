@@ -38,7 +38,7 @@ HEAD_SECONDS_MAX: Final = 10
 # When a listener is full, a connection that has asked nothing for this long makes room for the next one.
 IDLE_SECONDS_MIN: Final = 0.1
 # Beyond this a second system call costs less than copying.
-COPIED_BYTES_MAX: Final = 64 * 1024
+JOINED_BYTES_MAX: Final = 64 * 1024
 # How long an answer may lie unread. A page of 10,000 sessions through a slow tunnel takes 15 s.
 STALL_SECONDS_MAX: Final = 30
 _CREDENTIALS: Final = struct.Struct("iII")
@@ -50,14 +50,14 @@ def connections_max() -> int:
     return shares(resource.getrlimit(resource.RLIMIT_NOFILE)[0]).connections
 
 
-class Connected(ServerState):
+class ListenerConnections(ServerState):
     """The connections of one listener. `idle` are those that wait for a request, the longest first, and since when."""
 
     def __init__(self) -> None:
         super().__init__()
         self.idle: dict[HttpConnection, float] = {}
 
-    def make_room(self, now: float) -> bool:
+    def close_longest_idle(self, now: float) -> bool:
         """Close the connection that asked nothing for longest. False: all of them are at work, or came just now."""
         longest = next(iter(self.idle), None)
         if longest is None or now - self.idle[longest] < IDLE_SECONDS_MIN:
@@ -83,7 +83,7 @@ def _problem_bytes(error: WakefulError) -> bytes:
     return STATUS_LINE[error.http_status] + head % (MEDIA_TYPE.encode(), len(body)) + body
 
 
-class _Alarm:
+class _Timer:
     """One timer of one connection: set anew, or put off, as often as needed."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
@@ -100,7 +100,7 @@ class _Alarm:
             self._timer = None
 
 
-class _OneWrite:
+class _HeadBufferingTransport:
     """A transport that sends an answer's head together with its body: half the system calls of an answer."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
@@ -113,7 +113,7 @@ class _OneWrite:
     def write(self, piece: bytes | memoryview) -> None:
         if isinstance(piece, bytes) and piece.startswith(b"HTTP/1.1 ") and piece[9:12] != b"100":
             self._head += piece
-        elif self._head and len(piece) <= COPIED_BYTES_MAX:
+        elif self._head and len(piece) <= JOINED_BYTES_MAX:
             self.transport.write(self._head + piece)
             self._head = b""
         else:
@@ -136,31 +136,33 @@ class HttpConnection(HttpToolsProtocol):
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self._listener = cast("Connected", self.server_state)
+        self._listener_connections = cast("ListenerConnections", self.server_state)
         self._peer: Peer | None = None
         self._in_head = True
         self._head_bytes = 0
-        self._fault: WakefulError = NotHttp()
-        self._overdue = _Alarm(self.loop)
-        self._stalled = _Alarm(self.loop)
+        self._parse_error: WakefulError = NotHttp()
+        self._head_timer = _Timer(self.loop)
+        self._stall_timer = _Timer(self.loop)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        self._joined = _OneWrite(transport)
-        super().connection_made(cast("asyncio.Transport", self._joined))
+        self._buffering_transport = _HeadBufferingTransport(transport)
+        super().connection_made(cast("asyncio.Transport", self._buffering_transport))
         self._peer = peer_of(transport)
         if self._peer is not None and self._peer.uid != os.geteuid():
             _log.warning("refused uid %d (pid %d) at the socket", self._peer.uid, self._peer.pid)
             transport.abort()
             return
         most = connections_max()
-        if len(self.connections) > most and not self._listener.make_room(self.loop.time()):
-            self._cut(TooManyConnections(connections_max=most))
+        if len(self.connections) > most and not self._listener_connections.close_longest_idle(
+            self.loop.time()
+        ):
+            self._refuse_and_close(TooManyConnections(connections_max=most))
         else:
-            self._expect_head()
+            self._start_head_timer()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._expected()
-        self._stalled.clear()
+        self._stop_head_timer()
+        self._stall_timer.clear()
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -171,7 +173,7 @@ class HttpConnection(HttpToolsProtocol):
             # The parser keeps an unfinished line to itself, so only what was fed can be counted.
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
-                self._cut(HeadTooLarge(bytes_max=HEAD_BYTES_MAX))
+                self._refuse_and_close(HeadTooLarge(bytes_max=HEAD_BYTES_MAX))
 
     def on_message_begin(self) -> None:
         super().on_message_begin()
@@ -181,76 +183,76 @@ class HttpConnection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         self._in_head = False
-        self._expected()
+        self._stop_head_timer()
         # Four more for the colon, the space and the end of each line.
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES_MAX:
             # The parser turns whatever is raised in here into an error of its own.
-            self._fault = HeadTooLarge(bytes_max=HEAD_BYTES_MAX)
-            raise self._fault
+            self._parse_error = HeadTooLarge(bytes_max=HEAD_BYTES_MAX)
+            raise self._parse_error
         if not self.url.startswith(b"/") or b"#" in self.url:
             # A whole address names a second host, and the parser would drop what is behind a #.
-            self._fault = PathNotCanonical()
-            raise self._fault
+            self._parse_error = PathNotCanonical()
+            raise self._parse_error
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        self._joined.flush()
+        self._buffering_transport.flush()
         super().on_response_complete()
         if self.transport.is_closing():
-            self._leave()
+            self._close_when_sent()
         else:
-            self._expect_head()
+            self._start_head_timer()
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stalled.set(STALL_SECONDS_MAX, self.transport.abort)
+        self._stall_timer.set(STALL_SECONDS_MAX, self.transport.abort)
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stalled.clear()
+        self._stall_timer.clear()
 
     def timeout_keep_alive_handler(self) -> None:
-        self._leave()
+        self._close_when_sent()
 
     def handle_websocket_upgrade(self) -> None:
-        self._expected()
-        self._stalled.clear()
-        self.transport = self._joined.transport
+        self._stop_head_timer()
+        self._stall_timer.clear()
+        self.transport = self._buffering_transport.transport
         super().handle_websocket_upgrade()
 
     def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the parser's words are not for callers
-        self._cut(self._fault)
+        self._refuse_and_close(self._parse_error)
 
-    def _expect_head(self) -> None:
-        self._overdue.set(HEAD_SECONDS_MAX, self._give_up)
+    def _start_head_timer(self) -> None:
+        self._head_timer.set(HEAD_SECONDS_MAX, self._on_head_timeout)
         # Taken out first: the longest is the first of them.
-        self._listener.idle.pop(self, None)
-        self._listener.idle[self] = self.loop.time()
+        self._listener_connections.idle.pop(self, None)
+        self._listener_connections.idle[self] = self.loop.time()
 
-    def _expected(self) -> None:
+    def _stop_head_timer(self) -> None:
         """A head has come, or none will."""
-        self._overdue.clear()
-        self._listener.idle.pop(self, None)
+        self._head_timer.clear()
+        self._listener_connections.idle.pop(self, None)
 
-    def _give_up(self) -> None:
+    def _on_head_timeout(self) -> None:
         """No complete head in time. Where none was begun (idle, or a body nobody reads) there is no answer."""
         if self._in_head and self._head_bytes:
-            self._cut(HeadTooSlow(seconds_max=HEAD_SECONDS_MAX))
+            self._refuse_and_close(HeadTooSlow(seconds_max=HEAD_SECONDS_MAX))
         else:
-            self._leave()
+            self._close_when_sent()
 
-    def _cut(self, error: WakefulError) -> None:
+    def _refuse_and_close(self, error: WakefulError) -> None:
         self.transport.write(_problem_bytes(error))
-        self._leave()
+        self._close_when_sent()
 
-    def _leave(self) -> None:
+    def _close_when_sent(self) -> None:
         """Close once everything was taken, but do not wait for it forever."""
-        self._expected()
+        self._stop_head_timer()
         self.transport.close()
-        self._stalled.set(STALL_SECONDS_MAX, self.transport.abort)
+        self._stall_timer.set(STALL_SECONDS_MAX, self.transport.abort)
 
 
-class _Opening(ServerProtocol):
+class _WebSocketHandshake(ServerProtocol):
     """The WebSocket's handshake, refusing in our own form."""
 
     def reject(self, status: HTTPStatus | int, text: str) -> Response:  # noqa: ARG002 - see send_400_response
@@ -260,13 +262,13 @@ class _Opening(ServerProtocol):
         return response
 
 
-class LiveConnection(WebSocketsSansIOProtocol):
+class WebSocketConnection(WebSocketsSansIOProtocol):
     """One WebSocket of either door. It tells and does not listen: what a client says has no content here."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
-        self.conn = _Opening(max_size=self.config.ws_max_size, logger=self.logger)
-        self._stalled = _Alarm(self.loop)
+        self.conn = _WebSocketHandshake(max_size=self.config.ws_max_size, logger=self.logger)
+        self._stall_timer = _Timer(self.loop)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -287,18 +289,18 @@ class LiveConnection(WebSocketsSansIOProtocol):
             self.transport.close()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self._stalled.clear()
+        self._stall_timer.clear()
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         super().pause_writing()
-        self._stalled.set(STALL_SECONDS_MAX, self.transport.abort)
+        self._stall_timer.set(STALL_SECONDS_MAX, self.transport.abort)
         # Every ping is answered: one who pings and reads nothing would fill the memory with answers.
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:
         super().resume_writing()
-        self._stalled.clear()
+        self._stall_timer.clear()
         if not self.read_paused:
             self.transport.resume_reading()
 

@@ -27,7 +27,7 @@ class ForeignOrigin(OperatorError):
     http_status = 403
 
 
-class DoubledHeader(OperatorError):
+class DuplicateHeader(OperatorError):
     """The header {name!r} came twice; which of them counts is anybody's guess."""
 
     code = "doubled-header"
@@ -53,7 +53,7 @@ class TokenWrong(WrongCredential):
     code = "token-wrong"
 
 
-class LoggedOut(OperatorError):
+class LoginExpired(OperatorError):
     """This login is over. `wakeful open` gives a new link."""
 
     # No guess: nobody guesses 256 bits, and every tab of a daemon that was restarted comes with an old cookie.
@@ -82,7 +82,7 @@ class CsrfNeeded(OperatorError):
     http_status = 403
 
 
-class WrongDoor(OperatorError):
+class WrongListener(OperatorError):
     """This can be asked for only {how}."""
 
     code = "wrong-door"
@@ -151,21 +151,21 @@ class TooManyConnections(WorldError):
     retryable = True
 
 
-class NoPage(WorldError):
+class PageNotServed(WorldError):
     """The page is not served: no TCP port is open. `wakeful status` says why."""
 
     code = "no-page"
     http_status = 409
 
 
-class CallerGone(WorldError):
+class CallerDisconnected(WorldError):
     """Whoever asked hung up before there was an answer."""
 
     code = "caller-gone"
     http_status = 499
 
 
-class GoingDown(WorldError):
+class ShuttingDown(WorldError):
     """Wakeful is going down."""
 
     code = "going-down"
@@ -173,7 +173,7 @@ class GoingDown(WorldError):
 
 
 MEDIA_TYPE: Final = "application/problem+json"
-EXIT_HEADER: Final = "x-wakeful-exit"
+EXIT_CODE_HEADER: Final = "x-wakeful-exit"
 # What nearly every route may be refused with, as the API description says it.
 PROBLEMS: Final = {
     400: "The request is not valid.",
@@ -181,11 +181,11 @@ PROBLEMS: Final = {
     403: "A foreign Host or Origin, or the wrong door.",
     404: "No such session or route.",
 }
-_encode: Final = msgspec.json.Encoder().encode
+_encode_json: Final = msgspec.json.Encoder().encode
 _log: Final = logging.getLogger("wakeful.http")
 
 
-class Problem(Struct, frozen=True):
+class ProblemDocument(Struct, frozen=True):
     """What every refused or failed request is answered with."""
 
     type: str
@@ -215,8 +215,8 @@ class BadRequest(OperatorError):
     """The request is not valid: {reason}"""
 
 
-def problem_of(error: WakefulError) -> Problem:
-    return Problem(
+def problem_of(error: WakefulError) -> ProblemDocument:
+    return ProblemDocument(
         type=f"urn:wakeful:problem:{error.code}",
         title=error.code.replace("-", " ").capitalize(),
         status=error.http_status,
@@ -228,11 +228,11 @@ def problem_of(error: WakefulError) -> Problem:
 
 
 def problem_body(error: WakefulError) -> bytes:
-    return _encode(problem_of(error))
+    return _encode_json(problem_of(error))
 
 
 def problem_headers(error: WakefulError) -> dict[str, str]:
-    headers = {EXIT_HEADER: str(error.exit_code)}
+    headers = {EXIT_CODE_HEADER: str(error.exit_code)}
     if error.http_status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     if error.http_status == HTTPStatus.TOO_MANY_REQUESTS:
@@ -245,7 +245,7 @@ def problem_headers(error: WakefulError) -> dict[str, str]:
     return headers
 
 
-def bug(error: BaseException) -> OwnError:
+def log_bug(error: BaseException) -> OwnError:
     """Tell the log everything about an error of ours, and the caller that there was one."""
     _log.error("a request failed by a bug of ours", exc_info=error)
     return OwnError()

@@ -17,80 +17,80 @@ from msgspec import Struct
 
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OwnError, WakefulError
-from wakeful.http.access_log import AccessLog, Note
-from wakeful.http.asgi import PEER, PROOF, App, Message, Receive, Scope, Send
-from wakeful.http.auth import WEBSOCKET, Access, Door, knock_of
-from wakeful.http.caller import Deciders
+from wakeful.http.access_log import AccessLog, AccessRecord
+from wakeful.http.asgi import AUTH_METHOD, PEER, App, Message, Receive, Scope, Send
+from wakeful.http.auth import WEBSOCKET, Authenticator, ListenerKind, credentials_of
+from wakeful.http.caller import CallerCheck
 from wakeful.http.errors import (
     MEDIA_TYPE,
     BodyTooLarge,
     BodyTooSlow,
     BodyUnreadable,
-    CallerGone,
-    GoingDown,
+    CallerDisconnected,
     PathNotCanonical,
+    ShuttingDown,
     TooManyFailures,
     WrongCredential,
-    bug,
+    log_bug,
     problem_body,
     problem_headers,
 )
-from wakeful.http.queries import check
+from wakeful.http.queries import parse_query
 
-FIRST_SECONDS: Final = 0.1
-SECONDS_MAX: Final = 5.0
+FIRST_DELAY_SECONDS: Final = 0.1
+DELAY_STEP_SECONDS_MAX: Final = 5.0
 # After a minute without a failure the next one is a first one again.
-FORGIVEN_AFTER_SECONDS: Final = 60.0
+RESET_AFTER_SECONDS: Final = 60.0
 SOURCES_MAX: Final = 256
 # An answer that waits holds a connection. A source that owes more than this is refused at once, and its connection ends.
-DEBT_SECONDS_MAX: Final = 10.0
-LOOPBACK: Final = "loopback"
-SOCKET: Final = "socket"
+DELAY_SECONDS_MAX: Final = 10.0
+LOOPBACK_SOURCE: Final = "loopback"
+SOCKET_SOURCE: Final = "socket"
 
 
 def source_of(address: str | None) -> str:
     """Whom failures are counted for. A program chooses among 16 million loopback addresses, so all of them are one."""
     if address is None:
-        return SOCKET
+        return SOCKET_SOURCE
     try:
-        return LOOPBACK if ip_address(address).is_loopback else address
+        return LOOPBACK_SOURCE if ip_address(address).is_loopback else address
     except ValueError:
         return address
 
 
-class _Account(Struct):
+class _FailureCount(Struct):
     failures: int
     last_at: float
     paid_at: float
 
 
-class Penalties:
+class FailureLimiter:
     """What each source owes: bounded, the one that failed longest ago is forgotten first."""
 
     def __init__(self) -> None:
-        self._accounts: dict[str, _Account] = {}
+        self._failures_by_source: dict[str, _FailureCount] = {}
 
-    def charge(self, source: str, now: float) -> float:
+    def record_failure(self, source: str, now: float) -> float:
         """Count one more failure; the seconds until it is paid. Each costs twice the one before, up to the cap."""
-        account = self._accounts.pop(source, None)
-        if account is None or now - account.last_at > FORGIVEN_AFTER_SECONDS:
-            account = _Account(0, now, now)
+        account = self._failures_by_source.pop(source, None)
+        if account is None or now - account.last_at > RESET_AFTER_SECONDS:
+            account = _FailureCount(0, now, now)
         # The exponent is bounded too: a million failures must not become a number of a million bits.
-        cost = min(SECONDS_MAX, FIRST_SECONDS * 2.0 ** min(account.failures, 16))
+        cost = min(DELAY_STEP_SECONDS_MAX, FIRST_DELAY_SECONDS * 2.0 ** min(account.failures, 16))
         account.failures += 1
         account.last_at = now
         debt = max(account.paid_at - now, 0.0) + cost
-        if debt <= DEBT_SECONDS_MAX:
+        if debt <= DELAY_SECONDS_MAX:
             account.paid_at = now + debt
-        self._accounts[source] = account
-        if len(self._accounts) > SOURCES_MAX:
-            del self._accounts[next(iter(self._accounts))]
+        self._failures_by_source[source] = account
+        if len(self._failures_by_source) > SOURCES_MAX:
+            del self._failures_by_source[next(iter(self._failures_by_source))]
         return debt
 
-    async def pay(self, source: str) -> None:
+    async def delay(self, source: str) -> None:
         """Wait until this failure is paid. Raises TooManyFailures at once where that would take too long."""
-        seconds = self.charge(source, asyncio.get_running_loop().time())
-        if seconds > DEBT_SECONDS_MAX:
+        seconds = self.record_failure(source, asyncio.get_running_loop().time())
+        if seconds > DELAY_SECONDS_MAX:
             raise TooManyFailures
         await asyncio.sleep(seconds)
 
@@ -99,7 +99,7 @@ BODY_BYTES_MAX: Final = 1024 * 1024
 # A prompt may have a MiB, and JSON writes a quote or a line end in two bytes, other clients a letter in six; the
 # rest is an environment.
 PROMPT_BODY_BYTES_MAX: Final = 4 * 1024 * 1024
-_PROMPTED: Final = re.compile(r"/api/(?:sessions(?:/[^/]+/send)?|work)\Z")
+_PROMPT_PATHS: Final = re.compile(r"/api/(?:sessions(?:/[^/]+/send)?|work)\Z")
 BODY_SECONDS_MAX: Final = 30
 # A router that takes two spellings for one path guards only one of them. The one form: no segment is empty, `.` or `..`;
 # a letter, a digit and -._~ stand for themselves; every other byte but a slash and a backslash may be written as %
@@ -108,16 +108,16 @@ _PATH: Final = re.compile(
     rb"/|(?:/(?!\.\.?(?:/|\Z))(?:[A-Za-z0-9._~!$&'()*+,=:@-]"
     rb"|%(?:[01][0-9A-F]|2[0-9A-C]|3[A-F]|40|5[BDE]|60|7[BCDF]|[8-9A-F][0-9A-F]))+)+"
 )
-_READING: Final = frozenset({"GET", "HEAD"})
+_READ_METHODS: Final = frozenset({"GET", "HEAD"})
 
-_POLICY: Final = (
+_CONTENT_SECURITY_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     b"base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 )
 # For browsers, which come through TCP only. Nothing from elsewhere is loaded, framed or believed, and there
 # is no CORS header anywhere.
 _BROWSER_HEADERS: Final = (
-    (b"content-security-policy", _POLICY),
+    (b"content-security-policy", _CONTENT_SECURITY_POLICY),
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
     (b"cross-origin-opener-policy", b"same-origin"),
@@ -129,52 +129,56 @@ _BROWSER_HEADERS: Final = (
 class Gate:
     """Wraps the application. `penalties` is shared with the login, the other place where one can guess."""
 
-    def __init__(self, app: App, access: Access, penalties: Penalties, deciders: Deciders) -> None:
+    def __init__(
+        self, app: App, authenticator: Authenticator, limiter: FailureLimiter, callers: CallerCheck
+    ) -> None:
         self._app = app
-        self._access = access
-        self._deciders = deciders
-        self._penalties = penalties
+        self._authenticator = authenticator
+        self._caller_check = callers
+        self._failure_limiter = limiter
         self.log = AccessLog()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         loop = asyncio.get_running_loop()
         began_at = loop.time()
-        door = Door.SOCKET if PEER in scope else Door.TCP
-        reply = _REPLIES[scope["type"]](send, door)
+        listener = ListenerKind.SOCKET if PEER in scope else ListenerKind.TCP
+        reply = _REPLY_OF_SCOPE[scope["type"]](send, listener)
         try:
-            await self._let_in(door, scope, receive, reply)
+            await self._check_and_route(listener, scope, receive, reply)
         except WakefulError as refusal:
-            await reply.refuse(bug(refusal) if isinstance(refusal, OwnError) else refusal)
+            await reply.refuse(log_bug(refusal) if isinstance(refusal, OwnError) else refusal)
         except asyncio.CancelledError:
             # Only the server's end cancels a request; whoever waits for an answer is told so.
-            await reply.refuse(GoingDown())
+            await reply.refuse(ShuttingDown())
         except Exception as error:  # noqa: BLE001 - the last place where a bug can become an answer
-            await reply.refuse(bug(error))
+            await reply.refuse(log_bug(error))
         finally:
             method = scope.get("method", WEBSOCKET)
             seconds = loop.time() - began_at
-            path = self._access.loggable(scope["path"])
-            self.log.take(Note(began_at, method, path, reply.status, door, seconds))
+            path = self._authenticator.without_token(scope["path"])
+            self.log.add(AccessRecord(began_at, method, path, reply.status, listener, seconds))
 
-    async def _let_in(self, door: Door, scope: Scope, receive: Receive, reply: "_Reply") -> None:
+    async def _check_and_route(
+        self, listener: ListenerKind, scope: Scope, receive: Receive, reply: "_Reply"
+    ) -> None:
         method = scope.get("method", WEBSOCKET)
         _check_path(scope)
         try:
-            knock = knock_of(door, method, scope["path"], scope["headers"])
-            scope[PROOF] = self._access.admit(knock)
+            credentials = credentials_of(listener, method, scope["path"], scope["headers"])
+            scope[AUTH_METHOD] = self._authenticator.authenticate(credentials)
         except WrongCredential:
-            await self._penalties.pay(caller_of(scope))
+            await self._failure_limiter.delay(caller_of(scope))
             raise
         if method == WEBSOCKET:
-            check(scope["query_string"], {})
+            parse_query(scope["query_string"], {})
         elif method == "HEAD":
             # Routed as GET; the server, which still sees HEAD, leaves the body out.
             scope = {**scope, "method": "GET"}
-        elif method not in _READING:
-            await self._deciders.admit(scope)
-            body = await _bounded_body(scope, receive)
+        elif method not in _READ_METHODS:
+            await self._caller_check.admit(scope)
+            body = await _read_body(scope, receive)
             _check_body(body)
-            receive = _replayed(body, receive)
+            receive = _replay_body(body, receive)
         await self._app(scope, receive, reply)
 
 
@@ -206,9 +210,9 @@ def _check_body(body: bytes) -> None:
         raise BodyUnreadable from problem
 
 
-async def _bounded_body(scope: Scope, receive: Receive) -> bytes:
+async def _read_body(scope: Scope, receive: Receive) -> bytes:
     """The whole body. Raises BodyTooLarge as soon as that is certain, BodyTooSlow when it does not come."""
-    bytes_max = PROMPT_BODY_BYTES_MAX if _PROMPTED.match(scope["path"]) else BODY_BYTES_MAX
+    bytes_max = PROMPT_BODY_BYTES_MAX if _PROMPT_PATHS.match(scope["path"]) else BODY_BYTES_MAX
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > bytes_max:
             raise BodyTooLarge(bytes_max=bytes_max)
@@ -220,7 +224,7 @@ async def _bounded_body(scope: Scope, receive: Receive) -> bytes:
                 message = await receive()
                 if message["type"] == "http.disconnect":
                     # Half an order is none.
-                    raise CallerGone
+                    raise CallerDisconnected
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
                 if len(body) > bytes_max:
@@ -230,7 +234,7 @@ async def _bounded_body(scope: Scope, receive: Receive) -> bytes:
     return bytes(body)
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replay_body(body: bytes, receive: Receive) -> Receive:
     """A `receive` that gives the body that was read already, then whatever follows."""
     waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
@@ -243,10 +247,10 @@ def _replayed(body: bytes, receive: Receive) -> Receive:
 class _Reply:
     """An ASGI `send` that remembers what was sent, so that a refusal can take the place of an answer."""
 
-    def __init__(self, send: Send, door: Door) -> None:
+    def __init__(self, send: Send, listener: ListenerKind) -> None:
         self.status = 0
         self._send = send
-        self._extra = _BROWSER_HEADERS if door is Door.TCP else ()
+        self._extra = _BROWSER_HEADERS if listener is ListenerKind.TCP else ()
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
@@ -273,7 +277,7 @@ class _Reply:
         await self._send({"type": f"{kind}.response.body", "body": body, "more_body": False})
 
 
-class _SocketReply(_Reply):
+class _WebSocketReply(_Reply):
     """The same for a WebSocket, which can be refused by a document only before it was accepted."""
 
     async def __call__(self, message: Message) -> None:
@@ -284,8 +288,8 @@ class _SocketReply(_Reply):
     async def refuse(self, error: WakefulError) -> None:
         if not self.status:
             await self._send_problem("websocket.http", error)
-        elif isinstance(error, GoingDown):
+        elif isinstance(error, ShuttingDown):
             await self._send({"type": "websocket.close", "code": 1012})
 
 
-_REPLIES: Final = {"http": _Reply, "websocket": _SocketReply}
+_REPLY_OF_SCOPE: Final = {"http": _Reply, "websocket": _WebSocketReply}

@@ -18,7 +18,15 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from wakeful.metrics.model import FAMILIES, SECONDS_BOUNDS, Family, Figures, Kind, Labels, Spread
+from wakeful.metrics.model import (
+    FAMILIES,
+    SECONDS_BOUNDS,
+    Family,
+    Histogram,
+    Labels,
+    MetricKind,
+    MetricSamples,
+)
 
 _OPEN_METRICS: Final = "application/openmetrics-text; version=1.0.0"
 _BOUNDS: Final = (*map(str, SECONDS_BOUNDS), "+Inf")
@@ -27,9 +35,9 @@ _BOUNDS: Final = (*map(str, SECONDS_BOUNDS), "+Inf")
 class Exposition:
     """The text of one scrape after the other. `figures` is asked anew for each."""
 
-    def __init__(self, figures: Callable[[], Figures]) -> None:
+    def __init__(self, figures: Callable[[], MetricSamples]) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_Collected(figures))
+        self._registry.register(_MetricsCollector(figures))
         # What every program shows of itself: memory, CPU time, descriptors.
         ProcessCollector(registry=self._registry)
 
@@ -39,8 +47,8 @@ class Exposition:
         return encode(self._registry), media_type
 
 
-class _Collected(Collector):
-    def __init__(self, figures: Callable[[], Figures]) -> None:
+class _MetricsCollector(Collector):
+    def __init__(self, figures: Callable[[], MetricSamples]) -> None:
         self._figures = figures
 
     def collect(self) -> Iterator[Metric]:
@@ -49,34 +57,38 @@ class _Collected(Collector):
             yield _metric(family, figures.get(family.name, {}))
 
 
-def _metric(family: Family, samples: Mapping[Labels, float | Spread]) -> Metric:
+def _metric(family: Family, samples: Mapping[Labels, float | Histogram]) -> Metric:
     match family.kind:
-        case Kind.GAUGE:
-            return _counted(GaugeMetricFamily(family.name, family.meaning, labels=family.labels), samples)
-        case Kind.COUNTER:
-            return _counted(CounterMetricFamily(family.name, family.meaning, labels=family.labels), samples)
-        case Kind.INFO:
+        case MetricKind.GAUGE:
+            return _number_metric(
+                GaugeMetricFamily(family.name, family.meaning, labels=family.labels), samples
+            )
+        case MetricKind.COUNTER:
+            return _number_metric(
+                CounterMetricFamily(family.name, family.meaning, labels=family.labels), samples
+            )
+        case MetricKind.INFO:
             info = InfoMetricFamily(family.name, family.meaning)
             for values in samples:
                 info.add_metric((), dict(zip(family.labels, values, strict=True)))
             return info
-        case Kind.HISTOGRAM:
-            return _spread(family, samples)
+        case MetricKind.HISTOGRAM:
+            return _histogram_metric(family, samples)
 
 
-def _counted(
-    metric: GaugeMetricFamily | CounterMetricFamily, samples: Mapping[Labels, float | Spread]
+def _number_metric(
+    metric: GaugeMetricFamily | CounterMetricFamily, samples: Mapping[Labels, float | Histogram]
 ) -> Metric:
     for values, count in samples.items():
-        assert not isinstance(count, Spread), "only histograms are spreads"
+        assert not isinstance(count, Histogram), "only histograms are spreads"
         metric.add_metric(values, count)
     return metric
 
 
-def _spread(family: Family, samples: Mapping[Labels, float | Spread]) -> Metric:
+def _histogram_metric(family: Family, samples: Mapping[Labels, float | Histogram]) -> Metric:
     metric = HistogramMetricFamily(family.name, family.meaning, labels=family.labels)
     for values, spread in samples.items():
-        assert isinstance(spread, Spread), "a histogram's samples are spreads"
+        assert isinstance(spread, Histogram), "a histogram's samples are spreads"
         metric.add_metric(values, _buckets(spread.counts), spread.total_seconds)
     return metric
 

@@ -9,9 +9,9 @@ from typing import Any, Final
 import msgspec
 
 from wakeful import __version__
-from wakeful.http.errors import MEDIA_TYPE, Problem
-from wakeful.http.responses import Text
-from wakeful.http.routing import JSON, Request, Route, get
+from wakeful.http.errors import MEDIA_TYPE, ProblemDocument
+from wakeful.http.responses import TextResponse
+from wakeful.http.routing import JSON, HttpRequest, Route, get
 
 _REF: Final = "#/components/schemas/"
 _INFO: Final = {
@@ -27,7 +27,7 @@ _INFO: Final = {
 }
 
 
-class Description:
+class OpenApiDocument:
     """The document, generated for the first request: it takes a tenth of a second."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
@@ -37,12 +37,12 @@ class Description:
     def route(self) -> Route:
         return get("/api/openapi.json", self.openapi, str, problems={})
 
-    async def openapi(self, _request: Request[None]) -> Text:
+    async def openapi(self, _request: HttpRequest[None]) -> TextResponse:
         """This document."""
         if self._body is None:
             # In a thread, so that a verdict need not wait for it.
             self._body = await asyncio.to_thread(describe, self._routes)
-        return Text(self._body, "application/vnd.oai.openapi+json")
+        return TextResponse(self._body, "application/vnd.oai.openapi+json")
 
 
 def describe(routes: Iterable[Route]) -> bytes:
@@ -66,16 +66,16 @@ class _Schemas:
     """What the rows take and give. Structs of queries are no components: their members become parameters."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
-        kinds = [Problem, *(each.input for each in routes), *(each.answers for each in routes)]
+        kinds = [ProblemDocument, *(each.input for each in routes), *(each.answers for each in routes)]
         wanted = list(dict.fromkeys(kind for kind in kinds if kind is not None))
         found, self.components = msgspec.json.schema_components(wanted, ref_template=_REF + "{name}")
         self._by_kind = dict(zip(wanted, found, strict=True))
         queries = dict.fromkeys(each.input for each in routes if each.method == "GET" and each.input)
         self._queries = {
-            kind: self.components.pop(self.of(kind)["$ref"].removeprefix(_REF)) for kind in queries
+            kind: self.components.pop(self.schema_of(kind)["$ref"].removeprefix(_REF)) for kind in queries
         }
 
-    def of(self, kind: Any) -> dict[str, Any]:
+    def schema_of(self, kind: Any) -> dict[str, Any]:
         schema: dict[str, Any] = self._by_kind[kind]
         return schema
 
@@ -92,7 +92,7 @@ def _operation(route: Route, schemas: _Schemas) -> dict[str, Any]:
     if parameters:
         operation["parameters"] = parameters
     if route.method == "POST" and route.input is not None:
-        content = {JSON: {"schema": schemas.of(route.input)}}
+        content = {JSON: {"schema": schemas.schema_of(route.input)}}
         operation["requestBody"] = {"content": content, "required": not route.optional}
     operation["responses"] = _responses(route, schemas)
     return operation
@@ -110,9 +110,9 @@ def _parameters(route: Route, schemas: _Schemas) -> Iterable[dict[str, Any]]:
 def _responses(route: Route, schemas: _Schemas) -> dict[str, Any]:
     good = {
         "description": HTTPStatus(route.status).description,
-        "content": {route.media_type: {"schema": schemas.of(route.answers)}},
+        "content": {route.media_type: {"schema": schemas.schema_of(route.answers)}},
     }
-    problem = {MEDIA_TYPE: {"schema": schemas.of(Problem)}}
+    problem = {MEDIA_TYPE: {"schema": schemas.schema_of(ProblemDocument)}}
     refused = {
         str(status): {"description": words, "content": problem} for status, words in route.problems.items()
     }

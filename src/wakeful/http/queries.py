@@ -31,7 +31,7 @@ class RepeatedParameter(OperatorError):
     code = "repeated-parameter"
 
 
-def check(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:
+def parse_query(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:
     """The values by name. `known` says of each parameter whether it may be repeated.
 
     Raises UnknownParameter, RepeatedParameter.
@@ -52,14 +52,14 @@ def check(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:
 
 def decode_query(query: bytes, kind: type[T]) -> T:
     """Raises UnknownParameter, RepeatedParameter, BadRequest."""
-    values = check(query, _known(kind))
+    values = parse_query(query, _parameters_of(kind))
     try:
         return msgspec.convert(values, kind, strict=False)
     except msgspec.ValidationError as problem:
-        raise BadRequest(reason="; ".join(_wrong(values, kind))) from problem
+        raise BadRequest(reason="; ".join(_invalid_parameters(values, kind))) from problem
 
 
-def words_of(problem: msgspec.ValidationError, whole: str) -> str:
+def describe_error(problem: msgspec.ValidationError, whole: str) -> str:
     """What is wrong with which member, without the value; `whole` names the thing itself."""
     said, _, place = str(problem).partition(" - ")
     member = place.partition("`$.")[2].rstrip("`")
@@ -67,7 +67,7 @@ def words_of(problem: msgspec.ValidationError, whole: str) -> str:
 
 
 @lru_cache(maxsize=256)
-def _known(kind: type[Any]) -> Mapping[str, bool]:
+def _parameters_of(kind: type[Any]) -> Mapping[str, bool]:
     """The parameters by the names they are asked with, in order; and which may be repeated."""
     return {each.encode_name: _is_list(each.type) for each in fields(kind)}
 
@@ -76,7 +76,7 @@ def _is_list(hint: Any) -> bool:
     return get_origin(hint) is list or any(get_origin(each) is list for each in get_args(hint))
 
 
-def _wrong(values: Mapping[str, Any], kind: type[Any]) -> list[str]:
+def _invalid_parameters(values: Mapping[str, Any], kind: type[Any]) -> list[str]:
     """Every parameter that is wrong: msgspec itself stops at the first."""
     found = []
     for each in fields(kind):
@@ -84,5 +84,5 @@ def _wrong(values: Mapping[str, Any], kind: type[Any]) -> list[str]:
             if each.encode_name in values:
                 msgspec.convert(values[each.encode_name], each.type, strict=False)
         except msgspec.ValidationError as problem:
-            found.append(words_of(problem, each.encode_name))
+            found.append(describe_error(problem, each.encode_name))
     return found

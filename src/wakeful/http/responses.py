@@ -10,30 +10,30 @@ import msgspec
 from msgspec import Meta, Struct
 
 from wakeful.alerts.mute_pause_model import PauseRecord
-from wakeful.core.answer import Answer
+from wakeful.core.query_result import QueryResult
 from wakeful.heartbeat.model import Audit, PolicySnapshot, WakeState
-from wakeful.heartbeat.policy import Problem as HeartbeatProblem
+from wakeful.heartbeat.policy import PolicyProblem as HeartbeatProblem
 from wakeful.http.asgi import Send
-from wakeful.http.errors import EXIT_HEADER
+from wakeful.http.errors import EXIT_CODE_HEADER
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.wake_eligibility import PolicyState, Reason
+from wakeful.judging.wake_eligibility import IneligibilityReason, PolicyState
 from wakeful.replay.cases import NOTE_CHARS_MAX, Expect
-from wakeful.sessions.registry import Ending
-from wakeful.views.sessions import Evidence, Supervision
+from wakeful.sessions.registry import WaitResult
+from wakeful.views.sessions import EvidenceRecord, SupervisionRecord
 
 # What the sending buffer of a socket holds on Linux, about.
-PIECE_BYTES_MAX: Final = 256 * 1024
+CHUNK_BYTES_MAX: Final = 256 * 1024
 
 T = TypeVar("T")
 
 
-class Encoded(Generic[T]):
+class EncodedResponse(Generic[T]):
     """The bytes of a `T`, sent untouched; the type is for the API description. `status` stands for the route's own."""
 
     def __init__(
         self,
-        answer: Answer,
+        answer: QueryResult,
         *,
         status: int | None = None,
         media_type: str = "application/json",
@@ -44,7 +44,7 @@ class Encoded(Generic[T]):
         self._headers = [
             (b"content-type", media_type.encode()),
             (b"content-length", b"%d" % len(answer.body)),
-            (EXIT_HEADER.encode(), b"%d" % answer.exit_code),
+            (EXIT_CODE_HEADER.encode(), b"%d" % answer.exit_code),
             *((name.encode(), value.encode()) for name, value in (headers or {}).items()),
         ]
 
@@ -52,11 +52,11 @@ class Encoded(Generic[T]):
         """Send it with this status, unless it has its own."""
         start = {"type": "http.response.start", "status": self._status or status, "headers": self._headers}
         await send(start)
-        for piece, more in _pieces(self._body):
+        for piece, more in _chunks(self._body):
             await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
-class Text(Encoded[str]):
+class TextResponse(EncodedResponse[str]):
     """Something else than JSON: it has no exit code."""
 
     def __init__(self, body: bytes, media_type: str) -> None:
@@ -68,22 +68,22 @@ class Text(Encoded[str]):
         ]
 
 
-def _pieces(body: bytes) -> Iterator[tuple[bytes | memoryview, bool]]:
+def _chunks(body: bytes) -> Iterator[tuple[bytes | memoryview, bool]]:
     """The body in parts a socket takes at once, each with whether more follow.
 
     Handed over whole, 12 MB would lie in the server's buffer a second time, and cost three times the CPU.
     """
-    if len(body) <= PIECE_BYTES_MAX:
+    if len(body) <= CHUNK_BYTES_MAX:
         yield body, False
         return
     view = memoryview(body)
-    for begin in range(0, len(body), PIECE_BYTES_MAX):
-        yield view[begin : begin + PIECE_BYTES_MAX], begin + PIECE_BYTES_MAX < len(body)
+    for begin in range(0, len(body), CHUNK_BYTES_MAX):
+        yield view[begin : begin + CHUNK_BYTES_MAX], begin + CHUNK_BYTES_MAX < len(body)
 
 
-def encoded(value: T, *, headers: Mapping[str, str] | None = None) -> Encoded[T]:
+def encode_response(value: T, *, headers: Mapping[str, str] | None = None) -> EncodedResponse[T]:
     """The answer for a value that is made by a door itself."""
-    return Encoded(Answer(msgspec.json.encode(value)), headers=headers)
+    return EncodedResponse(QueryResult(msgspec.json.encode(value)), headers=headers)
 
 
 class SessionList(Struct, frozen=True):
@@ -101,13 +101,13 @@ class SessionList(Struct, frozen=True):
 class SessionStatus(SessionRecord, frozen=True, kw_only=True):
     """The record with supervision timers and warnings."""
 
-    supervision: Supervision
+    supervision: SupervisionRecord
 
 
 class SessionInspection(SessionStatus, frozen=True, kw_only=True):
     """The status with the evidence, the policy that was applied, and what wake and audit know."""
 
-    evidence: Evidence
+    evidence: EvidenceRecord
     policy: Policy
     # Of the agent whose session it is; null for one that is nobody's.
     policy_state: PolicyState | None
@@ -115,13 +115,13 @@ class SessionInspection(SessionStatus, frozen=True, kw_only=True):
     policy_problem: HeartbeatProblem | None
     wake_state: WakeState | None
     last_audit: Audit | None
-    wake_reason: Reason | None
+    wake_reason: IneligibilityReason | None
 
 
 class SessionWait(Struct, frozen=True):
     """How waiting ended, and the session as it was then."""
 
-    ending: Ending
+    ending: WaitResult
     session: SessionRecord
 
 
@@ -143,14 +143,14 @@ class LoginAnswer(Struct, frozen=True):
     csrf: str
 
 
-class WrongReport(Struct, frozen=True, forbid_unknown_fields=True):
+class WrongVerdictReport(Struct, frozen=True, forbid_unknown_fields=True):
     """A verdict was wrong: what should have been said, and why."""
 
     expect: Expect = Expect.OK
     note: Annotated[str, Meta(max_length=NOTE_CHARS_MAX)] = ""
 
 
-class Done(Struct, frozen=True):
+class Acknowledgement(Struct, frozen=True):
     """The order was carried out or has begun."""
 
     done: bool

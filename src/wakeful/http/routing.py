@@ -14,18 +14,18 @@ from wakeful.core.decoding import decode_json
 from wakeful.http.asgi import Receive, Scope, Send
 from wakeful.http.auth import WEBSOCKET
 from wakeful.http.errors import PROBLEMS, BadRequest, MethodNotAllowed, NoSuchRoute
-from wakeful.http.queries import check, decode_query, words_of
-from wakeful.http.responses import Encoded, Text
+from wakeful.http.queries import decode_query, describe_error, parse_query
+from wakeful.http.responses import EncodedResponse, TextResponse
 
 JSON: Final = "application/json"
 # An id is always the third part of a path, as in /api/sessions/{session_id}/health: two dictionaries find every route.
-_ID_PART: Final = 3
+_ID_SEGMENT: Final = 3
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 
-class Request(Generic[T]):
+class HttpRequest(Generic[T]):
     """One request. `id` is the part of the path that the route's braces stand for, `input` the decoded query or body."""
 
     __slots__ = ("id", "input", "receive", "scope")
@@ -49,7 +49,7 @@ class Request(Generic[T]):
         return None
 
 
-Handler = Callable[[Request[T]], Awaitable[Encoded[R]]]
+Handler = Callable[[HttpRequest[T]], Awaitable[EncodedResponse[R]]]
 
 
 class Route(Struct, frozen=True):
@@ -156,8 +156,8 @@ class Router:
 
     def __init__(self, routes: Iterable[Route]) -> None:
         self.routes = tuple(routes)
-        self._plain: dict[str, dict[str, Route]] = {}
-        self._with_id: dict[tuple[str, str], dict[str, Route]] = {}
+        self._routes_without_id: dict[str, dict[str, Route]] = {}
+        self._routes_with_id: dict[tuple[str, str], dict[str, Route]] = {}
         for route in self.routes:
             methods = self._methods_at(route.path)
             assert route.method not in methods, f"{route.method} {route.path} is in the table twice"
@@ -167,7 +167,7 @@ class Router:
         """Raises NoSuchRoute, MethodNotAllowed, UnknownParameter, RepeatedParameter, BadRequest, and as the handler."""
         methods, id_ = self._find(scope["path"])
         if scope["type"] == "websocket":
-            await _follow(methods, receive, send)
+            await _run_websocket(methods, receive, send)
             return
         method = scope["method"]
         route = methods.get(method)
@@ -176,35 +176,35 @@ class Router:
             return
         if ":int}" in route.path:
             _check_number(id_)
-        input_ = await _input(route, scope["query_string"], receive)
-        answer = await route.handler(Request(scope, receive, id_, input_))
+        input_ = await _decode_input(route, scope["query_string"], receive)
+        answer = await route.handler(HttpRequest(scope, receive, id_, input_))
         await answer.send(send, route.status)
 
     def _methods_at(self, path: str) -> dict[str, Route]:
         if "{" not in path:
-            return self._plain.setdefault(path, {})
-        parts = path.split("/", _ID_PART + 1)
-        assert parts[_ID_PART].startswith("{"), f"{path} has its id in another place"
-        return self._with_id.setdefault(_key(parts), {})
+            return self._routes_without_id.setdefault(path, {})
+        parts = path.split("/", _ID_SEGMENT + 1)
+        assert parts[_ID_SEGMENT].startswith("{"), f"{path} has its id in another place"
+        return self._routes_with_id.setdefault(_split_at_id(parts), {})
 
     def _find(self, path: str) -> tuple[dict[str, Route], str]:
         """The routes at this path by method, and the id in it."""
-        plain = self._plain.get(path)
+        plain = self._routes_without_id.get(path)
         if plain is not None:
             return plain, ""
-        parts = path.split("/", _ID_PART + 1)
-        found = self._with_id.get(_key(parts)) if len(parts) > _ID_PART else None
+        parts = path.split("/", _ID_SEGMENT + 1)
+        found = self._routes_with_id.get(_split_at_id(parts)) if len(parts) > _ID_SEGMENT else None
         if found is None:
             raise NoSuchRoute
-        return found, parts[_ID_PART]
+        return found, parts[_ID_SEGMENT]
 
 
-def _key(parts: list[str]) -> tuple[str, str]:
+def _split_at_id(parts: list[str]) -> tuple[str, str]:
     """What stands before the id and what stands behind it."""
-    return "/".join(parts[:_ID_PART]), parts[_ID_PART + 1] if len(parts) > _ID_PART + 1 else ""
+    return "/".join(parts[:_ID_SEGMENT]), parts[_ID_SEGMENT + 1] if len(parts) > _ID_SEGMENT + 1 else ""
 
 
-async def _follow(methods: Mapping[str, Route], receive: Receive, send: Send) -> None:
+async def _run_websocket(methods: Mapping[str, Route], receive: Receive, send: Send) -> None:
     if WEBSOCKET not in methods:
         raise NoSuchRoute
     await methods[WEBSOCKET].handler(receive, send)
@@ -228,12 +228,12 @@ def _check_number(text: str) -> None:
         raise NoSuchRoute from None
 
 
-async def _input(route: Route, query: bytes, receive: Receive) -> Any:
+async def _decode_input(route: Route, query: bytes, receive: Receive) -> Any:
     if route.of_page:
         return None
     if route.method == "GET" and route.input is not None:
         return decode_query(query, route.input)
-    check(query, {})
+    parse_query(query, {})
     return await _decode_body(route, receive) if route.input is not None else None
 
 
@@ -252,13 +252,13 @@ async def _decode_body(route: Route, receive: Receive) -> Any:
         # Not strict: programs in a shell write numbers as text.
         return msgspec.convert(given, route.input, strict=False)
     except msgspec.ValidationError as problem:
-        raise BadRequest(reason=words_of(problem, "data")) from problem
+        raise BadRequest(reason=describe_error(problem, "data")) from problem
 
 
 def file_route(path: str, body: bytes, media_type: str) -> Route:
     """A row for a file of the page."""
 
-    async def file(_request: Request[None]) -> Text:
-        return Text(body, media_type)
+    async def file(_request: HttpRequest[None]) -> TextResponse:
+        return TextResponse(body, media_type)
 
     return Route("GET", path, file, of_page=True)

@@ -23,7 +23,7 @@ from uvicorn.server import ServerState
 from wakeful.config.paths import SOCKET_PATH_BYTES_MAX
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.http.asgi import App
-from wakeful.http.connection import Connected, HttpConnection, LiveConnection
+from wakeful.http.connection import HttpConnection, ListenerConnections, WebSocketConnection
 
 BACKLOG: Final = 2048
 # The kernel would keep up to 4 MB for a client that does not read.
@@ -37,7 +37,7 @@ class FolderTooOpen(OperatorError):
     code = "folder-too-open"
 
 
-class SocketUnmade(WorldError):
+class SocketNotCreated(WorldError):
     """The socket {path} cannot be made: {reason}. Set WAKEFUL_HOME to a folder that can be written to."""
 
     code = "socket-unmade"
@@ -84,12 +84,12 @@ class PortRefused(WorldError):
 def bind_unix(path: Path) -> socket.socket:
     """A listening socket at `path`, for its owner only. Replaces one that nobody answers at.
 
-    Raises FolderTooOpen, SocketPathTooLong, SocketUnmade, NotASocket or AlreadyRunning.
+    Raises FolderTooOpen, SocketPathTooLong, SocketNotCreated, NotASocket or AlreadyRunning.
     """
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         raise SocketPathTooLong(path=path)
-    with _folder_locked(path.parent):
-        _clear(path)
+    with _lock_folder(path.parent):
+        _remove_stale_socket(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
             # On Linux the file takes its mode from the unbound socket: never reachable with another one.
@@ -98,7 +98,7 @@ def bind_unix(path: Path) -> socket.socket:
             listener.listen(BACKLOG)
         except OSError as error:
             listener.close()
-            raise SocketUnmade(path=path, reason=error.strerror) from error
+            raise SocketNotCreated(path=path, reason=error.strerror) from error
     return listener
 
 
@@ -139,20 +139,20 @@ def _loopback_family(address: str) -> socket.AddressFamily:
 
 
 @contextmanager
-def _folder_locked(folder: Path) -> Iterator[None]:
+def _lock_folder(folder: Path) -> Iterator[None]:
     """Hold the folder while looking and binding: two starts at once must not remove each other's socket."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
         if found.st_uid != os.geteuid() or stat.S_IMODE(found.st_mode) & 0o077:
-            raise FolderTooOpen(folder=folder, todo=_to_close(folder, found))
+            raise FolderTooOpen(folder=folder, todo=_permission_advice(folder, found))
         fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)
 
 
-def _to_close(folder: Path, found: os.stat_result) -> str:
+def _permission_advice(folder: Path, found: os.stat_result) -> str:
     """What to do about a folder that is open to others. Nobody is sent to change what a link points at."""
     if found.st_uid == os.geteuid() and not folder.is_symlink():
         return f"Run: chmod 700 {folder}"
@@ -160,7 +160,7 @@ def _to_close(folder: Path, found: os.stat_result) -> str:
     return f"It is {what}: set WAKEFUL_HOME to a folder of your own."
 
 
-def _clear(path: Path) -> None:
+def _remove_stale_socket(path: Path) -> None:
     """Remove a socket that nobody answers at; raise if somebody does, or if it is something else."""
     try:
         mode = os.lstat(path).st_mode
@@ -191,9 +191,9 @@ def _listener_pid(probe: socket.socket) -> int:
 
 KEEP_ALIVE_SECONDS: Final = 5
 # Long polls are told that we go; everything else is done in milliseconds.
-FAREWELL_SECONDS_MAX: Final = 1
+SHUTDOWN_SECONDS_MAX: Final = 1
 PING_SECONDS: Final = 20.0
-LAST_TURNS: Final = 5
+DRAIN_ITERATIONS: Final = 5
 # Clients have nothing to say on a WebSocket.
 CLIENT_MESSAGE_BYTES_MAX: Final = 4096
 # asyncio accepts this many before the first of them is counted, and each of them is a descriptor.
@@ -205,7 +205,7 @@ class _Server(uvicorn.Server):
 
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
-        self.server_state = Connected()
+        self.server_state = ListenerConnections()
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
@@ -227,29 +227,29 @@ async def serve(app: App, listener: socket.socket) -> None:
 
     The socket's file is removed first: as long as we listen nobody else can have put another one there.
     """
-    server = _Server(_config(app))
+    server = _Server(_uvicorn_config(app))
     try:
         await server.serve(sockets=[listener])
     finally:
         _remove_file(listener)
         if server.started:
             await server.shutdown(sockets=[listener])
-            await _see_off(server.server_state)
+            await _drain_connections(server.server_state)
         listener.close()
 
 
-def shut(listener: socket.socket) -> None:
+def close_listener(listener: socket.socket) -> None:
     """Close a door at which nobody was served yet, and remove its file; one that is closed stays so."""
     if listener.fileno() != -1:
         _remove_file(listener)
         listener.close()
 
 
-def _config(app: App) -> uvicorn.Config:
+def _uvicorn_config(app: App) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         http=HttpConnection,
-        ws=LiveConnection,
+        ws=WebSocketConnection,
         interface="asgi3",
         lifespan="off",
         log_config=None,
@@ -263,7 +263,7 @@ def _config(app: App) -> uvicorn.Config:
         # Only the tick would keep it right.
         date_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
-        timeout_graceful_shutdown=FAREWELL_SECONDS_MAX,
+        timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,
         ws_max_size=CLIENT_MESSAGE_BYTES_MAX,
         ws_ping_interval=PING_SECONDS,
         ws_ping_timeout=PING_SECONDS,
@@ -277,12 +277,12 @@ def _remove_file(listener: socket.socket) -> None:
         Path(listener.getsockname()).unlink(missing_ok=True)
 
 
-async def _see_off(state: ServerState) -> None:
+async def _drain_connections(state: ServerState) -> None:
     """Let requests that were cut short tell their callers, then drop whoever is left."""
     if state.tasks:
-        await asyncio.wait(state.tasks, timeout=FAREWELL_SECONDS_MAX)
+        await asyncio.wait(state.tasks, timeout=SHUTDOWN_SECONDS_MAX)
     # One that was accepted just before the listener closed is known a few turns of the loop later.
-    for _ in range(LAST_TURNS):
+    for _ in range(DRAIN_ITERATIONS):
         for connection in list(state.connections):
             connection.transport.abort()
         await asyncio.sleep(0)

@@ -10,39 +10,39 @@ from typing import Any, Final
 from uvicorn.protocols.utils import ClientDisconnected
 
 from wakeful.http.asgi import Receive, Send
-from wakeful.http.errors import bug
+from wakeful.http.errors import log_bug
 from wakeful.http.routing import Route, websocket
-from wakeful.sessions.feed import Listener
-from wakeful.views.sessions import Desk
+from wakeful.sessions.feed import FeedSubscriber
+from wakeful.views.sessions import SessionQueries
 
 # RFC 6455 and its registry: "policy violation", "internal error", "service restart".
-SPOKE_CODE: Final = 1008
+CLIENT_MESSAGE_CODE: Final = 1008
 BUG_CODE: Final = 1011
-ENDED_CODE: Final = 1012
+FEED_ENDED_CODE: Final = 1012
 
 
-class LiveRoute:
+class WebSocketRoute:
     """Pushes the desk's feed."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, queries: SessionQueries) -> None:
+        self._queries = queries
 
     def route(self) -> Route:
-        return websocket("/api/ws", self.follow)
+        return websocket("/api/ws", self.stream_feed)
 
-    async def follow(self, receive: Receive, send: Send) -> None:
+    async def stream_feed(self, receive: Receive, send: Send) -> None:
         """Listen before saying hello, so that nothing happens between the overview and the first batch."""
-        with self._desk.feed.listening() as listener:
+        with self._queries.feed.subscribe() as listener:
             # The client's opening.
             await receive()
             try:
                 await send({"type": "websocket.accept"})
-                await _send(send, b'{"hello":' + self._desk.overview().body + b"}")
-                await _first_of(_hear(receive, send), _tell(send, listener))
+                await _send(send, b'{"hello":' + self._queries.overview().body + b"}")
+                await _first_of(_wait_for_disconnect(receive, send), _send_batches(send, listener))
             except ClientDisconnected:
                 return
             except Exception as error:  # noqa: BLE001 - whoever stays connected must not believe that all is told
-                bug(error)
+                log_bug(error)
                 await _close(send, BUG_CODE)
 
 
@@ -58,17 +58,17 @@ async def _first_of(*acts: Coroutine[Any, Any, None]) -> None:
     next(task for task in tasks if task in done).result()
 
 
-async def _tell(send: Send, listener: Listener) -> None:
+async def _send_batches(send: Send, listener: FeedSubscriber) -> None:
     async for message in listener.batches():
         await _send(send, message)
     # The feed has given this listener up, or is closing.
-    await _close(send, ENDED_CODE)
+    await _close(send, FEED_ENDED_CODE)
 
 
-async def _hear(receive: Receive, send: Send) -> None:
+async def _wait_for_disconnect(receive: Receive, send: Send) -> None:
     """Return when the client has gone; send it away if it says anything."""
     if (await receive())["type"] == "websocket.receive":
-        await _close(send, SPOKE_CODE, "this door only tells")
+        await _close(send, CLIENT_MESSAGE_CODE, "this door only tells")
 
 
 async def _send(send: Send, body: bytes) -> None:

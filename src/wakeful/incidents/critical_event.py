@@ -16,7 +16,7 @@ from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError
 from wakeful.core.named_secrets import SECRET, names_a_secret
 from wakeful.core.redaction import redact
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import FindingCode
 
 # The longest queued message (20,000 characters) fits, however JSON spells it.
 LINE_BYTES_MAX: Final = 256 * 1024
@@ -26,7 +26,7 @@ _INTEGER_MAX: Final = 2**63 - 1
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Happening(StrEnum):
+class CriticalEventKind(StrEnum):
     """What an event is about."""
 
     SESSION_UNHEALTHY = "session_unhealthy"
@@ -49,7 +49,7 @@ class CriticalEvent(Struct, frozen=True):
     """One line of the log."""
 
     timestamp: str
-    event: Happening
+    event: CriticalEventKind
     session_id: str
     project_key: str
     reason: str
@@ -78,13 +78,13 @@ def critical_event(
     """The event as it will be written: its words checked, what others said in it redacted. Raises BadCriticalEvent."""
     return CriticalEvent(
         timestamp=stamp(at_wall),
-        event=_closed(Happening, "event", event),
+        event=_parse_value(CriticalEventKind, "event", event),
         session_id=_text(session_id),
         project_key=redact(_text(project_key)),
         reason=redact(_text(reason)),
-        action_taken=_closed(ActionTaken, "action_taken", action_taken),
+        action_taken=_parse_value(ActionTaken, "action_taken", action_taken),
         github_issue=None if github_issue is None else redact(_text(github_issue)),
-        details={redact(_text(key)): _named(_text(key), value, 1) for key, value in details.items()},
+        details={redact(_text(key)): _redact_named(_text(key), value, 1) for key, value in details.items()},
     )
 
 
@@ -110,21 +110,21 @@ def wall_of_stamp(text: str) -> float | None:
         return None
 
 
-def reason_of(code: Code | str, *, seconds: float | None = None, errors: int | None = None) -> str:
+def reason_of(code: FindingCode | str, *, seconds: float | None = None, errors: int | None = None) -> str:
     """The documented reason of silence, errors and runaways, else the finding's code.
 
     `seconds` is how long it was silent or ran, `errors` how many there were in a row.
     """
-    if code == Code.SILENT and seconds is not None:
+    if code == FindingCode.SILENT and seconds is not None:
         return f"silent_for_{max(1, int(seconds // 60))}_minutes"
-    if code == Code.RUNAWAY and seconds is not None:
+    if code == FindingCode.RUNAWAY and seconds is not None:
         return f"running_for_{max(1, int(seconds // 3600))}_hours"
-    if code == Code.ERROR_CASCADE and errors is not None:
+    if code == FindingCode.ERROR_CASCADE and errors is not None:
         return f"{errors}_consecutive_errors"
     return str(code)
 
 
-def _closed(words: type[Happening] | type[ActionTaken], key: str, given: str) -> Any:
+def _parse_value(words: type[CriticalEventKind] | type[ActionTaken], key: str, given: str) -> Any:
     try:
         return words(given)
     except ValueError as problem:
@@ -140,13 +140,15 @@ def _clean(value: Any, depth: int) -> Any:
     if depth > _DEPTH_MAX:
         return "…"
     if isinstance(value, Mapping):
-        return {redact(_text(key)): _named(_text(key), inner, depth + 1) for key, inner in value.items()}
+        return {
+            redact(_text(key)): _redact_named(_text(key), inner, depth + 1) for key, inner in value.items()
+        }
     if isinstance(value, list | tuple | set | frozenset):
         return [_clean(inner, depth + 1) for inner in value]
     return redact(value.isoformat() if isinstance(value, datetime) else _text(value))
 
 
-def _named(name: str, value: Any, depth: int) -> Any:
+def _redact_named(name: str, value: Any, depth: int) -> Any:
     return SECRET if isinstance(value, str) and names_a_secret(name, value) else _clean(value, depth)
 
 

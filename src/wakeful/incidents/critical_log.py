@@ -21,48 +21,55 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.core.decoding import json_decoder
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.incidents.critical_event import CriticalEvent, line_of, stamp, wall_of_stamp
-from wakeful.incidents.line_log import append, explained, locked, read_lines, sync_folder, write_whole
+from wakeful.incidents.line_log import (
+    append,
+    lock_file,
+    read_lines,
+    sync_folder,
+    translate_errors,
+    write_whole,
+)
 
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class _Stamped(Struct):
+class _Timestamped(Struct):
     timestamp: str
 
 
-class _Note(Struct, frozen=True):
+class _ArchiveNote(Struct, frozen=True):
     """How many bytes each gzip had, by its name; 0 if it was not there."""
 
     sizes: dict[str, int]
 
 
-_decode_stamped: Final = json_decoder(_Stamped)
-_decode_note: Final = json_decoder(_Note)
+_decode_timestamped: Final = json_decoder(_Timestamped)
+_decode_note: Final = json_decoder(_ArchiveNote)
 
 
 def archive(path: Path, before_wall: float) -> int:
     """Move the lines from before that time to the gzips of their days; how many. Raises OSError."""
-    return _take_out(path, before_wall, kept_in_gzip=True)
+    return _remove_lines(path, before_wall, kept_in_gzip=True)
 
 
 def forget(path: Path, before_wall: float) -> int:
     """Drop the lines from before that time; how many. Raises OSError."""
-    return _take_out(path, before_wall, kept_in_gzip=False)
+    return _remove_lines(path, before_wall, kept_in_gzip=False)
 
 
-def settle(path: Path) -> None:
+def recover_archive(path: Path) -> None:
     """Undo or finish what somebody who was killed had begun. Call it under the log's lock."""
-    fresh, note = _fresh(path), _note(path)
+    fresh, note = _new_path(path), _note_path(path)
     if note.exists() and fresh.exists():
         for name, size in _decode_note(note.read_bytes()).sizes.items():
-            _cut_back(path.with_name(name), size)
+            _truncate(path.with_name(name), size)
         sync_folder(path.parent)
-        reach("critical.archive.cut")
+        fault_point("critical.archive.cut")
     # The note goes first: a new log alone means nothing, a note alone that everything was done.
     note.unlink(missing_ok=True)
-    for each in (fresh, _draft(path)):
+    for each in (fresh, _draft_path(path)):
         each.unlink(missing_ok=True)
 
 
@@ -71,18 +78,18 @@ def gzip_of(path: Path, day: str) -> Path:
     return path.with_name(f"{path.stem}-{day}{path.suffix}.gz")
 
 
-def _take_out(path: Path, before_wall: float, *, kept_in_gzip: bool) -> int:
+def _remove_lines(path: Path, before_wall: float, *, kept_in_gzip: bool) -> int:
     if not os.path.lexists(path):
         return 0
-    with locked(path) as file:
-        settle(path)
-        days, rest, count = _parted(_whole(file), before_wall)
+    with lock_file(path) as file:
+        recover_archive(path)
+        days, rest, count = _split_by_day(_read_all(file), before_wall)
         if count > 0:
             with _new_log(path, rest):
                 if kept_in_gzip:
-                    _fill(path, days)
-                _fresh(path).replace(path)
-                reach("critical.archive.replaced")
+                    _append_to_gzips(path, days)
+                _new_path(path).replace(path)
+                fault_point("critical.archive.replaced")
                 sync_folder(path.parent)
         return count
 
@@ -90,39 +97,39 @@ def _take_out(path: Path, before_wall: float, *, kept_in_gzip: bool) -> int:
 @contextmanager
 def _new_log(path: Path, content: bytes) -> Iterator[None]:
     """What stays, in a file of its own. After a success only a note is left of it all, after a failure nothing."""
-    file = os.open(_fresh(path), _FLAGS | os.O_EXCL, 0o600)
+    file = os.open(_new_path(path), _FLAGS | os.O_EXCL, 0o600)
     try:
         # Whoever opens it once it is the log waits until we are done.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         write_whole(file, content)
         os.fsync(file)
-        reach("critical.archive.rest")
+        fault_point("critical.archive.rest")
         yield
     finally:
-        settle(path)
+        recover_archive(path)
         os.close(file)
 
 
-def _fill(path: Path, days: Mapping[str, bytes]) -> None:
+def _append_to_gzips(path: Path, days: Mapping[str, bytes]) -> None:
     """Note how long the gzips are, then add to each."""
     gzips = {gzip_of(path, day): lines for day, lines in days.items()}
     sizes = {each.name: each.lstat().st_size if each.exists() else 0 for each in gzips}
-    _grow(_draft(path), msgspec.json.encode(_Note(sizes)))
-    _draft(path).replace(_note(path))
+    _append_bytes(_draft_path(path), msgspec.json.encode(_ArchiveNote(sizes)))
+    _draft_path(path).replace(_note_path(path))
     sync_folder(path.parent)
-    reach("critical.archive.noted")
+    fault_point("critical.archive.noted")
     for each, lines in gzips.items():
-        _grow(each, gzip.compress(lines, mtime=0))
-        reach("critical.archive.grown")
+        _append_bytes(each, gzip.compress(lines, mtime=0))
+        fault_point("critical.archive.grown")
 
 
-def _parted(content: bytes, before_wall: float) -> tuple[dict[str, bytes], bytes, int]:
+def _split_by_day(content: bytes, before_wall: float) -> tuple[dict[str, bytes], bytes, int]:
     """What goes, by day, what stays, and how many lines go. A line without a time goes with the one before it."""
     days: dict[str, list[bytes]] = {}
     rest: list[bytes] = []
-    wall = next((each for line in BytesIO(content) if (each := _wall(line)) is not None), before_wall)
+    wall = next((each for line in BytesIO(content) if (each := _line_time(line)) is not None), before_wall)
     for line in BytesIO(content):
-        found = _wall(line)
+        found = _line_time(line)
         wall = wall if found is None else found
         # An unterminated line is not a line yet.
         goes = wall < before_wall and line.endswith(b"\n")
@@ -131,20 +138,20 @@ def _parted(content: bytes, before_wall: float) -> tuple[dict[str, bytes], bytes
     return {day: b"".join(lines) for day, lines in days.items()}, b"".join(rest), count
 
 
-def _wall(line: bytes) -> float | None:
+def _line_time(line: bytes) -> float | None:
     try:
-        return wall_of_stamp(_decode_stamped(line).timestamp)
+        return wall_of_stamp(_decode_timestamped(line).timestamp)
     except msgspec.DecodeError:
         return None
 
 
-def _whole(file: int) -> bytes:
+def _read_all(file: int) -> bytes:
     with os.fdopen(os.dup(file), "rb") as content:
         content.seek(0)
         return content.read()
 
 
-def _grow(path: Path, content: bytes) -> None:
+def _append_bytes(path: Path, content: bytes) -> None:
     file = os.open(path, _FLAGS, 0o600)
     try:
         write_whole(file, content)
@@ -153,7 +160,7 @@ def _grow(path: Path, content: bytes) -> None:
         os.close(file)
 
 
-def _cut_back(path: Path, size: int) -> None:
+def _truncate(path: Path, size: int) -> None:
     if size == 0:
         path.unlink(missing_ok=True)
     else:
@@ -165,15 +172,15 @@ def _cut_back(path: Path, size: int) -> None:
             os.close(file)
 
 
-def _fresh(path: Path) -> Path:
+def _new_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.new")
 
 
-def _note(path: Path) -> Path:
+def _note_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.archiving")
 
 
-def _draft(path: Path) -> Path:
+def _draft_path(path: Path) -> Path:
     return path.with_name(f"{path.name}.archiving.new")
 
 
@@ -191,8 +198,8 @@ class CriticalLog:
     def append(self, event: CriticalEvent) -> None:
         """Add one line; it is on the disk when this returns."""
         line = line_of(event)
-        with explained(self.path), locked(self.path) as file:
-            settle(self.path)
+        with translate_errors(self.path), lock_file(self.path) as file:
+            recover_archive(self.path)
             is_new = os.fstat(file).st_size == 0
             append(file, line)
             if is_new:
@@ -200,24 +207,24 @@ class CriticalLog:
 
     def recent(self, since_wall: float) -> list[dict[str, Any]]:
         """Every event since that time, oldest first."""
-        with explained(self.path):
-            events = [decoded(line) for line in read_lines(self.path)]
-        timed = [(wall, event) for event in events if (wall := wall_of(event)) is not None]
+        with translate_errors(self.path):
+            events = [decode_event(line) for line in read_lines(self.path)]
+        timed = [(wall, event) for event in events if (wall := wall_time_of(event)) is not None]
         # Events of one second stay in the order in which they were written.
         return [event for wall, event in sorted(timed, key=itemgetter(0)) if wall >= since_wall]
 
     def archive(self, before_wall: float) -> int:
         """Move what is older to the gzip of its day, beside the log; how many lines."""
-        with explained(self.path):
+        with translate_errors(self.path):
             return archive(self.path, before_wall)
 
     def forget(self, before_wall: float) -> int:
         """Drop what is older and was never archived; how many lines."""
-        with explained(self.path):
+        with translate_errors(self.path):
             return forget(self.path, before_wall)
 
 
-def decoded(line: bytes) -> dict[str, Any]:
+def decode_event(line: bytes) -> dict[str, Any]:
     """The event in a line; empty if there is none."""
     try:
         return _decode(line)
@@ -225,7 +232,7 @@ def decoded(line: bytes) -> dict[str, Any]:
         return {}
 
 
-def wall_of(event: dict[str, Any]) -> float | None:
+def wall_time_of(event: dict[str, Any]) -> float | None:
     """When it happened; None if it does not say so."""
     timestamp = event.get("timestamp")
     return wall_of_stamp(timestamp) if isinstance(timestamp, str) else None

@@ -4,33 +4,33 @@ from math import inf
 from typing import Final
 
 from wakeful.core.clock import Clock
-from wakeful.incidents.issue_tracker import Filing, Forge, Report
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
 
-SPARED_SECONDS: Final = 600.0
+BREAKER_SECONDS: Final = 600.0
 # One that fails after this hangs: nobody else waits for it until it is tried again. Healthy ones take 2 s.
 SLOW_SECONDS: Final = 5.0
 
 
-class SparedForge:
+class BreakingIssueTracker:
     """Implements Forge."""
 
-    def __init__(self, forge: Forge, clock: Clock) -> None:
-        self._forge = forge
+    def __init__(self, tracker: IssueTracker, clock: Clock) -> None:
+        self._tracker = tracker
         self._clock = clock
         # Why and until when, by the awake clock, it is not asked.
-        self._hung: tuple[str, float] = ("", -inf)
+        self._open_breaker: tuple[str, float] = ("", -inf)
 
-    async def file(self, report: Report) -> Filing:
-        words, until = self._hung
+    async def file(self, report: IssueReport) -> FilingResult:
+        words, until = self._open_breaker
         if self._clock.now().awake < until:
-            return Filing(None, f"{words}; it is asked again later")
-        return await self.ask(report)
+            return FilingResult(None, f"{words}; it is asked again later")
+        return await self.file_now(report)
 
-    async def ask(self, report: Report) -> Filing:
+    async def file_now(self, report: IssueReport) -> FilingResult:
         """Now, whether it hung before or not."""
         began = self._clock.now().awake
-        filing = await self._forge.file(report)
+        filing = await self._tracker.file(report)
         now = self._clock.now().awake
         hung = filing.url is None and now - began > SLOW_SECONDS
-        self._hung = (filing.words, now + SPARED_SECONDS) if hung else ("", -inf)
+        self._open_breaker = (filing.words, now + BREAKER_SECONDS) if hung else ("", -inf)
         return filing

@@ -7,7 +7,7 @@ from msgspec import Struct
 from wakeful.core.ids import SessionId
 
 
-class Report(Struct, frozen=True):
+class IssueReport(Struct, frozen=True):
     """What is filed about one trouble. Every text from outside in it is redacted by whoever files it."""
 
     project: str
@@ -21,13 +21,13 @@ class Report(Struct, frozen=True):
     others: tuple[SessionId, ...] = ()
 
 
-class Filing(Struct, frozen=True):
+class FilingResult(Struct, frozen=True):
     """What became of a report. Without `url` nothing was filed, and `words` say why."""
 
     url: str | None
     words: str
 
 
-class Forge(Protocol):
-    async def file(self, report: Report) -> Filing:
+class IssueTracker(Protocol):
+    async def file(self, report: IssueReport) -> FilingResult:
         """File it, or find the open issue about it. Within its deadline; never raises for the world's troubles."""

@@ -14,23 +14,23 @@ import msgspec
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WorldError
-from wakeful.incidents.issue_breaker import SPARED_SECONDS, SparedForge
-from wakeful.incidents.issue_tracker import Filing, Forge, Report
+from wakeful.incidents.issue_breaker import BREAKER_SECONDS, BreakingIssueTracker
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
 from wakeful.storage.base import Note, Store
 
-RETRY_SECONDS: Final = SPARED_SECONDS
-OWED: Final = "issue_owed"
+RETRY_SECONDS: Final = BREAKER_SECONDS
+PENDING_KIND: Final = "issue_owed"
 # So many projects have a report waiting; `wakeful incidents` lists the problems of all.
-OWED_MAX: Final = 50
-TROUBLE: Final = "issue_trouble"
+PENDING_MAX: Final = 50
+PROBLEM_KIND: Final = "issue_trouble"
 # One forge, one trouble: whatever is wrong with it is told once until it works again.
 _KEY: Final = "forge"
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = json_decoder(Report)
+_decode: Final = json_decoder(IssueReport)
 log: Final = logging.getLogger("wakeful.issues")
 
-Tell = Callable[[str], Awaitable[None]]
-Filed = Callable[[Report, Filing], Awaitable[None]]
+NotifyProblem = Callable[[str], Awaitable[None]]
+OnFiled = Callable[[IssueReport, FilingResult], Awaitable[None]]
 
 
 class Issues:
@@ -41,50 +41,50 @@ class Issues:
 
     def __init__(
         self,
-        forge: Forge,
+        tracker: IssueTracker,
         store: Store,
         clock: Clock,
         *,
         wants: Callable[[str], bool],
-        tell: Tell,
+        tell: NotifyProblem,
         works: Callable[[], Awaitable[None]],
-        filed: Filed,
+        filed: OnFiled,
     ) -> None:
-        self._forge = SparedForge(forge, clock)
+        self._tracker = BreakingIssueTracker(tracker, clock)
         self._store = store
         self._clock = clock
-        self._wants = wants
-        self._tell = tell
-        self._works = works
-        self._filed = filed
+        self._is_wanted = wants
+        self._notify = tell
+        self._on_recovered = works
+        self._on_filed_late = filed
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         """File it now, or keep it for later. Takes no longer than the forge does; raises what the store raises."""
-        if not self._wants(report.project):
-            return Filing(None, "no repository is configured for its project: set github.repo")
-        filing = await self._forge.file(report)
+        if not self._is_wanted(report.project):
+            return FilingResult(None, "no repository is configured for its project: set github.repo")
+        filing = await self._tracker.file(report)
         if filing.url is None:
-            await self._keep(report)
-            await self._say_once(filing.words)
+            await self._save(report)
+            await self._notify_once(filing.words)
         else:
-            await self._settled(report.project)
+            await self._clear_pending(report.project)
         return filing
 
-    async def _keep(self, report: Report) -> None:
+    async def _save(self, report: IssueReport) -> None:
         """For later, unless so many wait already: their projects' names may be anybody's choice."""
-        owed = {note.key for note in await self._store.notes(OWED)}
-        if report.project in owed or len(owed) < OWED_MAX:
-            await self._store.keep_note(Note(OWED, report.project, _encode(report)))
+        owed = {note.key for note in await self._store.notes(PENDING_KIND)}
+        if report.project in owed or len(owed) < PENDING_MAX:
+            await self._store.save_note(Note(PENDING_KIND, report.project, _encode(report)))
 
     async def retry(self) -> int:
         """Try everything that is owed once more; how many reports were filed."""
         done = 0
-        for note in await self._store.notes(OWED):
-            report = await self._report(note)
-            filing = await self._forge.ask(report) if report is not None else None
+        for note in await self._store.notes(PENDING_KIND):
+            report = await self._decode_report(note)
+            filing = await self._tracker.file_now(report) if report is not None else None
             if report is not None and filing is not None and filing.url is not None:
-                await self._settled(note.key)
-                await self._filed(report, filing)
+                await self._clear_pending(note.key)
+                await self._on_filed_late(report, filing)
                 done += 1
         return done
 
@@ -97,7 +97,7 @@ class Issues:
             except WorldError as error:
                 log.warning("issues that are owed were not filed: %s", error)
 
-    async def _report(self, note: Note) -> Report | None:
+    async def _decode_report(self, note: Note) -> IssueReport | None:
         try:
             return _decode(note.body)
         except msgspec.DecodeError:
@@ -105,13 +105,13 @@ class Issues:
             await self._store.drop_note(note.kind, note.key)
             return None
 
-    async def _say_once(self, words: str) -> None:
+    async def _notify_once(self, words: str) -> None:
         """Told before it is noted: a crash in between tells it twice, and never not at all."""
-        if not await self._store.notes(TROUBLE):
-            await self._tell(words)
-            await self._store.keep_new_note(Note(TROUBLE, _KEY, words.encode()))
+        if not await self._store.notes(PROBLEM_KIND):
+            await self._notify(words)
+            await self._store.save_new_note(Note(PROBLEM_KIND, _KEY, words.encode()))
 
-    async def _settled(self, project: str) -> None:
-        await self._store.drop_note(OWED, project)
-        if await self._store.drop_note(TROUBLE, _KEY):
-            await self._works()
+    async def _clear_pending(self, project: str) -> None:
+        await self._store.drop_note(PENDING_KIND, project)
+        if await self._store.drop_note(PROBLEM_KIND, _KEY):
+            await self._on_recovered()

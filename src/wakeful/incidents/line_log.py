@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.core.errors import WorldError
-from wakeful.core.fault_points import reach
-from wakeful.sources.base import Changes
+from wakeful.core.fault_points import fault_point
+from wakeful.sources.base import FileChanges
 from wakeful.sources.folder_watch import FolderWatch, watch_or_await
-from wakeful.sources.log_file import Lines
+from wakeful.sources.log_file import LineSplitter
 
 # A write and its sync take milliseconds, an archive of a month less than a second; who holds it longer is stuck.
 LOCK_SECONDS_MAX: Final = 10.0
@@ -54,7 +54,7 @@ class LogBusy(WorldError):
 
 
 @contextmanager
-def explained(path: Path) -> Iterator[None]:
+def translate_errors(path: Path) -> Iterator[None]:
     """What the system says about a file, as an error of ours."""
     try:
         yield
@@ -68,15 +68,15 @@ def explained(path: Path) -> Iterator[None]:
 
 
 @contextmanager
-def locked(path: Path) -> Iterator[int]:
+def lock_file(path: Path) -> Iterator[int]:
     """The file at this path, made if it is missing and held by nobody else. Raises OSError and LogBusy."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     deadline = time.monotonic() + LOCK_SECONDS_MAX
     while True:
-        file = _opened(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
+        file = _open_regular(path, os.O_RDWR | os.O_APPEND | os.O_CREAT)
         try:
             _lock(file, path, deadline)
-            if _lies_at(path, file):
+            if _is_at(path, file):
                 yield file
                 return
         finally:
@@ -98,7 +98,7 @@ def write_whole(file: int, content: bytes) -> None:
     left = content
     try:
         while left:
-            reach("critical.write")
+            fault_point("critical.write")
             left = left[os.write(file, left) :]
     except OSError:
         # Not if somebody without our lock wrote behind it: the next writer ends the torn line then.
@@ -110,10 +110,10 @@ def write_whole(file: int, content: bytes) -> None:
 def read_lines(path: Path) -> Iterator[bytes]:
     """Every terminated line, without its end; none of a file that is missing. Raises OSError."""
     try:
-        file = _opened(path, os.O_RDONLY)
+        file = _open_regular(path, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return
-    lines = Lines()
+    lines = LineSplitter()
     try:
         while chunk := os.read(file, _READ_BYTES):
             yield from (line for line in lines.feed(chunk) if isinstance(line, bytes))
@@ -124,7 +124,7 @@ def read_lines(path: Path) -> Iterator[bytes]:
 def open_for_reading(path: Path) -> int | None:
     """The regular file at this path; None while there is none. Raises OSError."""
     try:
-        return _opened(path, os.O_RDONLY)
+        return _open_regular(path, os.O_RDONLY)
     except (FileNotFoundError, NotADirectoryError):
         return None
 
@@ -138,7 +138,7 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
-def _opened(path: Path, flags: int) -> int:
+def _open_regular(path: Path, flags: int) -> int:
     file = os.open(path, flags | _SAFE, 0o600)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
@@ -159,7 +159,7 @@ def _lock(file: int, path: Path, deadline: float) -> None:
             return
 
 
-def _lies_at(path: Path, file: int) -> bool:
+def _is_at(path: Path, file: int) -> bool:
     """Whether nobody put another file in its place while we waited."""
     try:
         return os.path.samestat(os.fstat(file), os.lstat(path))
@@ -168,77 +168,77 @@ def _lies_at(path: Path, file: int) -> bool:
 
 
 # Only where the kernel has no watch left for us.
-UNTOLD_SECONDS: Final = 2.0
+POLL_SECONDS: Final = 2.0
 
 
 async def follow(path: Path) -> AsyncIterator[bytes]:
     """Every line of the log, first those that are there, then new ones, until cancelled. Raises LogUnusable."""
     # The kernel tells absolute paths, and a folder may be entered by more than one way.
     path = path.parent.absolute() / path.name
-    following = Following(path)
+    following = LineFollower(path)
     async with FolderWatch() as folders:
         try:
             while True:
                 told = watch_or_await(folders, str(path.parent))
-                with explained(path):
-                    lines = following.more()
+                with translate_errors(path):
+                    lines = following.read_new()
                 for line in lines:
                     yield line
-                await _stirred(folders, path, told=told)
+                await _wait_for_change(folders, path, told=told)
         finally:
             following.close()
 
 
-async def _stirred(folders: FolderWatch, path: Path, *, told: bool) -> None:
+async def _wait_for_change(folders: FolderWatch, path: Path, *, told: bool) -> None:
     """Until something happened that may concern this path."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(None if told else UNTOLD_SECONDS):
+        async with asyncio.timeout(None if told else POLL_SECONDS):
             async for changes in folders:
                 if _concerns(changes, str(path)):
                     return
 
 
-def _concerns(changes: Changes, path: str) -> bool:
+def _concerns(changes: FileChanges, path: str) -> bool:
     # A folder that came or went may be the log's, or one above it.
     return changes.rescan or bool(changes.folders or changes.gone) or path in changes.changed
 
 
-class Following:
+class LineFollower:
     """The place in a log up to which it was read, across the files that take each other's place."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
         self._file: int | None = None
         self._offset = 0
-        self._lines = Lines()
+        self._lines = LineSplitter()
         # What this file holds, so that those of its lines that come back in a new one are known.
-        self._seen: Counter[bytes] = Counter()
+        self._lines_seen: Counter[bytes] = Counter()
 
-    def more(self) -> list[bytes]:
+    def read_new(self) -> list[bytes]:
         """The whole lines nobody was given yet. Raises OSError."""
         # The old file first: whoever replaced it had waited until everybody was done writing to it.
         found = self._read(Counter())
         if self._is_replaced():
-            known = self._seen
-            self._take_up(open_for_reading(self._path))
+            known = self._lines_seen
+            self._switch_to(open_for_reading(self._path))
             found += self._read(known)
         return found
 
     def close(self) -> None:
-        self._take_up(None)
+        self._switch_to(None)
 
     def _read(self, known: Counter[bytes]) -> list[bytes]:
         if self._file is None:
             return []
         if os.fstat(self._file).st_size < self._offset:
             # Emptied by somebody: what is in it now is new.
-            self._take_up(self._file)
+            self._switch_to(self._file)
         new = []
         while chunk := os.pread(self._file, _READ_BYTES, self._offset):
             self._offset += len(chunk)
             new += [line for line in self._lines.feed(chunk) if isinstance(line, bytes)]
-        self._seen.update(new)
-        return [line for line in new if not _took(known, line)]
+        self._lines_seen.update(new)
+        return [line for line in new if not _consume(known, line)]
 
     def _is_replaced(self) -> bool:
         try:
@@ -248,16 +248,16 @@ class Following:
             return False
         return self._file is None or not os.path.samestat(at_path, os.fstat(self._file))
 
-    def _take_up(self, file: int | None) -> None:
+    def _switch_to(self, file: int | None) -> None:
         if self._file is not None and self._file != file:
             os.close(self._file)
         self._file = file
         self._offset = 0
-        self._lines = Lines()
-        self._seen = Counter()
+        self._lines = LineSplitter()
+        self._lines_seen = Counter()
 
 
-def _took(known: Counter[bytes], line: bytes) -> bool:
+def _consume(known: Counter[bytes], line: bytes) -> bool:
     if known[line] == 0:
         return False
     known[line] -= 1

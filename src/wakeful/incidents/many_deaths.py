@@ -6,35 +6,35 @@ from typing import Final
 from wakeful.core.ids import SessionId
 
 # A person who closes windows by hand is slower than this.
-MANY: Final = 20
+MANY_MIN: Final = 20
 AT_ONCE_SECONDS: Final = 10.0
 # Nothing asks about older ones: their incident is open by then.
-KEPT_SECONDS: Final = 3600.0
+RETENTION_SECONDS: Final = 3600.0
 
 
-class Deaths:
+class DeathCounter:
     """When each session was first seen dead, by the clock that does not run while the host sleeps."""
 
     def __init__(self) -> None:
         self._known: dict[SessionId, tuple[float, float]] = {}
         self._times: list[float] = []
 
-    def noticed(self, session_id: SessionId, since: float, awake: float) -> None:
+    def on_death(self, session_id: SessionId, since: float, awake: float) -> None:
         """`since` says which of its deaths this is: one counts once, however often it is judged."""
         known = self._known.get(session_id)
         if known is not None and known[0] == since:
             return
-        self._forget(awake - KEPT_SECONDS)
+        self._forget(awake - RETENTION_SECONDS)
         self._known[session_id] = (since, awake)
         self._times.append(awake)
 
-    def are_many(self, session_id: SessionId) -> bool:
+    def died_with_many(self, session_id: SessionId) -> bool:
         """Whether it ended together with many others."""
         known = self._known.get(session_id)
         if known is None:
             return False
         first = bisect_left(self._times, known[1] - AT_ONCE_SECONDS)
-        return bisect_right(self._times, known[1] + AT_ONCE_SECONDS) - first >= MANY
+        return bisect_right(self._times, known[1] + AT_ONCE_SECONDS) - first >= MANY_MIN
 
     def _forget(self, before: float) -> None:
         if self._times and self._times[0] < before:

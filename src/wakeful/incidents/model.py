@@ -16,11 +16,11 @@ from msgspec.structs import replace
 
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import Failure
-from wakeful.judging.evidence import Presence
-from wakeful.judging.findings import Code
+from wakeful.judging.evidence import RuntimeState
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.outage import is_network
 
 # A reader recognises an incident by a few of its sessions; the rest is counted.
@@ -60,7 +60,7 @@ class Origin(Struct, frozen=True):
         return f"{self.cause}/{self.scope}"
 
 
-class Fate(StrEnum):
+class MemberStatus(StrEnum):
     """What Wakeful did about a session of an incident."""
 
     # Nobody can see it now.
@@ -80,7 +80,7 @@ class Member(Struct, frozen=True):
 
     id: SessionId
     name: str
-    fate: Fate = Fate.OPEN
+    fate: MemberStatus = MemberStatus.OPEN
     words: str = ""
     # Since when it is out of it.
     left_at: float | None = None
@@ -94,7 +94,7 @@ class Member(Struct, frozen=True):
     @property
     def is_well(self) -> bool:
         """It left because it was seen at work again, or ended its turn well."""
-        return not self.is_in and not self.ended and self.fate is not Fate.ENDED
+        return not self.is_in and not self.ended and self.fate is not MemberStatus.ENDED
 
 
 class Incident(Struct, frozen=True):
@@ -134,16 +134,16 @@ class Incident(Struct, frozen=True):
         return not self.is_open and all(each.is_well for each in self.members)
 
     def member(self, session_id: SessionId) -> Member | None:
-        place = self._place(session_id)
+        place = self._index_of(session_id)
         return self.members[place] if place is not None else None
 
-    def joined(self, session_id: SessionId, now: float, name: str = "") -> "Incident":
+    def with_session(self, session_id: SessionId, now: float, name: str = "") -> "Incident":
         """With this session, which may have been in it before."""
         if session_id in self.sessions:
             return self
         sessions, known = (*self.sessions, session_id), self.member(session_id)
         if known is not None:
-            back = self._with(replace(known, left_at=None, ended=""))
+            back = self._with_member(replace(known, left_at=None, ended=""))
             return replace(back, sessions=sessions, updated_at=now)
         return replace(
             self,
@@ -153,25 +153,25 @@ class Incident(Struct, frozen=True):
             affected=self.affected + 1,
         )
 
-    def without(self, member_id: SessionId) -> "Incident":
+    def without_session(self, member_id: SessionId) -> "Incident":
         """The same as if this one had never joined."""
         members = tuple(each for each in self.members if each.id != member_id)
         sessions = tuple(each for each in self.sessions if each != member_id)
         gone = len(self.members) - len(members)
         return replace(self, members=members, sessions=sessions, affected=self.affected - gone)
 
-    def called(self, session_id: SessionId, name: str) -> "Incident":
+    def with_name(self, session_id: SessionId, name: str) -> "Incident":
         """The same with the name a session has by now."""
         known = self.member(session_id)
         is_news = known is not None and bool(name) and known.name != name
-        return self._with(replace(known, name=name)) if known is not None and is_news else self
+        return self._with_member(replace(known, name=name)) if known is not None and is_news else self
 
-    def lasting(self, until: float | None) -> "Incident":
+    def with_until(self, until: float | None) -> "Incident":
         """The same with the latest end that somebody named."""
         ends = [each for each in (self.until, until) if each is not None]
         return replace(self, until=max(ends)) if ends else self
 
-    def left(self, session_id: SessionId, now: float, ended: str = "") -> "Incident":
+    def with_session_left(self, session_id: SessionId, now: float, ended: str = "") -> "Incident":
         """Without this session; over when it was the last one and the cause does not stand by itself.
 
         `ended` says how it left, where it was not seen well again.
@@ -180,32 +180,32 @@ class Incident(Struct, frozen=True):
         if remaining == self.sessions:
             return self
         known = self.member(session_id)
-        without = self if known is None else self._with(replace(known, left_at=now, ended=ended))
+        without = self if known is None else self._with_member(replace(known, left_at=now, ended=ended))
         over = not remaining and not self.standing
         return replace(without, sessions=remaining, updated_at=now, resolved_at=now if over else None)
 
-    def ended(self, now: float) -> "Incident":
+    def with_cause_ended(self, now: float) -> "Incident":
         """Its cause is over; so is the incident, unless somebody is still in trouble because of it."""
         return replace(self, standing=False, updated_at=now, resolved_at=None if self.sessions else now)
 
-    def treated(self, session_id: SessionId, fate: Fate, words: str) -> "Incident":
+    def with_treatment(self, session_id: SessionId, status: MemberStatus, words: str) -> "Incident":
         """With what was done about one of its sessions."""
         known = self.member(session_id) or Member(session_id, session_id)
-        return replace(self._with(replace(known, fate=fate, words=words)), did=words)
+        return replace(self._with_member(replace(known, fate=status, words=words)), did=words)
 
-    def _with(self, member: Member) -> "Incident":
-        place = self._place(member.id)
+    def _with_member(self, member: Member) -> "Incident":
+        place = self._index_of(member.id)
         if place is None:
             return replace(self, members=(*self.members, member))
         return replace(self, members=(*self.members[:place], member, *self.members[place + 1 :]))
 
-    def _place(self, session_id: SessionId) -> int | None:
+    def _index_of(self, session_id: SessionId) -> int | None:
         """Thousands may be in one incident, and each of them is looked up several times."""
         ids = [each.id for each in self.members]
         return ids.index(session_id) if session_id in ids else None
 
 
-class Surroundings(Struct, frozen=True):
+class IncidentContext(Struct, frozen=True):
     """What is known beside the session itself. `oom_killed`: the kernel ended processes for memory lately."""
 
     provider: str
@@ -216,79 +216,85 @@ class Surroundings(Struct, frozen=True):
 
 
 _DISK: Final = re.compile(r"ENOSPC|no space left|disk quota|EDQUOT", re.IGNORECASE)
-_OF_FAILURE: Final[Mapping[Failure, Cause]] = {
+_CAUSE_OF_FAILURE: Final[Mapping[Failure, Cause]] = {
     Failure.AUTH: Cause.AUTH,
     Failure.LIMIT: Cause.USAGE_LIMIT,
     Failure.PROVIDER: Cause.PROVIDER_OUTAGE,
 }
-DEATHS: Final = frozenset({Code.SESSION_DEAD, Code.AGENT_EXITED})
+DEATHS: Final = frozenset({FindingCode.SESSION_DEAD, FindingCode.AGENT_EXITED})
 
 
-def origin_of(code: Code, activity: Activity, presence: Presence, around: Surroundings) -> Origin:
+def origin_of(
+    code: FindingCode, activity: Activity, runtime: RuntimeState, context: IncidentContext
+) -> Origin:
     """The cause behind a finding, the most certain evidence first."""
-    if code in DEATHS and (lost := lost_with(presence, around)) is not None:
+    if code in DEATHS and (lost := cause_of_loss(runtime, context)) is not None:
         return lost
     if _DISK.search(activity.failure_message):
-        return Origin(Cause.DISK, around.host)
-    if _broke_in_sleep(code, activity, presence):
-        return Origin(Cause.SUSPEND, around.host)
-    cause = _of_turn(code, activity)
+        return Origin(Cause.DISK, context.host)
+    if _broke_in_sleep(code, activity, runtime):
+        return Origin(Cause.SUSPEND, context.host)
+    cause = _cause_of_turn(code, activity)
     if cause is not None:
-        scope = around.host if cause is Cause.NETWORK else around.provider
+        scope = context.host if cause is Cause.NETWORK else context.provider
         return Origin(cause, scope)
-    if code in DEATHS and around.oom_killed:
-        return Origin(Cause.MEMORY, around.host)
-    return Origin(Cause.SESSION, around.session_id)
+    if code in DEATHS and context.oom_killed:
+        return Origin(Cause.MEMORY, context.host)
+    return Origin(Cause.SESSION, context.session_id)
 
 
-def lost_with(presence: Presence, around: Surroundings) -> Origin | None:
+def cause_of_loss(runtime: RuntimeState, context: IncidentContext) -> Origin | None:
     """What took a session's process with it: a reboot, or the end of the tmux server that showed it."""
-    newest = presence.newest
-    if newest is not None and newest.sight is Sight.DEAD and _is_of_another_boot(newest.process, around):
-        return Origin(Cause.REBOOT, around.host)
-    pane = presence.pane
-    if pane is not None and pane.runtime is Sight.DEAD:
+    newest = runtime.newest_process
+    if (
+        newest is not None
+        and newest.sight is ProcessState.DEAD
+        and _is_of_another_boot(newest.process, context)
+    ):
+        return Origin(Cause.REBOOT, context.host)
+    pane = runtime.pane
+    if pane is not None and pane.runtime is ProcessState.DEAD:
         return Origin(Cause.TMUX_SERVER, pane.socket)
     return None
 
 
-def _is_of_another_boot(process: Process, around: Surroundings) -> bool:
-    return not process.is_elsewhere and process.boot_id != around.boot_id
+def _is_of_another_boot(process: Process, context: IncidentContext) -> bool:
+    return not process.is_foreign and process.boot_id != context.boot_id
 
 
-def _broke_in_sleep(code: Code, activity: Activity, presence: Presence) -> bool:
+def _broke_in_sleep(code: FindingCode, activity: Activity, runtime: RuntimeState) -> bool:
     """Whether its connection did not outlive the host's sleep: not a word since, or it failed as it woke."""
-    slept, last_at = presence.slept, activity.last_at
+    slept, last_at = runtime.slept, activity.last_at
     if slept is None or last_at is None:
         return False
-    if code is Code.SILENT:
+    if code is FindingCode.SILENT:
         return last_at.wall <= slept.woke.wall
-    failed = code is Code.TURN_FAILED and is_network(activity)
+    failed = code is FindingCode.TURN_FAILED and is_network(activity)
     return failed and slept.began.wall <= last_at.wall <= slept.woke.wall + WOKE_SECONDS
 
 
-def _of_turn(code: Code, activity: Activity) -> Cause | None:
-    if code is Code.AUTH_REQUIRED:
+def _cause_of_turn(code: FindingCode, activity: Activity) -> Cause | None:
+    if code is FindingCode.AUTH_REQUIRED:
         return Cause.AUTH
-    if code is Code.USAGE_LIMITED:
+    if code is FindingCode.USAGE_LIMITED:
         return Cause.USAGE_LIMIT
-    if code is not Code.TURN_FAILED:
+    if code is not FindingCode.TURN_FAILED:
         return None
     if is_network(activity):
         return Cause.NETWORK
-    return _OF_FAILURE.get(activity.failure) if activity.failure is not None else None
+    return _CAUSE_OF_FAILURE.get(activity.failure) if activity.failure is not None else None
 
 
-def sentence_of(incident: Incident) -> str:
+def cause_text(incident: Incident) -> str:
     """What happened, and until when where that is known."""
-    said = SENTENCES[incident.cause].format(scope=incident.scope)
+    said = CAUSE_TEXTS[incident.cause].format(scope=incident.scope)
     if incident.until is None:
         return said
     stamp = iso(incident.until)
     return f"{said} until {stamp[:10]} {stamp[11:16]} UTC"
 
 
-SENTENCES: Final[Mapping[Cause, str]] = {
+CAUSE_TEXTS: Final[Mapping[Cause, str]] = {
     Cause.AUTH: "{scope} wants a login",
     Cause.USAGE_LIMIT: "the usage limit of {scope} is reached",
     Cause.TMUX_SERVER: "the tmux server on {scope} ended",
@@ -308,7 +314,7 @@ SENTENCES: Final[Mapping[Cause, str]] = {
 # Of more than so many, a reader wants to know how many are called what.
 COUNTED_MIN: Final = 20
 # UUID 7, as Codex makes them: eight characters are a minute.
-_TIMED: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")
+_UUID7: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-7")
 
 
 def headline(incident: Incident) -> str:
@@ -316,37 +322,37 @@ def headline(incident: Incident) -> str:
     if incident.cause is Cause.SESSION:
         name = incident.members[0].name if incident.members else incident.scope
         return f"{name}: {incident.summary}"
-    return sentence_of(incident)
+    return cause_text(incident)
 
 
-def words_of(incident: Incident) -> str:
+def summary_of(incident: Incident) -> str:
     """One line: what happened, and to how many unless it is about one session anyway, or about none."""
     if incident.cause is Cause.SESSION or not incident.affected:
         return headline(incident)
-    return f"{headline(incident)}: {count_words(incident)}"
+    return f"{headline(incident)}: {counts_text(incident)}"
 
 
-def count_words(incident: Incident) -> str:
+def counts_text(incident: Incident) -> str:
     """How many are in it, how many are well again, and what became of the others."""
     inside = len(incident.sessions)
     ended = [each for each in incident.members if not each.is_in and not each.is_well]
     well = max(incident.affected - inside - len(ended), 0)
     if not inside and not ended:
-        return f"{_sessions(well)}, {'all ' if well > 1 else ''}well again"
-    counted = f"{_sessions(inside)} in trouble" if inside else _sessions(incident.affected)
-    return ", ".join((counted, *([f"{well} well again"] if well else []), *_endings(ended)))
+        return f"{_count_sessions(well)}, {'all ' if well > 1 else ''}well again"
+    counted = f"{_count_sessions(inside)} in trouble" if inside else _count_sessions(incident.affected)
+    return ", ".join((counted, *([f"{well} well again"] if well else []), *_ending_counts(ended)))
 
 
-def _endings(ended: Sequence[Member]) -> Iterator[str]:
-    for words, count in Counter(_ending(each) for each in ended).items():
+def _ending_counts(ended: Sequence[Member]) -> Iterator[str]:
+    for words, count in Counter(_ending_text(each) for each in ended).items():
         yield f"{count}: {words}"
 
 
-def _ending(member: Member) -> str:
+def _ending_text(member: Member) -> str:
     return member.ended or member.words
 
 
-def named(members: Sequence[Member]) -> str:
+def format_names(members: Sequence[Member]) -> str:
     """A few by name, the rest counted; what several are called gets the beginning of its id, what many are its number."""
     names = Counter(each.name for each in members)
     if len(members) > COUNTED_MIN:
@@ -354,73 +360,77 @@ def named(members: Sequence[Member]) -> str:
         more = len(members) - sum(count for _, count in most)
         return ", ".join(f"{name} ({count})" for name, count in most) + (f" and {more} more" if more else "")
     shown = [
-        each.name if names[each.name] == 1 else f"{each.name} {short(each.id)}"
+        each.name if names[each.name] == 1 else f"{each.name} {short_id(each.id)}"
         for each in members[:SESSIONS_NAMED_MAX]
     ]
     more = len(members) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
 
 
-def short(session_id: SessionId) -> str:
+def short_id(session_id: SessionId) -> str:
     """As much of an id as people compare and commands take; one that begins with its time needs more of it."""
     head, _, tail = session_id.partition("-")
-    return tail[: 13 if _TIMED.match(tail) else 8] or head
+    return tail[: 13 if _UUID7.match(tail) else 8] or head
 
 
-def fate_words(member: Member) -> str:
+def member_text(member: Member) -> str:
     """What became of one session."""
     if member.is_in:
-        return f"{_STANDINGS[member.fate]}{f': {member.words}' if member.words else ''}"
+        return f"{_STATUS_TEXTS[member.fate]}{f': {member.words}' if member.words else ''}"
     if not member.is_well:
-        return f"over: {_ending(member)}"
-    return f"came back: {member.words}" if member.fate is Fate.REVIVED else "well again"
+        return f"over: {_ending_text(member)}"
+    return f"came back: {member.words}" if member.fate is MemberStatus.REVIVED else "well again"
 
 
-def did_words(incident: Incident) -> str:
+def actions_text(incident: Incident) -> str:
     """What Wakeful did about all of them and what came of it, counted."""
     if len(incident.members) <= 1:
         return incident.did
-    return "; ".join(_deeds(incident.members))
+    return "; ".join(_action_texts(incident.members))
 
 
-def _deeds(members: tuple[Member, ...]) -> Iterator[str]:
-    revived = [each for each in members if each.fate is Fate.REVIVED]
+def _action_texts(members: tuple[Member, ...]) -> Iterator[str]:
+    revived = [each for each in members if each.fate is MemberStatus.REVIVED]
     if revived:
         back = sum(each.is_well for each in revived)
         seen = "all came back" if back == len(revived) else f"{back} came back so far"
-        yield f"revived {_sessions(len(revived))}, {seen}"
-    for fate, verb in _VERBS.items():
-        alike = [each for each in members if each.fate is fate and each.is_in]
+        yield f"revived {_count_sessions(len(revived))}, {seen}"
+    for status, verb in _VERBS.items():
+        alike = [each for each in members if each.fate is status and each.is_in]
         if alike:
-            yield f"{verb.format(count=_sessions(len(alike)))}: {_reason(alike)}"
-    waiting = sum(each.fate is Fate.OPEN and each.is_in for each in members)
+            yield f"{verb.format(count=_count_sessions(len(alike)))}: {_common_reason(alike)}"
+    waiting = sum(each.fate is MemberStatus.OPEN and each.is_in for each in members)
     if waiting:
-        yield f"{_sessions(waiting)} wait for their turn" if waiting > 1 else "1 session waits for its turn"
+        yield (
+            f"{_count_sessions(waiting)} wait for their turn"
+            if waiting > 1
+            else "1 session waits for its turn"
+        )
 
 
-def _reason(members: list[Member]) -> str:
+def _common_reason(members: list[Member]) -> str:
     """Of several reasons the commonest."""
     (words, _), *others = Counter(each.words for each in members).most_common()
     said = words.removeprefix("nothing (").removesuffix(")") if words.startswith("nothing (") else words
     return f"{said}, and others" if others else said
 
 
-def _sessions(count: int) -> str:
+def _count_sessions(count: int) -> str:
     return f"{count} session{'' if count == 1 else 's'}"
 
 
-_STANDINGS: Final[Mapping[Fate, str]] = {
-    Fate.OPEN: "in trouble",
-    Fate.UNSEEN: "cannot be seen",
-    Fate.LEFT_ALONE: "in trouble, left alone",
-    Fate.REVIVED: "not seen well yet",
-    Fate.HELD: "waits for your decision",
-    Fate.GIVEN_UP: "given up",
-    Fate.ENDED: "over",
+_STATUS_TEXTS: Final[Mapping[MemberStatus, str]] = {
+    MemberStatus.OPEN: "in trouble",
+    MemberStatus.UNSEEN: "cannot be seen",
+    MemberStatus.LEFT_ALONE: "in trouble, left alone",
+    MemberStatus.REVIVED: "not seen well yet",
+    MemberStatus.HELD: "waits for your decision",
+    MemberStatus.GIVEN_UP: "given up",
+    MemberStatus.ENDED: "over",
 }
-_VERBS: Final[Mapping[Fate, str]] = {
-    Fate.UNSEEN: "waits for {count}",
-    Fate.HELD: "held {count}",
-    Fate.GIVEN_UP: "gave up {count}",
-    Fate.LEFT_ALONE: "left {count} alone",
+_VERBS: Final[Mapping[MemberStatus, str]] = {
+    MemberStatus.UNSEEN: "waits for {count}",
+    MemberStatus.HELD: "held {count}",
+    MemberStatus.GIVEN_UP: "gave up {count}",
+    MemberStatus.LEFT_ALONE: "left {count} alone",
 }

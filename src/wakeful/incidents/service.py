@@ -17,17 +17,17 @@ from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.incidents.model import Cause, Fate, Incident, Origin
+from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin
 from wakeful.storage.base import Note, Store
-from wakeful.storage.readable import values
+from wakeful.storage.note_decoding import decode_note_values
 
 KIND: Final = "incident"
 # Which incident of a cause and scope is open: the first daemon of a store that opens one says so here.
-OPEN: Final = "incident_open"
+OPEN_KIND: Final = "incident_open"
 # Resolved ones stay readable this long.
-KEPT_SECONDS: Final = 30 * 86_400.0
+RETENTION_SECONDS: Final = 30 * 86_400.0
 # What comes back so soon is the same episode: sessions recover and fail at their own pace.
-SAME_SECONDS: Final = 120.0
+REOPEN_SECONDS: Final = 120.0
 _decode: Final = json_decoder(Incident)
 
 log = logging.getLogger("wakeful.healing")
@@ -40,33 +40,33 @@ class Incidents:
         self._store = store
         self._clock = clock
         self._open: dict[str, Incident] = {}
-        self._lately: dict[str, Incident] = {}
+        self._recent: dict[str, Incident] = {}
         self._of_session: dict[SessionId, str] = {}
         # Opened by other daemons on this store: joined here, written down by them.
-        self._theirs: set[str] = set()
-        self._in_line = asyncio.Lock()
+        self._foreign_ids: set[str] = set()
+        self._join_lock = asyncio.Lock()
         # Incidents whose newest value the store does not have yet, and who writes each.
         self._unsaved: dict[str, Incident] = {}
-        self._saving: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._save_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         # New ones since the start, by their cause.
-        self.opened: Counter[Cause] = Counter()
+        self.opened_counts: Counter[Cause] = Counter()
 
     async def load(self) -> None:
         """Take up what an earlier daemon left open, and forget what was over long ago."""
-        oldest = self._clock.now().wall - KEPT_SECONDS
-        for incident in await self.listed(include_resolved=True):
+        oldest = self._clock.now().wall - RETENTION_SECONDS
+        for incident in await self.list_incidents(include_resolved=True):
             if incident.is_open:
                 self._remember(incident)
             elif incident.resolved_at is not None and incident.resolved_at < oldest:
                 await self._store.drop_note(KIND, incident.id)
             else:
-                self._lately[_key(incident)] = incident
+                self._recent[_key(incident)] = incident
 
-    async def listed(self, include_resolved: bool = False) -> list[Incident]:
+    async def list_incidents(self, include_resolved: bool = False) -> list[Incident]:
         """Open ones, or all; the newest last."""
-        found = {each.id: each for each in values(await self._store.notes(KIND), _decode)}
+        found = {each.id: each for each in decode_note_values(await self._store.notes(KIND), _decode)}
         # What the store has not taken yet, be it slow or full, is open all the same.
-        found.update({each.id: each for each in self._open.values() if each.id not in self._theirs})
+        found.update({each.id: each for each in self._open.values() if each.id not in self._foreign_ids})
         shown = [each for each in found.values() if include_resolved or each.is_open]
         return sorted(shown, key=lambda each: each.opened_at)
 
@@ -76,7 +76,7 @@ class Incidents:
 
     def newest(self, incident: Incident) -> Incident:
         """As it stands now, if it is open or was until lately."""
-        known = (self._open.get(_key(incident)), self._lately.get(_key(incident)))
+        known = (self._open.get(_key(incident)), self._recent.get(_key(incident)))
         return next((each for each in known if each is not None and each.id == incident.id), incident)
 
     @property
@@ -111,48 +111,48 @@ class Incidents:
         something else that was over just now.
         """
         # One after the other: two that join at once would each open one.
-        async with self._in_line:
+        async with self._join_lock:
             known = self.of(session_id)
             if known is not None and (known.cause, known.scope) == (origin.cause, origin.scope):
-                newest = known.lasting(until).called(session_id, name)
+                newest = known.with_until(until).with_name(session_id, name)
                 if newest == known:
                     return known
             else:
                 if known is not None:
                     await self._leave(session_id, "its cause turned out to be another")
                 now = self._clock.now().wall
-                incident = self._open.get(origin.key) or await self._opened(
+                incident = self._open.get(origin.key) or await self._open_incident(
                     origin, summary, now, died=died and origin.cause is Cause.SESSION
                 )
-                newest = incident.joined(session_id, now, name).lasting(until)
+                newest = incident.with_session(session_id, now, name).with_until(until)
                 self._of_session[session_id] = origin.key
                 if instead_of is not None and self._of_session.get(instead_of) == origin.key:
                     del self._of_session[instead_of]
-                    newest = newest.without(instead_of)
+                    newest = newest.without_session(instead_of)
         # Not in line: thousands that join one incident at once are written down together.
-        return await self.keep(newest)
+        return await self.update(newest)
 
     async def begin(self, origin: Origin, summary: str) -> Incident:
         """The incident of a cause that is seen by itself. Open here at once, also where the store takes nothing."""
-        async with self._in_line:
+        async with self._join_lock:
             now = self._clock.now().wall
             try:
-                incident = self._open.get(origin.key) or await self._opened(origin, summary, now)
-                return await self.keep(replace(incident, standing=True, updated_at=now))
+                incident = self._open.get(origin.key) or await self._open_incident(origin, summary, now)
+                return await self.update(replace(incident, standing=True, updated_at=now))
             except WorldError as error:
                 log.warning("an incident is only in memory: %s", error)
-                self.opened[origin.cause] += origin.key not in self._open
+                self.opened_counts[origin.cause] += origin.key not in self._open
                 incident = self._open.get(origin.key) or _new(origin, summary, now)
                 self._remember(replace(incident, standing=True))
                 return self._open[origin.key]
 
     async def end(self, origin: Origin) -> Incident | None:
         """That cause is gone: its incident, over unless sessions are still in it; None if none is open."""
-        async with self._in_line:
+        async with self._join_lock:
             incident = self._open.get(origin.key)
             if incident is None or not incident.standing:
                 return None
-            return await self._closed(incident.ended(self._clock.now().wall))
+            return await self._update_or_close(incident.with_cause_ended(self._clock.now().wall))
 
     def is_open(self, incident: Incident) -> bool:
         """Whether it is, by now: what was over may have come back."""
@@ -164,7 +164,7 @@ class Incidents:
 
         `ended` says how it left, where it was not seen well again.
         """
-        async with self._in_line:
+        async with self._join_lock:
             return await self._leave(session_id, ended)
 
     async def _leave(self, session_id: SessionId, ended: str = "") -> Incident | None:
@@ -172,24 +172,26 @@ class Incidents:
         if incident is None:
             return None
         del self._of_session[session_id]
-        return await self._closed(incident.left(session_id, self._clock.now().wall, ended))
+        return await self._update_or_close(
+            incident.with_session_left(session_id, self._clock.now().wall, ended)
+        )
 
-    async def _closed(self, incident: Incident) -> Incident:
+    async def _update_or_close(self, incident: Incident) -> Incident:
         """The newest word about it, which may be that it is over. What the store refuses is not over yet."""
         if incident.is_open:
-            return await self.keep(incident)
+            return await self.update(incident)
         before = self._open.pop(_key(incident), None)
         try:
-            await self.keep(incident)
-            await self._store.drop_note(OPEN, _key(incident))
+            await self.update(incident)
+            await self._store.drop_note(OPEN_KIND, _key(incident))
         except WorldError:
             if before is not None:
                 self._remember(before)
             raise
-        self._lately[_key(incident)] = incident
+        self._recent[_key(incident)] = incident
         return incident
 
-    async def keep(self, incident: Incident) -> Incident:
+    async def update(self, incident: Incident) -> Incident:
         """Take the newest word about an incident, known at once; answers with what is known of it when that is written.
 
         Others change it meanwhile: what is made of an older value would undo what they did.
@@ -197,54 +199,58 @@ class Incidents:
         if incident.is_open:
             self._open[_key(incident)] = incident
         elif self.newest(incident) != incident:
-            self._lately[_key(incident)] = incident
-        if incident.id not in self._theirs or not incident.is_open:
+            self._recent[_key(incident)] = incident
+        if incident.id not in self._foreign_ids or not incident.is_open:
             await self._save(incident)
         return self.newest(incident)
 
     async def _save(self, incident: Incident) -> None:
         """Durable when it returns. What comes while the same incident is being written is written once, together."""
         self._unsaved[incident.id] = incident
-        async with self._saving.setdefault(incident.id, asyncio.Lock()):
+        async with self._save_locks.setdefault(incident.id, asyncio.Lock()):
             newest = self._unsaved.pop(incident.id, None)
             if newest is None:
                 return
             try:
-                await self._store.keep_note(Note(KIND, newest.id, msgspec.json.encode(newest)))
+                await self._store.save_note(Note(KIND, newest.id, msgspec.json.encode(newest)))
             except BaseException:
                 # The others who wait for this value try it themselves.
                 self._unsaved.setdefault(newest.id, newest)
                 raise
 
-    async def _opened(self, origin: Origin, summary: str, now: float, *, died: bool = False) -> Incident:
+    async def _open_incident(
+        self, origin: Origin, summary: str, now: float, *, died: bool = False
+    ) -> Incident:
         """A new one, or one that was over just now; or the one that another daemon on this store opened first."""
-        over = self._reopened(origin, summary, now, died=died)
+        over = self._take_recent(origin, summary, now, died=died)
         incident = over or _new(origin, summary, now)
-        claim = Note(OPEN, origin.key, msgspec.json.encode(incident))
-        if await self._store.keep_new_note(claim):
-            self.opened[origin.cause] += over is None
+        claim = Note(OPEN_KIND, origin.key, msgspec.json.encode(incident))
+        if await self._store.save_new_note(claim):
+            self.opened_counts[origin.cause] += over is None
             return incident
-        claimed = values([note for note in await self._store.notes(OPEN) if note.key == origin.key], _decode)
-        kept = {each.id: each for each in await self.listed(include_resolved=True)}
+        claimed = decode_note_values(
+            [note for note in await self._store.notes(OPEN_KIND) if note.key == origin.key], _decode
+        )
+        kept = {each.id: each for each in await self.list_incidents(include_resolved=True)}
         theirs = next((kept.get(each.id, each) for each in claimed), None)
         if theirs is None or not theirs.is_open:
             # Whoever opened that one ended before it could say that it is over.
-            await self._store.keep_note(claim)
-            self.opened[origin.cause] += over is None
+            await self._store.save_note(claim)
+            self.opened_counts[origin.cause] += over is None
             return incident
         if theirs.id in kept:
-            self._theirs.add(theirs.id)
+            self._foreign_ids.add(theirs.id)
         # Else the daemon that claimed it ended before it wrote it down: it continues here.
         return theirs
 
-    def _reopened(self, origin: Origin, summary: str, now: float, *, died: bool) -> Incident | None:
+    def _take_recent(self, origin: Origin, summary: str, now: float, *, died: bool) -> Incident | None:
         """One that was over just now, unless a session died of whom other trouble was told and left alone."""
-        self._lately = {
+        self._recent = {
             key: each
-            for key, each in self._lately.items()
-            if each.resolved_at is not None and now - each.resolved_at <= SAME_SECONDS
+            for key, each in self._recent.items()
+            if each.resolved_at is not None and now - each.resolved_at <= REOPEN_SECONDS
         }
-        over = self._lately.pop(origin.key, None)
+        over = self._recent.pop(origin.key, None)
         if over is None or (died and over.summary != summary and not _is_treated(over)):
             return None
         return replace(over, resolved_at=None)
@@ -270,7 +276,10 @@ def _new(origin: Origin, summary: str, now: float) -> Incident:
 
 def _is_treated(incident: Incident) -> bool:
     """Whether something was done about it: what fails after that is the same episode, whatever it looks like."""
-    return any(each.fate not in {Fate.OPEN, Fate.LEFT_ALONE, Fate.UNSEEN} for each in incident.members)
+    return any(
+        each.fate not in {MemberStatus.OPEN, MemberStatus.LEFT_ALONE, MemberStatus.UNSEEN}
+        for each in incident.members
+    )
 
 
 def _key(incident: Incident) -> str:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from wakeful.alerts.delivery import NotDelivered, Refused
-from wakeful.linux.logging import hush
+from wakeful.linux.logging import silence_libraries
 
 # apprise itself waits 4 s for a connection, 4 s for an answer, and up to 5.5 s between two messages.
 SEND_SECONDS_MAX: Final = 20.0
@@ -92,7 +92,7 @@ class AppriseMessenger:
             raise Refused(
                 channel=self.name, reason="apprise is not installed: pip install 'wakeful[alerts]'"
             ) from None
-        hush()
+        silence_libraries()
         # It notes addresses. What it notes is ours to read, and nobody else's.
         noting = logging.getLogger("apprise")
         noting.propagate = False

@@ -11,7 +11,7 @@ from typing import Final
 from wakeful.alerts.delivery import NotDelivered, Refused
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.linux.run_command import ask
+from wakeful.linux.run_command import run_command
 
 NAME: Final = "desktop"
 PROGRAM: Final = "notify-send"
@@ -38,7 +38,7 @@ class DesktopMessenger:
         # Desktops read the body as markup, and what an agent wrote is none.
         argv = (PROGRAM, "--app-name=Wakeful", "--", title, escape(body, quote=False))
         try:
-            answer = await ask(argv, SEND_SECONDS_MAX)
+            answer = await run_command(argv, SEND_SECONDS_MAX)
         except OSError as problem:
             raise Refused(channel=NAME, reason=f"{PROGRAM}: {problem.strerror}") from problem
         if answer.exit_code is None:

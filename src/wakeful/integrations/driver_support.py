@@ -24,13 +24,13 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.control.briefs import unfit
-from wakeful.control.driver import PROMPT_BYTES_MAX, ArgumentRefused, PromptRefused, Seen
+from wakeful.control.briefs import prompt_problem
+from wakeful.control.driver import PROMPT_BYTES_MAX, ActionResult, ArgumentRefused, PromptRefused
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import EPOCH_VARIABLE, INTENT_VARIABLE, SESSION_VARIABLE, Hosting
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import EPOCH_VARIABLE, INTENT_VARIABLE, SESSION_VARIABLE, ManagedSession
+from wakeful.core.process import Process, ProcessState
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.integrations.claude_code.registry import entry_of
@@ -39,16 +39,16 @@ from wakeful.linux.client_processes import is_client
 from wakeful.linux.files import read_small
 from wakeful.linux.launch import Streams
 from wakeful.linux.owner_only import owner_only
-from wakeful.linux.terminate import Ending, Meant, Swept, end, sweep
-from wakeful.storage.base import Outcome
+from wakeful.linux.terminate import IsMeant, SweepResult, TerminationResult, terminate, terminate_marked
+from wakeful.storage.base import ActionOutcome
 
-LAST_WORDS_BYTES: Final = 4096
-LAST_WORDS_CHARS_MAX: Final = 300
+ERROR_TAIL_BYTES: Final = 4096
+ERROR_TAIL_CHARS_MAX: Final = 300
 # What the kernel lets an ordinary user ask for (fs.pipe-max-size). A line that fits goes in whole or not at all.
 PIPE_BYTES_MAX: Final = 1024 * 1024
 # A pipe is filled page by page: the first and the last one of what lies in it may be nearly empty.
 PIPE_SLACK_BYTES: Final = 2 * 4096
-DRAIN_LOOK_SECONDS: Final = 0.01
+DRAIN_POLL_SECONDS: Final = 0.01
 # Whoever asks about a prompt asks about one of the last: the gateway gives one at a time.
 PROMPTS_KEPT_MAX: Final = 50
 PROCESS_BYTES_MAX: Final = 4096
@@ -58,7 +58,7 @@ PROMPTS_BYTES_MAX: Final = 256 * 1024
 _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class Written(StrEnum):
+class WriteResult(StrEnum):
     """What became of a line."""
 
     WHOLE = "whole"
@@ -69,7 +69,7 @@ class Written(StrEnum):
     TORN = "it took half of the text and stopped reading: it can only be stopped and resumed"
 
 
-class Fate(StrEnum):
+class PromptFate(StrEnum):
     """What became of a prompt that a process of this folder was given."""
 
     # The newest process may still take it.
@@ -100,29 +100,29 @@ class RunFolder:
         return True
 
     @contextmanager
-    def talking(self) -> Iterator[Streams]:
+    def open_streams(self) -> Iterator[Streams]:
         """Fresh input (a FIFO), output and errors for a new process, to be started inside the block.
 
         Ours are closed at its end; if the start failed, the folder is gone again.
         """
-        with self._made() as opened:
+        with self._make_folder() as opened:
             self.input.unlink(missing_ok=True)
             os.mkfifo(self.input, 0o600)
             yield self._streams(opened, _open(opened, self.input, os.O_RDWR | os.O_NOFOLLOW | os.O_CLOEXEC))
 
     @contextmanager
-    def reading(self, prompt: str, prompt_id: str = "") -> Iterator[Streams]:
+    def open_prompt_streams(self, prompt: str, prompt_id: str = "") -> Iterator[Streams]:
         """The same for a process that reads one prompt to its end. Which one it is stands there before it is started."""
         # Nameless, it cannot be read later by anybody else, and nothing is left to be cleaned up.
-        with self._made() as opened, TemporaryFile(dir=self.path) as source:
+        with self._make_folder() as opened, TemporaryFile(dir=self.path) as source:
             source.write(prompt.encode())
             source.seek(0)
             streams = self._streams(opened, source.fileno())
-            self.note_prompt(prompt_id)
+            self.record_prompt(prompt_id)
             yield streams
 
     @property
-    def prompts(self) -> dict[str, Fate] | None:
+    def prompts(self) -> dict[str, PromptFate] | None:
         """The last prompts that processes of this session were given, the newest last; None: nobody wrote that down.
 
         One without a name is empty.
@@ -133,12 +133,15 @@ class RunFolder:
         lines = content.decode("utf-8", "replace").split("\n")
         told = (line.partition(" ") for line in lines)
         # What a later version calls it is not known here.
-        return {name: Fate(fate) if fate in set(Fate) else Fate.UNKNOWN for name, _, fate in told}
+        return {
+            name: PromptFate(fate) if fate in set(PromptFate) else PromptFate.UNKNOWN
+            for name, _, fate in told
+        }
 
-    def note_prompt(self, prompt_id: str, fate: Fate = Fate.OPEN) -> None:
+    def record_prompt(self, prompt_id: str, fate: PromptFate = PromptFate.OPEN) -> None:
         """Write down that it is given this prompt, before that is done; or what became of it."""
         known = self.prompts or {}
-        if fate is Fate.OPEN:
+        if fate is PromptFate.OPEN:
             # Given once more, it is the newest.
             known.pop(prompt_id, None)
         known[prompt_id] = fate
@@ -158,7 +161,7 @@ class RunFolder:
         except msgspec.DecodeError:
             return None
 
-    def note_process(self, process: Process) -> None:
+    def record_process(self, process: Process) -> None:
         """Write which process was started, before anything is known of its conversation."""
         written = self._process.with_suffix(".new")
         with open(written, "wb", opener=owner_only) as file:
@@ -169,17 +172,17 @@ class RunFolder:
         """Forget what was said so far; the process goes on appending."""
         os.truncate(self.output, 0)
 
-    def last_words(self) -> str:
+    def last_error_output(self) -> str:
         """The end of what it wrote to its error stream, safe to show; empty if there is nothing."""
         try:
             with self._errors.open("rb") as file:
-                file.seek(max(0, file.seek(0, os.SEEK_END) - LAST_WORDS_BYTES))
+                file.seek(max(0, file.seek(0, os.SEEK_END) - ERROR_TAIL_BYTES))
                 text = file.read().decode("utf-8", "replace")
         except FileNotFoundError:
             return ""
         # Redacted before it is cut: half a secret is not recognised any more.
-        words = plain(redact(text), LAST_WORDS_BYTES)
-        return words if len(words) <= LAST_WORDS_CHARS_MAX else f"…{words[-LAST_WORDS_CHARS_MAX:]}"
+        words = plain(redact(text), ERROR_TAIL_BYTES)
+        return words if len(words) <= ERROR_TAIL_CHARS_MAX else f"…{words[-ERROR_TAIL_CHARS_MAX:]}"
 
     def rename(self, root: Path, session_id: SessionId) -> "RunFolder":
         """The same folder under another session's name; open descriptors stay good."""
@@ -192,16 +195,16 @@ class RunFolder:
         if self.path.exists():
             shutil.rmtree(self.path)
 
-    async def write_line(self, line: bytes, deadline_seconds: float) -> Written:
+    async def write_line(self, line: bytes, deadline_seconds: float) -> WriteResult:
         """Write one line to the input. Never waits longer than that, and never writes between another's bytes."""
         descriptor = self._open_input()
         if descriptor is None:
-            return Written.NO_READER
+            return WriteResult.NO_READER
         try:
             written = await _write_locked(descriptor, line + b"\n", deadline_seconds)
         finally:
             os.close(descriptor)
-        if written is Written.TORN:
+        if written is WriteResult.TORN:
             self.input.unlink(missing_ok=True)
         return written
 
@@ -218,7 +221,7 @@ class RunFolder:
         return None
 
     @contextmanager
-    def _made(self) -> Iterator[ExitStack]:
+    def _make_folder(self) -> Iterator[ExitStack]:
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.path.mkdir(mode=0o700, exist_ok=True)
         try:
@@ -239,28 +242,28 @@ def _open(opened: ExitStack, path: Path, flags: int) -> int:
     return descriptor
 
 
-async def _write_locked(descriptor: int, line: bytes, deadline_seconds: float) -> Written:
+async def _write_locked(descriptor: int, line: bytes, deadline_seconds: float) -> WriteResult:
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        return Written.BUSY
+        return WriteResult.BUSY
     rest = memoryview(line)
     try:
         async with asyncio.timeout(deadline_seconds):
-            while not _has_room(descriptor, len(line)):  # noqa: ASYNC110 - nobody is told when a pipe is drained
-                await asyncio.sleep(DRAIN_LOOK_SECONDS)
+            while not _fits_in_pipe(descriptor, len(line)):  # noqa: ASYNC110 - nobody is told when a pipe is drained
+                await asyncio.sleep(DRAIN_POLL_SECONDS)
             while rest:
                 rest = rest[_write_some(descriptor, rest) :]
                 if rest:
-                    await _writable(descriptor)
+                    await _wait_writable(descriptor)
     except BrokenPipeError:
-        return Written.NO_READER
+        return WriteResult.NO_READER
     except TimeoutError:
-        return Written.FULL if len(rest) == len(line) else Written.TORN
-    return Written.WHOLE
+        return WriteResult.FULL if len(rest) == len(line) else WriteResult.TORN
+    return WriteResult.WHOLE
 
 
-def _has_room(descriptor: int, wanted_bytes: int) -> bool:
+def _fits_in_pipe(descriptor: int, wanted_bytes: int) -> bool:
     """Whether the line goes in at once. One longer than any pipe needs an empty one, and a reader that goes on."""
     room_bytes = _widen(descriptor, wanted_bytes + PIPE_SLACK_BYTES)
     used_bytes = int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
@@ -285,7 +288,7 @@ def _write_some(descriptor: int, rest: memoryview) -> int:
         return 0
 
 
-async def _writable(descriptor: int) -> None:
+async def _wait_writable(descriptor: int) -> None:
     loop = asyncio.get_running_loop()
     ready = asyncio.Event()
     loop.add_writer(descriptor, ready.set)
@@ -300,7 +303,7 @@ NOT_A_COMMAND: Final = "Only options can be given; a prompt is given apart from 
 NOT_AN_ARGUMENT: Final = "No argument can hold a NUL."
 
 
-class Patience(Struct, frozen=True):
+class DriverTimeouts(Struct, frozen=True):
     """How long each sight is waited for, in seconds."""
 
     # Sixteen starts at once took 45 s on two cores.
@@ -314,7 +317,7 @@ class Patience(Struct, frozen=True):
 
 def check_prompt(prompt: str) -> None:
     """Raises PromptRefused."""
-    reason = unfit(prompt, PROMPT_BYTES_MAX)
+    reason = prompt_problem(prompt, PROMPT_BYTES_MAX)
     if reason is not None:
         raise PromptRefused(reason=reason)
 
@@ -336,7 +339,7 @@ def check_arguments(argv: Sequence[str], refused: Mapping[str, str]) -> None:
             raise ArgumentRefused(program=program, argument=option, advice=advice)
 
 
-def marked(
+def with_marks(
     environ: Mapping[str, str], session_id: SessionId | None, epoch: int, intent_id: str
 ) -> dict[str, str]:
     """The environment with whose process it will be; what it said before about another one is taken out."""
@@ -345,19 +348,19 @@ def marked(
     return unmarked | {name: value for name, value in marks.items() if value}
 
 
-def absence(hosting: Hosting) -> Seen | None:
+def unreachable_result(managed: ManagedSession) -> ActionResult | None:
     """Why nothing can be said to this session's process; None if it was seen alive."""
-    process = hosting.process
-    match proc.sight(process) if process is not None else Sight.DEAD:
-        case Sight.ALIVE:
+    process = managed.process
+    match proc.state_of(process) if process is not None else ProcessState.DEAD:
+        case ProcessState.ALIVE:
             return None
-        case Sight.DEAD:
-            return Seen(Outcome.INEFFECTIVE, "its process is gone")
-        case Sight.UNKNOWN:
-            return Seen(Outcome.INEFFECTIVE, "whether its process lives cannot be seen")
+        case ProcessState.DEAD:
+            return ActionResult(ActionOutcome.INEFFECTIVE, "its process is gone")
+        case ProcessState.UNKNOWN:
+            return ActionResult(ActionOutcome.INEFFECTIVE, "whether its process lives cannot be seen")
 
 
-def agent_of(session_id: SessionId, conversation: str) -> Meant:
+def agent_of(session_id: SessionId, conversation: str) -> IsMeant:
     """Meant is the process that works for this session: it carries our mark, or it is the client that holds it.
 
     A kept number alone proves nothing: records and files can name any process.
@@ -367,50 +370,54 @@ def agent_of(session_id: SessionId, conversation: str) -> Meant:
     def is_meant(process: Process) -> bool:
         if proc.environ_value(process.pid, SESSION_VARIABLE) == session_id:
             return True
-        return is_client(process.pid, provider) and _holds(process, provider, conversation)
+        return is_client(process.pid, provider) and _may_hold(process, provider, conversation)
 
     return is_meant
 
 
-def _holds(process: Process, provider: str, conversation: str) -> bool:
+def _may_hold(process: Process, provider: str, conversation: str) -> bool:
     """Whether a client says of itself that it holds this conversation, or says nothing."""
     entry = entry_of(process) if provider == "claude" else None
     return entry is None or entry.session_id == conversation
 
 
-async def stop_hosted(hosting: Hosting, folder: RunFolder, tool_variable: str) -> Seen:
+async def stop_managed_process(
+    managed: ManagedSession, folder: RunFolder, tool_variable: str
+) -> ActionResult:
     """End the agent, then what it left behind; the folder goes when nothing of it is left."""
-    meant = agent_of(hosting.session_id, hosting.conversation_id)
-    ending = await end(hosting.process, is_meant=meant) if hosting.process is not None else None
-    if ending is not None and ending.sight is not Sight.DEAD:
-        return Seen(_outcome_of(ending), f"process {ending.process.pid} was signalled and not seen dead")
-    swept = await _sweep_session(hosting, tool_variable)
-    if swept.left:
-        pids = ", ".join(str(each.pid) for each in swept.left)
-        return Seen(Outcome.INEFFECTIVE, f"{_ended_words(ending)}, but these still run: {pids}")
+    meant = agent_of(managed.session_id, managed.conversation_id)
+    result = await terminate(managed.process, is_meant=meant) if managed.process is not None else None
+    if result is not None and result.sight is not ProcessState.DEAD:
+        return ActionResult(
+            _outcome_of(result), f"process {result.process.pid} was signalled and not seen dead"
+        )
+    swept = await _sweep_session(managed, tool_variable)
+    if swept.survivors:
+        pids = ", ".join(str(each.pid) for each in swept.survivors)
+        return ActionResult(ActionOutcome.INEFFECTIVE, f"{_ending_text(result)}, but these still run: {pids}")
     folder.remove()
-    return Seen(Outcome.RECOVERED, f"{_ended_words(ending)}{_swept_words(swept)}")
+    return ActionResult(ActionOutcome.CONFIRMED, f"{_ending_text(result)}{_swept_text(swept)}")
 
 
-async def _sweep_session(hosting: Hosting, tool_variable: str) -> Swept:
+async def _sweep_session(managed: ManagedSession, tool_variable: str) -> SweepResult:
     """Both marks: our own is missing from what we did not start, the client's from what is no tool."""
-    by_client = await sweep(tool_variable, hosting.conversation_id, epoch_max=hosting.epoch)
-    by_us = await sweep(SESSION_VARIABLE, hosting.session_id, epoch_max=hosting.epoch)
+    by_client = await terminate_marked(tool_variable, managed.conversation_id, epoch_max=managed.epoch)
+    by_us = await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)
     spared = {*by_client.spared, *by_us.spared}
-    return Swept((*by_client.endings, *by_us.endings), tuple(spared))
+    return SweepResult((*by_client.endings, *by_us.endings), tuple(spared))
 
 
-def _outcome_of(ending: Ending) -> Outcome:
-    return Outcome.INEFFECTIVE if ending.sight is Sight.ALIVE else Outcome.UNVERIFIED
+def _outcome_of(result: TerminationResult) -> ActionOutcome:
+    return ActionOutcome.INEFFECTIVE if result.sight is ProcessState.ALIVE else ActionOutcome.UNVERIFIED
 
 
-def _ended_words(ending: Ending | None) -> str:
-    if ending is None or ending.signal is None:
+def _ending_text(result: TerminationResult | None) -> str:
+    if result is None or result.signal is None:
         return "its process had ended already"
-    return f"process {ending.process.pid} ended after {ending.signal.name} within {ending.seconds:.1f} s"
+    return f"process {result.process.pid} ended after {result.signal.name} within {result.seconds:.1f} s"
 
 
-def _swept_words(swept: Swept) -> str:
+def _swept_text(swept: SweepResult) -> str:
     ended = f", {len(swept.endings)} processes it left behind were ended" if swept.endings else ""
     spared = (
         f", left alone because a terminal or a newer claim has them: {_pids(swept.spared)}"

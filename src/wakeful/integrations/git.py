@@ -13,15 +13,15 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.core.clock import iso
-from wakeful.core.errors import ClientMissing, FolderGone
+from wakeful.core.errors import ClientMissing, WorkingDirectoryGone
 from wakeful.core.labels import path_label
 from wakeful.judging.session_record import safe
 from wakeful.linux.child_environment import helper_environ
 from wakeful.linux.launch import find_program
-from wakeful.linux.run_command import Answer, ask
-from wakeful.reports.model import Commit, Folder
+from wakeful.linux.run_command import CommandResult, run_command
+from wakeful.reports.model import Commit, GitChanges
 
-_SILENT: Final = Answer(None, b"", b"")
+_NO_OUTPUT: Final = CommandResult(None, b"", b"")
 # Whatever a repository, or the shell that started us, could make git do beside reading.
 _SETTINGS: Final = (
     ("core.fsmonitor", "false"),
@@ -52,20 +52,20 @@ class Git:
         self._seconds_max = seconds_max
         self._filters: tuple[str, ...] | None = ()
 
-    async def disarm(self) -> bool:
+    async def disable_filters(self) -> bool:
         """Learn which filters are configured, so that none of them runs. False: that could not be learned."""
-        said = await self.ask("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
+        said = await self.run("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
         # 1: there are none.
         if said.exit_code not in {0, 1}:
             return False
-        names = {key.removeprefix("filter.").rpartition(".")[0] for key in words(said.output)}
+        names = {key.removeprefix("filter.").rpartition(".")[0] for key in split_at_nul(said.output)}
         self._filters = tuple(sorted(names))
         return len(names) <= FILTERS_MAX
 
-    async def ask(self, *arguments: str) -> Answer:
+    async def run(self, *arguments: str) -> CommandResult:
         try:
             program = find_program("git", cwd=self._folder, path=os.environ.get("PATH", os.defpath))
-            return await ask(
+            return await run_command(
                 (program, "--no-pager", *arguments),
                 self._seconds_max,
                 environ=self._environ(),
@@ -73,24 +73,28 @@ class Git:
                 cwd=self._folder,
             )
         except (ClientMissing, OSError):
-            return _SILENT
+            return _NO_OUTPUT
 
     def _environ(self) -> dict[str, str]:
         """Ours, without anything that points git elsewhere."""
-        return helper_environ(os.environ) | _ENVIRON | _counted((*_SETTINGS, *_disarmed(self._filters or ())))
+        return (
+            helper_environ(os.environ)
+            | _ENVIRON
+            | _environ_settings((*_SETTINGS, *_filter_overrides(self._filters or ())))
+        )
 
 
-def words(output: bytes) -> list[str]:
+def split_at_nul(output: bytes) -> list[str]:
     """What stands between the zero bytes."""
     return [os.fsdecode(each) for each in output.split(b"\0") if each]
 
 
-def _disarmed(filters: Sequence[str]) -> list[tuple[str, str]]:
+def _filter_overrides(filters: Sequence[str]) -> list[tuple[str, str]]:
     off = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
     return [(f"filter.{name}.{key}", value) for name in filters for key, value in off]
 
 
-def _counted(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
+def _environ_settings(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
     """As git reads them from its environment: there a name may hold any character."""
     counted = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings):
@@ -106,10 +110,10 @@ COMMITS_COUNTED_MAX: Final = 1000
 FILES_DATED_MAX: Final = 2000
 NO_GIT: Final = "not in a git repository"
 NO_ANSWER: Final = "git did not answer"
-GONE: Final = "its folder is gone"
-FOREIGN: Final = "git does not look into a folder of another user"
+FOLDER_MISSING: Final = "its folder is gone"
+OTHER_USERS_FOLDER: Final = "git does not look into a folder of another user"
 # How many words stand before the path, by the kind of a line of `status --porcelain=v2`.
-_WORDS_BEFORE: Final = {"1": 8, "2": 9, "u": 10, "?": 1}
+_FIELDS_BEFORE_PATH: Final = {"1": 8, "2": 9, "u": 10, "?": 1}
 
 
 class GitFolders:
@@ -118,38 +122,38 @@ class GitFolders:
     def __init__(self, seconds_max: float = GIT_SECONDS_MAX) -> None:
         self._seconds_max = seconds_max
 
-    async def look(self, folder: str, since_wall: float) -> Folder:
+    async def inspect(self, folder: str, since_wall: float) -> GitChanges:
         """As the port says it."""
         try:
-            return await self._look(folder, since_wall)
-        except FolderGone:
-            return Folder(path_label(folder), problem=GONE)
+            return await self._inspect(folder, since_wall)
+        except WorkingDirectoryGone:
+            return GitChanges(path_label(folder), problem=FOLDER_MISSING)
 
-    async def _look(self, folder: str, since_wall: float) -> Folder:
+    async def _inspect(self, folder: str, since_wall: float) -> GitChanges:
         git = Git(folder, self._seconds_max)
-        top = await git.ask("rev-parse", "--show-toplevel")
+        top = await git.run("rev-parse", "--show-toplevel")
         if top.exit_code != 0:
-            return Folder(path_label(folder), problem=_problem(top))
+            return GitChanges(path_label(folder), problem=_problem(top))
         root = os.fsdecode(top.output.rstrip(b"\n"))
-        if not await git.disarm():
-            return Folder(path_label(root), problem=NO_ANSWER)
-        return await _looked(git, root, since_wall)
+        if not await git.disable_filters():
+            return GitChanges(path_label(root), problem=NO_ANSWER)
+        return await _inspect_repository(git, root, since_wall)
 
 
-async def _looked(git: Git, root: str, since_wall: float) -> Folder:
-    said = await git.ask(
+async def _inspect_repository(git: Git, root: str, since_wall: float) -> GitChanges:
+    said = await git.run(
         "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=dirty"
     )
     if said.exit_code != 0:
-        return Folder(path_label(root), problem=NO_ANSWER)
-    lines = words(said.output)
+        return GitChanges(path_label(root), problem=NO_ANSWER)
+    lines = split_at_nul(said.output)
     changed = changed_files(lines)
-    touched = await asyncio.to_thread(_touched, root, changed[:FILES_DATED_MAX], since_wall)
+    touched = await asyncio.to_thread(_count_touched, root, changed[:FILES_DATED_MAX], since_wall)
     if "# branch.oid (initial)" in lines:
-        return Folder(path_label(root), changed_files=len(changed), touched_files=touched)
+        return GitChanges(path_label(root), changed_files=len(changed), touched_files=touched)
     commits = await _commits(git, since_wall)
     unpushed = await _unpushed(git)
-    return Folder(
+    return GitChanges(
         path_label(root),
         commits=len(commits),
         newest_commits=tuple(commits[:COMMITS_SHOWN_MAX]),
@@ -165,7 +169,7 @@ def changed_files(lines: Sequence[str]) -> list[str]:
     paths = []
     following = iter(lines)
     for line in following:
-        count = _WORDS_BEFORE.get(line[:1])
+        count = _FIELDS_BEFORE_PATH.get(line[:1])
         if count is None:
             continue
         paths.append(line.split(" ", count)[-1])
@@ -175,26 +179,26 @@ def changed_files(lines: Sequence[str]) -> list[str]:
     return paths
 
 
-def _problem(said: Answer) -> str:
+def _problem(said: CommandResult) -> str:
     if said.exit_code is None:
         return NO_ANSWER
-    return FOREIGN if b"dubious ownership" in said.errors else NO_GIT
+    return OTHER_USERS_FOLDER if b"dubious ownership" in said.errors else NO_GIT
 
 
 async def _commits(git: Git, since_wall: float) -> list[Commit]:
     """Those that are checked out, and those that were in this folder since and that a branch still has."""
-    here = await _logged(git, since_wall, "HEAD")
-    visited = await _logged(git, since_wall, "--walk-reflogs", "HEAD")
+    here = await _reflog_commits(git, since_wall, "HEAD")
+    visited = await _reflog_commits(git, since_wall, "--walk-reflogs", "HEAD")
     elsewhere = visited.keys() - here.keys()
     if not elsewhere:
         return list(here.values())
-    kept = await _logged(git, since_wall, "--branches")
+    kept = await _reflog_commits(git, since_wall, "--branches")
     here |= {each: commit for each, commit in kept.items() if each in elsewhere}
     return sorted(here.values(), key=lambda commit: commit.at, reverse=True)
 
 
-async def _logged(git: Git, since_wall: float, *revisions: str) -> dict[str, Commit]:
-    said = await git.ask(
+async def _reflog_commits(git: Git, since_wall: float, *revisions: str) -> dict[str, Commit]:
+    said = await git.run(
         "log",
         f"--since=@{int(since_wall)}",
         f"--max-count={COMMITS_COUNTED_MAX}",
@@ -202,7 +206,7 @@ async def _logged(git: Git, since_wall: float, *revisions: str) -> dict[str, Com
         "-z",
         *revisions,
     )
-    lines = (each.partition(" ") for each in words(said.output)) if said.exit_code == 0 else ()
+    lines = (each.partition(" ") for each in split_at_nul(said.output)) if said.exit_code == 0 else ()
     return {whole: _commit(rest) for whole, _, rest in lines}
 
 
@@ -213,20 +217,20 @@ def _commit(line: str) -> Commit:
 
 async def _unpushed(git: Git) -> tuple[int, int] | None:
     """Commits that no remote is known to have, and the files in them; None where there is no remote."""
-    known = await git.ask("for-each-ref", "--count=1", "--format=%(objectname)", "refs/remotes")
+    known = await git.run("for-each-ref", "--count=1", "--format=%(objectname)", "refs/remotes")
     if known.exit_code != 0 or not known.output.strip():
         return None
-    counted = await git.ask("rev-list", "--count", "HEAD", "--not", "--remotes")
-    named = await git.ask(
+    counted = await git.run("rev-list", "--count", "HEAD", "--not", "--remotes")
+    named = await git.run(
         *("log", "--name-only", "--no-renames", "--no-ext-diff", "--format=", "-z"),
         *(f"--max-count={COMMITS_COUNTED_MAX}", "HEAD", "--not", "--remotes"),
     )
     if counted.exit_code != 0 or named.exit_code != 0:
         return None
-    return int(counted.output), len({each.lstrip("\n") for each in words(named.output)} - {""})
+    return int(counted.output), len({each.lstrip("\n") for each in split_at_nul(named.output)} - {""})
 
 
-def _touched(root: str, paths: Sequence[str], since_wall: float) -> int:
+def _count_touched(root: str, paths: Sequence[str], since_wall: float) -> int:
     return sum(_changed_at(Path(root, path)) >= since_wall for path in paths)
 
 

@@ -27,13 +27,13 @@ from wakeful.core.errors import ClientMissing, OperatorError, WorldError
 from wakeful.core.labels import label
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.incidents.issue_tracker import Filing, Report
-from wakeful.incidents.line_log import append, explained, locked, read_lines
-from wakeful.judging.wording import length
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
+from wakeful.incidents.line_log import append, lock_file, read_lines, translate_errors
+from wakeful.judging.wording import format_length
 from wakeful.linux.child_environment import gh_environ
 from wakeful.linux.clock import SystemClock
 from wakeful.linux.launch import find_program
-from wakeful.linux.run_command import OUTPUT_BYTES_MAX, Answer, ask
+from wakeful.linux.run_command import OUTPUT_BYTES_MAX, CommandResult, run_command
 from wakeful.storage.base import Note, Store
 
 # From `gh help exit-codes`.
@@ -69,7 +69,7 @@ class GhGarbled(WorldError):
     code = "gh-garbled"
 
 
-async def ask_gh(words: Sequence[str], deadline_seconds: float) -> bytes:
+async def run_gh(words: Sequence[str], deadline_seconds: float) -> bytes:
     """What `gh` printed. Raises one of the errors above, or TimeoutError: then it was ended with all it started."""
     what = " ".join(words[:2])
     answer = await _answer(words, deadline_seconds)
@@ -84,18 +84,18 @@ async def ask_gh(words: Sequence[str], deadline_seconds: float) -> bytes:
     return answer.output
 
 
-async def _answer(words: Sequence[str], deadline_seconds: float) -> Answer:
+async def _answer(words: Sequence[str], deadline_seconds: float) -> CommandResult:
     environ = {name: value for name, value in gh_environ(os.environ).items() if name not in _UNSET} | _SET
     try:
         program = find_program("gh", cwd="/", path=environ.get("PATH", os.defpath))
-        return await ask((program, *words), deadline_seconds, environ=environ, with_children=True)
+        return await run_command((program, *words), deadline_seconds, environ=environ, with_children=True)
     except ClientMissing as problem:
         raise GhMissing(reason="it is not on the PATH") from problem
     except OSError as problem:
         raise GhMissing(reason=problem.strerror) from problem
 
 
-def _reason(answer: Answer) -> str:
+def _reason(answer: CommandResult) -> str:
     """What it complained about, in its own words as far as they are fit to be shown."""
     said = answer.errors[: 4 * _REASON_CHARS_MAX].decode(errors="replace")
     return plain(redact(said), _REASON_CHARS_MAX) or f"it ended with {answer.exit_code} and said nothing"
@@ -120,21 +120,21 @@ def marker_of(project: str) -> str:
     return f"<!-- wakeful:watchdog:{sha256(_bytes(project)).hexdigest()[:32]} -->"
 
 
-def title_of(report: Report) -> str:
-    about = (_named(each) for each in (report.project, report.reason, report.session_id))
+def title_of(report: IssueReport) -> str:
+    about = (_name_cell(each) for each in (report.project, report.reason, report.session_id))
     return "{} {}: {} ({})".format(PREFIX, *about)
 
 
-def body_of(report: Report) -> bytes:
+def body_of(report: IssueReport) -> bytes:
     return _bytes("\n".join([*_head(report), *_summary(report), *_calls(report), ""]))
 
 
-def cell(text: str) -> str:
+def code_cell(text: str) -> str:
     """Text from outside as code in a table: one line, no bar, no backquote, nothing that looks like a secret."""
     return f"`{plain(redact(text), _CELL_CHARS_MAX).translate(_CELL) or '-'}`"
 
 
-def fenced(text: str) -> list[str]:
+def code_block(text: str) -> list[str]:
     """Text from outside as a block of code, behind a fence longer than any within it."""
     lines = [plain(line, _LINE_CHARS_MAX) for line in redact(text).splitlines()[:_LINES_MAX]]
     longest = max((len(run) for line in lines for run in _FENCE.findall(line)), default=0)
@@ -142,37 +142,37 @@ def fenced(text: str) -> list[str]:
     return [f"{fence}text", *lines, fence]
 
 
-def _head(report: Report) -> Iterator[str]:
+def _head(report: IssueReport) -> Iterator[str]:
     yield marker_of(report.project)
     yield "Wakeful found a session in trouble. Everything in code below comes from logs: it is not an order to anybody."
     yield ""
     yield "| | |"
     yield "|---|---|"
-    yield f"| session | {cell(report.session_id)} |"
-    yield f"| project | {cell(report.project)} |"
-    yield f"| reason | {cell(report.reason)} |"
-    yield f"| running for | {length(report.duration_seconds)} |"
+    yield f"| session | {code_cell(report.session_id)} |"
+    yield f"| project | {code_cell(report.project)} |"
+    yield f"| reason | {code_cell(report.reason)} |"
+    yield f"| running for | {format_length(report.duration_seconds)} |"
     if report.others:
         more = len(report.others) - _OTHERS_MAX
-        shown = ", ".join(map(cell, report.others[:_OTHERS_MAX]))
+        shown = ", ".join(map(code_cell, report.others[:_OTHERS_MAX]))
         yield f"| also affected | {shown}{f' and {more} more' if more > 0 else ''} |"
 
 
-def _summary(report: Report) -> list[str]:
-    return ["", "What was seen:", "", *fenced(report.summary)] if report.summary.strip() else []
+def _summary(report: IssueReport) -> list[str]:
+    return ["", "What was seen:", "", *code_block(report.summary)] if report.summary.strip() else []
 
 
-def _calls(report: Report) -> Iterator[str]:
+def _calls(report: IssueReport) -> Iterator[str]:
     calls = report.calls[-CALLS_MAX:]
     if not calls:
         return
     yield from ("", f"Last {len(calls)} tool calls, the newest last:", "")
     yield from ("| when | tool | about | ended |", "|---|---|---|---|")
     for call in calls:
-        yield f"| {' | '.join(map(cell, call))} |"
+        yield f"| {' | '.join(map(code_cell, call))} |"
 
 
-def _named(text: str) -> str:
+def _name_cell(text: str) -> str:
     return plain(redact(text), _NAME_CHARS_MAX).translate(_TITLE) or "-"
 
 
@@ -184,23 +184,23 @@ WINDOW_SECONDS: Final = 3600.0
 KIND: Final = "issue"
 
 
-class Ledger(Protocol):
+class IssueLedger(Protocol):
     """Who may create an issue, and which one was created last. Raises WorldError where nothing can be kept."""
 
     async def claim(self, project: str) -> bool:
         """Whether an issue may be created now; the next one in an hour."""
 
-    async def give_back(self, project: str) -> None:
+    async def release(self, project: str) -> None:
         """Nothing was created: the claim is undone."""
 
-    async def filed(self, project: str, url: str) -> None:
+    async def record_filed(self, project: str, url: str) -> None:
         """It was created, and is there."""
 
     async def newest(self, project: str) -> str | None:
         """The issue that was created last, if it is known where it is."""
 
 
-class StoreLedger:
+class StoreIssueLedger:
     """A ledger in the store: notes of one kind, by project."""
 
     def __init__(self, store: Store) -> None:
@@ -208,13 +208,15 @@ class StoreLedger:
 
     async def claim(self, project: str) -> bool:
         claim = Note(KIND, project, b"")
-        return await self._store.spend(_budget(project), claim, times_max=1, window_seconds=WINDOW_SECONDS)
+        return await self._store.spend_budget(
+            _budget(project), claim, times_max=1, window_seconds=WINDOW_SECONDS
+        )
 
-    async def give_back(self, project: str) -> None:
-        await self._store.give_back(_budget(project), Note(KIND, project, b""))
+    async def release(self, project: str) -> None:
+        await self._store.refund_budget(_budget(project), Note(KIND, project, b""))
 
-    async def filed(self, project: str, url: str) -> None:
-        await self._store.keep_note(Note(KIND, project, url.encode()))
+    async def record_filed(self, project: str, url: str) -> None:
+        await self._store.save_note(Note(KIND, project, url.encode()))
 
     async def newest(self, project: str) -> str | None:
         note = await self._store.note(KIND, project)
@@ -232,7 +234,7 @@ class _Entry(Struct, frozen=True):
 _decode: Final = json_decoder(_Entry)
 
 
-class FileLedger:
+class FileIssueLedger:
     """A ledger in a file of its own, for programs without a store."""
 
     def __init__(self, path: Path) -> None:
@@ -242,10 +244,10 @@ class FileLedger:
     async def claim(self, project: str) -> bool:
         return await asyncio.to_thread(self._claim, project)
 
-    async def give_back(self, project: str) -> None:
+    async def release(self, project: str) -> None:
         await asyncio.to_thread(self._add, _Entry(project, None))
 
-    async def filed(self, project: str, url: str) -> None:
+    async def record_filed(self, project: str, url: str) -> None:
         await asyncio.to_thread(self._add, _Entry(project, self._clock.now().wall, url))
 
     async def newest(self, project: str) -> str | None:
@@ -254,7 +256,7 @@ class FileLedger:
 
     def _claim(self, project: str) -> bool:
         now_wall = self._clock.now().wall
-        with explained(self._path), locked(self._path) as file:
+        with translate_errors(self._path), lock_file(self._path) as file:
             last = self._newest(project)
             # A time ahead of now was written before the clock was set back.
             if (
@@ -267,19 +269,19 @@ class FileLedger:
         return True
 
     def _add(self, entry: _Entry) -> None:
-        with explained(self._path), locked(self._path) as file:
+        with translate_errors(self._path), lock_file(self._path) as file:
             append(file, msgspec.json.encode(entry) + b"\n")
 
     def _newest(self, project: str) -> _Entry | None:
         newest = None
-        with explained(self._path):
+        with translate_errors(self._path):
             for line in read_lines(self._path):
-                entry = _decoded(line)
+                entry = _decode_entry(line)
                 newest = entry if entry is not None and entry.project == project else newest
         return newest
 
 
-def _decoded(line: bytes) -> _Entry | None:
+def _decode_entry(line: bytes) -> _Entry | None:
     try:
         return _decode(line)
     except msgspec.DecodeError:
@@ -320,7 +322,7 @@ class PublicRepository(OperatorError):
     code = "public-repository"
 
 
-class TextNotKept(WorldError):
+class IssueTextNotSaved(WorldError):
     """The text of an issue could not be written down: {reason}."""
 
     code = "text-not-kept"
@@ -328,7 +330,7 @@ class TextNotKept(WorldError):
 
 
 # After these nothing was created.
-NOT_FILED: Final = (GhMissing, GhLoggedOut, GhRefused, TextNotKept)
+NOT_FILED: Final = (GhMissing, GhLoggedOut, GhRefused, IssueTextNotSaved)
 
 
 class _Visibility(Struct):
@@ -346,12 +348,12 @@ _decode_visibility: Final = json_decoder(_Visibility)
 _decode_issues: Final = json_decoder(list[_Issue])
 
 
-class GhForge:
+class GhIssueTracker:
     """Issues through `gh`. `repos` are `project=owner/name`; other projects go to `repo`, if there is one."""
 
     def __init__(
         self,
-        ledger: Ledger,
+        ledger: IssueLedger,
         *,
         repo: str = "",
         repos: Iterable[str] = (),
@@ -365,41 +367,45 @@ class GhForge:
         self._deadline_seconds = deadline_seconds
         # Until when, by the loop's clock, a repository counts as not public.
         self._private_until: dict[str, float] = {}
-        self._one_at_a_time: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._few_at_a_time = asyncio.Semaphore(AT_ONCE_MAX)
-        self._summing = asyncio.Lock()
+        self._project_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._gh_slots = asyncio.Semaphore(AT_ONCE_MAX)
+        self._summary_lock = asyncio.Lock()
         # Until when, by the loop's clock, the budget of all projects is known to be used up, and the summary's address.
-        self._spent: tuple[float, str | None] = (-inf, None)
+        self._budget_exhausted: tuple[float, str | None] = (-inf, None)
 
     def wants(self, project: str) -> bool:
         """Whether anybody configured a place for issues of this project."""
         return _REPOSITORY.match(self._repos.get(label(project), self._repo)) is not None
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         if not self.wants(report.project):
-            return Filing(
+            return FilingResult(
                 None, f"no repository is configured for {plain(report.project, 60)}: set github.repo"
             )
         # Half a character of a folder's name can be kept nowhere.
         report = structs.replace(report, project=report.project.encode("utf-8", "replace").decode())
         try:
-            mine = self._one_at_a_time.setdefault(report.project, asyncio.Lock())
+            mine = self._project_locks.setdefault(report.project, asyncio.Lock())
             async with asyncio.timeout(self._deadline_seconds), mine:
                 return await self._file(report, self._repos.get(label(report.project), self._repo))
         except TimeoutError:
-            return Filing(None, f"`gh` did not answer within {self._deadline_seconds:g} s and was ended")
+            return FilingResult(
+                None, f"`gh` did not answer within {self._deadline_seconds:g} s and was ended"
+            )
         except (WorldError, OperatorError) as problem:
-            return Filing(None, str(problem))
+            return FilingResult(None, str(problem))
 
-    async def _file(self, report: Report, repo: str) -> Filing:
-        place = await self._place()
+    async def _file(self, report: IssueReport, repo: str) -> FilingResult:
+        place = await self._claim_budget_slot()
         if place is None:
             known = await self._ledger.newest(report.project)
-            return Filing(known, _SPENT) if known is not None else await self._summarised(report, repo)
+            return (
+                FilingResult(known, _SPENT) if known is not None else await self._file_summary(report, repo)
+            )
         is_used = False
         try:
-            async with self._few_at_a_time:
-                found = await self._known(report, repo)
+            async with self._gh_slots:
+                found = await self._find_existing(report, repo)
                 if found is not None:
                     return found
                 is_used = True
@@ -409,50 +415,50 @@ class GhForge:
             raise
         finally:
             if not is_used:
-                await self._ledger.give_back(place)
-        await self._ledger.filed(report.project, url)
-        return Filing(url, "filed")
+                await self._ledger.release(place)
+        await self._ledger.record_filed(report.project, url)
+        return FilingResult(url, "filed")
 
-    async def _known(self, report: Report, repo: str) -> Filing | None:
+    async def _find_existing(self, report: IssueReport, repo: str) -> FilingResult | None:
         """The project's issue that is open or was filed within the last hour; None: a new one may be created now."""
         await self._require_allowed(repo)
         url = await self._open_issue(repo, report.project)
         if url is not None:
-            return Filing(url, "an issue about this project is open")
+            return FilingResult(url, "an issue about this project is open")
         if await self._ledger.claim(report.project):
             return None
         last = await self._ledger.newest(report.project)
-        return Filing(last, "an issue about this project was filed within the last hour")
+        return FilingResult(last, "an issue about this project was filed within the last hour")
 
-    async def _place(self) -> str | None:
+    async def _claim_budget_slot(self) -> str | None:
         """A place in the budget of all projects, taken for an hour; None if all of them are taken."""
         for number in range(ISSUES_MAX):
             if await self._ledger.claim(f"{_ALL}/{number}"):
                 return f"{_ALL}/{number}"
         return None
 
-    async def _summarised(self, report: Report, repo: str) -> Filing:
+    async def _file_summary(self, report: IssueReport, repo: str) -> FilingResult:
         """The one issue for all that the budget has no place for: one an hour, while none is open."""
-        async with self._summing:
-            if (filed := self._summary_for_now()) is not None:
-                return Filing(filed, _SPENT)
+        async with self._summary_lock:
+            if (filed := self._recent_summary()) is not None:
+                return FilingResult(filed, _SPENT)
             await self._require_allowed(repo)
-            url = await self._open_issue(repo, _ALL) or await self._summary(report, repo)
-            self._spent = asyncio.get_running_loop().time() + SPENT_SECONDS, url
-            return Filing(url, _SPENT)
+            url = await self._open_issue(repo, _ALL) or await self._create_summary(report, repo)
+            self._budget_exhausted = asyncio.get_running_loop().time() + SPENT_SECONDS, url
+            return FilingResult(url, _SPENT)
 
-    def _summary_for_now(self) -> str | None:
+    def _recent_summary(self) -> str | None:
         """Where the summary is, while the budget is known to be used up."""
-        until, summary = self._spent
+        until, summary = self._budget_exhausted
         return summary if asyncio.get_running_loop().time() < until else None
 
-    async def _summary(self, report: Report, repo: str) -> str | None:
+    async def _create_summary(self, report: IssueReport, repo: str) -> str | None:
         if not await self._ledger.claim(_ALL):
             return await self._ledger.newest(_ALL)
         text = f"More than {ISSUES_MAX} projects had problems within an hour. No further issue is filed for now: `wakeful incidents` lists every problem."
-        about = Report(_ALL, report.session_id, "issue limit reached", text, 0.0)
+        about = IssueReport(_ALL, report.session_id, "issue limit reached", text, 0.0)
         url = await self._create(about, repo)
-        await self._ledger.filed(_ALL, url)
+        await self._ledger.record_filed(_ALL, url)
         return url
 
     async def _require_allowed(self, repo: str) -> None:
@@ -460,52 +466,52 @@ class GhForge:
         now = asyncio.get_running_loop().time()
         if self._public or self._private_until.get(repo, 0.0) > now:
             return
-        said = await self._ask("repo", "view", repo, "--json", "visibility")
-        if _understood("repo view", said, _decode_visibility).visibility not in _NOT_PUBLIC:
+        said = await self._run_gh("repo", "view", repo, "--json", "visibility")
+        if _decode_output("repo view", said, _decode_visibility).visibility not in _NOT_PUBLIC:
             raise PublicRepository(repo=repo)
         self._private_until[repo] = now + VISIBILITY_SECONDS
 
     async def _open_issue(self, repo: str, project: str) -> str | None:
         """The oldest open issue of ours about this project."""
         fields = ("--json", "number,title,url,body", "--limit", str(LISTED_MAX))
-        said = await self._ask("issue", "list", "--repo", repo, "--state", "open", *fields)
-        issues = _understood("issue list", said, _decode_issues)
+        said = await self._run_gh("issue", "list", "--repo", repo, "--state", "open", *fields)
+        issues = _decode_output("issue list", said, _decode_issues)
         marker = marker_of(project)
         ours = [each for each in issues if each.title.startswith(PREFIX) and marker in each.body]
         urls = [each.url for each in sorted(ours, key=lambda each: each.number) if _URL.match(each.url)]
         return urls[0] if urls else None
 
-    async def _create(self, report: Report, repo: str) -> str:
+    async def _create(self, report: IssueReport, repo: str) -> str:
         try:
             said = await self._send(report, repo)
         except NOT_FILED:
             # Surely not there. After anything else it may be, and then the next one who looks finds it.
-            await self._ledger.give_back(report.project)
+            await self._ledger.release(report.project)
             raise
         words = said.decode(errors="replace").split()
         url = next((word for word in reversed(words) if _URL.match(word)), None)
         if url is None:
-            raise GhGarbled(what="issue create", reason=_shown(said))
+            raise GhGarbled(what="issue create", reason=_output_excerpt(said))
         return url
 
-    async def _send(self, report: Report, repo: str) -> bytes:
-        with _kept(body_of(report)) as text:
+    async def _send(self, report: IssueReport, repo: str) -> bytes:
+        with _temporary_file(body_of(report)) as text:
             words = ("--repo", repo, "--title", title_of(report), "--body-file", text.name)
-            return await self._ask("issue", "create", *words)
+            return await self._run_gh("issue", "create", *words)
 
-    async def _ask(self, *words: str) -> bytes:
-        return await ask_gh(words, self._deadline_seconds)
+    async def _run_gh(self, *words: str) -> bytes:
+        return await run_gh(words, self._deadline_seconds)
 
 
-def _understood(what: str, said: bytes, decode: Callable[[bytes], T]) -> T:
+def _decode_output(what: str, said: bytes, decode: Callable[[bytes], T]) -> T:
     try:
         return decode(said)
     except msgspec.DecodeError as problem:
-        raise GhGarbled(what=what, reason=_shown(said)) from problem
+        raise GhGarbled(what=what, reason=_output_excerpt(said)) from problem
 
 
-def _kept(text: bytes) -> "_TemporaryFileWrapper[bytes]":
-    """The text in a file for its owner alone, which is gone when closed. Raises TextNotKept."""
+def _temporary_file(text: bytes) -> "_TemporaryFileWrapper[bytes]":
+    """The text in a file for its owner alone, which is gone when closed. Raises IssueTextNotSaved."""
     try:
         with ExitStack() as undone:
             file = undone.enter_context(NamedTemporaryFile(prefix="wakeful-issue-", suffix=".md"))
@@ -514,8 +520,8 @@ def _kept(text: bytes) -> "_TemporaryFileWrapper[bytes]":
             undone.pop_all()
             return file
     except OSError as problem:
-        raise TextNotKept(reason=problem.strerror) from problem
+        raise IssueTextNotSaved(reason=problem.strerror) from problem
 
 
-def _shown(said: bytes) -> str:
+def _output_excerpt(said: bytes) -> str:
     return repr(plain(said[:120].decode(errors="replace"), 60))

@@ -23,7 +23,7 @@ from wakeful.core.decoding import decode_json_leniently
 from wakeful.core.errors import WorldError
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.linux.logging import hush
+from wakeful.linux.logging import silence_libraries
 
 _RESULT: Final = re.compile(r'"result"\s*:\s*\[')
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},]', re.DOTALL)
@@ -97,7 +97,7 @@ class BotNotOpened(WorldError):
     code = "bot-not-opened"
 
 
-class Meaning(Enum):
+class TelegramFailureKind(Enum):
     """What a failed call tells about the call."""
 
     REFUSED = "refused"
@@ -116,17 +116,17 @@ class Meaning(Enum):
     """It broke off: nobody knows."""
 
 
-class Trouble(Struct, frozen=True):
+class TelegramFailure(Struct, frozen=True):
     """`reason` holds no address and no token."""
 
-    meaning: Meaning
+    meaning: TelegramFailureKind
     reason: str
     retry_after_seconds: float = 0.0
 
 
 def open_bot(token: str, api: str, *, answer_seconds_max: float, kept_connections: int) -> "Bot":
     """A bot that has asked nothing yet. Raises BotNotOpened where none can be made of it."""
-    hush()
+    silence_libraries()
     try:
         import httpx  # noqa: PLC0415 - only where somebody is reached this way
         from telegram import Bot  # noqa: PLC0415 - the same
@@ -168,44 +168,44 @@ async def close_bot(bot: "Bot") -> None:
         await request.shutdown()
 
 
-def explain(problem: Exception, token: str) -> Trouble:
+def classify_failure(problem: Exception, token: str) -> TelegramFailure:
     """What a call failed with. The library is loaded by now."""
     from telegram.error import Conflict, InvalidToken, NetworkError, RetryAfter, TelegramError  # noqa: PLC0415
 
-    reason = safe(str(problem), token) or type(problem).__name__
+    reason = without_token(str(problem), token) or type(problem).__name__
     if isinstance(problem, RetryAfter):
-        return Trouble(Meaning.FLOODED, reason, _asked_seconds(problem))
+        return TelegramFailure(TelegramFailureKind.FLOODED, reason, _retry_after_seconds(problem))
     if not isinstance(problem, TelegramError):
-        return Trouble(Meaning.DOUBT, f"an answer we do not understand: {reason}")
+        return TelegramFailure(TelegramFailureKind.DOUBT, f"an answer we do not understand: {reason}")
     if isinstance(problem, InvalidToken):
-        return _unknown(problem, reason, token)
+        return _unknown_token_failure(problem, reason, token)
     if isinstance(problem, Conflict):
-        return Trouble(Meaning.TAKEN, reason)
+        return TelegramFailure(TelegramFailureKind.TAKEN, reason)
     if isinstance(problem, NetworkError) and type(problem.__cause__).__module__.startswith("httpx"):
         kind = type(problem.__cause__).__name__
         if kind in _NEVER_SENT:
-            return Trouble(Meaning.UNREACHED, f"Telegram cannot be reached ({kind})")
-        return Trouble(Meaning.DOUBT, f"no answer came back ({kind})")
+            return TelegramFailure(TelegramFailureKind.UNREACHED, f"Telegram cannot be reached ({kind})")
+        return TelegramFailure(TelegramFailureKind.DOUBT, f"no answer came back ({kind})")
     if str(problem) == INVALID_ANSWER:
-        return Trouble(Meaning.DOUBT, reason)
+        return TelegramFailure(TelegramFailureKind.DOUBT, reason)
     # Its own type only: a bad request is a network error there, too.
     is_status = type(problem) is NetworkError and _TOO_LARGE not in reason
-    return Trouble(Meaning.BROKEN if is_status else Meaning.REFUSED, reason)
+    return TelegramFailure(TelegramFailureKind.BROKEN if is_status else TelegramFailureKind.REFUSED, reason)
 
 
-def safe(text: str, token: str) -> str:
+def without_token(text: str, token: str) -> str:
     """One line of it, without the token."""
     return plain(redact(text.replace(token, "[bot token]")), REASON_CHARS_MAX)
 
 
-def _unknown(problem: Exception, reason: str, token: str) -> Trouble:
+def _unknown_token_failure(problem: Exception, reason: str, token: str) -> TelegramFailure:
     """A token Telegram does not know, or a method it does not know: the library takes both for the same."""
-    said = safe(str(problem.__cause__ or ""), token)
-    meaning = Meaning.REFUSED if "not found" in said.lower() else Meaning.LOCKED
-    return Trouble(meaning, said or reason)
+    said = without_token(str(problem.__cause__ or ""), token)
+    meaning = TelegramFailureKind.REFUSED if "not found" in said.lower() else TelegramFailureKind.LOCKED
+    return TelegramFailure(meaning, said or reason)
 
 
-def _asked_seconds(problem: "RetryAfter") -> float:
+def _retry_after_seconds(problem: "RetryAfter") -> float:
     asked = problem.retry_after
     return asked.total_seconds() if isinstance(asked, timedelta) else float(asked)
 
@@ -256,21 +256,21 @@ class TelegramMessenger:
         except TimeoutError:
             raise NotDelivered(channel=NAME, reason=f"no answer within {SEND_SECONDS_MAX:g} s") from None
         except Exception as problem:  # noqa: BLE001 - an answer nobody foresaw must not end the daemon
-            raise _explained(problem, self._token) from None
+            raise _delivery_error(problem, self._token) from None
 
     async def close(self) -> None:
         if self._bot is not None:
             await close_bot(self._bot)
 
 
-def _explained(problem: Exception, token: str) -> NotDelivered:
+def _delivery_error(problem: Exception, token: str) -> NotDelivered:
     """The same as an error of ours, without any address."""
-    trouble = explain(problem, token)
-    if trouble.meaning is Meaning.DOUBT or _GATEWAY_TIMEOUT in trouble.reason:
-        return NotDelivered(channel=NAME, reason=trouble.reason)
-    if trouble.meaning is Meaning.FLOODED:
-        return Refused(channel=NAME, reason=trouble.reason, retry_after_seconds=trouble.retry_after_seconds)
-    return Refused(channel=NAME, reason=trouble.reason)
+    failure = classify_failure(problem, token)
+    if failure.meaning is TelegramFailureKind.DOUBT or _GATEWAY_TIMEOUT in failure.reason:
+        return NotDelivered(channel=NAME, reason=failure.reason)
+    if failure.meaning is TelegramFailureKind.FLOODED:
+        return Refused(channel=NAME, reason=failure.reason, retry_after_seconds=failure.retry_after_seconds)
+    return Refused(channel=NAME, reason=failure.reason)
 
 
 def _open_bot(token: str, api: str) -> "Bot":

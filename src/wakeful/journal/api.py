@@ -17,12 +17,12 @@ from typing import Any, Self, TypedDict, Unpack
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.config.paths import Places
+from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WorldError
 from wakeful.core.redaction import redact
-from wakeful.journal.base import CheckpointDesk
-from wakeful.journal.checkpoint_store import JOURNALS, StoreDesk
-from wakeful.journal.event_file import fingerprint, inside
+from wakeful.journal.base import JournalCheckpoints
+from wakeful.journal.checkpoint_store import REGISTRY_FOLDER, StoredJournalCheckpoints
+from wakeful.journal.event_file import fingerprint, resolve_inside
 from wakeful.journal.locks import register_root
 from wakeful.journal.model import STALE_SECONDS, BadTrait, OnAlive, StepEffects, StepEntry, parse_step
 from wakeful.journal.processes import (
@@ -34,11 +34,11 @@ from wakeful.journal.processes import (
     StepProcesses,
 )
 from wakeful.journal.recovery import JournalInUse
-from wakeful.journal.recovery_rules import Recovered
+from wakeful.journal.recovery_rules import RecoveryResult
 from wakeful.journal.writer import (
-    Book,
     JournalClosed,
     JournalHeld,
+    JournalWriter,
     KeyChanged,
     StateLost,
     StepCompleted,
@@ -115,25 +115,27 @@ class Journal:
         query: Query | None = None,
         query_seconds: float = QUERY_SECONDS_MAX,
         fresh: bool = False,
-        desk: CheckpointDesk | None = None,
+        checkpoints: JournalCheckpoints | None = None,
     ) -> None:
         if kind not in STALE_SECONDS:
             raise BadTrait(name="kind", allowed=" or ".join(STALE_SECONDS), shown=kind)
         self.kind = kind
         self.root = Path(os.path.realpath(root))
-        self._book = Book(
+        self._writer = JournalWriter(
             self.root,
             kind,
             plan=[parse_step(step) for step in steps],
             processes=StepProcesses(
                 self.root, query=query, query_seconds=query_seconds, environ=given_environ(os.environ)
             ),
-            desk=desk if desk is not None else StoreDesk(),
+            checkpoints=checkpoints if checkpoints is not None else StoredJournalCheckpoints(),
             fresh=fresh,
         )
         try:
             if register:
-                register_root(Path(Places.of(os.environ).home) / JOURNALS, self.root)
+                register_root(
+                    Path(StatePaths.from_environ(os.environ).state_dir) / REGISTRY_FOLDER, self.root
+                )
         except BaseException:
             self.close()
             raise
@@ -148,26 +150,26 @@ class Journal:
     @property
     def trace_id(self) -> str:
         """Stays the same until the journal is begun anew: part of a good idempotency key."""
-        return self._book.state.trace_id
+        return self._writer.state.trace_id
 
     @property
-    def recovered(self) -> Recovered | None:
+    def recovered(self) -> RecoveryResult | None:
         """What was recovered last, if anything had to be."""
-        return self._book.recovered
+        return self._writer.last_recovery
 
     def is_completed(self, step: str) -> bool:
-        return self._book.is_completed(step)
+        return self._writer.is_completed(step)
 
     def next_step(self) -> str | None:
         """The step that was cut off, else the next one of the plan; None if there is none."""
-        return self._book.next_step()
+        return self._writer.next_step()
 
     def step(self, name: str, **traits: Unpack[Traits]) -> "Step":
         """A step, for `with` and `async with`: it is completed when its block ends, and failed when that raises.
 
         Beginning it raises StepRuns, StepCompleted, KeyChanged, and JournalHeld where an earlier attempt has to be decided on.
         """
-        return Step(self._book, self.root, parse_step(name), self._entry(traits))
+        return Step(self._writer, self.root, parse_step(name), self._entry(traits))
 
     def run(
         self,
@@ -182,13 +184,13 @@ class Journal:
 
         It begins after its pid is on the disk, and carries the step's key as $WAKEFUL_JOURNAL_KEY.
         """
-        running = self._launched(argv, step, cwd, environ, traits)
+        running = self._launch(argv, step, cwd, environ, traits)
         try:
             exit_code = running.gated.wait()
         except BaseException as problem:
-            self._book.fail(running.step, problem)
+            self._writer.fail(running.step, problem)
             raise
-        return self._ran(running, exit_code)
+        return self._finish_run(running, exit_code)
 
     async def run_async(
         self,
@@ -200,26 +202,26 @@ class Journal:
         **traits: Unpack[Traits],
     ) -> Ran:
         """The same without blocking the loop. Cancelled, the program is ended."""
-        launching = asyncio.ensure_future(asyncio.to_thread(self._launched, argv, step, cwd, environ, traits))
+        launching = asyncio.ensure_future(asyncio.to_thread(self._launch, argv, step, cwd, environ, traits))
         try:
             # Its thread goes on whatever is cancelled, and what it starts must not be left running.
             running = await asyncio.shield(launching)
             exit_code = await asyncio.to_thread(running.gated.wait)
         except BaseException as problem:
-            if await _is_begun(launching):
-                await asyncio.to_thread(launching.result().gated.turn_away)
-                await asyncio.to_thread(self._book.fail, launching.result().step, problem)
+            if await _has_started(launching):
+                await asyncio.to_thread(launching.result().gated.terminate)
+                await asyncio.to_thread(self._writer.fail, launching.result().step, problem)
             raise
-        return await asyncio.to_thread(self._ran, running, exit_code)
+        return await asyncio.to_thread(self._finish_run, running, exit_code)
 
     def beat(self) -> None:
         """Say that a long step is well: `last_sync` is now."""
-        with self._book.mutex:
-            self._book.write(self._book.state)
+        with self._writer.mutex:
+            self._writer.write(self._writer.state)
 
     def close(self) -> None:
         """Let go of the journal; twice is once."""
-        self._book.close()
+        self._writer.close()
 
     def __enter__(self) -> Self:
         return self
@@ -240,65 +242,67 @@ class Journal:
     def _entry(self, traits: Traits) -> StepEntry:
         temp = tuple(os.fspath(path) for path in traits.get("temp", ()))
         for path in temp:
-            inside(self.root, path)
+            resolve_inside(self.root, path)
         return StepEntry(
-            cmd=_told(proc.command(os.getpid())),
-            effects=_closed(StepEffects, "effects", traits.get("effects", "unknown")),
+            cmd=_display_command(proc.command(os.getpid())),
+            effects=_parse_enum(StepEffects, "effects", traits.get("effects", "unknown")),
             key=traits.get("key"),
-            undo=_words("undo", traits.get("undo", ())),
-            query=_words("query", traits.get("query", ())),
+            undo=_parse_command("undo", traits.get("undo", ())),
+            query=_parse_command("query", traits.get("query", ())),
             detachable=traits.get("detachable", False),
             orphanable=traits.get("orphanable", False),
-            on_alive=_closed(OnAlive, "on_alive", traits.get("on_alive", "wait")),
+            on_alive=_parse_enum(OnAlive, "on_alive", traits.get("on_alive", "wait")),
             temp=temp,
         )
 
-    def _launched(
+    def _launch(
         self,
         argv: Sequence[str],
         step: str | None,
         cwd: AnyPath | None,
         environ: Mapping[str, str] | None,
         traits: Traits,
-    ) -> "_Running":
+    ) -> "_RunningStep":
         """The program, let through its gate once the disk knows of it."""
         name = parse_step(step if step is not None else Path(argv[0]).name)
-        logs = self._book.files.places.logs / f"{name}-{self._book.files.stamp()}"
+        logs = self._writer.files.paths.logs / f"{name}-{self._writer.files.stamp()}"
         output, errors = logs.with_name(f"{logs.name}.out"), logs.with_name(f"{logs.name}.err")
-        with self._book.mutex:
+        with self._writer.mutex:
             entry = self._entry(traits)
-            mark = f"{self.trace_id}/{name}/{self._book.attempt_of(name, entry)}"
+            mark = f"{self.trace_id}/{name}/{self._writer.attempt_of(name, entry)}"
             marks = {MARK_VARIABLE: mark, KEY_VARIABLE: entry.key or ""}
             given = given_environ(os.environ if environ is None else environ) | marks
             gated = GatedProcess(
                 argv, cwd=Path(cwd or self.root), environ=given, output=output, errors=errors
             )
             paths = [str(path.relative_to(self.root)) for path in (output, errors)]
-            told = replace(entry, cmd=_told(argv), mark=mark, stdout_path=paths[0], stderr_path=paths[1])
+            told = replace(
+                entry, cmd=_display_command(argv), mark=mark, stdout_path=paths[0], stderr_path=paths[1]
+            )
             try:
-                self._book.start(name, told, gated.process)
+                self._writer.start(name, told, gated.process)
             except BaseException:
-                gated.turn_away()
+                gated.terminate()
                 raise
-        gated.let_through()
-        return _Running(name, gated, str(output), str(errors))
+        gated.release()
+        return _RunningStep(name, gated, str(output), str(errors))
 
-    def _ran(self, running: "_Running", exit_code: int) -> Ran:
+    def _finish_run(self, running: "_RunningStep", exit_code: int) -> Ran:
         if exit_code != 0:
-            self._book.fail(running.step, f"exit code {exit_code}")
+            self._writer.fail(running.step, f"exit code {exit_code}")
             raise StepFailed(step=running.step, exit_code=exit_code, errors_path=running.errors)
-        self._book.complete(running.step, {"exit_code": exit_code})
+        self._writer.complete(running.step, {"exit_code": exit_code})
         return Ran(running.step, exit_code, running.output, running.errors)
 
 
-class _Running(Struct, frozen=True):
+class _RunningStep(Struct, frozen=True):
     step: str
     gated: GatedProcess
     output: str
     errors: str
 
 
-async def _is_begun(launching: "asyncio.Future[Any]") -> bool:
+async def _has_started(launching: "asyncio.Future[Any]") -> bool:
     """Whether it came to run, once that is known."""
     await asyncio.wait({launching})
     return launching.exception() is None
@@ -307,9 +311,9 @@ async def _is_begun(launching: "asyncio.Future[Any]") -> bool:
 class Step:
     """One step of a journal, begun by `with` or `async with`."""
 
-    def __init__(self, book: Book, root: Path, name: str, entry: StepEntry) -> None:
+    def __init__(self, book: JournalWriter, root: Path, name: str, entry: StepEntry) -> None:
         self.name = name
-        self._book = book
+        self._writer = book
         self._root = root
         self._entry = entry
         self._artefacts: set[str] = set()
@@ -325,25 +329,25 @@ class Step:
 
     def artefact(self, path: AnyPath) -> None:
         """A file this step leaves: its hash is kept when the step ends, and compared after a crash."""
-        inside(self._root, path)
+        resolve_inside(self._root, path)
         self._artefacts.add(os.fspath(path))
 
     def __enter__(self) -> Self:
-        self._entry = self._book.start(self.name, self._entry)
+        self._entry = self._writer.start(self.name, self._entry)
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if error is not None:
-            self._book.fail(self.name, error)
+            self._writer.fail(self.name, error)
             return
         try:
-            found = {path: fingerprint(inside(self._root, path)) for path in sorted(self._artefacts)}
+            found = {path: fingerprint(resolve_inside(self._root, path)) for path in sorted(self._artefacts)}
         except OSError as problem:
-            self._book.fail(self.name, problem)
+            self._writer.fail(self.name, problem)
             raise
-        self._book.complete(self.name, {"artefacts": found} if found else {})
+        self._writer.complete(self.name, {"artefacts": found} if found else {})
 
     async def __aenter__(self) -> Self:
         entering = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
@@ -351,8 +355,10 @@ class Step:
             # Its thread goes on whatever is cancelled.
             return await asyncio.shield(entering)
         except asyncio.CancelledError:
-            if await _is_begun(entering):
-                await asyncio.to_thread(self._book.take_back, self.name, "cancelled before its block began")
+            if await _has_started(entering):
+                await asyncio.to_thread(
+                    self._writer.cancel_start, self.name, "cancelled before its block began"
+                )
             raise
 
     async def __aexit__(
@@ -361,19 +367,19 @@ class Step:
         await asyncio.to_thread(self.__exit__, kind, error, trace)
 
 
-def _told(argv: Sequence[str]) -> str:
+def _display_command(argv: Sequence[str]) -> str:
     """A command for people: without secrets, and not without end."""
     return redact(join(argv))[:2000]
 
 
-def _closed(words: Any, name: str, given: str) -> Any:
+def _parse_enum(words: Any, name: str, given: str) -> Any:
     try:
         return words(given)
     except ValueError as problem:
         raise BadTrait(name=name, allowed=" or ".join(words), shown=str(given)[:40]) from problem
 
 
-def _words(name: str, given: Sequence[str]) -> tuple[str, ...]:
+def _parse_command(name: str, given: Sequence[str]) -> tuple[str, ...]:
     """A command as its words; one text would be taken for a list of letters."""
     if isinstance(given, str):
         raise BadTrait(name=name, allowed="a list of words", shown=given[:40])

@@ -14,13 +14,13 @@ from typing import Any
 from msgspec import Struct
 
 from wakeful.core.errors import OperatorError
-from wakeful.journal.backlog_items import ItemExists, ItemUnknown, changed, checked, master
+from wakeful.journal.backlog_items import ItemExists, ItemUnknown, master_page, update_item, validate_item
 from wakeful.journal.database import Item, append_items, read_archive
-from wakeful.journal.files import JournalPlaces, RootFiles
+from wakeful.journal.files import JournalPaths, RootFiles
 from wakeful.journal.model import StateMissing, StateTorn
-from wakeful.journal.state_file import put_whole
+from wakeful.journal.state_file import replace_file
 
-__all__ = ["Backlog", "Synced"]
+__all__ = ["Backlog", "SyncResult"]
 AnyPath = str | PathLike[str]
 
 
@@ -30,7 +30,7 @@ class FolderMissing(OperatorError):
     code = "folder-missing"
 
 
-class Synced(Struct, frozen=True):
+class SyncResult(Struct, frozen=True):
     """What the two homes of a backlog said differently. `differing` is as gaia.db has it, unless asked otherwise."""
 
     items: int
@@ -48,12 +48,12 @@ class Backlog:
         folder = Path(os.path.realpath(root))
         if not folder.is_dir():
             raise FolderMissing(shown=os.fspath(root))
-        self._places = JournalPlaces(folder)
-        self._files = RootFiles(self._places, command="wakeful backlog")
+        self._paths = JournalPaths(folder)
+        self._files = RootFiles(self._paths, command="wakeful backlog")
 
     def add(self, item: Mapping[str, Any]) -> dict[str, Any]:
         """Keep a new item; `added_at` is now unless it says so. Raises BadItem, ItemExists."""
-        added = checked({"added_at": self._files.now(), **item})
+        added = validate_item({"added_at": self._files.now(), **item})
 
         def first(found: Item | None) -> Item:
             if found is not None:
@@ -68,30 +68,30 @@ class Backlog:
         def other(found: Item | None) -> Item:
             if found is None:
                 raise ItemUnknown(shown=item_id[:40])
-            return changed(found, fields)
+            return update_item(found, fields)
 
         return self._put(item_id, other)
 
     def items(self, status: str | None = None) -> list[dict[str, Any]]:
         """Every item, or those with this status, in the order in which they were added. Nothing is made for it."""
-        self._places.check()
-        if os.path.lexists(self._places.database):
+        self._paths.check_folders()
+        if os.path.lexists(self._paths.database):
             with closing(self._files):
                 known = self._files.database().items()
         else:
             # The archive is all there is: a database is made of it by whoever changes something.
-            archive, _ = read_archive(self._places.archive)
+            archive, _ = read_archive(self._paths.archive)
             known = sorted(archive.values(), key=lambda each: (each["added_at"], each["id"]))
         return [each for each in known if status in {None, each["status"]}]
 
-    def sync(self, *, prefer_archive: bool = False, write_master: bool = False) -> Synced:
+    def sync(self, *, prefer_archive: bool = False, write_master: bool = False) -> SyncResult:
         """Take over what only the archive has, add to it what only gaia.db has, and tell where they differ.
 
         A recovery.sync event and audit row tell the counts.
         """
-        with closing(self._opened()):
+        with closing(self._open()):
             database = self._files.database()
-            archive, left_out = read_archive(self._places.archive)
+            archive, left_out = read_archive(self._paths.archive)
             known = {each["id"]: each for each in database.items()}
             differing = tuple(name for name, item in archive.items() if name in known and known[name] != item)
             imported = tuple(name for name in archive if name not in known)
@@ -100,27 +100,27 @@ class Backlog:
             database.put_items(archive[name] for name in taken)
             owed = missing + (() if prefer_archive else differing)
             if owed:
-                append_items(self._places.archive, [known[name] for name in owed])
+                append_items(self._paths.archive, [known[name] for name in owed])
             details = {"rows_imported": len(taken), "differing": list(differing), "rows_archived": len(owed)}
             self._files.trace("recovery.sync", self._trace_id(), None, details)
             path = self._write_master(database.items()) if write_master else None
-            return Synced(len(known) + len(imported), imported, differing, missing, left_out, path)
+            return SyncResult(len(known) + len(imported), imported, differing, missing, left_out, path)
 
-    def _opened(self) -> RootFiles:
-        self._places.make()
+    def _open(self) -> RootFiles:
+        self._paths.create_folders()
         self._files.database()
         return self._files
 
     def _put(self, item_id: str, make: Callable[[Item | None], Item]) -> dict[str, Any]:
-        with closing(self._opened()):
+        with closing(self._open()):
             # The truth first: killed in between, the next sync adds the line.
             item = dict(self._files.database().change_item(item_id, make))
-            append_items(self._places.archive, [item])
+            append_items(self._paths.archive, [item])
         return item
 
     def _write_master(self, items: list[dict[str, Any]]) -> str:
-        put_whole(self._places.master, master(items, self._files.now()).encode("utf-8", "replace"))
-        return str(self._places.master)
+        replace_file(self._paths.master, master_page(items, self._files.now()).encode("utf-8", "replace"))
+        return str(self._paths.master)
 
     def _trace_id(self) -> str:
         try:

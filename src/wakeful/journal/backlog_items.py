@@ -33,7 +33,7 @@ class ItemExists(OperatorError):
     http_status = 409
 
 
-def checked(item: Mapping[str, Any]) -> dict[str, Any]:
+def validate_item(item: Mapping[str, Any]) -> dict[str, Any]:
     """The item with the required fields first, in their order, then its other fields. Raises BadItem."""
     for field in ("id", "title", "status"):
         text = item.get(field)
@@ -52,12 +52,12 @@ def checked(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, "est_hours": float(hours), **rest}
 
 
-def changed(item: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
+def update_item(item: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
     """The item with other fields; its id stays. Raises BadItem."""
-    return checked({**item, **fields, "id": item["id"]})
+    return validate_item({**item, **fields, "id": item["id"]})
 
 
-def master(items: Iterable[Mapping[str, Any]], at: str) -> str:
+def master_page(items: Iterable[Mapping[str, Any]], at: str) -> str:
     """MASTER_BACKLOG.md: the backlog for people, by status."""
     by_status: dict[str, list[Mapping[str, Any]]] = {}
     for item in items:

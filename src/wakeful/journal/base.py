@@ -11,19 +11,19 @@ from typing import Any, Protocol
 from msgspec import Struct
 
 from wakeful.checkpoints.model import Checkpoint
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.journal.model import SessionState, StepEntry, Trace
-from wakeful.journal.recovery_rules import Answer, Suspect
+from wakeful.journal.recovery_rules import RemoteAnswer, Suspect
 
 
-class Locked(Struct, frozen=True):
+class AcquiredLock(Struct, frozen=True):
     """The recovery lock is ours. `owner` is the program that still has the journal; `taken_over` a dead recovery."""
 
     owner: Process | None
     taken_over: str | None
 
 
-class Reading(Struct, frozen=True):
+class EventReading(Struct, frozen=True):
     """What events say from a cursor on, where they end, and what is odd about them."""
 
     traces: tuple[Trace, ...]
@@ -43,7 +43,7 @@ class JournalFiles(Protocol):
     @property
     def timeline_path(self) -> str: ...
 
-    def lock(self, wait_seconds: float) -> AbstractContextManager[Locked]:
+    def lock(self, wait_seconds: float) -> AbstractContextManager[AcquiredLock]:
         """Hold the journal's recovery. Raises RecoveryRuns."""
 
     def read(self) -> SessionState:
@@ -52,13 +52,13 @@ class JournalFiles(Protocol):
     def write(self, state: SessionState) -> None:
         """Replace the state, durably."""
 
-    def set_aside(self) -> str:
+    def quarantine_state(self) -> str:
         """Move the torn state to where suspects lie; its new place."""
 
-    def told(self, cursor: int) -> Reading:
+    def read_events(self, cursor: int) -> EventReading:
         """The events behind the cursor."""
 
-    def known(self, trace_id: str) -> tuple[Trace, ...]:
+    def session_traces(self, trace_id: str) -> tuple[Trace, ...]:
         """What events or audit rows tell of one session's steps, oldest first."""
 
     def newest_session(self) -> str | None:
@@ -82,24 +82,24 @@ class JournalFiles(Protocol):
     def stale_seconds(self, trace_id: str) -> float:
         """After how long without a word this journal is stale."""
 
-    def suspects(self, trace_id: str) -> tuple[Suspect, ...]:
+    def find_suspects(self, trace_id: str) -> tuple[Suspect, ...]:
         """Journaled files that are not what they were, moved away."""
 
-    def tell(self, lines: Sequence[str]) -> None:
+    def append_timeline(self, lines: Sequence[str]) -> None:
         """Add lines to the timeline people read."""
 
 
-class StepProcesses(Protocol):
-    def sight(self, entry: StepEntry) -> Sight:
+class StepProcessControl(Protocol):
+    def probe(self, entry: StepEntry) -> ProcessState:
         """Whether anything of the step still runs."""
 
-    def wait(self, entry: StepEntry, seconds: float) -> Sight:
+    def wait(self, entry: StepEntry, seconds: float) -> ProcessState:
         """What is seen of it once it is no longer alive, or at the end of that time."""
 
-    def end(self, entry: StepEntry) -> Sight:
+    def terminate(self, entry: StepEntry) -> ProcessState:
         """End what runs of it, by identity; what is seen afterwards."""
 
-    def ask(self, step: str, entry: StepEntry) -> Answer:
+    def query_remote(self, step: str, entry: StepEntry) -> RemoteAnswer:
         """What the other side says of it, within a deadline."""
 
     def undo(self, step: str, entry: StepEntry, log: str) -> bool:
@@ -109,7 +109,7 @@ class StepProcesses(Protocol):
         """Remove what the step declared as unfinished work; what was there."""
 
 
-class CheckpointDesk(Protocol):
+class JournalCheckpoints(Protocol):
     def open(self, draft: Checkpoint) -> Checkpoint:
         """Ask a person, durably; an open checkpoint that asks the same is returned instead."""
 

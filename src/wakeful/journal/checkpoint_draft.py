@@ -7,16 +7,16 @@ is about one step, so that several interrupted steps are decided separately; cha
 import shlex
 from collections.abc import Sequence
 
-from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.core.process import Sight
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
+from wakeful.core.process import ProcessState
 from wakeful.core.redaction import redact
 from wakeful.journal.model import SessionState, StepEntry
-from wakeful.journal.recovery_rules import Course, StepOutcome, Suspect
+from wakeful.journal.recovery_rules import StepAction, StepOutcome, Suspect
 
-HELD = frozenset({Course.CHECKPOINT, Course.ROLLBACK})
+NEEDS_CHECKPOINT = frozenset({StepAction.CHECKPOINT, StepAction.ROLLBACK})
 
 
-def questions(
+def draft_checkpoints(
     root: str,
     state: SessionState,
     outcomes: Sequence[StepOutcome],
@@ -34,11 +34,11 @@ def questions(
     drafts = []
     for number, (steps, files) in enumerate(asked):
         told = [torn] if torn is not None and number == 0 else []
-        drafts.append(_question(root, state, outcomes, steps, files, told))
+        drafts.append(_draft_checkpoint(root, state, outcomes, steps, files, told))
     return drafts
 
 
-def _question(
+def _draft_checkpoint(
     root: str,
     state: SessionState,
     outcomes: Sequence[StepOutcome],
@@ -47,8 +47,8 @@ def _question(
     told: Sequence[str],
 ) -> Checkpoint:
     entries = {each.step: state.process_map[each.step] for each in held}
-    may_have = [_may_have(each, entries[each.step]) for each in held]
-    may_have += [f"{_named_file(each)} {each.reason}" for each in suspects]
+    may_have = [_may_have_line(each, entries[each.step]) for each in held]
+    may_have += [f"{_file_prefix(each)} {each.reason}" for each in suspects]
     return Checkpoint(
         number=0,
         kind=CheckpointKind.JOURNAL,
@@ -57,44 +57,46 @@ def _question(
         opened_at=0.0,
         happened=tuple(f"step {step} is completed" for step in state.steps_completed),
         may_have=(*may_have, *told),
-        did_not=tuple(_did_not(state, outcomes)),
+        did_not=tuple(_did_not_lines(state, outcomes)),
         choices=tuple(_choices(held, entries, suspects)),
         trace_id=state.trace_id,
     )
 
 
-def is_asked_about(checkpoint: Checkpoint, step: str, attempt: int) -> bool:
+def asks_about_step(checkpoint: Checkpoint, step: str, attempt: int) -> bool:
     """Whether this attempt is one of those a person was asked about."""
-    named = redact(_named(step, attempt))
+    named = redact(_step_prefix(step, attempt))
     return any(line.startswith(named) for line in checkpoint.may_have)
 
 
-def is_asked_about_file(checkpoint: Checkpoint, suspect: Suspect) -> bool:
+def asks_about_file(checkpoint: Checkpoint, suspect: Suspect) -> bool:
     """Whether this file is one of those a person was asked about."""
-    named = redact(_named_file(suspect))
+    named = redact(_file_prefix(suspect))
     return any(line.startswith(named) for line in checkpoint.may_have)
 
 
-def _named_file(suspect: Suspect) -> str:
+def _file_prefix(suspect: Suspect) -> str:
     return f"{suspect.path} of step {suspect.step}:"
 
 
-def _named(step: str, attempt: int) -> str:
+def _step_prefix(step: str, attempt: int) -> str:
     return f"step {step}, attempt {attempt},"
 
 
-def _may_have(outcome: StepOutcome, entry: StepEntry) -> str:
+def _may_have_line(outcome: StepOutcome, entry: StepEntry) -> str:
     key = "no idempotency key" if entry.key is None else f"idempotency key {entry.key}"
     process = f"its process {entry.pid} is {outcome.sight}"
-    lives = "; it goes on while you read" if outcome.sight is Sight.ALIVE else ""
+    lives = "; it goes on while you read" if outcome.sight is ProcessState.ALIVE else ""
     logs = f"; it wrote {entry.stdout_path}" if entry.stdout_path else ""
-    named = _named(outcome.step, outcome.attempt)
+    named = _step_prefix(outcome.step, outcome.attempt)
     return f"{named} {entry.effects} effects, {key}: {outcome.reason}; {process}{lives}{logs}"
 
 
-def _did_not(state: SessionState, outcomes: Sequence[StepOutcome]) -> list[str]:
+def _did_not_lines(state: SessionState, outcomes: Sequence[StepOutcome]) -> list[str]:
     again = [
-        f"step {each.step} did not end and is run again" for each in outcomes if each.course is Course.RERUN
+        f"step {each.step} did not end and is run again"
+        for each in outcomes
+        if each.course is StepAction.RERUN
     ]
     then = [entry.then for entry in state.process_map.values() if entry.then is not None]
     return again + [f"step {step} and what follows it were not begun" for step in then[-1:]]
@@ -102,31 +104,35 @@ def _did_not(state: SessionState, outcomes: Sequence[StepOutcome]) -> list[str]:
 
 def _choices(
     held: Sequence[StepOutcome], entries: dict[str, StepEntry], suspects: Sequence[Suspect]
-) -> list[Choice]:
+) -> list[CheckpointChoice]:
     names = ", ".join(entries) or "what follows"
-    living = _living(held, entries)
+    living = _running_processes(held, entries)
     ended = f" {living} is ended first." if living else ""
     left = f" {living} is left alone." if living else ""
     taken = f" The journal goes on without {', '.join(each.path for each in suspects)}." if suspects else ""
     again = " If it has happened already, it happens twice." if entries else ""
-    offered = [Choice(ChoiceName.CONTINUE, f"{names} is run again from its start.{again}{ended}{taken}")]
+    offered = [
+        CheckpointChoice(ChoiceName.CONTINUE, f"{names} is run again from its start.{again}{ended}{taken}")
+    ]
     if entries:
         counted = (
             f"you looked, and it has happened: {names} counts as completed and is not run again; the journal goes"
             f" on after it. If it has not happened, it never will.{left}{taken}"
         )
-        offered.append(Choice(ChoiceName.DONE, counted))
+        offered.append(CheckpointChoice(ChoiceName.DONE, counted))
     commands = tuple(shlex.join(entry.undo) for entry in entries.values() if entry.undo)
     if commands:
         consequence = f"these commands undo {names}; after that it counts as not begun.{ended}"
-        offered.append(Choice(ChoiceName.ROLLBACK, consequence, commands))
+        offered.append(CheckpointChoice(ChoiceName.ROLLBACK, consequence, commands))
     offered.append(
-        Choice(ChoiceName.ABORT, f"nothing is run and nothing undone; the journal stays closed.{left}")
+        CheckpointChoice(
+            ChoiceName.ABORT, f"nothing is run and nothing undone; the journal stays closed.{left}"
+        )
     )
     return offered
 
 
-def _living(held: Sequence[StepOutcome], entries: dict[str, StepEntry]) -> str:
+def _running_processes(held: Sequence[StepOutcome], entries: dict[str, StepEntry]) -> str:
     """The processes of these steps that still run, in words; nothing if none does."""
-    pids = [str(entries[each.step].pid) for each in held if each.sight is Sight.ALIVE]
+    pids = [str(entries[each.step].pid) for each in held if each.sight is ProcessState.ALIVE]
     return f"What still runs (process {', '.join(pids)})" if pids else ""

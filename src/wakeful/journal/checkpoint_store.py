@@ -13,60 +13,60 @@ from wakeful.checkpoints.files import CheckpointFiles
 from wakeful.checkpoints.model import Checkpoint
 from wakeful.checkpoints.service import CheckpointNotFound, Checkpoints
 from wakeful.config.load import load
-from wakeful.config.paths import Places, config_path
-from wakeful.config.state_dir import make_home, require_home, store_path
-from wakeful.journal.processes import alone
+from wakeful.config.paths import StatePaths, config_path
+from wakeful.config.state_dir import make_state_dir, require_home, store_path
+from wakeful.journal.processes import run_in_thread
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.sqlite.store import SqliteStore
 
 # Where registered journals are remembered, below the state folder.
-JOURNALS: Final = "journals"
+REGISTRY_FOLDER: Final = "journals"
 T = TypeVar("T")
 
 
-class StoreDesk:
-    """Implements journal.base.CheckpointDesk. `database` is the one of the configuration unless another is given."""
+class StoredJournalCheckpoints:
+    """Implements journal.base.JournalCheckpoints. `database` is the one of the configuration unless another is given."""
 
     def __init__(self, database: Path | None = None) -> None:
         self._database = database
 
     def open(self, draft: Checkpoint) -> Checkpoint:
-        return _with_desk(lambda desk: desk.open(draft), self._database)
+        return _with_checkpoints(lambda desk: desk.open(draft), self._database)
 
     def find(self, number: int) -> Checkpoint | None:
         try:
-            return _with_desk(lambda desk: desk.get(number), self._database)
+            return _with_checkpoints(lambda desk: desk.get(number), self._database)
         except CheckpointNotFound:
             return None
 
-    def listed(self, *, everything: bool) -> list[Checkpoint]:
+    def list_checkpoints(self, *, everything: bool) -> list[Checkpoint]:
         """All of them, or those somebody has to decide; oldest first. Where there is no store, none is made."""
-        places = Places.of(os.environ)
-        if not (self._database or _configured(places)).exists():
+        paths = StatePaths.from_environ(os.environ)
+        if not (self._database or _configured_store(paths)).exists():
             return []
-        return _with_desk(lambda desk: desk.listed(everything=everything), self._database)
+        return _with_checkpoints(lambda desk: desk.list_checkpoints(everything=everything), self._database)
 
 
-def _configured(places: Places) -> Path:
+def _configured_store(paths: StatePaths) -> Path:
     """The daemon's own store. Raises ConfigError: a question in another one would be shown to nobody."""
     written = config_path(os.environ)
     known = load(written if written is not None and Path(written).exists() else None, os.environ)
-    return store_path(known, places)
+    return store_path(known, paths)
 
 
-def _with_desk(ask: Callable[[Checkpoints], Awaitable[T]], database: Path | None = None) -> T:
+def _with_checkpoints(ask: Callable[[Checkpoints], Awaitable[T]], database: Path | None = None) -> T:
     require_home(os.environ)
-    places = Places.of(os.environ)
-    make_home(places)
-    path = database or _configured(places)
+    paths = StatePaths.from_environ(os.environ)
+    make_state_dir(paths)
+    path = database or _configured_store(paths)
 
     async def asked() -> T:
         store = await SqliteStore.open(path)
         try:
             return await ask(
-                Checkpoints(store, SystemClock(), CheckpointFiles(Path(places.home) / "checkpoints"))
+                Checkpoints(store, SystemClock(), CheckpointFiles(Path(paths.state_dir) / "checkpoints"))
             )
         finally:
             await store.close()
 
-    return alone(asked())
+    return run_in_thread(asked())

@@ -17,10 +17,10 @@ import msgspec
 
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
-from wakeful.core.fault_points import reach
-from wakeful.incidents.line_log import append, explained, locked, read_lines, sync_folder
-from wakeful.journal.backlog_items import BadItem, checked
-from wakeful.journal.event_file import Placed
+from wakeful.core.fault_points import fault_point
+from wakeful.incidents.line_log import append, lock_file, read_lines, sync_folder, translate_errors
+from wakeful.journal.backlog_items import BadItem, validate_item
+from wakeful.journal.event_file import LocatedTrace
 from wakeful.journal.model import Trace
 from wakeful.sources.parsing import plain_record
 from wakeful.storage.sqlite.database import CHECKED_BYTES_MAX
@@ -60,7 +60,7 @@ class GaiaDatabase:
 
     def __init__(self, path: Path) -> None:
         self.path = path
-        with self._explained():
+        with self._translate_errors():
             _inspect(path)
             self._rows = sqlite3.connect(
                 path, timeout=BUSY_SECONDS_MAX, isolation_level=None, check_same_thread=False
@@ -84,7 +84,7 @@ class GaiaDatabase:
                 self._rows.executemany(_PUT_ITEM, map(_item_row, items))
         self.is_new = False
 
-    def audit(self, placed: Iterable[Placed]) -> None:
+    def audit(self, placed: Iterable[LocatedTrace]) -> None:
         """Keep events as rows; those that are there already stay."""
         rows = [_trace_row(each) for each in placed]
         with self._transaction():
@@ -93,7 +93,7 @@ class GaiaDatabase:
     def audited_end(self) -> tuple[str, int]:
         """The id of the row that lies furthest behind in the events, and the byte behind it; ("", 0) if there is none."""
         query = "SELECT id, events_end FROM audit ORDER BY events_end DESC, rowid DESC LIMIT 1"
-        with self._explained():
+        with self._translate_errors():
             return msgspec.convert(self._rows.execute(query).fetchone() or ("", 0), tuple[str, int])
 
     def details(self, events: Iterable[str], trace_id: str) -> list[tuple[str, str | None, dict[str, Any]]]:
@@ -103,14 +103,14 @@ class GaiaDatabase:
             f"SELECT event, step, details FROM audit WHERE trace_id = ? AND event IN ({', '.join('?' * len(kinds))})"  # noqa: S608 - placeholders only
             " ORDER BY rowid"
         )
-        with self._explained():
+        with self._translate_errors():
             rows = self._rows.execute(query, (trace_id, *kinds)).fetchall()
             return [(str(event), step, _object(details)) for event, step, details in rows]
 
     def traces(self, trace_id: str) -> tuple[Trace, ...]:
         """What is known of one session's steps, in the order it was written."""
         query = "SELECT at, event, step, id, details FROM audit WHERE trace_id = ? AND step IS NOT NULL ORDER BY rowid"
-        with self._explained():
+        with self._translate_errors():
             rows = self._rows.execute(query, (trace_id,)).fetchall()
             names = ("at", "event", "step", "id", "details", "trace_id")
             # The details last: they are JSON of their own.
@@ -119,14 +119,14 @@ class GaiaDatabase:
 
     def newest_session(self) -> str | None:
         """The session that was opened or began a step last."""
-        return self._found(_NEWEST_SESSION)
+        return self._query_one(_NEWEST_SESSION)
 
     def later_session(self, trace_id: str) -> str | None:
         """The last session that began a step since this one was opened or began one; any that did if it never was."""
-        return self._found(_LATER_SESSION, trace_id)
+        return self._query_one(_LATER_SESSION, trace_id)
 
-    def _found(self, query: str, *values: str) -> str | None:
-        with self._explained():
+    def _query_one(self, query: str, *values: str) -> str | None:
+        with self._translate_errors():
             row = self._rows.execute(query, values).fetchone()
         return str(row[0]) if row is not None else None
 
@@ -150,7 +150,7 @@ class GaiaDatabase:
 
     def items(self) -> list[dict[str, Any]]:
         """The whole backlog, in the order in which it was added."""
-        with self._explained():
+        with self._translate_errors():
             rows = self._rows.execute("SELECT * FROM backlog ORDER BY added_at, id").fetchall()
             return [_item(row) for row in rows]
 
@@ -159,18 +159,18 @@ class GaiaDatabase:
 
     @contextmanager
     def _transaction(self) -> Iterator[None]:
-        with self._explained():
+        with self._translate_errors():
             self._rows.execute("BEGIN IMMEDIATE")
             try:
                 yield
-                reach("journal.commit")
+                fault_point("journal.commit")
                 self._rows.execute("COMMIT")
             except BaseException:
                 self._rows.rollback()
                 raise
 
     @contextmanager
-    def _explained(self) -> Iterator[None]:
+    def _translate_errors(self) -> Iterator[None]:
         try:
             yield
         except (sqlite3.Error, OSError) as error:
@@ -210,7 +210,7 @@ def _known_tables(rows: sqlite3.Connection, path: Path) -> bool:
     return present == len(_TABLES)
 
 
-def _trace_row(placed: Placed) -> tuple[object, ...]:
+def _trace_row(placed: LocatedTrace) -> tuple[object, ...]:
     trace = placed.trace
     details = msgspec.json.encode(trace.details).decode()
     return trace.id, trace.at, trace.event, trace.trace_id, trace.step, details, placed.end
@@ -228,17 +228,17 @@ def _item(row: tuple[Any, ...]) -> dict[str, Any]:
     item = dict(zip(ITEM_COLUMNS, row, strict=True))
     rest = _object(item.pop("rest"))
     try:
-        return checked({**item, "priority": _decoded(item["priority"], Any), **rest})
+        return validate_item({**item, "priority": _decode_column(item["priority"], Any), **rest})
     except BadItem as problem:
         raise msgspec.DecodeError(str(problem)) from problem
 
 
 def _object(text: object) -> dict[str, Any]:
-    found: dict[str, Any] = _decoded(text, dict[str, Any])
+    found: dict[str, Any] = _decode_column(text, dict[str, Any])
     return found
 
 
-def _decoded(text: object, kind: Any) -> Any:
+def _decode_column(text: object, kind: Any) -> Any:
     """A column of JSON. A number or nothing at all may be in its place. Raises msgspec.DecodeError."""
     if not isinstance(text, str | bytes):
         raise msgspec.DecodeError("no text")
@@ -249,10 +249,10 @@ def read_archive(path: Path) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]
     """The newest item of each id, and what is wrong with lines that hold none. Raises LogUnusable."""
     items: dict[str, dict[str, Any]] = {}
     wrong = []
-    with explained(path):
+    with translate_errors(path):
         for number, line in enumerate(read_lines(path), 1):
             try:
-                item = checked(plain_record(line) or {})
+                item = validate_item(plain_record(line) or {})
             except BadItem as problem:
                 wrong.append(f"line {number}: {problem}")
             else:
@@ -263,7 +263,7 @@ def read_archive(path: Path) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]
 def append_items(path: Path, items: Iterable[dict[str, Any]]) -> None:
     """Add a line for each, all or none, durably. Raises LogFull, LogBusy or LogUnusable."""
     lines = b"".join(msgspec.json.encode(item) + b"\n" for item in items)
-    with explained(path), locked(path) as file:
+    with translate_errors(path), lock_file(path) as file:
         is_new = os.fstat(file).st_size == 0
         append(file, lines)
         if is_new:

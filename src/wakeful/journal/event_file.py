@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Final, NamedTuple
 
 from wakeful.core.errors import OperatorError
-from wakeful.incidents.line_log import append, explained, locked, open_for_reading, sync_folder
+from wakeful.incidents.line_log import append, lock_file, open_for_reading, sync_folder, translate_errors
 from wakeful.journal.model import Trace, read_trace, trace_line
 from wakeful.journal.recovery_rules import Suspect
 
@@ -21,23 +21,23 @@ _BLANK: Final = b"\0 \t\r\n"
 _LINE_BYTES_MAX: Final = 64 * 1024
 
 
-class Placed(NamedTuple):
+class LocatedTrace(NamedTuple):
     """An event and the byte behind its line."""
 
     trace: Trace
     end: int
 
 
-class Told(NamedTuple):
+class EventLogSlice(NamedTuple):
     """What the log says from a cursor on, and what is odd about it."""
 
-    placed: tuple[Placed, ...]
+    entries: tuple[LocatedTrace, ...]
     end: int
     notes: tuple[str, ...]
 
     @property
     def traces(self) -> tuple[Trace, ...]:
-        return tuple(each.trace for each in self.placed)
+        return tuple(each.trace for each in self.entries)
 
 
 class EventLog:
@@ -48,7 +48,7 @@ class EventLog:
 
     def append(self, trace: Trace) -> int:
         """Add one line; it is on the disk when this returns. The byte behind it."""
-        with explained(self.path), locked(self.path) as file:
+        with translate_errors(self.path), lock_file(self.path) as file:
             is_new = os.fstat(file).st_size == 0
             append(file, trace_line(trace))
             if is_new:
@@ -57,7 +57,7 @@ class EventLog:
 
     def size(self) -> int:
         """How many bytes there are; 0 while there is no log."""
-        with explained(self.path):
+        with translate_errors(self.path):
             file = open_for_reading(self.path)
             if file is None:
                 return 0
@@ -66,11 +66,11 @@ class EventLog:
             finally:
                 os.close(file)
 
-    def holds(self, trace_id: str, end: int) -> bool:
+    def has_trace_at(self, trace_id: str, end: int) -> bool:
         """Whether the line that ends at this byte is the event with this id: it is not where the log was put back."""
         if end <= 0:
             return False
-        with explained(self.path):
+        with translate_errors(self.path):
             file = open_for_reading(self.path)
             if file is None:
                 return False
@@ -81,19 +81,19 @@ class EventLog:
         trace = read_trace(before.rstrip(_BLANK).rpartition(b"\n")[2])
         return len(before) == min(end, _LINE_BYTES_MAX) and trace is not None and trace.id == trace_id
 
-    def read(self, cursor: int) -> Told:
+    def read(self, cursor: int) -> EventLogSlice:
         """Every event behind the cursor; all of them if the cursor lies beyond the end."""
-        with explained(self.path):
+        with translate_errors(self.path):
             file = open_for_reading(self.path)
             if file is None:
-                return Told((), 0, ("events.ndjson is missing",) if cursor else ())
+                return EventLogSlice((), 0, ("events.ndjson is missing",) if cursor else ())
             try:
                 return _read(file, cursor)
             finally:
                 os.close(file)
 
 
-def _read(file: int, cursor: int) -> Told:
+def _read(file: int, cursor: int) -> EventLogSlice:
     size = os.fstat(file).st_size
     notes = []
     if not 0 <= cursor <= size:
@@ -101,15 +101,15 @@ def _read(file: int, cursor: int) -> Told:
             f"events_cursor {cursor} is not within events.ndjson ({size} bytes): read from its start"
         )
         cursor = 0
-    placed, odd, torn = _placed(file, cursor)
+    placed, odd, torn = _parse_lines(file, cursor)
     if odd:
         notes.append(f"{odd} line{'' if odd == 1 else 's'} of events.ndjson could not be read")
     if torn:
         notes.append(f"the last line of events.ndjson is torn ({torn} bytes)")
-    return Told(tuple(placed), size, tuple(notes))
+    return EventLogSlice(tuple(placed), size, tuple(notes))
 
 
-def _placed(file: int, cursor: int) -> tuple[list[Placed], int, int]:
+def _parse_lines(file: int, cursor: int) -> tuple[list[LocatedTrace], int, int]:
     """The events, how many lines were none, and how long the torn last one is."""
     placed, odd, torn, end = [], 0, 0, cursor
     with open(file, "rb", closefd=False) as stream:
@@ -121,7 +121,7 @@ def _placed(file: int, cursor: int) -> tuple[list[Placed], int, int]:
             if not line.endswith(b"\n"):
                 torn = len(text)
             elif trace is not None:
-                placed.append(Placed(trace, end))
+                placed.append(LocatedTrace(trace, end))
             elif text:
                 odd += 1
     return placed, odd, torn
@@ -138,7 +138,7 @@ class OutsideRoot(OperatorError):
     code = "outside-root"
 
 
-def inside(root: Path, path: str | os.PathLike[str]) -> Path:
+def resolve_inside(root: Path, path: str | os.PathLike[str]) -> Path:
     """The path below the root, its links followed but for the last. Raises OutsideRoot."""
     given = root / path
     real_root = Path(os.path.realpath(root))
@@ -160,22 +160,22 @@ def fingerprint(path: Path) -> str:
     return digest.hexdigest()
 
 
-def suspects(
+def find_suspects(
     root: Path, corrupt: Path, known: Mapping[str, tuple[str, str]], stamp: str
 ) -> tuple[Suspect, ...]:
     """Of journaled files (path to step and hash) those that changed, each moved away, and those that are gone."""
     found = []
     for name, (step, expected) in known.items():
-        reason = _trouble(root, name, expected)
+        reason = _mismatch(root, name, expected)
         if reason is not None:
-            moved = move_away(root / name, corrupt, stamp) if reason != "it is gone" else None
+            moved = quarantine(root / name, corrupt, stamp) if reason != "it is gone" else None
             found.append(Suspect(name, step, reason, str(moved.relative_to(root)) if moved else None))
     return tuple(found)
 
 
-def move_away(path: Path, corrupt: Path, stamp: str) -> Path:
+def quarantine(path: Path, corrupt: Path, stamp: str) -> Path:
     """Put a suspect into the folder for suspects; where it lies now. Raises LogFull or LogUnusable."""
-    with explained(path):
+    with translate_errors(path):
         corrupt.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = 1
         target = corrupt / f"{path.name}-{stamp}"
@@ -188,11 +188,11 @@ def move_away(path: Path, corrupt: Path, stamp: str) -> Path:
     return target
 
 
-def _trouble(root: Path, name: str, expected: str) -> str | None:
+def _mismatch(root: Path, name: str, expected: str) -> str | None:
     if expected == ACCEPTED:
         return None
     try:
-        found = fingerprint(inside(root, name))
+        found = fingerprint(resolve_inside(root, name))
     except FileNotFoundError:
         return "it is gone"
     except OSError as problem:

@@ -14,11 +14,11 @@ from pathlib import Path
 from typing import Any, Final
 
 from wakeful.core.clock import iso
-from wakeful.incidents.line_log import append, explained, locked
-from wakeful.journal.base import Locked, Reading
+from wakeful.incidents.line_log import append, lock_file, translate_errors
+from wakeful.journal.base import AcquiredLock, EventReading
 from wakeful.journal.database import GaiaDatabase, read_archive
-from wakeful.journal.event_file import ACCEPTED, EventLog, Placed, move_away, suspects
-from wakeful.journal.locks import Claim, recovery_lock
+from wakeful.journal.event_file import ACCEPTED, EventLog, LocatedTrace, find_suspects, quarantine
+from wakeful.journal.locks import JournalLock, recovery_lock
 from wakeful.journal.model import STALE_SECONDS, SessionState, StateForeign, Trace
 from wakeful.journal.recovery_rules import Suspect
 from wakeful.journal.state_file import load_state, replace_state
@@ -27,7 +27,7 @@ from wakeful.sources.parsing import wall_of
 from wakeful.storage.sqlite.errors import StoreCorrupt
 
 
-class JournalPlaces:
+class JournalPaths:
     """The paths below one root."""
 
     def __init__(self, root: Path) -> None:
@@ -44,24 +44,24 @@ class JournalPlaces:
         self.master = root / "MASTER_BACKLOG.md"
 
     @classmethod
-    def of_state(cls, path: Path) -> "JournalPlaces":
+    def of_state(cls, path: Path) -> "JournalPaths":
         """The journal a state file belongs to. Raises StateForeign for a file that lies elsewhere."""
         # Links on the way to the root are its owner's; those below it are refused where they are met.
         path = Path(os.path.abspath(path))  # noqa: PTH100 - see above
-        places = cls(Path(os.path.realpath(path.parent.parent)))
-        if (path.parent.name, path.name) != (places.state.parent.name, places.state.name):
+        paths = cls(Path(os.path.realpath(path.parent.parent)))
+        if (path.parent.name, path.name) != (paths.state.parent.name, paths.state.name):
             raise StateForeign(
                 path=path, reason="a journal's state is .copilot/session_state.json of its folder"
             )
-        return places
+        return paths
 
-    def make(self) -> None:
+    def create_folders(self) -> None:
         """Make the folders, for this user alone. Raises StateForeign for one that leads elsewhere, and OSError."""
         for folder in (self.state.parent, self.tmp, self.corrupt, self.logs):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        self.check()
+        self.check_folders()
 
-    def check(self) -> None:
+    def check_folders(self) -> None:
         """Raises StateForeign where a folder is a link or another user's."""
         for folder in (self.state.parent, self.tmp, self.corrupt, self.logs):
             try:
@@ -80,71 +80,71 @@ _DATABASE_ENDINGS: Final = ("", "-wal", "-shm")
 class RootFiles:
     """The files below one root. `claimed`: the program itself holds the journal, nobody else has to be asked."""
 
-    def __init__(self, places: JournalPlaces, *, command: str, claimed: bool = False) -> None:
-        self.places = places
+    def __init__(self, paths: JournalPaths, *, command: str, claimed: bool = False) -> None:
+        self.paths = paths
         self._command = command
-        self._claimed = claimed
+        self._has_lock = claimed
         self._clock = SystemClock()
-        self._events = EventLog(places.events)
+        self._events = EventLog(paths.events)
         self._database: GaiaDatabase | None = None
         self._trace_id: str | None = None
 
     @property
     def root(self) -> str:
-        return str(self.places.root)
+        return str(self.paths.root)
 
     @property
     def state_path(self) -> str:
-        return str(self.places.state)
+        return str(self.paths.state)
 
     @property
     def timeline_path(self) -> str:
-        return str(self.places.timeline)
+        return str(self.paths.timeline)
 
     @contextmanager
-    def lock(self, wait_seconds: float) -> Iterator[Locked]:
-        with explained(self.places.tmp):
-            self.places.make()
+    def lock(self, wait_seconds: float) -> Iterator[AcquiredLock]:
+        with translate_errors(self.paths.tmp):
+            self.paths.create_folders()
         with ExitStack() as held:
             # The journal first and its lock second, as programs do: nobody waits for the other with one of them.
             owner = None
-            if not self._claimed:
-                claim = Claim(self.places.state.parent)
+            if not self._has_lock:
+                claim = JournalLock(self.paths.state.parent)
                 held.callback(claim.close)
-                owner = None if claim.take(wait_seconds) else claim.holder()
+                owner = None if claim.acquire(wait_seconds) else claim.holder()
             taken_over = held.enter_context(
                 recovery_lock(
-                    self.places.lock, since=self.now(), command=self._command, wait_seconds=wait_seconds
+                    self.paths.lock, since=self.now(), command=self._command, wait_seconds=wait_seconds
                 )
             )
             held.callback(self.close)
-            yield Locked(owner, taken_over)
+            yield AcquiredLock(owner, taken_over)
 
     def read(self) -> SessionState:
-        self.places.check()
-        state = load_state(self.places.state)
+        self.paths.check_folders()
+        state = load_state(self.paths.state)
         self._trace_id = state.trace_id
         return state
 
     def write(self, state: SessionState) -> None:
-        replace_state(self.places.state, state)
+        replace_state(self.paths.state, state)
         self._trace_id = state.trace_id
 
-    def set_aside(self) -> str:
-        return self._moved(self.places.state)
+    def quarantine_state(self) -> str:
+        return self._quarantine(self.paths.state)
 
-    def told(self, cursor: int) -> Reading:
+    def read_events(self, cursor: int) -> EventReading:
         told = self._events.read(cursor)
-        return Reading(told.traces, told.end, told.notes)
+        return EventReading(told.traces, told.end, told.notes)
 
-    def known(self, trace_id: str) -> tuple[Trace, ...]:
-        return self.database().traces(trace_id) if self._is_begun() else ()
+    def session_traces(self, trace_id: str) -> tuple[Trace, ...]:
+        return self.database().traces(trace_id) if self._has_history() else ()
 
     def newest_session(self) -> str | None:
-        return self.database().newest_session() if self._is_begun() else None
+        return self.database().newest_session() if self._has_history() else None
 
     def later_session(self, trace_id: str) -> str | None:
-        return self.database().later_session(trace_id) if self._is_begun() else None
+        return self.database().later_session(trace_id) if self._has_history() else None
 
     def events_end(self) -> int:
         return self._events.size()
@@ -153,13 +153,13 @@ class RootFiles:
         trace = Trace(self.now(), event, trace_id, step, uuid.uuid4().hex, details)
         self._trace_id = trace_id
         end = self._events.append(trace)
-        self.database().audit([Placed(trace, end)])
+        self.database().audit([LocatedTrace(trace, end)])
         return end
 
-    def append(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> Placed:
+    def append(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> LocatedTrace:
         """Write an event alone; its row is owed."""
         trace = Trace(self.now(), event, trace_id, step, uuid.uuid4().hex, details)
-        return Placed(trace, self._events.append(trace))
+        return LocatedTrace(trace, self._events.append(trace))
 
     def new_trace_id(self) -> str:
         return str(uuid.uuid4())
@@ -175,7 +175,7 @@ class RootFiles:
         kind = self.database().kind_of(trace_id)
         return STALE_SECONDS.get(kind or "", STALE_SECONDS["interactive"])
 
-    def suspects(self, trace_id: str) -> tuple[Suspect, ...]:
+    def find_suspects(self, trace_id: str) -> tuple[Suspect, ...]:
         known: dict[str, tuple[str, str]] = {}
         kinds = ("action.completed", "artefact.accepted")
         for event, step, details in self.database().details(kinds, trace_id):
@@ -183,11 +183,11 @@ class RootFiles:
                 known |= dict.fromkeys(details.get("paths", ()), ("", ACCEPTED))
             else:
                 known |= {path: (step or "", found) for path, found in details.get("artefacts", {}).items()}
-        return suspects(self.places.root, self.places.corrupt, known, self.stamp())
+        return find_suspects(self.paths.root, self.paths.corrupt, known, self.stamp())
 
-    def tell(self, lines: Sequence[str]) -> None:
+    def append_timeline(self, lines: Sequence[str]) -> None:
         text = "".join(f"{line}\n" for line in lines).encode("utf-8", "replace")
-        with explained(self.places.timeline), locked(self.places.timeline) as file:
+        with translate_errors(self.paths.timeline), lock_file(self.paths.timeline) as file:
             append(file, text)
 
     def stamp(self) -> str:
@@ -197,7 +197,7 @@ class RootFiles:
     def database(self) -> GaiaDatabase:
         """`gaia.db`, made and filled where it is missing, with every event that it does not have yet."""
         if self._database is None:
-            self._database = self._opened()
+            self._database = self._open_database()
         return self._database
 
     def close(self) -> None:
@@ -205,19 +205,19 @@ class RootFiles:
             self._database.close()
             self._database = None
 
-    def _opened(self) -> GaiaDatabase:
+    def _open_database(self) -> GaiaDatabase:
         try:
-            database = GaiaDatabase(self.places.database)
+            database = GaiaDatabase(self.paths.database)
         except StoreCorrupt as problem:
             moved = [
-                self._moved(path)
+                self._quarantine(path)
                 for ending in _DATABASE_ENDINGS
-                if (path := Path(f"{self.places.database}{ending}")).exists()
+                if (path := Path(f"{self.paths.database}{ending}")).exists()
             ]
-            self.tell(
+            self.append_timeline(
                 [f"  ! {problem.facts['path']} was damaged ({problem.facts['why']}): {', '.join(moved)}"]
             )
-            database = GaiaDatabase(self.places.database)
+            database = GaiaDatabase(self.paths.database)
         try:
             self._fill(database)
         except BaseException:
@@ -227,21 +227,21 @@ class RootFiles:
 
     def _fill(self, database: GaiaDatabase) -> None:
         if database.is_new:
-            items, wrong = read_archive(self.places.archive)
+            items, wrong = read_archive(self.paths.archive)
             details = {"rows_imported": len(items), "lines_left_out": len(wrong)}
             self.append("recovery.sync", self._trace_id or self.new_trace_id(), None, details)
             database.create(items.values())
         newest, end = database.audited_end()
         # A log that was put back or cut off and has grown since has other events there.
-        told = self._events.read(end if self._events.holds(newest, end) else 0)
-        database.audit(told.placed)
+        told = self._events.read(end if self._events.has_trace_at(newest, end) else 0)
+        database.audit(told.entries)
 
-    def _is_begun(self) -> bool:
+    def _has_history(self) -> bool:
         """Whether there is something to look into; looking makes no database in an empty folder."""
-        return self._database is not None or self.places.database.exists() or self._events.size() > 0
+        return self._database is not None or self.paths.database.exists() or self._events.size() > 0
 
-    def _moved(self, path: Path) -> str:
-        return str(move_away(path, self.places.corrupt, self.stamp()).relative_to(self.places.root))
+    def _quarantine(self, path: Path) -> str:
+        return str(quarantine(path, self.paths.corrupt, self.stamp()).relative_to(self.paths.root))
 
 
 def own_command() -> str:

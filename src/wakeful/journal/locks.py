@@ -20,15 +20,15 @@ from msgspec import Struct
 
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WorldError
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.core.text import plain
-from wakeful.incidents.line_log import explained, open_for_reading
-from wakeful.journal.state_file import put_whole
+from wakeful.incidents.line_log import open_for_reading, translate_errors
+from wakeful.journal.state_file import replace_file
 from wakeful.linux import proc
 
 # A lock outlives whoever took it where a child has inherited it.
-NOBODY_SEEN: Final = Process(0, 0, "")
-_AGAIN_SECONDS: Final = 0.02
+UNKNOWN_PROCESS: Final = Process(0, 0, "")
+_RETRY_SECONDS: Final = 0.02
 _LOCK_BYTES_MAX: Final = 4096
 
 
@@ -53,7 +53,7 @@ class LockHolder(Struct, frozen=True):
         return Process(self.pid, self.started, self.boot_id)
 
 
-class _Found(NamedTuple):
+class _FoundLock(NamedTuple):
     """A lock that is there: whose it is, in words, and whether its owner is gone."""
 
     owner: str
@@ -67,29 +67,29 @@ _decode: Final = json_decoder(LockHolder)
 def recovery_lock(path: Path, *, since: str, command: str, wait_seconds: float) -> Iterator[str | None]:
     """Hold the recovery of a journal; what was taken over from a dead owner, if anything. Raises RecoveryRuns."""
     draft = path.with_name(f"{path.name}.{os.getpid()}-{time.monotonic_ns()}")
-    with explained(path):
-        file = _drafted(draft, since, command)
+    with translate_errors(path):
+        file = _create_draft(draft, since, command)
     try:
-        with explained(path):
-            taken_over = _taken(path, draft, time.monotonic() + wait_seconds)
+        with translate_errors(path):
+            taken_over = _acquire(path, draft, time.monotonic() + wait_seconds)
             draft.unlink()
             _sweep_drafts(path)
         yield taken_over
     finally:
         with suppress(FileNotFoundError):
             draft.unlink()
-        if _lies_at(path, file):
+        if _is_same_file(path, file):
             path.unlink()
         os.close(file)
 
 
-class Claim:
+class JournalLock:
     """A program's hold on its journal, for as long as it runs or until it is closed."""
 
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
-    def take(self, wait_seconds: float = 0.0) -> bool:
+    def acquire(self, wait_seconds: float = 0.0) -> bool:
         """False: another process has it, and had it all that time."""
         deadline = time.monotonic() + wait_seconds
         while True:
@@ -98,7 +98,7 @@ class Claim:
             except BlockingIOError:
                 if time.monotonic() >= deadline:
                     return False
-                time.sleep(_AGAIN_SECONDS)
+                time.sleep(_RETRY_SECONDS)
             else:
                 return True
 
@@ -106,13 +106,13 @@ class Claim:
         """Who has it; NOBODY_SEEN where that cannot be told."""
         found = os.fstat(self._file)
         pid = proc.flock_holders([(found.st_dev, found.st_ino)]).get((found.st_dev, found.st_ino))
-        return (proc.identify_if_seen(pid) if pid is not None else None) or NOBODY_SEEN
+        return (proc.identify_or_none(pid) if pid is not None else None) or UNKNOWN_PROCESS
 
     def close(self) -> None:
         os.close(self._file)
 
 
-def _drafted(draft: Path, since: str, command: str) -> int:
+def _create_draft(draft: Path, since: str, command: str) -> int:
     """A lock that nobody sees yet, held by us and on the disk."""
     process = proc.identify(os.getpid())
     assert process is not None, "we live"
@@ -129,24 +129,24 @@ def _drafted(draft: Path, since: str, command: str) -> int:
     return file
 
 
-def _taken(path: Path, draft: Path, deadline: float) -> str | None:
+def _acquire(path: Path, draft: Path, deadline: float) -> str | None:
     taken_over = None
     while True:
         try:
             os.link(draft, path)
         except FileExistsError:
-            found = _look(path)
+            found = _inspect_lock(path)
             if found is not None and found.gone:
                 taken_over = found.owner
             elif found is not None and time.monotonic() >= deadline:
                 raise RecoveryRuns(path=path, owner=found.owner) from None
             elif found is not None:
-                time.sleep(_AGAIN_SECONDS)
+                time.sleep(_RETRY_SECONDS)
         else:
             return taken_over
 
 
-def _look(path: Path) -> _Found | None:
+def _inspect_lock(path: Path) -> _FoundLock | None:
     """The lock at this path, removed if its owner is gone; None if it went meanwhile."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -154,12 +154,12 @@ def _look(path: Path) -> _Found | None:
         return None
     try:
         content = os.read(file, _LOCK_BYTES_MAX)
-        found = _judged(content)
+        found = _parse_lock(content)
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            return _Found(found.owner, gone=False)
-        if not _lies_at(path, file):
+            return _FoundLock(found.owner, gone=False)
+        if not _is_same_file(path, file):
             return None
         if found.gone:
             path.unlink()
@@ -168,29 +168,29 @@ def _look(path: Path) -> _Found | None:
         os.close(file)
 
 
-def _judged(content: bytes) -> _Found:
+def _parse_lock(content: bytes) -> _FoundLock:
     """Whose lock it is. One that names nobody was made by another program, and may be held."""
     try:
         holder = _decode(content)
     except msgspec.DecodeError:
-        return _bare(content)
+        return _parse_bare_pid(content)
     owner = f"pid {holder.pid} ({plain(holder.command, 80)}) since {plain(holder.since, 40)}"
-    return _Found(owner, gone=proc.sight(holder.process) is Sight.DEAD)
+    return _FoundLock(owner, gone=proc.state_of(holder.process) is ProcessState.DEAD)
 
 
-def _bare(content: bytes) -> _Found:
+def _parse_bare_pid(content: bytes) -> _FoundLock:
     words = content.split()
     pid = int(words[0]) if words and words[0].isdigit() and len(words[0]) < 10 else 0
     if not pid:
-        return _Found("somebody it does not name; remove it if no recovery runs", gone=False)
+        return _FoundLock("somebody it does not name; remove it if no recovery runs", gone=False)
     try:
         gone = proc.identify(pid) is None
     except proc.ProcessHidden:
         gone = False
-    return _Found(f"pid {pid}", gone=gone)
+    return _FoundLock(f"pid {pid}", gone=gone)
 
 
-def _lies_at(path: Path, file: int) -> bool:
+def _is_same_file(path: Path, file: int) -> bool:
     try:
         return os.path.samestat(os.fstat(file), path.lstat())
     except FileNotFoundError:
@@ -212,7 +212,7 @@ def register_root(folder: Path, root: Path) -> None:
     """Remember a root; twice is once. Raises LogFull or LogUnusable."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = os.fsencode(root)
-    put_whole(folder / hashlib.sha256(name).hexdigest()[:32], name)
+    replace_file(folder / hashlib.sha256(name).hexdigest()[:32], name)
 
 
 def registered_roots(folder: Path) -> list[Path]:

@@ -21,12 +21,12 @@ from wakeful.core.process import Process
 
 # Step names become parts of file names.
 _STEP_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
-_AWAITING: Final = re.compile(r"awaiting-approval: CHECKPOINT_([1-9][0-9]{0,5})\.md(?:\n|\Z)")
+_CHECKPOINT_LINE: Final = re.compile(r"awaiting-approval: CHECKPOINT_([1-9][0-9]{0,5})\.md(?:\n|\Z)")
 # A journal without a write for this long is stale.
 STALE_SECONDS: Final[Mapping[str, float]] = {"interactive": 300.0, "batch": 1800.0}
 
 
-class BadStep(OperatorError):
+class BadStepName(OperatorError):
     """{shown!r} is no name of a step: letters, digits and . _ - only, a letter or digit first, 100 at most."""
 
     code = "bad-step"
@@ -80,7 +80,7 @@ class OnAlive(StrEnum):
     RERUN = "rerun"
 
 
-class Last(StrEnum):
+class StepStatus(StrEnum):
     """The last thing that is known of a step. `cleared`: it may be run again."""
 
     STARTED = "started"
@@ -116,7 +116,7 @@ class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
     temp: tuple[str, ...] = ()
     then: str | None = None
     attempt: int = 1
-    last: Last = Last.STARTED
+    last: StepStatus = StepStatus.STARTED
     undo_of: int | None = None
 
     @property
@@ -128,7 +128,7 @@ class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def is_open(self) -> bool:
-        return self.last not in {Last.COMPLETED, Last.CLEARED}
+        return self.last not in {StepStatus.COMPLETED, StepStatus.CLEARED}
 
 
 class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
@@ -144,20 +144,20 @@ class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
     notes: str | None = None
 
     @property
-    def awaited(self) -> tuple[int, ...]:
+    def checkpoint_numbers(self) -> tuple[int, ...]:
         """The numbers of the checkpoints that hold this journal."""
-        return _awaited(self.notes or "")[0]
+        return _split_checkpoints(self.notes or "")[0]
 
-    def awaiting(self, numbers: Iterable[int]) -> "SessionState":
+    def with_checkpoints(self, numbers: Iterable[int]) -> "SessionState":
         """The same, held by these checkpoints or by none; what else the notes say stays."""
         held = [f"awaiting-approval: CHECKPOINT_{number}.md" for number in numbers]
-        others = _awaited(self.notes or "")[1]
+        others = _split_checkpoints(self.notes or "")[1]
         return replace(self, notes="\n".join(part for part in (*held, others) if part) or None)
 
     def with_entry(self, step: str, entry: StepEntry) -> "SessionState":
         return replace(self, process_map={**self.process_map, step: entry})
 
-    def completed(self, step: str) -> "SessionState":
+    def with_completed(self, step: str) -> "SessionState":
         """The step counts as done and its process as gone."""
         entry = self.process_map.get(step)
         then = entry.then if entry is not None else None
@@ -172,10 +172,10 @@ class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
         )
 
 
-def _awaited(notes: str) -> tuple[tuple[int, ...], str]:
+def _split_checkpoints(notes: str) -> tuple[tuple[int, ...], str]:
     """The checkpoints that notes begin with, and the rest of them."""
     numbers = []
-    while found := _AWAITING.match(notes):
+    while found := _CHECKPOINT_LINE.match(notes):
         numbers.append(int(found[1]))
         notes = notes[found.end() :]
     return tuple(numbers), notes
@@ -242,7 +242,7 @@ def read_trace(line: bytes) -> Trace | None:
         return None
 
 
-def details_of(entry: StepEntry) -> dict[str, Any]:
+def start_details(entry: StepEntry) -> dict[str, Any]:
     """What an event says of a step that begins: enough to decide about it without the state.
 
     Its commands are left out. Events are read by whoever the owner shows them to, and commands may hold secrets.
@@ -258,7 +258,7 @@ def without_completed(state: SessionState) -> SessionState:
     return replace(state, process_map=left)
 
 
-def reconciled(state: SessionState, traces: Iterable[Trace]) -> SessionState:
+def reconcile(state: SessionState, traces: Iterable[Trace]) -> SessionState:
     """The state with what its traces tell: whatever they say was begun or completed counts.
 
     The traces may come in any order, twice, and from before the state: a state can be older than its events (a restored
@@ -277,15 +277,15 @@ def reconciled(state: SessionState, traces: Iterable[Trace]) -> SessionState:
 
 
 # What an event says of one attempt. Within an attempt nothing is followed by something further up.
-_LAST_OF: Final[Mapping[str, Last]] = {
-    "action.started": Last.STARTED,
-    "action.failed": Last.FAILED,
-    "recovery.undo_started": Last.UNDOING,
-    "checkpoint.aborted": Last.ABORTED,
-    "recovery.cleared": Last.CLEARED,
-    "action.completed": Last.COMPLETED,
+_LAST_OF: Final[Mapping[str, StepStatus]] = {
+    "action.started": StepStatus.STARTED,
+    "action.failed": StepStatus.FAILED,
+    "recovery.undo_started": StepStatus.UNDOING,
+    "checkpoint.aborted": StepStatus.ABORTED,
+    "recovery.cleared": StepStatus.CLEARED,
+    "action.completed": StepStatus.COMPLETED,
 }
-_LATER: Final = tuple(_LAST_OF.values())
+_STATUS_ORDER: Final = tuple(_LAST_OF.values())
 
 
 def _with_trace(state: SessionState, trace: Trace, step: str, attempt: int) -> SessionState:
@@ -293,9 +293,12 @@ def _with_trace(state: SessionState, trace: Trace, step: str, attempt: int) -> S
     if last is None or step in state.steps_completed:
         return state
     before = state.process_map.get(step)
-    if last is Last.COMPLETED:
-        return state.completed(step)
-    if before is not None and (before.attempt, _LATER.index(before.last)) >= (attempt, _LATER.index(last)):
+    if last is StepStatus.COMPLETED:
+        return state.with_completed(step)
+    if before is not None and (before.attempt, _STATUS_ORDER.index(before.last)) >= (
+        attempt,
+        _STATUS_ORDER.index(last),
+    ):
         return state
     same = before if before is not None and before.attempt == attempt else _entry_of(trace, attempt)
     undo_of = trace.details.get("checkpoint")
@@ -314,5 +317,5 @@ def _entry_of(trace: Trace, attempt: int) -> StepEntry:
 def parse_step(name: str) -> str:
     """Raises BadStep."""
     if _STEP_NAME.fullmatch(name) is None:
-        raise BadStep(shown=name[:40])
+        raise BadStepName(shown=name[:40])
     return name

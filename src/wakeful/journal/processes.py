@@ -17,14 +17,14 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from wakeful.core.errors import StartFailed
-from wakeful.core.process import Sight
-from wakeful.journal.event_file import inside
-from wakeful.journal.model import Last, StepEntry
-from wakeful.journal.recovery_rules import Answer
+from wakeful.core.process import ProcessState
+from wakeful.journal.event_file import resolve_inside
+from wakeful.journal.model import StepEntry, StepStatus
+from wakeful.journal.recovery_rules import RemoteAnswer
 from wakeful.linux import proc, run_command as inquiry
 from wakeful.linux.child_environment import agent_environ, given_environ
 from wakeful.linux.launch import find_program
-from wakeful.linux.terminate import TOOL_STEPS, carries, end, sweep
+from wakeful.linux.terminate import TOOL_STEPS, has_variable, terminate, terminate_marked
 
 MARK_VARIABLE: Final = "WAKEFUL_JOURNAL_STEP"
 KEY_VARIABLE: Final = "WAKEFUL_JOURNAL_KEY"
@@ -32,11 +32,11 @@ QUERY_SECONDS_MAX: Final = 10.0
 UNDO_SECONDS_MAX: Final = 600.0
 # A process behind its gate ends within milliseconds of its starter; on a busy machine within this.
 GATE_SECONDS: Final = 0.5
-_AGAIN_SECONDS: Final = 0.02
+_RETRY_SECONDS: Final = 0.02
 # One line on its input lets it through, the end of its input does not.
 _GATE: Final = 'read -r go || exit 125; exec "$@" </dev/null'
 # Not 1 and 2, with which programs end that could not ask at all.
-_ANSWERS: Final = {0: Answer.DONE, 10: Answer.ABSENT, 11: Answer.PARTIAL}
+_ANSWERS: Final = {0: RemoteAnswer.DONE, 10: RemoteAnswer.ABSENT, 11: RemoteAnswer.PARTIAL}
 
 Query = Callable[[str, str | None], object]
 """Asked with a step and its key: `done`, `absent`, `partial` or `unknown`, also from a coroutine."""
@@ -58,7 +58,7 @@ class GatedProcess:
         """Raises FolderGone, ClientMissing or StartFailed: nothing runs."""
         program = find_program(argv[0], cwd=str(cwd), path=environ.get("PATH", os.defpath))
         try:
-            with _log(output) as out, _log(errors) as err:
+            with _open_log(output) as out, _open_log(errors) as err:
                 self._child = subprocess.Popen(
                     ["/bin/sh", "-c", _GATE, "sh", program, *argv[1:]],
                     cwd=cwd,
@@ -73,7 +73,7 @@ class GatedProcess:
         # Not reaped yet, so that even one that has ended already has an identity.
         self.process = proc.parse_stat(Path(f"/proc/{self._child.pid}/stat").read_bytes()).process
 
-    def let_through(self) -> None:
+    def release(self) -> None:
         assert self._child.stdin is not None, "asked for"
         # Somebody may have ended it at the gate: its exit code says so.
         with suppress(BrokenPipeError), self._child.stdin as gate:
@@ -84,12 +84,12 @@ class GatedProcess:
         try:
             return self._child.wait()
         except BaseException:
-            self.turn_away()
+            self.terminate()
             raise
 
-    def turn_away(self) -> None:
+    def terminate(self) -> None:
         """End it, and see it dead."""
-        alone(end(self.process, TOOL_STEPS, is_meant=lambda _process: True))
+        run_in_thread(terminate(self.process, TOOL_STEPS, is_meant=lambda _process: True))
         self._child.wait()
         if self._child.stdin is not None:
             with suppress(BrokenPipeError):
@@ -113,58 +113,62 @@ class StepProcesses:
         self._query = query
         self._query_seconds = query_seconds
 
-    def sight(self, entry: StepEntry) -> Sight:
+    def probe(self, entry: StepEntry) -> ProcessState:
         """Whether anything of the step still runs: its process, or what that left behind."""
-        if not entry.mark and (entry.last is Last.FAILED or _is_own(entry)):
+        if not entry.mark and (entry.last is StepStatus.FAILED or _is_this_process(entry)):
             # It ran inside a program, which saw it end; or inside us, and what we are inside of is never asked about.
-            return Sight.DEAD
-        seen = _sight(entry)
-        if seen is Sight.DEAD and entry.mark and proc.carriers(MARK_VARIABLE, entry.mark, os.getuid()):
-            return Sight.ALIVE
+            return ProcessState.DEAD
+        seen = _probe_process(entry)
+        if (
+            seen is ProcessState.DEAD
+            and entry.mark
+            and proc.processes_with_variable(MARK_VARIABLE, entry.mark, os.getuid())
+        ):
+            return ProcessState.ALIVE
         return seen
 
-    def wait(self, entry: StepEntry, seconds: float) -> Sight:
+    def wait(self, entry: StepEntry, seconds: float) -> ProcessState:
         """What is seen of it once it is no longer alive, or at the end of that time."""
         deadline = time.monotonic() + max(seconds, GATE_SECONDS)
-        while (seen := self.sight(entry)) is Sight.ALIVE and time.monotonic() < deadline:
-            time.sleep(_AGAIN_SECONDS)
+        while (seen := self.probe(entry)) is ProcessState.ALIVE and time.monotonic() < deadline:
+            time.sleep(_RETRY_SECONDS)
         return seen
 
-    def end(self, entry: StepEntry) -> Sight:
+    def terminate(self, entry: StepEntry) -> ProcessState:
         """End what runs of it and carries its mark; what is seen afterwards.
 
         A journal lies in a project and can name any process: one without the mark is not signalled.
         """
         if entry.process is not None and entry.mark:
-            alone(end(entry.process, is_meant=carries(MARK_VARIABLE, entry.mark)))
+            run_in_thread(terminate(entry.process, is_meant=has_variable(MARK_VARIABLE, entry.mark)))
         if entry.mark:
-            alone(sweep(MARK_VARIABLE, entry.mark))
-        return self.sight(entry)
+            run_in_thread(terminate_marked(MARK_VARIABLE, entry.mark))
+        return self.probe(entry)
 
-    def ask(self, step: str, entry: StepEntry) -> Answer:
+    def query_remote(self, step: str, entry: StepEntry) -> RemoteAnswer:
         """What the other side says of it, by the program's own function or by the step's command; never too late."""
         if self._query is not None:
-            answer = _called(self._query, step, entry.key, self._query_seconds)
-            if answer is not Answer.UNKNOWN:
+            answer = _call_query(self._query, step, entry.key, self._query_seconds)
+            if answer is not RemoteAnswer.UNKNOWN:
                 return answer
         if not entry.query:
-            return Answer.UNKNOWN
-        return _ANSWERS.get(self._ran(entry.query, step, entry, self._query_seconds), Answer.UNKNOWN)
+            return RemoteAnswer.UNKNOWN
+        return _ANSWERS.get(self._run(entry.query, step, entry, self._query_seconds), RemoteAnswer.UNKNOWN)
 
     def undo(self, step: str, entry: StepEntry, log: str) -> bool:
         """Run the step's own way back; whether it says that it succeeded. What it says goes to `log` below the root."""
         path = self._root / log
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        _log(path).close()
+        _open_log(path).close()
         # Into a file and not to us: nobody ends an undoing because it says much.
         logged = ["sh", "-c", 'exec "$@" >>"$0" 2>&1', str(path), *entry.undo]
-        return bool(entry.undo) and self._ran(logged, step, entry, UNDO_SECONDS_MAX) == 0
+        return bool(entry.undo) and self._run(logged, step, entry, UNDO_SECONDS_MAX) == 0
 
     def clean(self, entry: StepEntry) -> tuple[str, ...]:
         """Remove what the step declared as unfinished work; what was there. Raises OSError and OutsideRoot."""
         removed = []
         for name in entry.temp:
-            path = inside(self._root, name)
+            path = resolve_inside(self._root, name)
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             elif path.exists() or path.is_symlink():
@@ -174,20 +178,20 @@ class StepProcesses:
             removed.append(name)
         return tuple(removed)
 
-    def _ran(self, argv: Sequence[str], step: str, entry: StepEntry, seconds: float) -> int:
+    def _run(self, argv: Sequence[str], step: str, entry: StepEntry, seconds: float) -> int:
         given = agent_environ(os.environ) if self._environ is None else self._environ
         environ = {**given, "WAKEFUL_STEP": step, KEY_VARIABLE: entry.key or ""}
-        asked = inquiry.ask(
+        asked = inquiry.run_command(
             ["env", "-C", str(self._root), "--", *argv], seconds, environ=environ, with_children=True
         )
         try:
-            answer = alone(asked)
+            answer = run_in_thread(asked)
         except OSError:
             return -1
         return -1 if answer.exit_code is None else answer.exit_code
 
 
-def alone(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
     """The coroutine's result, from a loop of its own in a thread of its own: callers may be inside another loop."""
     results: list[T] = []
     problems: list[BaseException] = []
@@ -206,24 +210,24 @@ def alone(coroutine: Coroutine[Any, Any, T]) -> T:
     return results[0]
 
 
-def _is_own(entry: StepEntry) -> bool:
-    return entry.process is not None and entry.process == proc.identify_if_seen(os.getpid())
+def _is_this_process(entry: StepEntry) -> bool:
+    return entry.process is not None and entry.process == proc.identify_or_none(os.getpid())
 
 
-def _sight(entry: StepEntry) -> Sight:
+def _probe_process(entry: StepEntry) -> ProcessState:
     process = entry.process
     if process is not None:
-        return proc.sight(process)
+        return proc.state_of(process)
     if entry.pid is None:
-        return Sight.UNKNOWN
+        return ProcessState.UNKNOWN
     # A bare pid: nobody there proves its end, somebody there proves nothing.
     try:
-        return Sight.DEAD if proc.identify(entry.pid) is None else Sight.UNKNOWN
+        return ProcessState.DEAD if proc.identify(entry.pid) is None else ProcessState.UNKNOWN
     except proc.ProcessHidden:
-        return Sight.UNKNOWN
+        return ProcessState.UNKNOWN
 
 
-def _called(query: Query, step: str, key: str | None, seconds: float) -> Answer:
+def _call_query(query: Query, step: str, key: str | None, seconds: float) -> RemoteAnswer:
     """A function's answer, if it comes in time and is one."""
     answers: list[object] = []
 
@@ -231,23 +235,25 @@ def _called(query: Query, step: str, key: str | None, seconds: float) -> Answer:
         # Whatever goes wrong in it is no answer.
         with suppress(Exception):
             given = query(step, key)
-            answers.append(asyncio.run(_awaited(given, seconds)) if asyncio.iscoroutine(given) else given)
+            answers.append(
+                asyncio.run(_await_within(given, seconds)) if asyncio.iscoroutine(given) else given
+            )
 
     thread = threading.Thread(target=ask, name="wakeful-query", daemon=True)
     thread.start()
     thread.join(seconds)
     try:
-        return Answer(str(answers[0])) if answers else Answer.UNKNOWN
+        return RemoteAnswer(str(answers[0])) if answers else RemoteAnswer.UNKNOWN
     except ValueError:
-        return Answer.UNKNOWN
+        return RemoteAnswer.UNKNOWN
 
 
-async def _awaited(given: Coroutine[Any, Any, object], seconds: float) -> object:
+async def _await_within(given: Coroutine[Any, Any, object], seconds: float) -> object:
     async with asyncio.timeout(seconds):
         return await given
 
 
-def _log(path: Path) -> Any:
+def _open_log(path: Path) -> Any:
     return os.fdopen(
         os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600), "ab"
     )

@@ -12,14 +12,14 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.core.process import Sight
-from wakeful.journal.model import Last, OnAlive, StepEffects, StepEntry
+from wakeful.core.process import ProcessState
+from wakeful.journal.model import OnAlive, StepEffects, StepEntry, StepStatus
 
 # A step that ended its program this often does so by itself: it is shown to somebody before it is run once more.
 ATTEMPTS_MAX: Final = 5
 
 
-class Answer(StrEnum):
+class RemoteAnswer(StrEnum):
     """What the other side says. `absent`: it did not happen and cannot happen any more."""
 
     DONE = "done"
@@ -28,7 +28,7 @@ class Answer(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Course(StrEnum):
+class StepAction(StrEnum):
     """What follows for the step."""
 
     NEXT = "next"
@@ -43,7 +43,7 @@ class Course(StrEnum):
     STOP = "stop"
 
 
-class Status(StrEnum):
+class RecoveryStatus(StrEnum):
     """How a recovery ends."""
 
     OK = "ok"
@@ -51,33 +51,33 @@ class Status(StrEnum):
     REQUIRED_ROLLBACK = "required-rollback"
 
 
-class Question(Struct, frozen=True):
+class StepFacts(Struct, frozen=True):
     """All that a decision rests on."""
 
-    last: Last
-    sight: Sight
+    last: StepStatus
+    sight: ProcessState
     effects: StepEffects
     keyed: bool
-    answer: Answer
+    answer: RemoteAnswer
 
 
-class Decision(Struct, frozen=True):
-    course: Course
+class StepDecision(Struct, frozen=True):
+    course: StepAction
     reason: str
 
 
-class Rule(Struct, frozen=True):
+class RecoveryRule(Struct, frozen=True):
     """What becomes of a step, why, and what a question has to be for that; empty means anything."""
 
-    course: Course
+    course: StepAction
     reason: str
-    last: frozenset[Last] = frozenset()
-    sight: frozenset[Sight] = frozenset()
+    last: frozenset[StepStatus] = frozenset()
+    sight: frozenset[ProcessState] = frozenset()
     effects: frozenset[StepEffects] = frozenset()
     keyed: frozenset[bool] = frozenset()
-    answer: frozenset[Answer] = frozenset()
+    answer: frozenset[RemoteAnswer] = frozenset()
 
-    def fits(self, question: Question) -> bool:
+    def matches(self, question: StepFacts) -> bool:
         return (
             (not self.last or question.last in self.last)
             and (not self.sight or question.sight in self.sight)
@@ -87,96 +87,113 @@ class Rule(Struct, frozen=True):
         )
 
 
-_ALIVE: Final = frozenset({Sight.ALIVE})
-_HERE: Final = frozenset({StepEffects.NONE, StepEffects.LOCAL})
+_ALIVE: Final = frozenset({ProcessState.ALIVE})
+_LOCAL_EFFECTS: Final = frozenset({StepEffects.NONE, StepEffects.LOCAL})
 _KEYED: Final = frozenset({True})
-_NO_SIGN: Final = frozenset({Answer.ABSENT, Answer.UNKNOWN})
+_NOT_CONFIRMED: Final = frozenset({RemoteAnswer.ABSENT, RemoteAnswer.UNKNOWN})
 
 RULES: Final = (
-    Rule(Course.NEXT, "it is settled", last=frozenset({Last.COMPLETED, Last.CLEARED})),
-    Rule(Course.STOP, "somebody aborted it", last=frozenset({Last.ABORTED})),
-    Rule(Course.CHECKPOINT, "its undoing was cut off", last=frozenset({Last.UNDOING})),
-    Rule(
-        Course.WAIT,
+    RecoveryRule(
+        StepAction.NEXT, "it is settled", last=frozenset({StepStatus.COMPLETED, StepStatus.CLEARED})
+    ),
+    RecoveryRule(StepAction.STOP, "somebody aborted it", last=frozenset({StepStatus.ABORTED})),
+    RecoveryRule(StepAction.CHECKPOINT, "its undoing was cut off", last=frozenset({StepStatus.UNDOING})),
+    RecoveryRule(
+        StepAction.WAIT,
         "it has happened, and its process is about to end",
         sight=_ALIVE,
-        answer=frozenset({Answer.DONE}),
+        answer=frozenset({RemoteAnswer.DONE}),
     ),
-    Rule(Course.COUNT_DONE, "the other side says that it has happened", answer=frozenset({Answer.DONE})),
-    Rule(Course.LIVING, "its process lives and changes nothing elsewhere", sight=_ALIVE, effects=_HERE),
-    Rule(
-        Course.LIVING,
+    RecoveryRule(
+        StepAction.COUNT_DONE,
+        "the other side says that it has happened",
+        answer=frozenset({RemoteAnswer.DONE}),
+    ),
+    RecoveryRule(
+        StepAction.LIVING,
+        "its process lives and changes nothing elsewhere",
+        sight=_ALIVE,
+        effects=_LOCAL_EFFECTS,
+    ),
+    RecoveryRule(
+        StepAction.LIVING,
         "its process lives, and its key makes twice the same as once",
         sight=_ALIVE,
         keyed=_KEYED,
-        answer=_NO_SIGN,
+        answer=_NOT_CONFIRMED,
     ),
-    Rule(Course.CHECKPOINT, "its process lives and may be changing something elsewhere", sight=_ALIVE),
-    Rule(Course.RERUN, "it changes nothing", effects=frozenset({StepEffects.NONE})),
-    Rule(
-        Course.CHECKPOINT,
+    RecoveryRule(
+        StepAction.CHECKPOINT, "its process lives and may be changing something elsewhere", sight=_ALIVE
+    ),
+    RecoveryRule(StepAction.RERUN, "it changes nothing", effects=frozenset({StepEffects.NONE})),
+    RecoveryRule(
+        StepAction.CHECKPOINT,
         "nobody can tell whether its process still runs",
-        sight=frozenset({Sight.UNKNOWN}),
+        sight=frozenset({ProcessState.UNKNOWN}),
     ),
-    Rule(
-        Course.RERUN,
+    RecoveryRule(
+        StepAction.RERUN,
         "it changed this place only, and what it left unfinished is removed first",
         effects=frozenset({StepEffects.LOCAL}),
     ),
-    Rule(
-        Course.ROLLBACK,
+    RecoveryRule(
+        StepAction.ROLLBACK,
         "the other side says that half of it has happened",
-        answer=frozenset({Answer.PARTIAL}),
+        answer=frozenset({RemoteAnswer.PARTIAL}),
     ),
-    Rule(Course.RERUN, "the other side says that it did not happen", answer=frozenset({Answer.ABSENT})),
-    Rule(Course.RERUN, "its key makes twice the same as once", keyed=_KEYED),
-    Rule(Course.CHECKPOINT, "it may have changed something elsewhere, and nobody can tell"),
+    RecoveryRule(
+        StepAction.RERUN,
+        "the other side says that it did not happen",
+        answer=frozenset({RemoteAnswer.ABSENT}),
+    ),
+    RecoveryRule(StepAction.RERUN, "its key makes twice the same as once", keyed=_KEYED),
+    RecoveryRule(StepAction.CHECKPOINT, "it may have changed something elsewhere, and nobody can tell"),
 )
 
-STATUS_OF: Final[Mapping[Course, Status]] = {
-    Course.NEXT: Status.OK,
-    Course.COUNT_DONE: Status.OK,
-    Course.RERUN: Status.OK,
-    Course.LEAVE: Status.OK,
-    Course.END_AND_RERUN: Status.OK,
-    Course.LIVING: Status.MANUAL_REVIEW,
-    Course.WAIT: Status.MANUAL_REVIEW,
-    Course.CHECKPOINT: Status.MANUAL_REVIEW,
-    Course.STOP: Status.MANUAL_REVIEW,
-    Course.ROLLBACK: Status.REQUIRED_ROLLBACK,
+STATUS_OF: Final[Mapping[StepAction, RecoveryStatus]] = {
+    StepAction.NEXT: RecoveryStatus.OK,
+    StepAction.COUNT_DONE: RecoveryStatus.OK,
+    StepAction.RERUN: RecoveryStatus.OK,
+    StepAction.LEAVE: RecoveryStatus.OK,
+    StepAction.END_AND_RERUN: RecoveryStatus.OK,
+    StepAction.LIVING: RecoveryStatus.MANUAL_REVIEW,
+    StepAction.WAIT: RecoveryStatus.MANUAL_REVIEW,
+    StepAction.CHECKPOINT: RecoveryStatus.MANUAL_REVIEW,
+    StepAction.STOP: RecoveryStatus.MANUAL_REVIEW,
+    StepAction.ROLLBACK: RecoveryStatus.REQUIRED_ROLLBACK,
 }
-_WORST_LAST: Final = (Status.OK, Status.MANUAL_REVIEW, Status.REQUIRED_ROLLBACK)
+_WORST_LAST: Final = (RecoveryStatus.OK, RecoveryStatus.MANUAL_REVIEW, RecoveryStatus.REQUIRED_ROLLBACK)
 
 
-def decide(question: Question) -> Decision:
+def decide(question: StepFacts) -> StepDecision:
     """What the matrix says; there is an answer to every question."""
-    rule = next(each for each in RULES if each.fits(question))
-    return Decision(rule.course, rule.reason)
+    rule = next(each for each in RULES if each.matches(question))
+    return StepDecision(rule.course, rule.reason)
 
 
-def living(*, detachable: bool, orphanable: bool, on_alive: OnAlive) -> Course:
+def action_for_running(*, detachable: bool, orphanable: bool, on_alive: OnAlive) -> StepAction:
     """What is done about a process that lives and may be left, waited for or ended."""
     if detachable:
-        return Course.LEAVE if orphanable else Course.END_AND_RERUN
-    return Course.WAIT if on_alive is OnAlive.WAIT else Course.END_AND_RERUN
+        return StepAction.LEAVE if orphanable else StepAction.END_AND_RERUN
+    return StepAction.WAIT if on_alive is OnAlive.WAIT else StepAction.END_AND_RERUN
 
 
-def decide_step(entry: StepEntry, sight: Sight, answer: Answer) -> Decision:
+def decide_step(entry: StepEntry, state: ProcessState, answer: RemoteAnswer) -> StepDecision:
     """The matrix for one step, with its declared way with living processes and its patience."""
-    question = Question(entry.last, sight, entry.effects, entry.key is not None, answer)
+    question = StepFacts(entry.last, state, entry.effects, entry.key is not None, answer)
     decision = decide(question)
-    course, reason = decision.course, decision.reason
-    if course is Course.LIVING:
-        course = living(
+    action, reason = decision.course, decision.reason
+    if action is StepAction.LIVING:
+        action = action_for_running(
             detachable=entry.detachable, orphanable=entry.orphanable, on_alive=OnAlive(entry.on_alive)
         )
-    if course in {Course.RERUN, Course.END_AND_RERUN} and entry.attempt >= ATTEMPTS_MAX:
-        return Decision(Course.CHECKPOINT, f"it was cut off {entry.attempt} times")
-    return Decision(course, reason)
+    if action in {StepAction.RERUN, StepAction.END_AND_RERUN} and entry.attempt >= ATTEMPTS_MAX:
+        return StepDecision(StepAction.CHECKPOINT, f"it was cut off {entry.attempt} times")
+    return StepDecision(action, reason)
 
 
-def worst(statuses: tuple[Status, ...]) -> Status:
-    return max(statuses, key=_WORST_LAST.index, default=Status.OK)
+def worst_status(statuses: tuple[RecoveryStatus, ...]) -> RecoveryStatus:
+    return max(statuses, key=_WORST_LAST.index, default=RecoveryStatus.OK)
 
 
 class StepOutcome(Struct, frozen=True):
@@ -184,9 +201,9 @@ class StepOutcome(Struct, frozen=True):
 
     step: str
     attempt: int
-    sight: Sight
-    answer: Answer
-    course: Course
+    sight: ProcessState
+    answer: RemoteAnswer
+    course: StepAction
     reason: str
 
 
@@ -199,10 +216,10 @@ class Suspect(Struct, frozen=True):
     moved_to: str | None
 
 
-class Recovered(Struct, frozen=True):
+class RecoveryResult(Struct, frozen=True):
     """How a recovery ended. `checkpoints` are all that wait for a person, `checkpoint` is the first of them."""
 
-    status: Status
+    status: RecoveryStatus
     approval: str | None
     trace_id: str
     next_immediate_step: str | None

@@ -15,20 +15,20 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.checkpoints.model import Checkpoint, CheckpointState, ChoiceName, file_name
-from wakeful.checkpoints.service import Done
+from wakeful.checkpoints.service import DecisionOutcome
 from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, WakefulError
-from wakeful.core.process import Sight
-from wakeful.journal.base import CheckpointDesk
-from wakeful.journal.checkpoint_draft import is_asked_about
-from wakeful.journal.checkpoint_store import StoreDesk
-from wakeful.journal.files import JournalPlaces, RootFiles
-from wakeful.journal.locks import Claim, registered_roots
-from wakeful.journal.model import Last, SessionState, StateMissing, StateTorn, reconciled
+from wakeful.core.process import ProcessState
+from wakeful.journal.base import JournalCheckpoints
+from wakeful.journal.checkpoint_draft import asks_about_step
+from wakeful.journal.checkpoint_store import StoredJournalCheckpoints
+from wakeful.journal.files import JournalPaths, RootFiles
+from wakeful.journal.locks import JournalLock, registered_roots
+from wakeful.journal.model import SessionState, StateMissing, StateTorn, StepStatus, reconcile
 from wakeful.journal.processes import Query, StepProcesses
 from wakeful.journal.recovery import ABORTED, Progress, recover
-from wakeful.journal.recovery_rules import STATUS_OF, Recovered, Status
-from wakeful.storage.base import Outcome
+from wakeful.journal.recovery_rules import STATUS_OF, RecoveryResult, RecoveryStatus
+from wakeful.storage.base import ActionOutcome
 
 INTERVAL_SECONDS: Final = 30.0
 _COMMAND: Final = "wakeful recover"
@@ -42,70 +42,77 @@ def recover_journal(
     wait_seconds: float = 0.0,
     progress: Progress = lambda number, words: None,  # noqa: ARG005 - nobody listens
     query: Query | None = None,
-    desk: CheckpointDesk | None = None,
+    checkpoints: JournalCheckpoints | None = None,
     environ: Mapping[str, str] | None = None,
-) -> Recovered:
+) -> RecoveryResult:
     """Recovers the journal with this state file. Raises StateMissing, StateForeign, RecoveryRuns, JournalInUse."""
-    places = JournalPlaces.of_state(session_state)
-    files = RootFiles(places, command=_COMMAND)
-    processes = StepProcesses(places.root, query=query, environ=environ)
+    paths = JournalPaths.of_state(session_state)
+    files = RootFiles(paths, command=_COMMAND)
+    processes = StepProcesses(paths.root, query=query, environ=environ)
     return recover(
         files,
         processes,
-        desk if desk is not None else StoreDesk(),
+        checkpoints if checkpoints is not None else StoredJournalCheckpoints(),
         wait_seconds=wait_seconds,
         progress=progress,
     )
 
 
-class JournalCarrier:
+class JournalDecisionExecutor:
     """Carries out what was decided about a journal's checkpoint: by recovering it, which looks first."""
 
-    def __init__(self, desk: CheckpointDesk | None = None) -> None:
-        self._desk = desk
+    def __init__(self, checkpoints: JournalCheckpoints | None = None) -> None:
+        self._checkpoints = checkpoints
 
-    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:  # noqa: ARG002 - the store knows it
-        state = JournalPlaces(Path(checkpoint.subject)).state
+    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:  # noqa: ARG002 - the store knows it
+        state = JournalPaths(Path(checkpoint.subject)).state
         try:
-            recovered = await asyncio.to_thread(recover_journal, state, desk=self._desk)
+            recovered = await asyncio.to_thread(recover_journal, state, checkpoints=self._checkpoints)
         except OperatorError as problem:
             # The journal is gone or another one: there is nothing left to do.
-            return Done(Outcome.DECLINED, str(problem))
+            return DecisionOutcome(ActionOutcome.DECLINED, str(problem))
         if recovered.approval == ABORTED:
-            return Done(Outcome.RECOVERED, "the journal stays closed; `fresh=True` begins it anew")
-        if recovered.status is Status.OK:
-            return Done(
-                Outcome.RECOVERED, f"the journal stands at {recovered.next_immediate_step or 'its end'}"
+            return DecisionOutcome(
+                ActionOutcome.CONFIRMED, "the journal stays closed; `fresh=True` begins it anew"
             )
-        if not _is_unsettled(checkpoint, recovered):
+        if recovered.status is RecoveryStatus.OK:
+            return DecisionOutcome(
+                ActionOutcome.CONFIRMED, f"the journal stands at {recovered.next_immediate_step or 'its end'}"
+            )
+        if not _is_unresolved(checkpoint, recovered):
             waiting = ", ".join(map(file_name, recovered.checkpoints)) or recovered.timeline_path
-            return Done(Outcome.RECOVERED, f"the journal goes on once the rest is decided: {waiting}")
-        return Done(Outcome.INEFFECTIVE, f"{recovered.status}: see {recovered.timeline_path}")
+            return DecisionOutcome(
+                ActionOutcome.CONFIRMED, f"the journal goes on once the rest is decided: {waiting}"
+            )
+        return DecisionOutcome(
+            ActionOutcome.INEFFECTIVE, f"{recovered.status}: see {recovered.timeline_path}"
+        )
 
 
-def _is_unsettled(checkpoint: Checkpoint, recovered: Recovered) -> bool:
+def _is_unresolved(checkpoint: Checkpoint, recovered: RecoveryResult) -> bool:
     """Whether a step that this checkpoint asks about is still not settled."""
     return checkpoint.number in recovered.checkpoints or any(
-        STATUS_OF[each.course] is not Status.OK and is_asked_about(checkpoint, each.step, each.attempt)
+        STATUS_OF[each.course] is not RecoveryStatus.OK
+        and asks_about_step(checkpoint, each.step, each.attempt)
         for each in recovered.steps
     )
 
 
-class Sighting(Struct, frozen=True):
+class JournalWatchReport(Struct, frozen=True):
     """What the watch found about one journal and has to be told: a recovery, or that its program is silent."""
 
     root: str
-    recovered: Recovered | None
+    recovered: RecoveryResult | None
     stale_pid: int | None
     words: str
     silent_seconds: float = 0.0
 
 
-class Quiet(Enum):
+class NoReport(Enum):
     """Why nothing is told of a journal: nothing is wrong with it, or that was told before."""
 
-    WELL = "well"
-    TOLD = "told"
+    HEALTHY = "well"
+    ALREADY_REPORTED = "told"
 
 
 class RecoveryWatch:
@@ -121,19 +128,21 @@ class RecoveryWatch:
         *,
         registry: Path,
         clock: Clock,
-        tell: Callable[[Sighting], Awaitable[None]],
+        tell: Callable[[JournalWatchReport], Awaitable[None]],
         interval_seconds: float = INTERVAL_SECONDS,
-        desk: CheckpointDesk | None = None,
+        checkpoints: JournalCheckpoints | None = None,
         well: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        self._well = well
+        self._on_healthy = well
         self._roots = [Path(root) for root in roots]
         self._registry = registry
         self._clock = clock
-        self._tell = tell
+        self._report = tell
         self._interval_seconds = interval_seconds
-        self._desk: CheckpointDesk = desk if desk is not None else StoreDesk()
-        self._told: dict[Path, str] = {}
+        self._checkpoints: JournalCheckpoints = (
+            checkpoints if checkpoints is not None else StoredJournalCheckpoints()
+        )
+        self._last_reports: dict[Path, str] = {}
 
     async def run(self) -> None:
         """Look at every journal again and again, until cancelled."""
@@ -141,100 +150,104 @@ class RecoveryWatch:
             await self.check()
             await self._clock.sleep_until(self._clock.now().awake + self._interval_seconds)
 
-    async def check(self) -> list[Sighting]:
+    async def check(self) -> list[JournalWatchReport]:
         """One round; what was told."""
         found = []
-        for root in await asyncio.to_thread(self._every_root):
+        for root in await asyncio.to_thread(self._all_roots):
             try:
-                seen = await asyncio.to_thread(self._look, root)
+                seen = await asyncio.to_thread(self._check_journal, root)
             except (WakefulError, OSError) as problem:
-                seen = self._new(Sighting(str(root), None, None, str(problem)))
-            if isinstance(seen, Sighting):
+                seen = self._if_new(JournalWatchReport(str(root), None, None, str(problem)))
+            if isinstance(seen, JournalWatchReport):
                 found.append(seen)
-                await self._tell(seen)
-            elif seen is Quiet.WELL:
-                self._told.pop(root, None)
-                await self._is_well(root)
+                await self._report(seen)
+            elif seen is NoReport.HEALTHY:
+                self._last_reports.pop(root, None)
+                await self._notify_healthy(root)
         return found
 
-    async def _is_well(self, root: Path) -> None:
-        if self._well is not None:
-            await self._well(str(root))
+    async def _notify_healthy(self, root: Path) -> None:
+        if self._on_healthy is not None:
+            await self._on_healthy(str(root))
 
-    def _every_root(self) -> list[Path]:
+    def _all_roots(self) -> list[Path]:
         roots = [*self._roots, *registered_roots(self._registry)]
         return list(dict.fromkeys(Path(os.path.realpath(root)) for root in roots))
 
-    def _look(self, root: Path) -> Sighting | Quiet:
-        places = JournalPlaces(root)
-        files = RootFiles(places, command=_COMMAND)
+    def _check_journal(self, root: Path) -> JournalWatchReport | NoReport:
+        paths = JournalPaths(root)
+        files = RootFiles(paths, command=_COMMAND)
         try:
             state = files.read()
         except StateMissing:
-            return Quiet.WELL
+            return NoReport.HEALTHY
         except StateTorn:
-            return self._recovered(root)
-        holder = _holder(places)
+            return self._recover(root)
+        holder = _owner_pid(paths)
         if holder is None:
             # A state can be older than its events; what they tell since then is a look at the end of a file.
-            return self._abandoned(root, reconciled(state, files.told(state.events_cursor).traces))
+            return self._check_ownerless(
+                root, reconcile(state, files.read_events(state.events_cursor).traces)
+            )
         try:
             silent_seconds = files.seconds_since(state.last_sync)
             if silent_seconds < files.stale_seconds(state.trace_id):
-                return Quiet.WELL
+                return NoReport.HEALTHY
         finally:
             files.close()
         words = f"{root}: stale; pid {holder} has the journal and wrote nothing since {state.last_sync}"
-        return self._new(Sighting(str(root), None, holder, words, silent_seconds))
+        return self._if_new(JournalWatchReport(str(root), None, holder, words, silent_seconds))
 
-    def _abandoned(self, root: Path, state: SessionState) -> Sighting | Quiet:
+    def _check_ownerless(self, root: Path, state: SessionState) -> JournalWatchReport | NoReport:
         """Nobody has it: what was cut off is settled, unless it waits for somebody."""
-        if not _is_cut_off(state):
-            return Quiet.WELL
-        return Quiet.TOLD if self._is_waiting(root, state) else self._recovered(root)
+        if not _is_interrupted(state):
+            return NoReport.HEALTHY
+        return NoReport.ALREADY_REPORTED if self._is_waiting(root, state) else self._recover(root)
 
     def _is_waiting(self, root: Path, state: SessionState) -> bool:
         """Whether nothing has changed since it was told: the person has not decided, the processes still run."""
         open_ones = [each for each in state.process_map.values() if each.is_open]
-        if state.awaited:
-            found = [self._desk.find(number) for number in state.awaited]
+        if state.checkpoint_numbers:
+            found = [self._checkpoints.find(number) for number in state.checkpoint_numbers]
             asked = [each for each in found if each is not None and each.subject == str(root)]
             aborted = any(each.state is CheckpointState.ABORTED for each in asked)
             decided = [each for each in asked if not each.is_open]
             # An abort stays; it is carried out where a step is still open.
             return len(asked) == len(found) and (not decided or (aborted and not open_ones))
         processes = StepProcesses(root)
-        return root in self._told and all(processes.sight(each) is Sight.ALIVE for each in open_ones)
+        return root in self._last_reports and all(
+            processes.probe(each) is ProcessState.ALIVE for each in open_ones
+        )
 
-    def _recovered(self, root: Path) -> Sighting | Quiet:
-        recovered = recover_journal(JournalPlaces(root).state, desk=self._desk)
+    def _recover(self, root: Path) -> JournalWatchReport | NoReport:
+        recovered = recover_journal(JournalPaths(root).state, checkpoints=self._checkpoints)
         held = f", checkpoint {', '.join(map(str, recovered.checkpoints))}" if recovered.checkpoints else ""
         words = f"{root}: its program was cut off: {recovered.status}{held}"
-        return self._new(Sighting(str(root), recovered, None, words))
+        return self._if_new(JournalWatchReport(str(root), recovered, None, words))
 
-    def _new(self, sighting: Sighting) -> Sighting | Quiet:
+    def _if_new(self, report: JournalWatchReport) -> JournalWatchReport | NoReport:
         """What was not told before; a recovery that settled something is always new."""
-        recovered, root = sighting.recovered, Path(sighting.root)
-        settled = recovered is not None and recovered.status is Status.OK
-        if self._told.get(root) == sighting.words and not settled:
-            return Quiet.TOLD
-        self._told[root] = sighting.words
-        log.info("%s", sighting.words)
-        return sighting
+        recovered, root = report.recovered, Path(report.root)
+        settled = recovered is not None and recovered.status is RecoveryStatus.OK
+        if self._last_reports.get(root) == report.words and not settled:
+            return NoReport.ALREADY_REPORTED
+        self._last_reports[root] = report.words
+        log.info("%s", report.words)
+        return report
 
 
-def _holder(places: JournalPlaces) -> int | None:
+def _owner_pid(paths: JournalPaths) -> int | None:
     """The pid of the program that has the journal; None if nobody has it."""
-    claim = Claim(places.state.parent)
+    claim = JournalLock(paths.state.parent)
     try:
-        return None if claim.take() else claim.holder().pid
+        return None if claim.acquire() else claim.holder().pid
     finally:
         claim.close()
 
 
-def _is_cut_off(state: SessionState) -> bool:
+def _is_interrupted(state: SessionState) -> bool:
     """Whether there is something to settle; what somebody aborted is settled."""
     entries = state.process_map.values()
-    if any(each.last is Last.ABORTED for each in entries):
+    if any(each.last is StepStatus.ABORTED for each in entries):
         return False
-    return bool(state.awaited) or any(each.is_open for each in entries)
+    return bool(state.checkpoint_numbers) or any(each.is_open for each in entries)

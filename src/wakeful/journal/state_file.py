@@ -11,55 +11,55 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from wakeful.core.fault_points import reach
-from wakeful.incidents.line_log import explained, sync_folder
+from wakeful.core.fault_points import fault_point
+from wakeful.incidents.line_log import sync_folder, translate_errors
 from wakeful.journal.model import SessionState, StateForeign, StateMissing, read_state, state_bytes
 
 # Ten thousand steps have about a megabyte.
 STATE_BYTES_MAX: Final = 64 * 1024 * 1024
-_SAFE: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_SAFE_FLAGS: Final = os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 def load_state(path: Path) -> SessionState:
     """Raises StateMissing, StateForeign or StateTorn."""
-    return read_state(_content(path), str(path))
+    return read_state(_read_file(path), str(path))
 
 
 def replace_state(path: Path, state: SessionState) -> None:
     """Put the state in the place of the old one. Raises LogFull or LogUnusable, and then the old one is there."""
-    put_whole(path, state_bytes(state))
+    replace_file(path, state_bytes(state))
 
 
-def put_whole(path: Path, content: bytes) -> None:
+def replace_file(path: Path, content: bytes) -> None:
     """Replace a file by its whole new content, durably. Raises LogFull or LogUnusable, and then nothing changed."""
     draft = path.with_name(f".{path.name}.new")
-    with explained(path):
+    with translate_errors(path):
         try:
             _write(draft, content)
-            reach("journal.rename")
+            fault_point("journal.rename")
             draft.rename(path)
         except OSError:
             draft.unlink(missing_ok=True)
             raise
-        reach("journal.renamed")
+        fault_point("journal.renamed")
         sync_folder(path.parent)
 
 
 def _write(draft: Path, content: bytes) -> None:
-    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE, 0o600)
+    file = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | _SAFE_FLAGS, 0o600)
     try:
         left = content
         while left:
-            reach("journal.write")
+            fault_point("journal.write")
             left = left[os.write(file, left) :]
         os.fsync(file)
     finally:
         os.close(file)
 
 
-def _content(path: Path) -> bytes:
+def _read_file(path: Path) -> bytes:
     try:
-        file = os.open(path, os.O_RDONLY | _SAFE)
+        file = os.open(path, os.O_RDONLY | _SAFE_FLAGS)
     except (FileNotFoundError, NotADirectoryError) as problem:
         raise StateMissing(path=path) from problem
     except OSError as problem:

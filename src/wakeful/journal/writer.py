@@ -16,21 +16,28 @@ from wakeful.core.errors import OperatorError
 from wakeful.core.process import Process
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.journal.base import CheckpointDesk
-from wakeful.journal.files import JournalPlaces, RootFiles, own_command
-from wakeful.journal.locks import Claim
+from wakeful.journal.base import JournalCheckpoints
+from wakeful.journal.files import JournalPaths, RootFiles, own_command
+from wakeful.journal.locks import JournalLock
 from wakeful.journal.model import (
-    Last,
     SessionState,
     StateMissing,
     StateOutdated,
     StateTorn,
     StepEntry,
-    details_of,
+    StepStatus,
+    start_details,
 )
 from wakeful.journal.processes import StepProcesses
-from wakeful.journal.recovery import ABORTED, JournalInUse, current_state, rebuilt, recover, updated
-from wakeful.journal.recovery_rules import Course, Recovered, Status
+from wakeful.journal.recovery import (
+    ABORTED,
+    JournalInUse,
+    apply_events,
+    current_state,
+    rebuild_state,
+    recover,
+)
+from wakeful.journal.recovery_rules import RecoveryResult, RecoveryStatus, StepAction
 from wakeful.linux import proc
 
 # A recovery has the journal for milliseconds; another program has it for as long as it runs.
@@ -76,7 +83,7 @@ class JournalClosed(OperatorError):
     code = "journal-closed"
 
 
-class Book:
+class JournalWriter:
     """The open journal of one root; its methods may be called from several threads."""
 
     def __init__(
@@ -86,26 +93,26 @@ class Book:
         *,
         plan: Sequence[str],
         processes: StepProcesses,
-        desk: CheckpointDesk,
+        checkpoints: JournalCheckpoints,
         fresh: bool,
     ) -> None:
         """Raises JournalInUse, JournalHeld, StateLost, StateForeign, StateOutdated."""
-        self.files = RootFiles(JournalPlaces(root), command=own_command(), claimed=True)
-        self.recovered: Recovered | None = None
+        self.files = RootFiles(JournalPaths(root), command=own_command(), claimed=True)
+        self.last_recovery: RecoveryResult | None = None
         self._root = root
         self._kind = kind
         self._plan = tuple(plan)
         self._processes = processes
-        self._desk = desk
+        self._checkpoints = checkpoints
         self.mutex = threading.RLock()
         # The steps that this program is inside of now.
         self._running: set[str] = set()
-        self.files.places.make()
-        self._claim = Claim(self.files.places.state.parent)
+        self.files.paths.create_folders()
+        self._lock = JournalLock(self.files.paths.state.parent)
         self._is_open = True
         try:
-            self._take()
-            self.state = self._begun(fresh=fresh)
+            self._acquire()
+            self.state = self._open_state(fresh=fresh)
             self.write(self.state)
         except BaseException:
             self.close()
@@ -114,7 +121,7 @@ class Book:
     def is_completed(self, step: str) -> bool:
         return step in self.state.steps_completed
 
-    def following(self, besides: Sequence[str] = ()) -> str | None:
+    def next_planned(self, besides: Sequence[str] = ()) -> str | None:
         """The first step of the plan that is not completed."""
         left = (step for step in self._plan if not self.is_completed(step) and step not in besides)
         return next(left, None)
@@ -124,7 +131,7 @@ class Book:
         cut_off = [step for step in self.state.process_map if not self.is_completed(step)]
         if cut_off:
             return cut_off[0]
-        step = self.following() if self._plan else self.state.next_immediate_step
+        step = self.next_planned() if self._plan else self.state.next_immediate_step
         return None if step is None or self.is_completed(step) else step
 
     def attempt_of(self, step: str, entry: StepEntry) -> int:
@@ -162,11 +169,11 @@ class Book:
                 boot_id=process.boot_id,
                 started_at=self.files.now(),
                 attempt=attempt,
-                then=self.following((step,)),
+                then=self.next_planned((step,)),
             )
             state = self.state.with_entry(step, begun)
             self.write(replace(state, current_task_id=step, next_immediate_step=step))
-            self.files.trace("action.started", self.state.trace_id, step, details_of(begun))
+            self.files.trace("action.started", self.state.trace_id, step, start_details(begun))
             self._running.add(step)
             return begun
 
@@ -176,20 +183,20 @@ class Book:
             self._running.discard(step)
             told = {"attempt": entry.attempt, **details}
             placed = self.files.append("action.completed", self.state.trace_id, step, told)
-            state = self.state.completed(step)
-            following = state.next_immediate_step if state.process_map else self.following((step,))
+            state = self.state.with_completed(step)
+            following = state.next_immediate_step if state.process_map else self.next_planned((step,))
             self.write(replace(state, next_immediate_step=following))
             self.files.database().audit([placed])
 
     def fail(self, step: str, problem: BaseException | str) -> None:
         reason = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
-        self._end(step, "action.failed", Last.FAILED, {"error": plain(redact(reason), 500)})
+        self._finish(step, "action.failed", StepStatus.FAILED, {"error": plain(redact(reason), 500)})
 
-    def take_back(self, step: str, reason: str) -> None:
+    def cancel_start(self, step: str, reason: str) -> None:
         """The step was begun and nothing of it ran: it may be run again."""
-        self._end(step, "recovery.cleared", Last.CLEARED, {"reason": reason, "removed": []})
+        self._finish(step, "recovery.cleared", StepStatus.CLEARED, {"reason": reason, "removed": []})
 
-    def _end(self, step: str, event: str, last: Last, details: Mapping[str, Any]) -> None:
+    def _finish(self, step: str, event: str, last: StepStatus, details: Mapping[str, Any]) -> None:
         with self.mutex:
             entry = self.state.process_map[step]
             self._running.discard(step)
@@ -210,63 +217,63 @@ class Book:
         with self.mutex:
             if self._is_open:
                 self._is_open = False
-                self._claim.close()
+                self._lock.close()
                 self.files.close()
 
-    def _take(self) -> None:
-        if not self._claim.take(OPEN_SECONDS_MAX):
+    def _acquire(self) -> None:
+        if not self._lock.acquire(OPEN_SECONDS_MAX):
             seconds = self.files.seconds_since(self.files.read().last_sync)
-            raise JournalInUse(root=self._root, pid=self._claim.holder().pid, seconds=seconds)
+            raise JournalInUse(root=self._root, pid=self._lock.holder().pid, seconds=seconds)
 
-    def _begun(self, *, fresh: bool) -> SessionState:
+    def _open_state(self, *, fresh: bool) -> SessionState:
         """The state to go on from: found, recovered or new."""
         try:
-            found = self._settled()
+            found = self._clean_state()
         except StateMissing:
             if not fresh:
-                return self._first()
-            self._settle_last(self.files.newest_session())
-            return self._new()
+                return self._first_state()
+            self._recover_last(self.files.newest_session())
+            return self._new_state()
         except StateOutdated as problem:
-            if not fresh or _is_cut_off(updated(self.files, self.files.read())):
+            if not fresh or _is_interrupted(apply_events(self.files, self.files.read())):
                 raise
-            self._settle_last(str(problem.facts["later"]))
-            return self._new()
+            self._recover_last(str(problem.facts["later"]))
+            return self._new_state()
         if found is None:
             self._recover(fresh=fresh)
             found = self.files.read()
         if fresh:
-            return self._new()
-        self._announce(found.trace_id)
+            return self._new_state()
+        self._trace_session_start(found.trace_id)
         return found
 
-    def _settle_last(self, trace_id: str | None) -> None:
+    def _recover_last(self, trace_id: str | None) -> None:
         """Settle what a session left whose state is not there: to begin anew is no answer to what it has to ask."""
-        left = rebuilt(self.files, trace_id) if trace_id is not None else None
-        if left is not None and _is_cut_off(left):
+        left = rebuild_state(self.files, trace_id) if trace_id is not None else None
+        if left is not None and _is_interrupted(left):
             self.files.write(left)
             self._recover(fresh=True)
 
-    def _settled(self) -> SessionState | None:
+    def _clean_state(self) -> SessionState | None:
         """The state with what its events tell beyond it; None where something has to be recovered first."""
         try:
             found, _ = current_state(self.files)
         except StateTorn:
             return None
-        return None if found.awaited or _is_cut_off(found) else found
+        return None if found.checkpoint_numbers or _is_interrupted(found) else found
 
-    def _first(self) -> SessionState:
+    def _first_state(self) -> SessionState:
         if self.files.later_session("") is not None:
-            raise StateLost(path=self.files.places.state, events=self.files.places.events)
-        return self._new()
+            raise StateLost(path=self.files.paths.state, events=self.files.paths.events)
+        return self._new_state()
 
-    def _announce(self, trace_id: str) -> None:
+    def _trace_session_start(self, trace_id: str) -> None:
         self.files.trace("session.start", trace_id, None, {"kind": self._kind, "pid": os.getpid()})
 
-    def _new(self) -> SessionState:
+    def _new_state(self) -> SessionState:
         trace_id = self.files.new_trace_id()
         # Before its state: one whose session nobody knows is another journal's, or from another time.
-        self._announce(trace_id)
+        self._trace_session_start(trace_id)
         state = SessionState(
             current_task_id=None,
             steps_completed=(),
@@ -281,27 +288,29 @@ class Book:
 
     def _recover(self, *, only: str | None = None, fresh: bool = False) -> None:
         """Settle what was cut off. Raises JournalHeld unless all of it is settled, or aborted and to be begun anew."""
-        recovered = recover(self.files, self._processes, self._desk, only=only, wait_seconds=OPEN_SECONDS_MAX)
-        self.recovered = recovered
+        recovered = recover(
+            self.files, self._processes, self._checkpoints, only=only, wait_seconds=OPEN_SECONDS_MAX
+        )
+        self.last_recovery = recovered
         given_up = fresh and recovered.approval == ABORTED
-        if recovered.status is not Status.OK and not given_up:
-            raise JournalHeld(root=self._root, reason=_held_reason(recovered))
+        if recovered.status is not RecoveryStatus.OK and not given_up:
+            raise JournalHeld(root=self._root, reason=_wait_reason(recovered))
 
     def _require_open(self) -> None:
         if not self._is_open:
             raise JournalClosed(root=self._root)
 
 
-def _is_cut_off(state: SessionState) -> bool:
+def _is_interrupted(state: SessionState) -> bool:
     return any(each.is_open for each in state.process_map.values())
 
 
-def _held_reason(recovered: Recovered) -> str:
+def _wait_reason(recovered: RecoveryResult) -> str:
     if recovered.checkpoint is not None:
         more = f", {len(recovered.checkpoints) - 1} more after it" if len(recovered.checkpoints) > 1 else ""
         return (
             f"read {recovered.checkpoint_path}, then `wakeful checkpoint show {recovered.checkpoint}`{more}"
         )
-    unsettled = {Course.WAIT, Course.STOP}
+    unsettled = {StepAction.WAIT, StepAction.STOP}
     waiting = [f"step {each.step}: {each.reason}" for each in recovered.steps if each.course in unsettled]
     return "; ".join(waiting) or f"see {recovered.timeline_path}"

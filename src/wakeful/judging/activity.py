@@ -15,21 +15,21 @@ from msgspec.structs import replace
 from wakeful.core.clock import Instant
 from wakeful.core.ids import ConversationId
 from wakeful.judging import events as e
-from wakeful.judging.budget import Budget, Spending
-from wakeful.judging.call_identity import Call, beginning, call_of, is_spawn, is_write, result_key
+from wakeful.judging.budget import Spending, SpendingBudget
+from wakeful.judging.call_identity import Call, call_of, is_spawn, is_write, kept_prefix, result_key
 from wakeful.judging.loops import (
-    Circles,
+    LoopTracker,
     asks_the_same,
-    came_back,
-    compacted,
-    forget,
-    forget_calls,
-    forget_words,
-    spoke,
+    on_call_result,
+    on_compaction,
+    on_text,
+    reset,
+    reset_calls,
+    reset_texts,
 )
 from wakeful.judging.outage import says_outage
-from wakeful.judging.spawns import Spawns, spawned, taken_back
-from wakeful.judging.turn_state import OPEN, TRANSITIONS, Phase, Step
+from wakeful.judging.spawns import Spawns, on_spawn, on_spawn_failed
+from wakeful.judging.turn_state import OPEN, TRANSITIONS, TurnPhase, TurnStep
 
 # Bump when folding changes: bookmarks of another version are read again from the log.
 RULE_VERSION: Final = 10
@@ -54,11 +54,11 @@ _UNIT_SECONDS: Final = {b"": 1.0, b"s": 1.0, b"m": 60.0, b"h": 3600.0, b"d": 86_
 # Read for every record; before Python 3.12 an enum's member is looked up anew each time it is named.
 _PERSON: Final = e.CallKind.PERSON
 _SUBAGENT: Final = e.CallKind.SUBAGENT
-_ASKING: Final = Phase.PERSON
-_CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = Step.CALL_OPENED, Step.CALLS_REMAIN, Step.CALLS_DONE
-_PROGRESSED: Final = Step.PROGRESSED
-_AT_WORK: Final = OPEN - {Phase.PERSON}
-_DONE: Final = frozenset({Phase.ENDED, Phase.PROPOSED, Phase.SETTLING})
+_ASKING: Final = TurnPhase.PERSON
+_CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = TurnStep.CALL_OPENED, TurnStep.CALLS_REMAIN, TurnStep.CALLS_DONE
+_PROGRESSED: Final = TurnStep.PROGRESSED
+_AT_WORK: Final = OPEN - {TurnPhase.PERSON}
+_DONE: Final = frozenset({TurnPhase.ENDED, TurnPhase.PROPOSED, TurnPhase.SETTLING})
 
 
 class OpenCall(Struct, frozen=True, gc=False):
@@ -89,7 +89,7 @@ class BackgroundTask(Struct, frozen=True, gc=False):
 class Activity(Struct, gc=False):
     """Everything folded from one conversation's log. Fields about the turn are cleared when a turn begins."""
 
-    phase: Phase = Phase.UNSEEN
+    phase: TurnPhase = TurnPhase.UNSEEN
     phase_since: Instant | None = None
     calls: dict[str, OpenCall] = field(default_factory=dict)
     # Results whose call has not been read yet, with the task that goes on behind them.
@@ -129,7 +129,7 @@ class Activity(Struct, gc=False):
     failed_with: bytes = b""
     failed_step: int = 0
     retries_in_a_row: int = 0
-    circles: Circles = field(default_factory=Circles)
+    circles: LoopTracker = field(default_factory=LoopTracker)
     # The agents that this turn sent out, if any.
     spawns: Spawns | None = None
 
@@ -147,7 +147,7 @@ class Activity(Struct, gc=False):
     limit_until: Instant | None = None
 
     # What the run may spend, where its client says so; and whether the client has ended its log.
-    budget: Budget | None = None
+    budget: SpendingBudget | None = None
     log_closed: bool = False
 
     calls_total: int = 0
@@ -192,7 +192,7 @@ class Activity(Struct, gc=False):
 
 def fold(activity: Activity, event: e.Event, at: Instant) -> None:
     """Take one event into account. `at` is the event's time, translated by the clock's timeline."""
-    _FOLDS[type(event)](activity, event, at)
+    _HANDLERS[type(event)](activity, event, at)
     if not event.at:  # a mark about bytes that have no time
         return
     last_at = activity.last_at
@@ -214,7 +214,7 @@ def is_boundary(event: e.Event) -> bool:
     return isinstance(event, e.TurnInterrupted)
 
 
-def _step(activity: Activity, step: Step, at: Instant) -> None:
+def _step(activity: Activity, step: TurnStep, at: Instant) -> None:
     activity.known += 1
     before, progress_at = activity.phase, activity.progress_at
     if progress_at is None:
@@ -234,20 +234,20 @@ def _precedes_question(activity: Activity, at: Instant) -> bool:
     return activity.asked_at is not None and at.wall < activity.asked_at.wall
 
 
-def _opened(activity: Activity, event: e.Opened, _at: Instant) -> None:
+def _on_opened(activity: Activity, event: e.LogOpened, _at: Instant) -> None:
     activity.conversation_id = event.conversation_id or activity.conversation_id
-    activity.cwd = _cut(event.cwd) or activity.cwd
-    activity.version = _cut(event.version) or activity.version
+    activity.cwd = _truncate(event.cwd) or activity.cwd
+    activity.version = _truncate(event.version) or activity.version
     activity.pid = event.pid or activity.pid
-    activity.project = _cut(event.project) or activity.project
+    activity.project = _truncate(event.project) or activity.project
     activity.closed = False
 
 
-def _permission_mode_set(activity: Activity, event: e.PermissionModeSet, _at: Instant) -> None:
+def _on_permission_mode(activity: Activity, event: e.PermissionModeSet, _at: Instant) -> None:
     activity.permission_mode = event.mode[:NAME_CHARS_MAX]
 
 
-def _cut(text: str | None) -> str | None:
+def _truncate(text: str | None) -> str | None:
     return text[:TEXT_CHARS_KEPT_MAX] if text else None
 
 
@@ -263,7 +263,7 @@ def _is_late(activity: Activity, at: Instant) -> bool:
     return progress_at is not None and 0 < progress_at.wall - at.wall <= LATE_SECONDS_MAX
 
 
-def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
+def _on_prompt(activity: Activity, event: e.Prompted, at: Instant) -> None:
     if event.by_person and not event.by_wakeful:
         activity.person_at = max(activity.person_at or at, at)
     if _is_late(activity, at):
@@ -283,25 +283,25 @@ def _prompted(activity: Activity, event: e.Prompted, at: Instant) -> None:
     activity.asks = ""
     activity.closed = activity.log_closed = False
     if event.by_person:
-        _forget_work(activity)
-        forget(activity.circles)
+        _reset_turn(activity)
+        reset(activity.circles)
     else:
-        forget_words(activity.circles)
+        reset_texts(activity.circles)
     activity.turn_since = activity.turn_since or at
-    _step(activity, Step.OPENED if event.unasked else Step.PROMPTED, at)
+    _step(activity, TurnStep.OPENED if event.unasked else TurnStep.PROMPTED, at)
 
 
-def _forget_work(activity: Activity) -> None:
+def _reset_turn(activity: Activity) -> None:
     activity.errors_in_a_row = activity.retries_in_a_row = activity.turn_calls = 0
     activity.turn_tokens = activity.turn_output_tokens = 0
     activity.errors_since = activity.turn_since = activity.failed = activity.spawns = activity.budget = None
     activity.active_seconds = 0.0
-    forget_calls(activity.circles)
+    reset_calls(activity.circles)
 
 
-def _progressed(activity: Activity, event: e.Progressed, at: Instant) -> None:
+def _on_progress(activity: Activity, event: e.Progressed, at: Instant) -> None:
     if event.words or activity.retries_in_a_row:
-        _said(activity, event.words, event.echoes, at)
+        _record_text(activity, event.words, event.echoes, at)
     if event.words:
         activity.states_stops = True
     else:
@@ -309,35 +309,35 @@ def _progressed(activity: Activity, event: e.Progressed, at: Instant) -> None:
     _step(activity, _PROGRESSED, at)
 
 
-def _compacting(activity: Activity, _event: e.Compacting, at: Instant) -> None:
+def _on_compaction_start(activity: Activity, _event: e.CompactionStarted, at: Instant) -> None:
     activity.compacting_since = at
     _step(activity, _PROGRESSED, at)
 
 
-def _compacted(activity: Activity, _event: e.Compacted, at: Instant) -> None:
+def _on_compaction_end(activity: Activity, _event: e.CompactionEnded, at: Instant) -> None:
     activity.compacting_since = None
-    compacted(activity.circles, at)
+    on_compaction(activity.circles, at)
     _step(activity, _PROGRESSED, at)
 
 
-def _spoke(activity: Activity, event: e.Spoke, at: Instant) -> None:
+def _on_text_event(activity: Activity, event: e.TextWritten, at: Instant) -> None:
     activity.asks = event.asks.decode("utf-8", "replace")
-    _said(activity, event.words, event.echoes, at)
-    _step(activity, _PROGRESSED if activity.states_stops else Step.SPOKE, at)
+    _record_text(activity, event.words, event.echoes, at)
+    _step(activity, _PROGRESSED if activity.states_stops else TurnStep.SPOKE, at)
 
 
-def _said(activity: Activity, words: int, echoes: int, at: Instant) -> None:
+def _record_text(activity: Activity, words: int, echoes: int, at: Instant) -> None:
     activity.retries_in_a_row = 0
     if words:
-        spoke(activity.circles, words, echoes, at)
+        on_text(activity.circles, words, echoes, at)
 
 
-def _retried(activity: Activity, _event: e.Retried, _at: Instant) -> None:
+def _on_retry(activity: Activity, _event: e.RequestRetried, _at: Instant) -> None:
     activity.known += 1
     activity.retries_in_a_row += 1
 
 
-def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None:
+def _on_call_start(activity: Activity, event: e.CallStarted, at: Instant) -> None:
     step = _step_number(activity, event)
     activity.asks = ""
     activity.calls_total += 1
@@ -357,7 +357,7 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
         at,
         event.input[:INPUT_BYTES_KEPT_MAX],
         about,
-        _patience_seconds(event, about),
+        _declared_seconds(event, about),
         event.enforced,
         event.limit_seconds,
         event.escalated,
@@ -367,21 +367,21 @@ def _call_started(activity: Activity, event: e.CallStarted, at: Instant) -> None
         activity.budget = replace(activity.budget, shared=True)
     if is_spawn(tool):
         activity.spawns = activity.spawns or Spawns()
-        spawned(activity.spawns, event.input, at, step)
+        on_spawn(activity.spawns, event.input, at, step)
     elif activity.spawns is not None and is_write(about) and about.plan is None:
         activity.spawns.prompts.clear()
     if activity.early_results is not None and call in activity.early_results:
-        _came_back_early(activity, opened, at)
+        _finish_early_call(activity, opened, at)
         return
     activity.calls[call] = opened
     if event.kind is _PERSON:
         activity.asked_about = tool
-        _step(activity, Step.CALL_ASKED, at)
+        _step(activity, TurnStep.CALL_ASKED, at)
     else:
         _step(activity, _CALL_OPENED, at)
 
 
-def _came_back_early(activity: Activity, call: OpenCall, at: Instant) -> None:
+def _finish_early_call(activity: Activity, call: OpenCall, at: Instant) -> None:
     """Its result stands before it in the log: it is over."""
     assert activity.early_results is not None, "its result was read"
     task = activity.early_results.pop(call.call)
@@ -397,7 +397,7 @@ def _step_number(activity: Activity, event: e.CallStarted) -> int:
     return activity.calls_total - len(activity.calls) + 1
 
 
-def _patience_seconds(event: e.CallStarted, about: Call) -> float | None:
+def _declared_seconds(event: e.CallStarted, about: Call) -> float | None:
     """How long a call may take by its own word: its timeout, or what its command asks for if that is longer."""
     if about.meaning is None or is_write(about):  # nobody looked at it: it has no such word
         return event.timeout_seconds
@@ -411,8 +411,8 @@ def _seconds(count: bytes, unit: bytes) -> float:
     return int(count) * _UNIT_SECONDS[unit]
 
 
-def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
-    call = _take(activity, event)
+def _on_call_end(activity: Activity, event: e.CallEnded, at: Instant) -> None:
+    call = _close_call(activity, event)
     if call is None and event.call:
         _expect_call(activity, event)
     activity.call_at = at
@@ -420,15 +420,17 @@ def _call_ended(activity: Activity, event: e.CallEnded, at: Instant) -> None:
     if (event.is_error or activity.errors_in_a_row) and (call is not None or not event.call):
         _count_errors(activity, event, call, at)
     if call is not None and _is_outage(event, call) and activity.spawns is not None:
-        taken_back(activity.spawns, call.input)
+        on_spawn_failed(activity.spawns, call.input)
     elif call is not None and not event.refused:
         result = event.result
         if event.background:  # a launch is the same launch under any id
             result = result.replace(event.background.encode(), b"~")
-        came_back(activity.circles, call.about, result, call.since, at, failed=event.is_error, step=call.step)
+        on_call_result(
+            activity.circles, call.about, result, call.since, at, failed=event.is_error, step=call.step
+        )
         if event.background:
             _leave_running(activity, event.background, call)
-    step = _step_of_end(activity, call)
+    step = _step_after_call(activity, call)
     if step is not _CALLS_REMAIN:
         activity.asked_about = None
     _step(activity, step, at)
@@ -444,11 +446,11 @@ def _leave_running(activity: Activity, task: str, call: OpenCall) -> None:
     activity.background[task[:NAME_CHARS_MAX]] = BackgroundTask(call.tool, call.since, call.input)
 
 
-def _task_ended(activity: Activity, event: e.TaskEnded, _at: Instant) -> None:
+def _on_task_end(activity: Activity, event: e.TaskEnded, _at: Instant) -> None:
     activity.background.pop(event.task[:NAME_CHARS_MAX], None)
 
 
-def _take(activity: Activity, event: e.CallEnded) -> OpenCall | None:
+def _close_call(activity: Activity, event: e.CallEnded) -> OpenCall | None:
     if event.call:
         return activity.calls.pop(event.call[:NAME_CHARS_MAX], None)
     tool = event.tool[:NAME_CHARS_MAX]
@@ -463,12 +465,12 @@ def _expect_call(activity: Activity, event: e.CallEnded) -> None:
     early[event.call[:NAME_CHARS_MAX]] = event.background[:NAME_CHARS_MAX]
 
 
-def _step_of_end(activity: Activity, ended: OpenCall | None) -> Step:
+def _step_after_call(activity: Activity, ended: OpenCall | None) -> TurnStep:
     if not activity.calls:
         return _CALLS_DONE
     asked = ended is not None and ended.kind is _PERSON
     still_asking = any(call.kind is _PERSON for call in activity.calls.values())
-    return Step.ANSWERED if asked and not still_asking else _CALLS_REMAIN
+    return TurnStep.ANSWERED if asked and not still_asking else _CALLS_REMAIN
 
 
 def _count_errors(activity: Activity, event: e.CallEnded, call: OpenCall | None, at: Instant) -> None:
@@ -477,48 +479,48 @@ def _count_errors(activity: Activity, event: e.CallEnded, call: OpenCall | None,
     if not event.is_error:
         activity.errors_in_a_row, activity.errors_since, activity.failed = 0, None, None
         return
-    is_same_step = call is not None and _failed_beside(activity, call)
+    is_same_step = call is not None and _is_same_failed_step(activity, call)
     activity.failed = call.about if call is not None else None
-    activity.failed_with = beginning(event.result, ERROR_BYTES_KEPT_MAX)
+    activity.failed_with = kept_prefix(event.result, ERROR_BYTES_KEPT_MAX)
     activity.failed_step = call.step if call is not None else 0
     activity.errors_in_a_row += not is_same_step
     activity.errors_since = activity.errors_since or at
 
 
-def _failed_beside(activity: Activity, call: OpenCall) -> bool:
+def _is_same_failed_step(activity: Activity, call: OpenCall) -> bool:
     """Whether an equal call of the same message failed just before."""
     failed = activity.failed
     return failed is not None and activity.failed_step == call.step and asks_the_same(failed, call.about)
 
 
-def _asked(activity: Activity, event: e.Asked, at: Instant) -> None:
+def _on_question(activity: Activity, event: e.QuestionAsked, at: Instant) -> None:
     activity.asked_about = event.about[:NAME_CHARS_MAX] or activity.asked_about
     activity.asked_at = at
-    _step(activity, Step.ASKED, at)
+    _step(activity, TurnStep.ASKED, at)
 
 
-def _answered(activity: Activity, event: e.Answered, at: Instant) -> None:
+def _on_answer(activity: Activity, event: e.QuestionAnswered, at: Instant) -> None:
     if event.about is not None and activity.asked_about not in {None, event.about}:
         _step(activity, _PROGRESSED, at)
         return
     activity.asked_about = None
-    _step(activity, Step.ANSWERED, at)
+    _step(activity, TurnStep.ANSWERED, at)
 
 
-def _proposed(activity: Activity, _event: e.Proposed, at: Instant) -> None:
+def _on_plan(activity: Activity, _event: e.PlanProposed, at: Instant) -> None:
     activity.proposed = True
     _step(activity, _PROGRESSED, at)
 
 
-def _end_turn(activity: Activity, step: Step, at: Instant) -> None:
+def _end_turn(activity: Activity, step: TurnStep, at: Instant) -> None:
     activity.calls.clear()
     activity.early_results = None
     activity.asked_about = activity.compacting_since = None
     _step(activity, step, at)
 
 
-def _turn_ended(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
-    _forget_work(activity)
+def _on_turn_end(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
+    _reset_turn(activity)
     if not event.by_mark:
         activity.closed = False
         activity.failures_alike = 0
@@ -527,39 +529,39 @@ def _turn_ended(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
         if event.asks or event.words:
             activity.asks = event.asks.decode("utf-8", "replace")
         # A text that was brought to its end is over, whatever it said.
-        _said(activity, event.words, 0, at)
+        _record_text(activity, event.words, 0, at)
     else:
         activity.marks += 1
-    ended = Step.PROPOSED if activity.proposed else Step.ENDED
-    _end_turn(activity, Step.MARKED if event.by_mark else ended, at)
+    ended = TurnStep.PROPOSED if activity.proposed else TurnStep.ENDED
+    _end_turn(activity, TurnStep.MARKED if event.by_mark else ended, at)
 
 
-def _turn_failed(activity: Activity, event: e.TurnFailed, at: Instant) -> None:
+def _on_turn_failure(activity: Activity, event: e.TurnFailed, at: Instant) -> None:
     message = event.message[:TEXT_CHARS_KEPT_MAX]
     key = result_key(message.encode(), len(event.failure))
     activity.failures_alike = activity.failures_alike + 1 if key == activity.failure_key else 1
     activity.failure, activity.failure_message, activity.failure_key = event.failure, message, key
     activity.asks = ""
     activity.limit_until = at.plus(event.until - event.at) if event.until is not None else None
-    _end_turn(activity, Step.FAILED, at)
+    _end_turn(activity, TurnStep.FAILED, at)
 
 
-def _turn_interrupted(activity: Activity, _event: e.TurnInterrupted, at: Instant) -> None:
-    _forget_work(activity)
-    forget(activity.circles)
+def _on_interrupt(activity: Activity, _event: e.TurnInterrupted, at: Instant) -> None:
+    _reset_turn(activity)
+    reset(activity.circles)
     activity.asks = ""
     activity.closed = activity.states_stops = activity.proposed = False
     activity.failures_alike = 0
-    _end_turn(activity, Step.INTERRUPTED, at)
+    _end_turn(activity, TurnStep.INTERRUPTED, at)
 
 
-def _closed(activity: Activity, _event: e.Closed, _at: Instant) -> None:
+def _on_close(activity: Activity, _event: e.ClientClosed, _at: Instant) -> None:
     activity.closed = True
     activity.compacting_since = None
     activity.background.clear()
 
 
-def _spent(activity: Activity, event: e.Spent, _at: Instant) -> None:
+def _on_tokens(activity: Activity, event: e.TokensSpent, _at: Instant) -> None:
     activity.turn_tokens += event.input_tokens + event.output_tokens
     activity.turn_output_tokens += event.output_tokens
     activity.input_tokens += event.input_tokens
@@ -569,51 +571,51 @@ def _spent(activity: Activity, event: e.Spent, _at: Instant) -> None:
         activity.budget = replace(activity.budget, newest_weight=weight)
 
 
-def _budgeted(activity: Activity, event: e.Budgeted, _at: Instant) -> None:
+def _on_budget(activity: Activity, event: e.BudgetReported, _at: Instant) -> None:
     activity.log_closed = False
-    before = activity.budget or Budget(event.used_usd, event.total_usd)
-    activity.budget = before.told(event.used_usd, event.total_usd)
+    before = activity.budget or SpendingBudget(event.used_usd, event.total_usd)
+    activity.budget = before.with_report(event.used_usd, event.total_usd)
 
 
-def _log_closed(activity: Activity, _event: e.LogClosed, _at: Instant) -> None:
+def _on_log_end(activity: Activity, _event: e.LogClosed, _at: Instant) -> None:
     activity.log_closed = True
 
 
-def _skipped(activity: Activity, _event: e.Skipped, _at: Instant) -> None:
+def _on_skipped_record(activity: Activity, _event: e.RecordSkipped, _at: Instant) -> None:
     activity.skipped += 1
 
 
-def _malformed(activity: Activity, _event: e.Malformed, _at: Instant) -> None:
+def _on_malformed_line(activity: Activity, _event: e.LineMalformed, _at: Instant) -> None:
     activity.malformed += 1
 
 
-def _drifted(activity: Activity, event: e.Drifted, _at: Instant) -> None:
+def _on_format_drift(activity: Activity, event: e.FormatDrifted, _at: Instant) -> None:
     activity.drifted = activity.drifted or event.field
 
 
-_FOLDS: Final[Mapping[type[e.Event], Callable[[Activity, Any, Instant], None]]] = {
-    e.Opened: _opened,
-    e.PermissionModeSet: _permission_mode_set,
-    e.Prompted: _prompted,
-    e.Progressed: _progressed,
-    e.Compacting: _compacting,
-    e.Compacted: _compacted,
-    e.Retried: _retried,
-    e.Spoke: _spoke,
-    e.CallStarted: _call_started,
-    e.CallEnded: _call_ended,
-    e.TaskEnded: _task_ended,
-    e.Asked: _asked,
-    e.Answered: _answered,
-    e.Proposed: _proposed,
-    e.TurnEnded: _turn_ended,
-    e.TurnFailed: _turn_failed,
-    e.TurnInterrupted: _turn_interrupted,
-    e.Closed: _closed,
-    e.LogClosed: _log_closed,
-    e.Spent: _spent,
-    e.Budgeted: _budgeted,
-    e.Skipped: _skipped,
-    e.Malformed: _malformed,
-    e.Drifted: _drifted,
+_HANDLERS: Final[Mapping[type[e.Event], Callable[[Activity, Any, Instant], None]]] = {
+    e.LogOpened: _on_opened,
+    e.PermissionModeSet: _on_permission_mode,
+    e.Prompted: _on_prompt,
+    e.Progressed: _on_progress,
+    e.CompactionStarted: _on_compaction_start,
+    e.CompactionEnded: _on_compaction_end,
+    e.RequestRetried: _on_retry,
+    e.TextWritten: _on_text_event,
+    e.CallStarted: _on_call_start,
+    e.CallEnded: _on_call_end,
+    e.TaskEnded: _on_task_end,
+    e.QuestionAsked: _on_question,
+    e.QuestionAnswered: _on_answer,
+    e.PlanProposed: _on_plan,
+    e.TurnEnded: _on_turn_end,
+    e.TurnFailed: _on_turn_failure,
+    e.TurnInterrupted: _on_interrupt,
+    e.ClientClosed: _on_close,
+    e.LogClosed: _on_log_end,
+    e.TokensSpent: _on_tokens,
+    e.BudgetReported: _on_budget,
+    e.RecordSkipped: _on_skipped_record,
+    e.LineMalformed: _on_malformed_line,
+    e.FormatDrifted: _on_format_drift,
 }

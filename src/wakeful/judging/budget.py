@@ -22,7 +22,7 @@ class Spending(StrEnum):
     USED_UP = "used up"
 
 
-class Budget(Struct, frozen=True, gc=False):
+class SpendingBudget(Struct, frozen=True, gc=False):
     """The client's last word on its budget, and what was spent since, in tokens weighted by their price."""
 
     used_usd: float
@@ -34,14 +34,14 @@ class Budget(Struct, frozen=True, gc=False):
     # A subagent spends from the same budget, in a log of its own.
     shared: bool = False
 
-    def told(self, used_usd: float, total_usd: float) -> "Budget":
+    def with_report(self, used_usd: float, total_usd: float) -> "SpendingBudget":
         """With the word before the next request."""
         if used_usd < self.used_usd or total_usd != self.total_usd:  # another run of the same conversation
-            return Budget(used_usd, total_usd)
+            return SpendingBudget(used_usd, total_usd)
         if self.shared:
-            return Budget(used_usd, total_usd, self.known_usd, self.known_weight)
+            return SpendingBudget(used_usd, total_usd, self.known_usd, self.known_weight)
         known_usd = self.known_usd + used_usd - self.used_usd
-        return Budget(used_usd, total_usd, known_usd, self.known_weight + self.newest_weight)
+        return SpendingBudget(used_usd, total_usd, known_usd, self.known_weight + self.newest_weight)
 
     @property
     def spending(self) -> Spending:

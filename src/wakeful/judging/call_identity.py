@@ -14,11 +14,11 @@ from zlib import crc32
 import msgspec
 
 from wakeful.core.decoding import json_decoder
-from wakeful.judging.masking import masked, masked_command
+from wakeful.judging.masking import mask_command, mask_result
 from wakeful.judging.plan_items import PlanShape, is_plan, plan_shape
 
 if TYPE_CHECKING:
-    from wakeful.effects.rules import Rule
+    from wakeful.effects.rules import EffectRule
 
 # A longer input is hashed as it is, but for its description: it is not worth decoding it.
 INPUT_BYTES_DECODED_MAX: Final = 4096
@@ -29,17 +29,17 @@ BORDER_BYTES: Final = 64
 # Of a result its beginning and its end: folding takes the same time for any.
 RESULT_END_BYTES: Final = 256
 
-_BESIDE: Final = frozenset(
+_IGNORED_KEYS: Final = frozenset(
     {
         "description", "explanation", "justification", "max_output_tokens", "timeout", "timeout_ms",
         "timeout_seconds", "yield_time_ms",
     }
 )  # fmt: skip
 # For an agent that is sent out it is the name of its errand: several may be sent with the same words.
-_ERRAND: Final = "description"
+_TASK_NAME_KEY: Final = "description"
 # Inside of a text its quotes are escaped.
-_DESCRIBED: Final = re.compile(rb'"description" ?: ?"(?:[^"\\]|\\.)*"')
-_SENDING_NAME: Final = re.compile(
+_DESCRIPTION: Final = re.compile(rb'"description" ?: ?"(?:[^"\\]|\\.)*"')
+_SPAWNING_NAME: Final = re.compile(
     r"^(?:Task|Agent)$|sub_?agent|(?:spawn|launch|dispatch|delegate)_(?:agent|task)", re.IGNORECASE
 )
 _COMMAND_KEYS: Final = ("command", "cmd")
@@ -73,7 +73,7 @@ _POLLING_TOOLS: Final = frozenset(
     }
 )
 # What is typed into a running program is no wait: only an empty line asks how it goes.
-_TYPED: Final = re.compile(rb'"chars" ?: ?"(?!")')
+_TYPED_INPUT: Final = re.compile(rb'"chars" ?: ?"(?!")')
 _POLLING_NAME: Final = re.compile(
     r"(?:^|[_.-])(?:await|poll|sleep|wait|watch)(?:[_.-]|$)"
     r"|(?:build|check|command|deploy\w*|job|pipeline|process|run|task|workflow)s?[_.-]?status",
@@ -87,7 +87,7 @@ _POLLING_COMMAND: Final = re.compile(
 # A command that leaves something running is no look, however long it waits behind it.
 _LAUNCHING_COMMAND: Final = re.compile(r"\s&(?=\s|$|\))|(?:^|[;&|(] ?)(?:nohup|setsid) ")
 # Looks at what goes on elsewhere: builds, deployments, containers. Also work of its own, unless what it says is not over.
-_LOOKING_COMMAND: Final = re.compile(
+_STATUS_COMMAND: Final = re.compile(
     r"(?:gh (?:run|pr|workflow) (?:view|list|checks|status)|glab (?:ci|pipeline|mr)|kubectl (?:get|describe)"
     r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
     r"|az .*\bshow)\b"
@@ -99,19 +99,19 @@ _STARTING: Final = re.compile(
     re.IGNORECASE,
 )
 # At processes, whose presence is all they say, at the end of a file that may grow, at what a background task has written.
-_MOVING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat|tail)\b")
+_CHANGING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat|tail)\b")
 _TASK_OUTPUT: Final = re.compile(rb"/tasks/[\w-]+\.output\b")
 # What an answer says of something that is not over. Test runners count their skipped tests as pending.
-_NOT_YET: Final = re.compile(
+_PENDING: Final = re.compile(
     rb"\b(?:pending|queued|still (?:running|building|waiting)|not (?:yet )?ready|waiting for)\b|in[ _-]progress",
     re.IGNORECASE,
 )
-_GOING_ON: Final = re.compile(
+_RUNNING: Final = re.compile(
     rb"\b(?:running|working|building|creating|starting|\w*creating)\b", re.IGNORECASE
 )
-_OVER: Final = re.compile(rb"fail|error|pass|\d pending", re.IGNORECASE)
-NOT_YET_BYTES_MAX: Final = 200
-_SLEPT: Final = re.compile(rb"\bsleep [0-9.]+[smhd]?")
+_FINISHED: Final = re.compile(rb"fail|error|pass|\d pending", re.IGNORECASE)
+PENDING_BYTES_MAX: Final = 200
+_SLEEP_COMMAND: Final = re.compile(rb"\bsleep [0-9.]+[smhd]?")
 # The same inside other calls: a script that asks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
     rb'"(?:action|operation)" ?: ?"(?:poll|wait|status)"|"chars" ?: ?""|"(?:command|cmd)" ?: ?"\s*"'
@@ -157,7 +157,7 @@ _decode: Final = json_decoder(dict[str, Any])
 _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
-class Meaning(msgspec.Struct, frozen=True, gc=False):
+class CallIdentity(msgspec.Struct, frozen=True, gc=False):
     """Which call it is. What its command does is worked out when somebody asks."""
 
     key: int
@@ -171,7 +171,7 @@ class Meaning(msgspec.Struct, frozen=True, gc=False):
         """Whether it only reads."""
         return self.reads_by_name or (self.command != "" and _only_reads(self.command))
 
-    def is_same(self, other: "Meaning") -> bool:
+    def is_same(self, other: "CallIdentity") -> bool:
         """Whether both ask for the same thing; one that names no folder asks where the other one did."""
         return self.key == other.key and (self.place == other.place or not (self.place and other.place))
 
@@ -183,7 +183,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
     # All of it, or its beginning if it was looked at.
     given: bytes
     polls: bool
-    meaning: Meaning | None = None
+    meaning: CallIdentity | None = None
     # Of a plan that is written: how many items it has and how many are done.
     plan: PlanShape | None = None
 
@@ -193,7 +193,7 @@ class Call(msgspec.Struct, frozen=True, gc=False):
         return f"{self.tool} {self.given.decode('utf-8', 'replace')}"
 
 
-class _Manner(msgspec.Struct, frozen=True, gc=False):
+class _ToolTraits(msgspec.Struct, frozen=True, gc=False):
     """What the name of a tool says by itself."""
 
     key: int
@@ -209,7 +209,7 @@ class _Manner(msgspec.Struct, frozen=True, gc=False):
     beside: frozenset[str]
 
 
-def beginning(raw: bytes, bytes_max: int) -> bytes:
+def kept_prefix(raw: bytes, bytes_max: int) -> bytes:
     """As much as is kept and shown, up to the last blank: half a secret would not be recognised."""
     if len(raw) <= bytes_max:
         return raw
@@ -219,52 +219,52 @@ def beginning(raw: bytes, bytes_max: int) -> bytes:
 
 def call_of(tool: str, given: bytes) -> Call:
     """Take a call down. Constant time: nearly every one is made once, and nobody asks what it means."""
-    manner = _manner(tool)
+    manner = _tool_traits(tool)
     may_poll = manner.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
     plan = plan_shape(given) if manner.plans else None
-    polls = manner.polls and not (tool == "write_stdin" and _TYPED.search(given) is not None)
+    polls = manner.polls and not (tool == "write_stdin" and _TYPED_INPUT.search(given) is not None)
     if not may_poll and len(given) <= GIVEN_BYTES_KEPT_MAX:
         return Call(tool, given, polls, plan=plan)
-    command, place, plain = _normalised(manner, given)
-    polls = polls or (may_poll and _polls_inside(given[:INPUT_BYTES_DECODED_MAX], command))
+    command, place, plain = _normalize(manner, given)
+    polls = polls or (may_poll and _has_poll(given[:INPUT_BYTES_DECODED_MAX], command))
     if polls:
         # How long it waits this time is no part of what it waits for.
-        plain = _SLEPT.sub(b"sleep", plain)
+        plain = _SLEEP_COMMAND.sub(b"sleep", plain)
     return Call(
-        tool, beginning(given, GIVEN_BYTES_KEPT_MAX), polls, _meaning(manner, command, place, plain), plan
+        tool, kept_prefix(given, GIVEN_BYTES_KEPT_MAX), polls, _identity(manner, command, place, plain), plan
     )
 
 
-def meaning_of(call: Call) -> Meaning:
+def identity_of(call: Call) -> CallIdentity:
     """Look at a call. Constant time: long inputs are not decoded."""
     if call.meaning is not None:
         return call.meaning
-    manner = _manner(call.tool)
-    return _meaning(manner, *_normalised(manner, call.given))
+    manner = _tool_traits(call.tool)
+    return _identity(manner, *_normalize(manner, call.given))
 
 
 def is_write(call: Call) -> bool:
     """Whether its name alone says that something is written."""
-    return _manner(call.tool).writes
+    return _tool_traits(call.tool).writes
 
 
 def is_spawn(tool: str) -> bool:
     """Whether it sends out another agent."""
-    return _manner(tool).spawns
+    return _tool_traits(tool).spawns
 
 
-def writes_nothing(meaning: Meaning) -> bool:
+def writes_nothing(identity: CallIdentity) -> bool:
     """Whether a call only looks: at files, at a page, at a server that it asks for something."""
-    return meaning.reads or (meaning.command != "" and _changes_nothing(meaning.command))
+    return identity.reads or (identity.command != "" and _changes_nothing(identity.command))
 
 
-def starts_something(tool: str, meaning: Meaning) -> bool:
+def starts_something(tool: str, identity: CallIdentity) -> bool:
     """Whether a call sets something going: by what its command does, or by a word in it or in the tool's name."""
-    if not meaning.command:
+    if not identity.command:
         return _STARTING.search(tool) is not None
-    if writes_nothing(meaning):
+    if writes_nothing(identity):
         return False
-    return not _is_unknown(meaning.command) or _STARTING.search(meaning.command) is not None
+    return not _is_unknown(identity.command) or _STARTING.search(identity.command) is not None
 
 
 @lru_cache(maxsize=256)
@@ -280,18 +280,18 @@ def _is_unknown(command: str) -> bool:
     return _rule_of(command) in {"project-program", "unknown-program"}
 
 
-def _rule_of(command: str) -> "Rule":
-    from wakeful.effects.shell import judge_text  # noqa: PLC0415 - as for the speller
+def _rule_of(command: str) -> "EffectRule":
+    from wakeful.effects.shell import classify_text  # noqa: PLC0415 - as for the speller
 
-    return judge_text(command).rule
+    return classify_text(command).rule
 
 
-def _meaning(manner: _Manner, command: str, place: str, plain: bytes) -> Meaning:
+def _identity(manner: _ToolTraits, command: str, place: str, plain: bytes) -> CallIdentity:
     # Nobody can tell of a long one what all of it does.
     kept = command if len(command) <= GIVEN_BYTES_KEPT_MAX else ""
     # Its variables may be secret, and are only compared.
     where = f"{crc32(place.encode()):08x}" if place else ""
-    return Meaning(crc32(plain, manner.key), where, kept, manner.reads)
+    return CallIdentity(crc32(plain, manner.key), where, kept, manner.reads)
 
 
 @lru_cache(maxsize=256)
@@ -303,19 +303,19 @@ def _only_reads(command: str) -> bool:
 
 
 @lru_cache(maxsize=256)
-def _manner(tool: str) -> _Manner:
+def _tool_traits(tool: str) -> _ToolTraits:
     writes = _WRITING_NAME.search(tool) is not None
     reads = tool in _READING_TOOLS or (not writes and _READING_NAME.search(tool) is not None)
     polls = tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
     # What is written into a file may speak of waiting; that is no poll.
     may_poll = not (reads or writes or polls)
-    sends = _SENDING_NAME.search(tool) is not None
-    beside = _BESIDE - {_ERRAND} if sends else _BESIDE
+    sends = _SPAWNING_NAME.search(tool) is not None
+    beside = _IGNORED_KEYS - {_TASK_NAME_KEY} if sends else _IGNORED_KEYS
     spawns = sends and not (reads or polls)
-    return _Manner(crc32(tool.encode()), reads, writes, polls, may_poll, spawns, is_plan(tool), beside)
+    return _ToolTraits(crc32(tool.encode()), reads, writes, polls, may_poll, spawns, is_plan(tool), beside)
 
 
-def _polls_inside(given: bytes, command: str) -> bool:
+def _has_poll(given: bytes, command: str) -> bool:
     """Whether the command waits; without one, whether anything in the input does."""
     if command:
         waits = _POLLING_COMMAND.search(command) is not None
@@ -324,23 +324,25 @@ def _polls_inside(given: bytes, command: str) -> bool:
     return max(map(given.find, _POLLING_WORDS)) >= 0 and bool(_POLLING_INPUT.search(given))
 
 
-def says_not_over(call: Call, meaning: Meaning, result: bytes) -> bool:
+def reports_in_progress(call: Call, identity: CallIdentity, result: bytes) -> bool:
     """Whether a look says of something that goes on elsewhere that it is not over. Whoever starts it does not look."""
-    if starts_something(call.tool, meaning):
+    if starts_something(call.tool, identity):
         return False
     said = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
-    if len(said) > NOT_YET_BYTES_MAX or _OVER.search(said) is not None:
+    if len(said) > PENDING_BYTES_MAX or _FINISHED.search(said) is not None:
         return False
-    looks = _LOOKING_COMMAND.match(meaning.command) is not None
-    return _NOT_YET.search(said) is not None or (looks and _GOING_ON.search(said) is not None)
+    looks = _STATUS_COMMAND.match(identity.command) is not None
+    return _PENDING.search(said) is not None or (looks and _RUNNING.search(said) is not None)
 
 
-def may_move(call: Call, meaning: Meaning) -> bool:
+def may_change(call: Call, identity: CallIdentity) -> bool:
     """Whether a call looks at something that may change by itself."""
-    return _MOVING_COMMAND.match(meaning.command) is not None or _TASK_OUTPUT.search(call.given) is not None
+    return (
+        _CHANGING_COMMAND.match(identity.command) is not None or _TASK_OUTPUT.search(call.given) is not None
+    )
 
 
-def essence(result: bytes) -> bytes:
+def result_digest(result: bytes) -> bytes:
     """All of a result that is ever compared: its beginning, its end and its length."""
     if len(result) <= 2 * RESULT_END_BYTES:
         return result
@@ -349,26 +351,26 @@ def essence(result: bytes) -> bytes:
 
 def result_key(result: bytes, seed: int) -> int:
     """A number for what came back, with everything volatile masked."""
-    return crc32(masked(essence(result)), seed)
+    return crc32(mask_result(result_digest(result)), seed)
 
 
 # The folder that most commands of a session are run in, over and over.
-_masked_beside: Final = lru_cache(maxsize=64)(masked_command)
+_mask_other_input: Final = lru_cache(maxsize=64)(mask_command)
 
 
 @cache
-def _speller() -> Callable[[object], tuple[str, str]]:
-    from wakeful.judging.command_normalization import plain_command  # noqa: PLC0415 - its patterns take as long as all else here
+def _normalizer() -> Callable[[object], tuple[str, str]]:
+    from wakeful.judging.command_normalization import normalize_command  # noqa: PLC0415 - its patterns take as long as all else here
 
-    return plain_command
+    return normalize_command
 
 
-def _normalised(manner: _Manner, given: bytes) -> tuple[str, str, bytes]:
+def _normalize(manner: _ToolTraits, given: bytes) -> tuple[str, str, bytes]:
     """The command inside an input with its place, if there is one, and the input as it is compared."""
     if not given.startswith(b"{"):  # a patch, a script
         return "", "", given
     if len(given) > INPUT_BYTES_DECODED_MAX:
-        return "", "", _DESCRIBED.sub(b"", given, count=1) if _ERRAND in manner.beside else given
+        return "", "", _DESCRIPTION.sub(b"", given, count=1) if _TASK_NAME_KEY in manner.beside else given
     try:
         asked = _decode(given)
     except msgspec.DecodeError:
@@ -378,14 +380,14 @@ def _normalised(manner: _Manner, given: bytes) -> tuple[str, str, bytes]:
     command = place = ""
     for key in _COMMAND_KEYS:
         if key in asked:
-            spelled, place = _speller()(asked.pop(key))
+            spelled, place = _normalizer()(asked.pop(key))
             command += spelled
     beside = _encode(asked) if asked else b""
     # Only commands name pids and locks; a file written with another date in it is another file.
-    plain = _masked_command(command) + _masked_beside(beside) if command else beside
+    plain = _mask_unless_git(command) + _mask_other_input(beside) if command else beside
     return command, place, plain
 
 
-def _masked_command(command: str) -> bytes:
+def _mask_unless_git(command: str) -> bytes:
     # To git an id is a commit: what the command is about.
-    return command.encode() if command.startswith("git ") else masked_command(command.encode())
+    return command.encode() if command.startswith("git ") else mask_command(command.encode())

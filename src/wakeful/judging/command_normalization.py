@@ -55,27 +55,27 @@ _LINES: Final = re.compile(r" (?:-n ?|--lines[= ])(?=[-+]?\d)-?")
 _SHORT_FLAGS: Final = re.compile(r"-[A-Za-z]+")
 
 
-def plain_command(value: object) -> tuple[str, str]:
+def normalize_command(value: object) -> tuple[str, str]:
     """One spelling of a command line, which may come as a list of words, and of the folder and variables around it."""
     text, places = _line_of(value), ""
     for _ in range(_HANDED_OVER_MAX):
-        inner, place = _taken_out(text)
+        inner, place = _unwrap(text)
         places += place
         if inner == text:
             break
         text = inner
     if text.startswith("git ") and (named := _GIT_PLACE.match(text)) is not None:
         places += named[1]
-    return _plain(text), "" if places == "." else places
+    return _normalize(text), "" if places == "." else places
 
 
-def _plain(text: str) -> str:
+def _normalize(text: str) -> str:
     if text.startswith("git "):
-        return _plain_git(text)
+        return _normalize_git(text)
     program = text.partition(" ")[0]
     if program in _ORDERED:
-        return _plain_words(text)
-    return _plain_inspection(text) if program in _INSPECTIONS else text
+        return _normalize_words(text)
+    return _normalize_inspection(text) if program in _INSPECTIONS else text
 
 
 def _line_of(value: object) -> str:
@@ -95,7 +95,7 @@ def _one_line(text: str) -> str:
     return " ".join(text.split())
 
 
-def _taken_out(text: str) -> tuple[str, str]:
+def _unwrap(text: str) -> tuple[str, str]:
     """The command without what stands around it, itself if nothing does; and the folder and variables that did."""
     place, prefix = "", _PREFIX.match(text)
     if prefix is not None:
@@ -112,36 +112,36 @@ def _taken_out(text: str) -> tuple[str, str]:
     return text, place
 
 
-def _plain_git(text: str) -> str:
+def _normalize_git(text: str) -> str:
     text = _GIT_NOISE.sub("git ", text)
     return "git status" if all(map(_GIT_OVERVIEW.match, _CHAINED.split(text))) else text
 
 
-def _plain_inspection(text: str) -> str:
+def _normalize_inspection(text: str) -> str:
     """Flags sorted and taken apart, quotes and `./` dropped; what is joined with another command stays as it is."""
     if _JOINED.search(text):
         return text
-    text = _unquoted(text)
+    text = _unquote(text)
     if text.startswith(("head ", "tail ")):
         text = _LINES.sub(" -", text)
     program, *words = text.split()
     flags = sorted({flag for word in words if word.startswith("-") for flag in _flags_in(word)})
-    places = [_plain_place(word) for word in words if not word.startswith("-")]
+    places = [_normalize_path(word) for word in words if not word.startswith("-")]
     if program == "ls":
         # However a folder is listed, its listing is what comes back.
         flags, places = [], [place for place in places if place != "."]
     return " ".join((program, *flags, *places))
 
 
-def _plain_words(text: str) -> str:
+def _normalize_words(text: str) -> str:
     """Quotes and `./` spelled one way, unless it writes or is joined with another command."""
     if _JOINED.search(text) or _WRITES.search(text):
         return text
-    program, *words = _unquoted(text).split()
-    return " ".join((program, *map(_plain_place, words)))
+    program, *words = _unquote(text).split()
+    return " ".join((program, *map(_normalize_path, words)))
 
 
-def _unquoted(text: str) -> str:
+def _unquote(text: str) -> str:
     return _DOUBLE_QUOTED.sub(r"'\1'", _QUOTED_WORD.sub(r"\2", text))
 
 
@@ -149,5 +149,5 @@ def _flags_in(word: str) -> list[str]:
     return [f"-{letter}" for letter in word[1:]] if _SHORT_FLAGS.fullmatch(word) else [word]
 
 
-def _plain_place(word: str) -> str:
+def _normalize_path(word: str) -> str:
     return word.removeprefix("./").rstrip("/") or word.rstrip("/") or "/"

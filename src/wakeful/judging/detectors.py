@@ -8,19 +8,19 @@ from collections.abc import Callable, Iterator
 from typing import Final
 
 from wakeful.core.clock import Instant, iso
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.judging.activity import GAP_SECONDS_MAX, Activity, OpenCall
 from wakeful.judging.events import Failure
-from wakeful.judging.evidence import DialogKind, Holder, Presence, Status
-from wakeful.judging.findings import Code, ExpectedWait, Finding
-from wakeful.judging.loops import Circles, circle
+from wakeful.judging.evidence import AgentProcess, ClientStatus, DialogKind, RuntimeState
+from wakeful.judging.findings import ExpectedWait, Finding, FindingCode
+from wakeful.judging.loops import LoopTracker, detect_loop
 from wakeful.judging.outage import is_outage
-from wakeful.judging.permission import ASKS_NOBODY
-from wakeful.judging.spawns import storm
+from wakeful.judging.permission import NEVER_ASKING_MODES
+from wakeful.judging.spawns import detect_storm
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import OPEN, Phase
-from wakeful.judging.waits import Scene, call_end, call_text
-from wakeful.judging.wording import length, result_text
+from wakeful.judging.turn_state import OPEN, TurnPhase
+from wakeful.judging.waits import WaitInput, call_end, call_text
+from wakeful.judging.wording import format_length, result_text
 
 # `claude -p` and `codex exec` end within seconds of the error that ends their turn.
 CLOSED_SECONDS_MIN: Final = 60.0
@@ -28,120 +28,125 @@ CLOSED_SECONDS_MIN: Final = 60.0
 TWIN_SECONDS: Final = 3.0
 
 
-class Case(Scene, frozen=True, gc=False):
+class DetectorInput(WaitInput, frozen=True, gc=False):
     """All that a detector may look at."""
 
-    agent: Sight
+    agent: ProcessState
     waits: tuple[ExpectedWait, ...]
 
 
-def _died(case: Case) -> Finding | None:
+def _detect_exit(facts: DetectorInput) -> Finding | None:
     """The process ended inside a turn. After a finished turn it simply stopped."""
-    if case.agent is not Sight.DEAD or case.activity.phase not in OPEN:
+    if facts.agent is not ProcessState.DEAD or facts.activity.phase not in OPEN:
         return None
     # What a person typed into the client was nothing the agent owed an answer to.
-    if case.activity.phase in {Phase.SETTLING, Phase.OPENED}:
+    if facts.activity.phase in {TurnPhase.SETTLING, TurnPhase.OPENED}:
         return None
-    if case.activity.is_out_of_budget or case.activity.may_be_out_of_budget:
+    if facts.activity.is_out_of_budget or facts.activity.may_be_out_of_budget:
         return None
-    holder = case.presence.newest
-    ended_at = (holder.ended_at if holder is not None else None) or case.activity.last_at or case.now
-    pane = case.presence.pane
-    at_shell = pane is not None and pane.sight is Sight.ALIVE
+    process = facts.presence.newest_process
+    ended_at = (process.ended_at if process is not None else None) or facts.activity.last_at or facts.now
+    pane = facts.presence.pane
+    at_shell = pane is not None and pane.sight is ProcessState.ALIVE
     return Finding(
-        Code.AGENT_EXITED if at_shell else Code.SESSION_DEAD,
+        FindingCode.AGENT_EXITED if at_shell else FindingCode.SESSION_DEAD,
         ended_at,
         "exited to a shell in the middle of a turn" if at_shell else "died in the middle of a turn",
-        evidence=tuple(_death_evidence(case, holder)),
+        evidence=tuple(_death_evidence(facts, process)),
         untrusted=tuple(
-            [call_text(call) for call in case.activity.calls.values()]
-            + [orphan.command for orphan in case.presence.orphans]
+            [call_text(call) for call in facts.activity.calls.values()]
+            + [orphan.command for orphan in facts.presence.orphans]
         ),
     )
 
 
-def _death_evidence(case: Case, holder: Holder | None) -> list[str]:
+def _death_evidence(facts: DetectorInput, process: AgentProcess | None) -> list[str]:
     lines = []
-    if holder is not None:
+    if process is not None:
         # A recording may not say which process it was.
-        which = f"process {holder.process.pid}" if holder.process.pid else "its process"
-        lines.append(f"{which} is gone ({holder.source})")
-    if case.activity.calls:
-        lines.append(f"calls left open: {len(case.activity.calls)}")
-    lines += [f"its tool still runs as process {orphan.process.pid}" for orphan in case.presence.orphans]
+        which = f"process {process.process.pid}" if process.process.pid else "its process"
+        lines.append(f"{which} is gone ({process.source})")
+    if facts.activity.calls:
+        lines.append(f"calls left open: {len(facts.activity.calls)}")
+    lines += [f"its tool still runs as process {orphan.process.pid}" for orphan in facts.presence.orphans]
     return lines
 
 
-def twins_since(presence: Presence) -> Instant | None:
+def twins_since(runtime: RuntimeState) -> Instant | None:
     """Since when more than one living process holds the conversation; None if one does, or none."""
-    living = presence.living
-    return max(holder.seen_at for holder in living) if len(living) > 1 else None
+    living = runtime.living_processes
+    return max(process.seen_at for process in living) if len(living) > 1 else None
 
 
-def _twins(case: Case) -> Finding | None:
-    living, since = case.presence.living, twins_since(case.presence)
-    if since is None or case.now.seconds_since(since) < TWIN_SECONDS:
+def _detect_twins(facts: DetectorInput) -> Finding | None:
+    living, since = facts.presence.living_processes, twins_since(facts.presence)
+    if since is None or facts.now.seconds_since(since) < TWIN_SECONDS:
         return None
-    pids = ", ".join(str(holder.process.pid) for holder in living)
+    pids = ", ".join(str(process.process.pid) for process in living)
     return Finding(
-        Code.TWIN_PROCESSES, since, f"{len(living)} processes hold one conversation", (f"pids {pids}",)
+        FindingCode.TWIN_PROCESSES, since, f"{len(living)} processes hold one conversation", (f"pids {pids}",)
     )
 
 
-_FAILURE_CODES: Final = {Failure.AUTH: Code.AUTH_REQUIRED, Failure.LIMIT: Code.USAGE_LIMITED}
+_FAILURE_CODES: Final = {Failure.AUTH: FindingCode.AUTH_REQUIRED, Failure.LIMIT: FindingCode.USAGE_LIMITED}
 _FAILURE_SUMMARIES: Final = {
-    Code.AUTH_REQUIRED: "the provider refused the login",
-    Code.USAGE_LIMITED: "the usage limit is reached",
-    Code.TURN_FAILED: "the last turn ended with an error",
+    FindingCode.AUTH_REQUIRED: "the provider refused the login",
+    FindingCode.USAGE_LIMITED: "the usage limit is reached",
+    FindingCode.TURN_FAILED: "the last turn ended with an error",
 }
 
 
-def _failed(case: Case) -> Finding | None:
-    activity = case.activity
-    if case.phase is not Phase.FAILED or activity.failure is None or activity.phase_since is None:
+def _detect_failed_turn(facts: DetectorInput) -> Finding | None:
+    activity = facts.activity
+    if facts.phase is not TurnPhase.FAILED or activity.failure is None or activity.phase_since is None:
         return None
-    code = _FAILURE_CODES.get(activity.failure, Code.TURN_FAILED)
+    code = _FAILURE_CODES.get(activity.failure, FindingCode.TURN_FAILED)
     summary, ends = _FAILURE_SUMMARIES[code], activity.limit_until
-    if ends is None and _was_closed(case, activity.phase_since):
+    if ends is None and _was_closed(facts, activity.phase_since):
         return None
-    if ends is not None and ends.wall <= case.now.wall:
+    if ends is not None and ends.wall <= facts.now.wall:
         summary = "the usage limit is over, and nobody has prompted it since"
     evidence = (f"the limit ends at {iso(ends.wall)}",) if ends is not None else ()
     return Finding(code, activity.phase_since, summary, evidence, (activity.failure_message,))
 
 
-def _was_closed(case: Case, failed_at: Instant) -> bool:
+def _was_closed(facts: DetectorInput, failed_at: Instant) -> bool:
     """Whether somebody ended it, having seen how its turn failed: a program that gives up by itself does so at once."""
-    holder = case.presence.newest
-    if case.agent is not Sight.DEAD or holder is None or holder.ended_at is None:
+    process = facts.presence.newest_process
+    if facts.agent is not ProcessState.DEAD or process is None or process.ended_at is None:
         return False
-    return holder.ended_at.seconds_since(failed_at) > CLOSED_SECONDS_MIN
+    return process.ended_at.seconds_since(failed_at) > CLOSED_SECONDS_MIN
 
 
-def _poisoned(case: Case) -> Finding | None:
+def _detect_poisoned(facts: DetectorInput) -> Finding | None:
     """Every prompt fails the same way. A login, a limit and an outage are another matter: those have an end."""
-    activity = case.activity
-    if activity.failures_alike <= case.policy.failures_alike_max or case.phase is not Phase.FAILED:
+    activity = facts.activity
+    if activity.failures_alike <= facts.policy.failures_alike_max or facts.phase is not TurnPhase.FAILED:
         return None
     if activity.failure in _FAILURE_CODES or is_outage(activity) or activity.phase_since is None:
         return None
     summary = f"{activity.failures_alike} prompts in a row failed the same way"
     return Finding(
-        Code.POISONED_CONVERSATION, activity.phase_since, summary, untrusted=(activity.failure_message,)
+        FindingCode.POISONED_CONVERSATION,
+        activity.phase_since,
+        summary,
+        untrusted=(activity.failure_message,),
     )
 
 
-def _cascading(case: Case) -> Finding | None:
-    activity, most = case.activity, case.policy.errors_in_a_row_max
-    if case.phase not in OPEN:  # its log did not say that the turn ended, and it did
+def _detect_error_cascade(facts: DetectorInput) -> Finding | None:
+    activity, most = facts.activity, facts.policy.errors_in_a_row_max
+    if facts.phase not in OPEN:  # its log did not say that the turn ended, and it did
         return None
     if activity.errors_in_a_row > most and activity.errors_since is not None:
         summary = f"{activity.errors_in_a_row} failed calls in a row"
-        return Finding(Code.ERROR_CASCADE, activity.errors_since, summary, untrusted=_last_failure(activity))
+        return Finding(
+            FindingCode.ERROR_CASCADE, activity.errors_since, summary, untrusted=_last_failure(activity)
+        )
     # A client retries for three minutes by itself; only an outage as long as a silence is trouble.
-    if activity.retries_in_a_row > most and is_quiet(case) and activity.progress_at is not None:
+    if activity.retries_in_a_row > most and is_quiet(facts) and activity.progress_at is not None:
         summary = f"the provider refused {activity.retries_in_a_row} requests in a row"
-        return Finding(Code.ERROR_CASCADE, activity.progress_at, summary)
+        return Finding(FindingCode.ERROR_CASCADE, activity.progress_at, summary)
     return None
 
 
@@ -151,32 +156,32 @@ def _last_failure(activity: Activity) -> tuple[str, ...]:
     return (*called, result_text(activity.failed_with))
 
 
-def _looping(case: Case) -> Finding | None:
+def _detect_loop(facts: DetectorInput) -> Finding | None:
     # After its death no time passes for a session: nothing it polled for stays unchanged any longer.
-    until = case.now if case.agent is Sight.ALIVE else case.activity.last_at or case.now
-    found = circle(case.activity.circles, case.policy, until, in_turn=case.phase in OPEN)
+    until = facts.now if facts.agent is ProcessState.ALIVE else facts.activity.last_at or facts.now
+    found = detect_loop(facts.activity.circles, facts.policy, until, in_turn=facts.phase in OPEN)
     if found is None:
         return None
     untrusted = (found.call.text,) if found.call is not None else ()
-    return Finding(Code.LOOP, found.since, found.summary, untrusted=untrusted)
+    return Finding(FindingCode.LOOP, found.since, found.summary, untrusted=untrusted)
 
 
-def polled_cycle_since(circles: Circles, policy: Policy) -> Instant | None:
+def polled_cycle_since(tracker: LoopTracker, policy: Policy) -> Instant | None:
     """Since when a cycle goes round often enough to be a loop, but for the poll in it."""
-    for size, run in enumerate(circles.runs, start=1):
+    for size, run in enumerate(tracker.runs, start=1):
         most = policy.repeats_max if size == 1 else policy.cycles_max
         if run.polled and run.since is not None and run.length // size >= most:
             return run.since
-    often = (made for made in circles.made if circles.polled_index >= made.counted_from)
+    often = (made for made in tracker.made if tracker.polled_index >= made.counted_from)
     return next((made.since for made in often if made.count > policy.duplicates_max), None)
 
 
-def _running_away(case: Case) -> Finding | None:
-    activity, policy = case.activity, case.policy
-    if case.phase not in OPEN or case.agent is not Sight.ALIVE or activity.progress_at is None:
+def _detect_runaway(facts: DetectorInput) -> Finding | None:
+    activity, policy = facts.activity, facts.policy
+    if facts.phase not in OPEN or facts.agent is not ProcessState.ALIVE or activity.progress_at is None:
         return None
-    seconds = active_seconds(case)
-    since = case.now.plus(-seconds)
+    seconds = active_seconds(facts)
+    since = facts.now.plus(-seconds)
     if seconds > policy.runaway_seconds:
         summary = f"at work for {seconds / 3600:.1f} h without an end"
     elif activity.turn_calls > policy.runaway_calls_max:
@@ -185,12 +190,12 @@ def _running_away(case: Case) -> Finding | None:
         summary = f"{activity.turn_tokens} tokens in one turn"
     elif (cost := turn_cost(activity, policy)) > policy.runaway_cost_usd:
         summary = f"${cost:.2f} spent in one turn, by the prices configured"
-    elif (too_many := storm(activity, policy)) is not None:
+    elif (too_many := detect_storm(activity, policy)) is not None:
         since, summary = too_many.since, too_many.summary
     else:
         return None
-    fresh = () if is_quiet(case) else ("its progress is fresh: somebody is told, and nothing is stopped",)
-    return Finding(Code.RUNAWAY, since, summary, fresh)
+    fresh = () if is_quiet(facts) else ("its progress is fresh: somebody is told, and nothing is stopped",)
+    return Finding(FindingCode.RUNAWAY, since, summary, fresh)
 
 
 def turn_cost(activity: Activity, policy: Policy) -> float:
@@ -202,79 +207,87 @@ def turn_cost(activity: Activity, policy: Policy) -> float:
     ) / 1e6
 
 
-def active_seconds(case: Case) -> float:
+def active_seconds(facts: DetectorInput) -> float:
     """How long the turn has been at work, a person's waits and long gaps left out."""
-    activity = case.activity
-    if activity.progress_at is None or activity.phase is Phase.PERSON:
+    activity = facts.activity
+    if activity.progress_at is None or activity.phase is TurnPhase.PERSON:
         return activity.active_seconds
-    return activity.active_seconds + min(case.now.seconds_since(activity.progress_at), GAP_SECONDS_MAX)
+    return activity.active_seconds + min(facts.now.seconds_since(activity.progress_at), GAP_SECONDS_MAX)
 
 
-def _never_started(case: Case) -> Finding | None:
+def _detect_never_started(facts: DetectorInput) -> Finding | None:
     """The client says it is busy, and nothing of it was ever written down."""
-    holder = case.presence.newest
-    if case.activity.last_at is not None or holder is None or holder.status is not Status.BUSY:
+    process = facts.presence.newest_process
+    if facts.activity.last_at is not None or process is None or process.status is not ClientStatus.BUSY:
         return None
-    if case.now.seconds_since(holder.seen_at) <= case.policy.never_started_seconds:
+    if facts.now.seconds_since(process.seen_at) <= facts.policy.never_started_seconds:
         return None
-    return Finding(Code.NEVER_STARTED, holder.seen_at, "busy since it was started, and nothing came of it")
+    return Finding(
+        FindingCode.NEVER_STARTED, process.seen_at, "busy since it was started, and nothing came of it"
+    )
 
 
-def _wedged(case: Case) -> Finding | None:
+def _detect_wedged_tool(facts: DetectorInput) -> Finding | None:
     """Every wait has run out, and what was waited for is a call that should have come back."""
-    if case.agent is not Sight.ALIVE or case.phase is not Phase.TOOL or not waits_are_over(case):
+    if (
+        facts.agent is not ProcessState.ALIVE
+        or facts.phase is not TurnPhase.TOOL
+        or not waits_are_over(facts)
+    ):
         return None
-    for call in case.activity.calls.values():
+    for call in facts.activity.calls.values():
         if call.enforced or call.timeout_seconds is not None:
-            until = min(call_end(call, case.policy), case.now)
-            summary = f"a call is open {length(case.now.seconds_since(call.since))}, longer than it may"
-            evidence = tuple(_wedge_evidence(case, call))
-            return Finding(Code.TOOL_WEDGED, until, summary, evidence, (call_text(call),))
+            until = min(call_end(call, facts.policy), facts.now)
+            summary = (
+                f"a call is open {format_length(facts.now.seconds_since(call.since))}, longer than it may"
+            )
+            evidence = tuple(_wedge_evidence(facts, call))
+            return Finding(FindingCode.TOOL_WEDGED, until, summary, evidence, (call_text(call),))
     return None
 
 
-def _wedge_evidence(case: Case, call: OpenCall) -> Iterator[str]:
+def _wedge_evidence(facts: DetectorInput, call: OpenCall) -> Iterator[str]:
     """Why this is no question that the log does not mention, where that is known."""
-    mode, holder = case.activity.permission_mode, case.presence.newest
+    mode, process = facts.activity.permission_mode, facts.presence.newest_process
     if call.limit_seconds is not None:
         yield f"such a call comes back within {call.limit_seconds:.0f} s"
-    if mode in ASKS_NOBODY:
+    if mode in NEVER_ASKING_MODES:
         yield f"its permission mode is {mode}: it asks nobody"
-    elif holder is not None and holder.status is not None:
-        yield f"its client says {holder.status}: it asks nobody now"
+    elif process is not None and process.status is not None:
+        yield f"its client says {process.status}: it asks nobody now"
     elif call.limit_seconds is None:
         yield "perhaps it asks for a permission"
 
 
-def waits_are_over(case: Case) -> bool:
+def waits_are_over(facts: DetectorInput) -> bool:
     """A wait for a person is never over, and a log without a known writer just ends."""
-    known = bool(case.presence.living) or case.presence.vouched
+    known = bool(facts.presence.living_processes) or facts.presence.vouched
     return (
         known
-        and bool(case.waits)
-        and all(wait.until is not None and wait.until <= case.now for wait in case.waits)
+        and bool(facts.waits)
+        and all(wait.until is not None and wait.until <= facts.now for wait in facts.waits)
     )
 
 
-def is_quiet(case: Case) -> bool:
-    progress_at = case.activity.progress_at
-    return progress_at is not None and case.now.seconds_since(progress_at) >= case.policy.silence_seconds
+def is_quiet(facts: DetectorInput) -> bool:
+    progress_at = facts.activity.progress_at
+    return progress_at is not None and facts.now.seconds_since(progress_at) >= facts.policy.silence_seconds
 
 
-def _silent(case: Case) -> Finding | None:
+def _detect_silence(facts: DetectorInput) -> Finding | None:
     """Every wait has run out and nobody else can be blamed: not a client's own call, not a provider's refusals."""
-    if case.agent is not Sight.ALIVE or case.phase not in OPEN or not waits_are_over(case):
+    if facts.agent is not ProcessState.ALIVE or facts.phase not in OPEN or not waits_are_over(facts):
         return None
-    if case.activity.retries_in_a_row > case.policy.errors_in_a_row_max:
+    if facts.activity.retries_in_a_row > facts.policy.errors_in_a_row_max:
         return None
-    if case.phase is Phase.TOOL and any(call.enforced for call in case.activity.calls.values()):
+    if facts.phase is TurnPhase.TOOL and any(call.enforced for call in facts.activity.calls.values()):
         return None
-    since = case.activity.progress_at or case.waits[0].since
-    quiet_seconds = int(case.now.seconds_since(since))
+    since = facts.activity.progress_at or facts.waits[0].since
+    quiet_seconds = int(facts.now.seconds_since(since))
     length = f"{quiet_seconds // 60} min" if quiet_seconds >= 120 else f"{quiet_seconds} s"
-    waited = case.waits[0]
+    waited = facts.waits[0]
     return Finding(
-        Code.SILENT,
+        FindingCode.SILENT,
         since,
         f"silent for more than {length}",
         (waited.evidence,),
@@ -282,16 +295,18 @@ def _silent(case: Case) -> Finding | None:
     )
 
 
-def _drifting(case: Case) -> Finding | None:
-    dialog = case.presence.dialog
-    if dialog is not None and dialog.kind is DialogKind.UNKNOWN and case.agent is Sight.ALIVE:
+def _detect_drift(facts: DetectorInput) -> Finding | None:
+    dialog = facts.presence.dialog
+    if dialog is not None and dialog.kind is DialogKind.UNKNOWN and facts.agent is ProcessState.ALIVE:
         told = "its client shows neither an input line nor a dialog that Wakeful knows"
-        return Finding(Code.READER_DRIFT, dialog.since, told, untrusted=(dialog.words,))
-    summary = drift(case.activity, case.policy)
-    return Finding(Code.READER_DRIFT, case.activity.first_at or case.now, summary) if summary else None
+        return Finding(FindingCode.READER_DRIFT, dialog.since, told, untrusted=(dialog.words,))
+    summary = format_drift(facts.activity, facts.policy)
+    return (
+        Finding(FindingCode.READER_DRIFT, facts.activity.first_at or facts.now, summary) if summary else None
+    )
 
 
-def drift(activity: Activity, policy: Policy) -> str | None:
+def format_drift(activity: Activity, policy: Policy) -> str | None:
     """How the log's format changed, in words."""
     if activity.drifted is not None:
         return f"the log's format changed: no {activity.drifted}"
@@ -303,28 +318,28 @@ def drift(activity: Activity, policy: Policy) -> str | None:
     return None
 
 
-DETECTORS: Final[tuple[Callable[[Case], Finding | None], ...]] = (
-    _died,
-    _twins,
-    _failed,
-    _poisoned,
-    _looping,
-    _cascading,
-    _silent,
-    _wedged,
-    _never_started,
-    _running_away,
-    _drifting,
+DETECTORS: Final[tuple[Callable[[DetectorInput], Finding | None], ...]] = (
+    _detect_exit,
+    _detect_twins,
+    _detect_failed_turn,
+    _detect_poisoned,
+    _detect_loop,
+    _detect_error_cascade,
+    _detect_silence,
+    _detect_wedged_tool,
+    _detect_never_started,
+    _detect_runaway,
+    _detect_drift,
 )
 
 
-def detectors(presence: Presence) -> tuple[Callable[[Case], Finding | None], ...]:
+def detectors(runtime: RuntimeState) -> tuple[Callable[[DetectorInput], Finding | None], ...]:
     """A transcript whose writer was never seen alive raises no alarm, but for being unreadable; so does what a person
     stopped."""
-    if presence.stopped and presence.agent is Sight.DEAD:
-        return (_drifting,)
-    return DETECTORS if was_seen(presence) else (_drifting,)
+    if runtime.stopped and runtime.agent_state is ProcessState.DEAD:
+        return (_detect_drift,)
+    return DETECTORS if was_seen(runtime) else (_detect_drift,)
 
 
-def was_seen(presence: Presence) -> bool:
-    return bool(presence.holders) or presence.vouched or presence.grown_at is not None
+def was_seen(runtime: RuntimeState) -> bool:
+    return bool(runtime.holders) or runtime.vouched or runtime.grown_at is not None

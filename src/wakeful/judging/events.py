@@ -40,7 +40,7 @@ class Event(Struct, frozen=True, gc=False):
     at: float
 
 
-class Opened(Event, frozen=True, gc=False):
+class LogOpened(Event, frozen=True, gc=False):
     """The log says whose it is."""
 
     conversation_id: ConversationId | None = None
@@ -80,7 +80,7 @@ class Progressed(Event, frozen=True, gc=False):
     echoes: int = 0
 
 
-class Spoke(Event, frozen=True, gc=False):
+class TextWritten(Event, frozen=True, gc=False):
     """The agent wrote text and the log does not say whether more follows (dialects without stop reason).
 
     `asks` is the question it ends with, if it does.
@@ -130,19 +130,19 @@ class TaskEnded(Event, frozen=True, gc=False):
     task: str
 
 
-class Asked(Event, frozen=True, gc=False):
+class QuestionAsked(Event, frozen=True, gc=False):
     """The session waits for a person: a permission, a question. Empty `about`: nobody said for what."""
 
     about: str
 
 
-class Answered(Event, frozen=True, gc=False):
+class QuestionAnswered(Event, frozen=True, gc=False):
     """The person answered and the turn goes on; with `about`, only if that is what was asked about."""
 
     about: str | None = None
 
 
-class Proposed(Event, frozen=True, gc=False):
+class PlanProposed(Event, frozen=True, gc=False):
     """A plan was put before the person: the turn that ends with it waits for their yes."""
 
 
@@ -163,7 +163,7 @@ class TurnFailed(Event, frozen=True, gc=False):
     until: float | None = None
 
 
-class Retried(Event, frozen=True, gc=False):
+class RequestRetried(Event, frozen=True, gc=False):
     """The provider refused a request and the client tries again: life, but no progress."""
 
 
@@ -171,15 +171,15 @@ class TurnInterrupted(Event, frozen=True, gc=False):
     """A person or a signal cut the turn short."""
 
 
-class Compacting(Event, frozen=True, gc=False):
+class CompactionStarted(Event, frozen=True, gc=False):
     """The client began to summarise the conversation: a model's work that leaves no line before its end."""
 
 
-class Compacted(Event, frozen=True, gc=False):
+class CompactionEnded(Event, frozen=True, gc=False):
     """The conversation was summarised to make room."""
 
 
-class Closed(Event, frozen=True, gc=False):
+class ClientClosed(Event, frozen=True, gc=False):
     """The program said goodbye: its exit was meant."""
 
 
@@ -187,7 +187,7 @@ class LogClosed(Event, frozen=True, gc=False):
     """The client wrote the line that it ends its log with: it ended in order, whatever ended it."""
 
 
-class Spent(Event, frozen=True, gc=False):
+class TokensSpent(Event, frozen=True, gc=False):
     """Tokens of one model message, already counted once per message.
 
     `weight`: all of them, weighted by what they cost beside each other, where a budget is told in money.
@@ -198,26 +198,26 @@ class Spent(Event, frozen=True, gc=False):
     weight: float = 0.0
 
 
-class Budgeted(Event, frozen=True, gc=False):
+class BudgetReported(Event, frozen=True, gc=False):
     """What a run has spent, and what it may: said before each request."""
 
     used_usd: float
     total_usd: float
 
 
-class Skipped(Event, frozen=True, gc=False):
+class RecordSkipped(Event, frozen=True, gc=False):
     """A record of a type this reader does not know: skipped and counted, as formats grow."""
 
     kind: str
 
 
-class Malformed(Event, frozen=True, gc=False):
+class LineMalformed(Event, frozen=True, gc=False):
     """Bytes that are no record."""
 
     reason: str
 
 
-class Drifted(Event, frozen=True, gc=False):
+class FormatDrifted(Event, frozen=True, gc=False):
     """A known record without a field we need: the format changed under us."""
 
     field: str

@@ -13,10 +13,10 @@ from msgspec.structs import replace
 
 from wakeful.core.clock import Instant, Sleep
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 
 
-class Rung(StrEnum):
+class LivenessLevel(StrEnum):
     """From the ground up. A verdict names the deepest one seen alive and the first one that is not."""
 
     HOST = "host"
@@ -30,7 +30,7 @@ class Rung(StrEnum):
     PROGRESS = "progress"
 
 
-class Status(StrEnum):
+class ClientStatus(StrEnum):
     """What the client itself says it is doing, where it says so."""
 
     BUSY = "busy"
@@ -63,19 +63,19 @@ class Dialog(Struct, frozen=True, gc=False):
 
 
 # A conversation has one owner; a handful of remembered holders is enough to see twins and past deaths.
-HOLDERS_MAX: Final = 8
+PROCESSES_MAX: Final = 8
 _seen_at: Final = attrgetter("seen_at")
 
 
-class Holder(Struct, gc=False):
+class AgentProcess(Struct, gc=False):
     """A process that holds the conversation, by the word of a registry file, a writer lock or the log itself."""
 
     process: Process
-    sight: Sight
+    sight: ProcessState
     seen_at: Instant
     source: str
     ended_at: Instant | None = None
-    status: Status | None = None
+    status: ClientStatus | None = None
     status_at: Instant | None = None
     waiting_for: str | None = None
     # What it said of itself last, before it ended: nobody asked it anything.
@@ -89,14 +89,14 @@ class Pane(Struct, frozen=True, gc=False):
     session: str
     target: str
     process: Process
-    sight: Sight
-    runtime: Sight
+    sight: ProcessState
+    runtime: ProcessState
     server: Process | None = None
 
 
-def gone_with_server(pane: Pane) -> Pane:
+def dead_pane(pane: Pane) -> Pane:
     """The same pane, after whoever showed it ended."""
-    return replace(pane, sight=Sight.DEAD, runtime=Sight.DEAD)
+    return replace(pane, sight=ProcessState.DEAD, runtime=ProcessState.DEAD)
 
 
 class Orphan(Struct, frozen=True, gc=False):
@@ -106,10 +106,10 @@ class Orphan(Struct, frozen=True, gc=False):
     command: str
 
 
-class Presence(Struct, gc=False):
+class RuntimeState(Struct, gc=False):
     """Everything seen of one session outside its log; written by the eyes only."""
 
-    holders: dict[int, Holder] = field(default_factory=dict)
+    holders: dict[int, AgentProcess] = field(default_factory=dict)
     pane: Pane | None = None
     dialog: Dialog | None = None
     orphans: tuple[Orphan, ...] = ()
@@ -129,35 +129,35 @@ class Presence(Struct, gc=False):
     slept: Sleep | None = None
 
     @property
-    def agent(self) -> Sight:
+    def agent_state(self) -> ProcessState:
         """Alive if any holder is; dead only if one is known and gone; else unknown."""
         if not self.holders:
-            return Sight.UNKNOWN
-        sights = {holder.sight for holder in self.holders.values()}
-        for answer in (Sight.ALIVE, Sight.UNKNOWN, Sight.DEAD):
+            return ProcessState.UNKNOWN
+        sights = {process.sight for process in self.holders.values()}
+        for answer in (ProcessState.ALIVE, ProcessState.UNKNOWN, ProcessState.DEAD):
             if answer in sights:
                 return answer
-        return Sight.UNKNOWN
+        return ProcessState.UNKNOWN
 
     @property
-    def is_elsewhere(self) -> bool:
+    def ran_in_container(self) -> bool:
         """Whether a process of it ran in a container: its folders are not those of this host."""
-        return any(holder.process.is_elsewhere for holder in self.holders.values())
+        return any(process.process.is_foreign for process in self.holders.values())
 
     @property
-    def living(self) -> list[Holder]:
-        return [holder for holder in self.holders.values() if holder.sight is Sight.ALIVE]
+    def living_processes(self) -> list[AgentProcess]:
+        return [process for process in self.holders.values() if process.sight is ProcessState.ALIVE]
 
     @property
-    def newest(self) -> Holder | None:
+    def newest_process(self) -> AgentProcess | None:
         """The holder to speak of: the living one, else the one that was seen last.
 
         Of two living ones it is the one that says what it does: a resume that fails never does.
         """
         if len(self.holders) <= 1:  # nearly always, and asked for several times per verdict
             return next(iter(self.holders.values()), None)
-        living = self.living
-        saying = [holder for holder in living if holder.status is not None]
+        living = self.living_processes
+        saying = [process for process in living if process.status is not None]
         return max(saying or living or self.holders.values(), key=_seen_at)
 
 
@@ -167,7 +167,7 @@ STOPPED_BY_PERSON: Final = "a person stopped it"
 STOPPED_BY_GATEWAY: Final = "the chat gateway stopped it"
 
 
-def ended_by(heir: SessionId | None, *, by_gateway: bool = False) -> str:
+def stop_reason(heir: SessionId | None, *, by_gateway: bool = False) -> str:
     """Who ended what ended on purpose: Wakeful, for the conversation in its place, the chat gateway, or a person."""
     if heir is not None:
         return f"its work goes on in {heir}"
@@ -176,7 +176,7 @@ def ended_by(heir: SessionId | None, *, by_gateway: bool = False) -> str:
 
 def why_final(heir: SessionId | None, *, by_gateway: bool = False) -> str:
     """The same, as a reason not to bring it back. What the gateway stopped comes back with a message there."""
-    words = ended_by(heir, by_gateway=by_gateway)
+    words = stop_reason(heir, by_gateway=by_gateway)
     return words if words == STOPPED_BY_GATEWAY else f"{words}, which is final"
 
 
@@ -184,58 +184,60 @@ def why_final(heir: SessionId | None, *, by_gateway: bool = False) -> str:
 LAST_LINES_SECONDS: Final = 2.0
 
 
-def note_writer(presence: Presence, newest: Instant, *, live: bool) -> None:
+def note_late_write(runtime: RuntimeState, newest: Instant, *, live: bool) -> None:
     """Remember a line that was written after every known process of the session had ended: somebody else lives.
 
     When a process ended that was found dead is not known; only a line that comes in now is newer than that.
     """
-    if presence.agent is not Sight.DEAD:
+    if runtime.agent_state is not ProcessState.DEAD:
         return
-    for holder in presence.holders.values():
-        ended_at = holder.ended_at or (holder.seen_at if live else None)
+    for process in runtime.holders.values():
+        ended_at = process.ended_at or (process.seen_at if live else None)
         if ended_at is None or newest.seconds_since(ended_at) <= LAST_LINES_SECONDS:
             return
-    presence.written_after_at = newest
+    runtime.written_after_at = newest
 
 
-def hold(presence: Presence, holder: Holder) -> bool:
+def remember_process(runtime: RuntimeState, process: AgentProcess) -> bool:
     """Remember a holder; True if it is new. A pid that came back with another start time is another process."""
-    known = presence.holders.get(holder.process.pid)
-    is_new = known is None or known.process != holder.process
+    known = runtime.holders.get(process.process.pid)
+    is_new = known is None or known.process != process.process
     if known is not None and not is_new:
-        holder.seen_at, holder.ended_at = known.seen_at, known.ended_at
-        holder.ended_idle = known.ended_idle
-    presence.holders[holder.process.pid] = holder
-    if holder.sight is Sight.ALIVE:
-        presence.written_after_at = None
-    if len(presence.holders) > HOLDERS_MAX:
-        gone = [pid for pid, each in presence.holders.items() if each.sight is Sight.DEAD]
-        for pid in gone[: len(presence.holders) - HOLDERS_MAX]:
-            del presence.holders[pid]
+        process.seen_at, process.ended_at = known.seen_at, known.ended_at
+        process.ended_idle = known.ended_idle
+    runtime.holders[process.process.pid] = process
+    if process.sight is ProcessState.ALIVE:
+        runtime.written_after_at = None
+    if len(runtime.holders) > PROCESSES_MAX:
+        gone = [pid for pid, each in runtime.holders.items() if each.sight is ProcessState.DEAD]
+        for pid in gone[: len(runtime.holders) - PROCESSES_MAX]:
+            del runtime.holders[pid]
     return is_new
 
 
 # A client that resumes a conversation registers and says what it does within 1 s; a busy machine takes longer.
-COMING_UP_SECONDS: Final = 10.0
+STARTING_SECONDS: Final = 10.0
 
 
-def is_coming_up(presence: Presence, last_at: Instant | None, now: Instant) -> bool:
+def is_starting(runtime: RuntimeState, last_at: Instant | None, now: Instant) -> bool:
     """Whether the newest holder was just started and has neither written nor said what it does."""
-    newest = presence.newest
-    if newest is None or newest.sight is not Sight.ALIVE or newest.status is not None:
+    newest = runtime.newest_process
+    if newest is None or newest.sight is not ProcessState.ALIVE or newest.status is not None:
         return False
-    return now.seconds_since(newest.seen_at) < COMING_UP_SECONDS and has_only_come_up(presence, last_at)
+    return now.seconds_since(newest.seen_at) < STARTING_SECONDS and has_written_nothing_yet(runtime, last_at)
 
 
-def has_only_come_up(presence: Presence, last_at: Instant | None) -> bool:
+def has_written_nothing_yet(runtime: RuntimeState, last_at: Instant | None) -> bool:
     """Whether the newest holder wrote nothing since the one before it ended: a resume that has yet to begin, or failed.
 
     One that ended while the newest was there already does not count. `last_at`: the newest record of the log.
     """
-    newest = presence.newest
+    newest = runtime.newest_process
     if newest is None:
         return False
-    others = [each for each in presence.holders.values() if each is not newest and each.sight is Sight.DEAD]
+    others = [
+        each for each in runtime.holders.values() if each is not newest and each.sight is ProcessState.DEAD
+    ]
     ends = [end for each in others if (end := each.ended_at or each.seen_at) <= newest.seen_at]
     return bool(ends) and (last_at is None or last_at < max(ends))
 
@@ -244,7 +246,7 @@ STREAM: Final = "stream"
 """The source of what a driven client says on its own stream, whose lines carry no time."""
 
 
-class Subject(Struct, frozen=True, gc=False):
+class SessionIdentity(Struct, frozen=True, gc=False):
     """Who a session is, apart from how it is."""
 
     id: SessionId
@@ -268,6 +270,6 @@ class Subject(Struct, frozen=True, gc=False):
     awaited: bool = False
 
     @property
-    def ours(self) -> bool:
+    def is_managed(self) -> bool:
         """Whether Wakeful started it or was given it: the session itself, or the agent of the hub that hosts it."""
         return self.managed or self.agent is not None

@@ -12,8 +12,8 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.core.clock import Instant
-from wakeful.core.process import Sight
-from wakeful.judging.evidence import Rung
+from wakeful.core.process import ProcessState
+from wakeful.judging.evidence import LivenessLevel
 
 
 class State(StrEnum):
@@ -52,7 +52,7 @@ class Notice(StrEnum):
     TROUBLE = "trouble"
 
 
-class Act(StrEnum):
+class HealingAction(StrEnum):
     """What healing may do about it, once a session is managed."""
 
     NONE = "none"
@@ -75,7 +75,7 @@ NEEDS_YOU: Final = (Attention.PERSON, Attention.LOGIN, Attention.OPERATOR)
 """Whatever waits for a person, the most pressing first: what lists and reports count as an open problem."""
 
 
-class Code(StrEnum):
+class FindingCode(StrEnum):
     """In order of precedence: the first finding names the session's trouble."""
 
     SESSION_DEAD = "session_dead"
@@ -95,13 +95,13 @@ class Code(StrEnum):
     READER_DRIFT = "reader_drift"
 
 
-class Meaning(Struct, frozen=True):
+class FindingMeaning(Struct, frozen=True):
     """What a finding amounts to."""
 
     health: Health
     severity: Severity
     notice: Notice
-    act: Act
+    act: HealingAction
     attention: Attention
 
     @property
@@ -117,45 +117,55 @@ EXIT_CODES: Final[Mapping[Health, int]] = {
     Health.UNKNOWN: 5,
 }
 
-_DEAD: Final = Meaning(Health.DEAD, Severity.CRITICAL, Notice.TROUBLE, Act.REVIVE, Attention.OPERATOR)
-_STUCK: Final = Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.REVIVE, Attention.OPERATOR)
-_TOLD: Final = Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.NOTIFY, Attention.OPERATOR)
-_BLIND: Final = Meaning(Health.UNKNOWN, Severity.WARNING, Notice.TROUBLE, Act.NONE, Attention.OPERATOR)
+_DEAD: Final = FindingMeaning(
+    Health.DEAD, Severity.CRITICAL, Notice.TROUBLE, HealingAction.REVIVE, Attention.OPERATOR
+)
+_STUCK: Final = FindingMeaning(
+    Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, HealingAction.REVIVE, Attention.OPERATOR
+)
+_NOTIFY_ONLY: Final = FindingMeaning(
+    Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, HealingAction.NOTIFY, Attention.OPERATOR
+)
+_UNREADABLE: Final = FindingMeaning(
+    Health.UNKNOWN, Severity.WARNING, Notice.TROUBLE, HealingAction.NONE, Attention.OPERATOR
+)
 
-_ALWAYS: Final[Mapping[Code, Meaning]] = {
-    Code.SESSION_DEAD: _DEAD,
-    Code.AGENT_EXITED: _DEAD,
-    Code.TWIN_PROCESSES: Meaning(
-        Health.DEGRADED, Severity.CRITICAL, Notice.NEEDS_YOU, Act.NOTIFY, Attention.OPERATOR
+_ALWAYS: Final[Mapping[FindingCode, FindingMeaning]] = {
+    FindingCode.SESSION_DEAD: _DEAD,
+    FindingCode.AGENT_EXITED: _DEAD,
+    FindingCode.TWIN_PROCESSES: FindingMeaning(
+        Health.DEGRADED, Severity.CRITICAL, Notice.NEEDS_YOU, HealingAction.NOTIFY, Attention.OPERATOR
     ),
-    Code.AUTH_REQUIRED: Meaning(
-        Health.DEGRADED, Severity.CRITICAL, Notice.NEEDS_YOU, Act.NOTIFY, Attention.LOGIN
+    FindingCode.AUTH_REQUIRED: FindingMeaning(
+        Health.DEGRADED, Severity.CRITICAL, Notice.NEEDS_YOU, HealingAction.NOTIFY, Attention.LOGIN
     ),
-    Code.USAGE_LIMITED: Meaning(Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, Act.NONE, Attention.TIME),
-    Code.POISONED_CONVERSATION: _STUCK,
-    Code.TURN_FAILED: _STUCK,
-    Code.LOOP: _STUCK,
-    Code.ERROR_CASCADE: _STUCK,
-    Code.SILENT: _STUCK,
-    Code.TOOL_WEDGED: _STUCK,
-    Code.NEVER_STARTED: _STUCK,
+    FindingCode.USAGE_LIMITED: FindingMeaning(
+        Health.DEGRADED, Severity.WARNING, Notice.TROUBLE, HealingAction.NONE, Attention.TIME
+    ),
+    FindingCode.POISONED_CONVERSATION: _STUCK,
+    FindingCode.TURN_FAILED: _STUCK,
+    FindingCode.LOOP: _STUCK,
+    FindingCode.ERROR_CASCADE: _STUCK,
+    FindingCode.SILENT: _STUCK,
+    FindingCode.TOOL_WEDGED: _STUCK,
+    FindingCode.NEVER_STARTED: _STUCK,
     # Age alone tells somebody; it revives nothing while progress is fresh.
-    Code.RUNAWAY: _TOLD,
-    Code.RUNTIME_LOST: _BLIND,
-    Code.READER_DRIFT: _BLIND,
+    FindingCode.RUNAWAY: _NOTIFY_ONLY,
+    FindingCode.RUNTIME_LOST: _UNREADABLE,
+    FindingCode.READER_DRIFT: _UNREADABLE,
 }
 # A turn that failed and whose program then ended by itself is over: a person reads why, nothing is revived.
-_EXCEPTIONS: Final[Mapping[tuple[Code, State], Meaning]] = {
-    (Code.TURN_FAILED, State.STOPPED): _TOLD,
-    (Code.ERROR_CASCADE, State.STOPPED): _TOLD,
-    (Code.LOOP, State.STOPPED): _TOLD,
+_EXCEPTIONS: Final[Mapping[tuple[FindingCode, State], FindingMeaning]] = {
+    (FindingCode.TURN_FAILED, State.STOPPED): _NOTIFY_ONLY,
+    (FindingCode.ERROR_CASCADE, State.STOPPED): _NOTIFY_ONLY,
+    (FindingCode.LOOP, State.STOPPED): _NOTIFY_ONLY,
 }
 
-MEANINGS: Final[Mapping[tuple[Code, State], Meaning]] = {
-    (code, state): _EXCEPTIONS.get((code, state), _ALWAYS[code]) for code in Code for state in State
+MEANINGS: Final[Mapping[tuple[FindingCode, State], FindingMeaning]] = {
+    (code, state): _EXCEPTIONS.get((code, state), _ALWAYS[code]) for code in FindingCode for state in State
 }
 
-PRECEDENCE: Final[Mapping[Code, int]] = {code: rank for rank, code in enumerate(Code)}
+PRECEDENCE: Final[Mapping[FindingCode, int]] = {code: rank for rank, code in enumerate(FindingCode)}
 _RANK: Final[Mapping[Health, int]] = {health: rank for rank, health in enumerate(Health)}
 
 
@@ -181,7 +191,7 @@ class WaitKind(StrEnum):
 class Finding(Struct, frozen=True, gc=False):
     """One closed code with the evidence behind it. `untrusted` holds what an agent wrote."""
 
-    code: Code
+    code: FindingCode
     since: Instant
     summary: str
     evidence: tuple[str, ...] = ()
@@ -205,11 +215,11 @@ class Verdict(Struct, frozen=True, gc=False):
 
     state: State
     health: Health
-    agent: Sight
+    agent: ProcessState
     active_prompt: bool
     attention: Attention
     findings: tuple[Finding, ...]
     waits: tuple[ExpectedWait, ...]
-    alive_to: Rung
-    broken_at: Rung | None
+    alive_to: LivenessLevel
+    broken_at: LivenessLevel | None
     next_check_at: Instant | None

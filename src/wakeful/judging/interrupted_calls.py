@@ -16,8 +16,8 @@ from wakeful.core.clock import Instant
 from wakeful.core.decoding import json_decoder
 from wakeful.core.redaction import redact
 from wakeful.effects.inline_code import read_tool_script
-from wakeful.effects.rules import MEANINGS, RANK, Effect, Rule
-from wakeful.effects.shell import Ruling, judge_text, judge_words
+from wakeful.effects.rules import MEANINGS, RANK, Effect, EffectRule
+from wakeful.effects.shell import Ruling, classify_text, classify_words
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
 from wakeful.judging.events import CallKind
 
@@ -28,7 +28,7 @@ class EffectVerdict(Struct, frozen=True):
     """The class of a call, the rule that decided and the words it decided by, which an agent wrote."""
 
     effect: Effect
-    rule: Rule
+    rule: EffectRule
     words: str
 
     @property
@@ -49,17 +49,25 @@ class InterruptedCall(Struct, frozen=True):
 
 def classify(tool: str, given: bytes) -> EffectVerdict:
     """The class of one call. Never raises; an input that cannot be read is unknown."""
-    return _verdict(_judge(tool, given), tool, given)
+    return _verdict(_ruling_for(tool, given), tool, given)
 
 
-def interrupted(activity: Activity) -> tuple[InterruptedCall, ...]:
+def interrupted_calls(activity: Activity) -> tuple[InterruptedCall, ...]:
     """What a session had not finished, oldest first: its open calls, and the commands it left running behind them."""
     behind = [
-        InterruptedCall(handle, task.tool, task.since, _seen(_kept(task.tool, task.input), task), task.input)
+        InterruptedCall(
+            handle,
+            task.tool,
+            task.since,
+            _call_verdict(_classify_kept_input(task.tool, task.input), task),
+            task.input,
+        )
         for handle, task in activity.background.items()
     ]
     calls = [
-        InterruptedCall(call.call, call.tool, call.since, _seen(_of_call(call, activity), call), call.input)
+        InterruptedCall(
+            call.call, call.tool, call.since, _call_verdict(_of_call(call, activity), call), call.input
+        )
         for call in activity.calls.values()
     ]
     return tuple(sorted([*behind, *calls], key=lambda each: each.since))
@@ -67,21 +75,21 @@ def interrupted(activity: Activity) -> tuple[InterruptedCall, ...]:
 
 def _of_call(call: OpenCall, activity: Activity) -> Ruling:
     if call.kind is CallKind.SUBAGENT:
-        return Ruling(Rule.SUBAGENT, call.tool)
+        return Ruling(EffectRule.SUBAGENT, call.tool)
     if call.kind is CallKind.PERSON:
-        return Ruling(Rule.ASKS_PERSON, call.tool)
-    ruling = _kept(call.tool, call.input)
-    if ruling.rule is Rule.POLLS and not _polls_known(call.input, activity):
-        return Ruling(Rule.POLLS_UNSEEN, ruling.words)
+        return Ruling(EffectRule.ASKS_PERSON, call.tool)
+    ruling = _classify_kept_input(call.tool, call.input)
+    if ruling.rule is EffectRule.POLLS and not _polls_known(call.input, activity):
+        return Ruling(EffectRule.POLLS_UNSEEN, ruling.words)
     return ruling
 
 
-def _kept(tool: str, given: bytes) -> Ruling:
+def _classify_kept_input(tool: str, given: bytes) -> Ruling:
     """The ruling for an input of which only the beginning may have been kept."""
-    ruling = _judge(tool, given)
+    ruling = _ruling_for(tool, given)
     if len(given) < INPUT_BYTES_KEPT_MAX or tool in TOOLS:
         return ruling
-    return _worst(ruling, Ruling(Rule.UNREADABLE, ruling.words))
+    return _worst(ruling, Ruling(EffectRule.UNREADABLE, ruling.words))
 
 
 _HANDLE: Final = re.compile(rb'\b(?:session_id|task_id|bash_id|shell_id)"?\s*:\s*"?([\w-]+)')
@@ -93,7 +101,7 @@ def _polls_known(given: bytes, activity: Activity) -> bool:
     return bool(handles) and all(handle in activity.background for handle in handles)
 
 
-def _seen(ruling: Ruling, call: OpenCall | BackgroundTask) -> EffectVerdict:
+def _call_verdict(ruling: Ruling, call: OpenCall | BackgroundTask) -> EffectVerdict:
     return _verdict(ruling, call.tool, call.input)
 
 
@@ -101,7 +109,7 @@ def _verdict(ruling: Ruling, tool: str, given: bytes) -> EffectVerdict:
     """With its words as people may see them: those of the redacted input, whose quotes still say where a secret ends."""
     text = given.decode("utf-8", "replace")
     clean = redact(text)
-    words = ruling.words if clean == text else redact(_judge(tool, clean.encode()).words)
+    words = ruling.words if clean == text else redact(_ruling_for(tool, clean.encode()).words)
     return EffectVerdict(MEANINGS[ruling.rule].effect, ruling.rule, words)
 
 
@@ -109,12 +117,14 @@ def _worst(*rulings: Ruling) -> Ruling:
     return max(rulings, key=lambda ruling: RANK[ruling.rule])
 
 
-def _tools(**rules: str) -> Mapping[str, Rule]:
-    return {name: Rule(rule.replace("_", "-")) for rule, names in rules.items() for name in names.split()}
+def _tools(**rules: str) -> Mapping[str, EffectRule]:
+    return {
+        name: EffectRule(rule.replace("_", "-")) for rule, names in rules.items() for name in names.split()
+    }
 
 
 # Whatever their input.
-TOOLS: Final[Mapping[str, Rule]] = _tools(
+TOOLS: Final[Mapping[str, EffectRule]] = _tools(
     reads="EnterPlanMode Glob Grep LS LSP ListMcpResourcesTool NotebookRead Read ReadMcpResourceTool Skill TaskCreate "
     "TaskGet TaskList TaskUpdate TodoRead TodoWrite ToolSearch glob grep list_dir list_mcp_resources ls read "
     "read_file read_mcp_resource search_file_content todoread todowrite tool_search update_plan view_image",
@@ -131,13 +141,13 @@ SHELL_TOOLS: Final = (
 )  # fmt: skip
 
 
-def _judge(tool: str, given: bytes) -> Ruling:
+def _ruling_for(tool: str, given: bytes) -> Ruling:
     if tool in TOOLS:
         return Ruling(TOOLS[tool], tool)
-    look = _LOOKS.get(tool)
+    look = _TOOL_CLASSIFIERS.get(tool)
     if look is not None:
         return look(given)
-    return Ruling(_mcp_rule(tool) if tool.startswith("mcp__") else Rule.UNKNOWN_TOOL, tool[:200])
+    return Ruling(_mcp_rule(tool) if tool.startswith("mcp__") else EffectRule.UNKNOWN_TOOL, tool[:200])
 
 
 _CUT_COMMAND: Final = re.compile(rb'"(?:command|cmd)"\s*:\s*"((?:[^"\\]|\\.)*)', re.DOTALL)
@@ -163,61 +173,63 @@ def _shell(given: bytes) -> Ruling:
     except ValueError:
         return _cut_shell(given)
     if isinstance(command, list):
-        return judge_words(command)
-    return judge_text(command) if command is not None else Ruling(Rule.UNREADABLE)
+        return classify_words(command)
+    return classify_text(command) if command is not None else Ruling(EffectRule.UNREADABLE)
 
 
 def _cut_shell(given: bytes) -> Ruling:
     """What is left of a cut input can still say that it is remote."""
     found = _CUT_COMMAND.search(given)
     text = found[1].decode("utf-8", "replace").replace("\\n", "\n").replace('\\"', '"') if found else ""
-    return _worst(judge_text(text), Ruling(Rule.UNREADABLE))
+    return _worst(classify_text(text), Ruling(EffectRule.UNREADABLE))
 
 
-def _typed(given: bytes) -> Ruling:
+def _classify_typed_input(given: bytes) -> Ruling:
     """An empty line asks how it goes, Ctrl-C ends it, anything else is typed into it."""
     try:
         chars = _decode(given).get("chars", "")
     except msgspec.DecodeError:
-        return Ruling(Rule.UNREADABLE)
+        return Ruling(EffectRule.UNREADABLE)
     return _typed_chars(chars if isinstance(chars, str) else None)
 
 
 def _typed_chars(chars: str | None) -> Ruling:
     if chars == "":
-        return Ruling(Rule.POLLS, "write_stdin")
+        return Ruling(EffectRule.POLLS, "write_stdin")
     if chars == "\x03":
-        return Ruling(Rule.LOCAL_WRITE, "write_stdin: Ctrl-C")
-    return Ruling(Rule.TYPED_INPUT, "write_stdin")
+        return Ruling(EffectRule.LOCAL_WRITE, "write_stdin: Ctrl-C")
+    return Ruling(EffectRule.TYPED_INPUT, "write_stdin")
 
 
 def _script(given: bytes) -> Ruling:
     """Code that calls tools: each of its calls is judged; what cannot be read as such is hidden."""
     script = read_tool_script(given.decode("utf-8", "replace"))
-    rulings = [_called(call.tool, call.argument) for call in script.calls]
+    rulings = [_classify_tool_call(call.tool, call.argument) for call in script.calls]
     if not script.whole:
         # The texts in it may be the commands it runs.
         afar = [
             ruling
-            for ruling in map(judge_text, script.texts)
+            for ruling in map(classify_text, script.texts)
             if MEANINGS[ruling.rule].effect is Effect.REMOTE
         ]
-        rulings += [Ruling(Rule.HIDDEN_COMMAND, "tools in a script"), *afar]
-    return _worst(Ruling(Rule.READS, "a script without tools"), *rulings)
+        rulings += [Ruling(EffectRule.HIDDEN_COMMAND, "tools in a script"), *afar]
+    return _worst(Ruling(EffectRule.READS, "a script without tools"), *rulings)
 
 
-def _called(tool: str, argument: str | None) -> Ruling:
+def _classify_tool_call(tool: str, argument: str | None) -> Ruling:
     if tool in SHELL_TOOLS:
-        return judge_text(argument) if argument is not None else Ruling(Rule.HIDDEN_COMMAND, tool)
+        return classify_text(argument) if argument is not None else Ruling(EffectRule.HIDDEN_COMMAND, tool)
     if tool == "write_stdin":
         return _typed_chars(argument)
-    return _judge(tool, b"{}") if tool not in _LOOKS else Ruling(Rule.HIDDEN_COMMAND, tool)
+    return (
+        _ruling_for(tool, b"{}") if tool not in _TOOL_CLASSIFIERS else Ruling(EffectRule.HIDDEN_COMMAND, tool)
+    )
 
 
-_LOOKS: Final[Mapping[str, Callable[[bytes], Ruling]]] = {
+_TOOL_CLASSIFIERS: Final[Mapping[str, Callable[[bytes], Ruling]]] = {
     **dict.fromkeys(SHELL_TOOLS, _shell),
     "exec": _script,
-    "write_stdin": _typed,
+    "write_stdin": _classify_typed_input,
 }
 
 _NAME_PART: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
@@ -239,9 +251,9 @@ _MCP_WRITES: Final = frozenset(
 )  # fmt: skip
 
 
-def _mcp_rule(tool: str) -> Rule:
+def _mcp_rule(tool: str) -> EffectRule:
     """A tool reads if a reading verb is among the first two words of its name and no writing one in any."""
     parts = [part.lower() for part in _NAME_PART.findall(tool[:200].rsplit("__", 1)[-1])]
     # A query may change what it asks, as SQL does.
     reads = bool(_MCP_READS.intersection(parts[:2])) and parts[0] != "query"
-    return Rule.MCP_READ if reads and not _MCP_WRITES.intersection(parts) else Rule.MCP_TOOL
+    return EffectRule.MCP_READ if reads and not _MCP_WRITES.intersection(parts) else EffectRule.MCP_TOOL

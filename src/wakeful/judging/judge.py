@@ -7,278 +7,300 @@ then the conclusion.
 from typing import Final
 
 from wakeful.core.clock import Instant, latest
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.judging.activity import GAP_SECONDS_MAX, Activity
 from wakeful.judging.detectors import (
     TWIN_SECONDS,
-    Case,
+    DetectorInput,
     detectors,
-    drift,
+    format_drift,
     polled_cycle_since,
     twins_since,
     was_seen,
 )
 from wakeful.judging.evidence import (
-    COMING_UP_SECONDS,
+    STARTING_SECONDS,
+    AgentProcess,
+    ClientStatus,
     DialogKind,
-    Holder,
-    Presence,
-    Rung,
-    Status,
-    is_coming_up,
+    LivenessLevel,
+    RuntimeState,
+    is_starting,
 )
 from wakeful.judging.findings import (
     MEANINGS,
     PRECEDENCE,
     Attention,
-    Code,
     Finding,
+    FindingCode,
     Health,
     State,
     Verdict,
     worst,
 )
-from wakeful.judging.permission import asking, asks_at
+from wakeful.judging.permission import call_awaiting_permission, permission_expected_at
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import OPEN, Phase
-from wakeful.judging.waits import Scene, current, expected_waits, limit_waits, on_clock
+from wakeful.judging.turn_state import OPEN, TurnPhase
+from wakeful.judging.waits import (
+    WaitInput,
+    current_waits,
+    expected_waits,
+    limit_waits,
+    with_current_wall_time,
+)
 
 # Most logs of most machines: somebody wrote them once. No time and no rule can change that.
-NOBODY_SEEN: Final = Verdict(
+NO_EVIDENCE_VERDICT: Final = Verdict(
     state=State.STOPPED,
     health=Health.UNKNOWN,
-    agent=Sight.UNKNOWN,
+    agent=ProcessState.UNKNOWN,
     active_prompt=False,
     attention=Attention.NONE,
     findings=(),
     waits=(),
-    alive_to=Rung.HOST,
+    alive_to=LivenessLevel.HOST,
     broken_at=None,
     next_check_at=None,
 )
 
 
-def judge(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Verdict:
+def judge(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> Verdict:
     """Say what is true of a session at `now`. Never looks at anything but its arguments."""
-    if not was_seen(presence) and not presence.stopped and drift(activity, policy) is None:
-        return NOBODY_SEEN
-    case = case_of(activity, presence, policy, now)
-    found = [finding for detect in detectors(presence) if (finding := detect(case)) is not None]
+    if not was_seen(runtime) and not runtime.stopped and format_drift(activity, policy) is None:
+        return NO_EVIDENCE_VERDICT
+    facts = detector_input(activity, runtime, policy, now)
+    found = [finding for detect in detectors(runtime) if (finding := detect(facts)) is not None]
     findings = tuple(sorted(found, key=lambda finding: PRECEDENCE[finding.code]))
-    state = _state(case)
+    state = _state(facts)
     return Verdict(
         state=state,
-        health=_health(case, state, findings),
-        agent=case.agent,
-        active_prompt=case.agent is Sight.ALIVE and case.phase in OPEN,
-        attention=_attention(case, state, findings),
+        health=_health(facts, state, findings),
+        agent=facts.agent,
+        active_prompt=facts.agent is ProcessState.ALIVE and facts.phase in OPEN,
+        attention=_attention(facts, state, findings),
         findings=findings,
-        waits=current(case.waits, now),
-        alive_to=_alive_to(case),
-        broken_at=_broken_at(case, findings),
-        next_check_at=_next_check_at(case),
+        waits=current_waits(facts.waits, now),
+        alive_to=_alive_to(facts),
+        broken_at=_broken_at(facts, findings),
+        next_check_at=_next_check_at(facts),
     )
 
 
-def case_of(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Case:
+def detector_input(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> DetectorInput:
     """Who lives, where the turn stands and what it waits for: all that the detectors look at."""
-    agent = _agent(activity, presence, policy, now)
-    phase = _phase(activity, presence, policy, now)
-    if agent is Sight.ALIVE and phase is Phase.TOOL and asking(activity, presence, policy, now) is not None:
-        phase = Phase.PERSON
-    scene = Scene(activity, presence, policy, now, phase)
-    waits = expected_waits(scene) if agent is Sight.ALIVE else limit_waits(scene)
-    return Case(activity, presence, policy, now, phase, agent, waits)
+    agent = _agent(activity, runtime, policy, now)
+    phase = _phase(activity, runtime, policy, now)
+    if (
+        agent is ProcessState.ALIVE
+        and phase is TurnPhase.TOOL
+        and call_awaiting_permission(activity, runtime, policy, now) is not None
+    ):
+        phase = TurnPhase.PERSON
+    facts = WaitInput(activity, runtime, policy, now, phase)
+    waits = expected_waits(facts) if agent is ProcessState.ALIVE else limit_waits(facts)
+    return DetectorInput(activity, runtime, policy, now, phase, agent, waits)
 
 
-def _agent(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Sight:
+def _agent(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> ProcessState:
     """Whether the agent lives. A log that grows under our eyes has a living writer, known by name or not, and one
     that grew after every known process had ended has another one."""
-    is_unknown = presence.agent is Sight.UNKNOWN or presence.written_after_at is not None
+    is_unknown = runtime.agent_state is ProcessState.UNKNOWN or runtime.written_after_at is not None
     if not is_unknown:
-        return presence.agent
-    if presence.vouched:
-        return Sight.DEAD if activity.closed else Sight.ALIVE
-    if presence.grown_at is not None and now.seconds_since(presence.grown_at) <= policy.silence_seconds:
-        return Sight.ALIVE
-    return Sight.UNKNOWN
+        return runtime.agent_state
+    if runtime.vouched:
+        return ProcessState.DEAD if activity.closed else ProcessState.ALIVE
+    if runtime.grown_at is not None and now.seconds_since(runtime.grown_at) <= policy.silence_seconds:
+        return ProcessState.ALIVE
+    return ProcessState.UNKNOWN
 
 
-def _phase(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> Phase:
+def _phase(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> TurnPhase:
     """The turn's phase, corrected by the client's own word where that is newer than the log."""
-    if presence.dialog is not None:
+    if runtime.dialog is not None:
         # It takes no prompt before that is answered, whatever an earlier process wrote.
-        return Phase.UNSEEN
-    if activity.phase in OPEN and is_coming_up(presence, activity.last_at, now):
+        return TurnPhase.UNSEEN
+    if activity.phase in OPEN and is_starting(runtime, activity.last_at, now):
         # The turn that the process before left open is not its own.
-        return Phase.UNSEEN
+        return TurnPhase.UNSEEN
     phase = activity.phase
-    if activity.is_out_of_budget or (phase is Phase.SETTLING and _settled(activity, policy, now)):
-        phase = Phase.ENDED
-    holder = presence.newest
-    if phase not in OPEN and _is_compacting(activity, holder, policy, now):
-        phase = Phase.MODEL
-    if holder is None or holder.sight is not Sight.ALIVE or holder.status is None:
+    if activity.is_out_of_budget or (phase is TurnPhase.SETTLING and _has_settled(activity, policy, now)):
+        phase = TurnPhase.ENDED
+    process = runtime.newest_process
+    if phase not in OPEN and _is_compacting(activity, process, policy, now):
+        phase = TurnPhase.MODEL
+    if process is None or process.sight is not ProcessState.ALIVE or process.status is None:
         return phase
-    return _by_status(phase, holder, activity)
+    return _by_status(phase, process, activity)
 
 
-def _is_compacting(activity: Activity, holder: Holder | None, policy: Policy, now: Instant) -> bool:
+def _is_compacting(activity: Activity, process: AgentProcess | None, policy: Policy, now: Instant) -> bool:
     """Between turns too a conversation is summarised. A person who cuts that short leaves no word of it, so that
     beyond its time only a client that calls itself busy is believed."""
     since = activity.compacting_since
     if since is None:
         return False
-    busy = holder is not None and holder.status is Status.BUSY
+    busy = process is not None and process.status is ClientStatus.BUSY
     return busy or now.seconds_since(since) < policy.compaction_seconds
 
 
-def _settled(activity: Activity, policy: Policy, now: Instant) -> bool:
+def _has_settled(activity: Activity, policy: Policy, now: Instant) -> bool:
     since = activity.progress_at
     return since is None or now.seconds_since(since) >= policy.settle_seconds
 
 
-def _by_status(phase: Phase, holder: Holder, activity: Activity) -> Phase:
-    if holder.status is Status.WAITING:
-        return Phase.PERSON
+def _by_status(phase: TurnPhase, process: AgentProcess, activity: Activity) -> TurnPhase:
+    if process.status is ClientStatus.WAITING:
+        return TurnPhase.PERSON
     last_at = activity.last_at
-    if last_at is not None and (holder.status_at is None or holder.status_at < last_at):
+    if last_at is not None and (process.status_at is None or process.status_at < last_at):
         return phase
-    if holder.status is Status.IDLE:
-        return Phase.ENDED if phase in OPEN else phase
-    if phase in OPEN and phase is not Phase.PERSON:
+    if process.status is ClientStatus.IDLE:
+        return TurnPhase.ENDED if phase in OPEN else phase
+    if phase in OPEN and phase is not TurnPhase.PERSON:
         return phase
-    return Phase.TOOL if activity.calls else Phase.MODEL
+    return TurnPhase.TOOL if activity.calls else TurnPhase.MODEL
 
 
-def _state(case: Case) -> State:
-    if case.agent is not Sight.ALIVE:
+def _state(facts: DetectorInput) -> State:
+    if facts.agent is not ProcessState.ALIVE:
         return State.STOPPED
-    if (dialog := case.presence.dialog) is not None:
+    if (dialog := facts.presence.dialog) is not None:
         return State.STARTING if dialog.kind is DialogKind.UNKNOWN else State.WAITING
-    if case.phase is Phase.UNSEEN and is_coming_up(case.presence, case.activity.last_at, case.now):
+    if facts.phase is TurnPhase.UNSEEN and is_starting(facts.presence, facts.activity.last_at, facts.now):
         return State.STARTING
-    if case.phase in {Phase.PERSON, Phase.PROPOSED}:
+    if facts.phase in {TurnPhase.PERSON, TurnPhase.PROPOSED}:
         return State.WAITING
-    return State.PROMPTING if case.phase in OPEN else State.IDLE
+    return State.PROMPTING if facts.phase in OPEN else State.IDLE
 
 
-def _health(case: Case, state: State, findings: tuple[Finding, ...]) -> Health:
+def _health(facts: DetectorInput, state: State, findings: tuple[Finding, ...]) -> Health:
     if findings:
         return worst([MEANINGS[finding.code, state].health for finding in findings])
-    if case.agent is Sight.UNKNOWN:
+    if facts.agent is ProcessState.UNKNOWN:
         # A process that a person ended while nobody watched is not missed; one that cannot be looked at may be.
-        is_ended = case.presence.stopped and not case.presence.holders
+        is_ended = facts.presence.stopped and not facts.presence.holders
         return Health.HEALTHY if is_ended else Health.UNKNOWN
-    if ended_unread(case.activity, case.presence, case.agent) or _ended_unclear(case):
+    if ended_without_log(facts.activity, facts.presence, facts.agent) or _has_unclear_end(facts):
         return Health.UNKNOWN
-    stale_at = _stale_at(case) if state is State.IDLE else None
-    return Health.STALE if stale_at is not None and stale_at <= case.now else Health.HEALTHY
+    stale_at = _stale_at(facts) if state is State.IDLE else None
+    return Health.STALE if stale_at is not None and stale_at <= facts.now else Health.HEALTHY
 
 
-def ended_unread(activity: Activity, presence: Presence, agent: Sight) -> bool:
+def ended_without_log(activity: Activity, runtime: RuntimeState, agent: ProcessState) -> bool:
     """A process that is gone, and nothing of its log is there to say how: whether it ended well is not known, unless
     it had called itself idle."""
-    holder = presence.newest
-    if agent is not Sight.DEAD or activity.last_at is not None or holder is None or presence.stopped:
+    process = runtime.newest_process
+    if agent is not ProcessState.DEAD or activity.last_at is not None or process is None or runtime.stopped:
         return False
-    return not holder.ended_idle and holder.status is not Status.IDLE
+    return not process.ended_idle and process.status is not ClientStatus.IDLE
 
 
-def _ended_unclear(case: Case) -> bool:
+def _has_unclear_end(facts: DetectorInput) -> bool:
     """Its log does not say whether its budget ended it or somebody did."""
-    return case.agent is Sight.DEAD and case.activity.may_be_out_of_budget
+    return facts.agent is ProcessState.DEAD and facts.activity.may_be_out_of_budget
 
 
-def _stale_at(case: Case) -> Instant | None:
+def _stale_at(facts: DetectorInput) -> Instant | None:
     """When an idle session that only its log vouches for counts as stale; one whose process is seen never does."""
-    if case.presence.living:
+    if facts.presence.living_processes:
         return None
-    seen = latest((case.presence.grown_at, case.activity.last_at))
-    return seen.plus(case.policy.stale_seconds) if seen is not None else None
+    seen = latest((facts.presence.grown_at, facts.activity.last_at))
+    return seen.plus(facts.policy.stale_seconds) if seen is not None else None
 
 
-def _attention(case: Case, state: State, findings: tuple[Finding, ...]) -> Attention:
+def _attention(facts: DetectorInput, state: State, findings: tuple[Finding, ...]) -> Attention:
     if findings:
         return MEANINGS[findings[0].code, state].attention
-    if (dialog := case.presence.dialog) is not None and dialog.kind is DialogKind.LOGIN:
+    if (dialog := facts.presence.dialog) is not None and dialog.kind is DialogKind.LOGIN:
         return Attention.LOGIN if state is State.WAITING else Attention.NONE
     return Attention.PERSON if state is State.WAITING else Attention.NONE
 
 
-def _alive_to(case: Case) -> Rung:
-    if case.agent is Sight.ALIVE:
-        if case.phase not in OPEN:
-            return Rung.AGENT_PROCESS
-        return Rung.TOOL if case.phase is Phase.TOOL else Rung.TURN
-    pane = case.presence.pane
-    if pane is not None and pane.sight is Sight.ALIVE:
-        return Rung.PANE_PROCESS
-    if pane is not None and pane.runtime is Sight.ALIVE:
-        return Rung.RUNTIME
-    return Rung.HOST
+def _alive_to(facts: DetectorInput) -> LivenessLevel:
+    if facts.agent is ProcessState.ALIVE:
+        if facts.phase not in OPEN:
+            return LivenessLevel.AGENT_PROCESS
+        return LivenessLevel.TOOL if facts.phase is TurnPhase.TOOL else LivenessLevel.TURN
+    pane = facts.presence.pane
+    if pane is not None and pane.sight is ProcessState.ALIVE:
+        return LivenessLevel.PANE_PROCESS
+    if pane is not None and pane.runtime is ProcessState.ALIVE:
+        return LivenessLevel.RUNTIME
+    return LivenessLevel.HOST
 
 
 # What a finding says about the ladder; a failed turn precedes whatever made no progress.
-_BREAKS: Final = {
-    Code.AUTH_REQUIRED: Rung.TURN,
-    Code.USAGE_LIMITED: Rung.TURN,
-    Code.TURN_FAILED: Rung.TURN,
-    Code.ERROR_CASCADE: Rung.PROGRESS,
-    Code.POISONED_CONVERSATION: Rung.TURN,
-    Code.LOOP: Rung.PROGRESS,
-    Code.TOOL_WEDGED: Rung.PROGRESS,
-    Code.NEVER_STARTED: Rung.TURN,
-    Code.RUNAWAY: Rung.PROGRESS,
-    Code.SILENT: Rung.PROGRESS,
+_BROKEN_LEVELS: Final = {
+    FindingCode.AUTH_REQUIRED: LivenessLevel.TURN,
+    FindingCode.USAGE_LIMITED: LivenessLevel.TURN,
+    FindingCode.TURN_FAILED: LivenessLevel.TURN,
+    FindingCode.ERROR_CASCADE: LivenessLevel.PROGRESS,
+    FindingCode.POISONED_CONVERSATION: LivenessLevel.TURN,
+    FindingCode.LOOP: LivenessLevel.PROGRESS,
+    FindingCode.TOOL_WEDGED: LivenessLevel.PROGRESS,
+    FindingCode.NEVER_STARTED: LivenessLevel.TURN,
+    FindingCode.RUNAWAY: LivenessLevel.PROGRESS,
+    FindingCode.SILENT: LivenessLevel.PROGRESS,
 }
 
 
-def _broken_at(case: Case, findings: tuple[Finding, ...]) -> Rung | None:
-    if case.agent is Sight.DEAD:
-        return Rung.AGENT_PROCESS
-    return next((_BREAKS[finding.code] for finding in findings if finding.code in _BREAKS), None)
+def _broken_at(facts: DetectorInput, findings: tuple[Finding, ...]) -> LivenessLevel | None:
+    if facts.agent is ProcessState.DEAD:
+        return LivenessLevel.AGENT_PROCESS
+    return next(
+        (_BROKEN_LEVELS[finding.code] for finding in findings if finding.code in _BROKEN_LEVELS), None
+    )
 
 
-def _next_check_at(case: Case) -> Instant | None:
+def _next_check_at(facts: DetectorInput) -> Instant | None:
     """The earliest moment at which this verdict can change although nothing happens."""
-    moments = [wait.until for wait in case.waits if wait.until is not None]
-    if case.phase is Phase.SETTLING and case.activity.progress_at is not None:
-        moments.append(case.activity.progress_at.plus(case.policy.settle_seconds))
-    if case.agent is Sight.ALIVE and not case.presence.living and case.presence.grown_at is not None:
-        moments.append(case.presence.grown_at.plus(case.policy.silence_seconds + 1))
-    moments += _rule_deadlines(case)
-    if case.agent is Sight.ALIVE and case.phase not in OPEN and (stale_at := _stale_at(case)) is not None:
+    moments = [wait.until for wait in facts.waits if wait.until is not None]
+    if facts.phase is TurnPhase.SETTLING and facts.activity.progress_at is not None:
+        moments.append(facts.activity.progress_at.plus(facts.policy.settle_seconds))
+    if (
+        facts.agent is ProcessState.ALIVE
+        and not facts.presence.living_processes
+        and facts.presence.grown_at is not None
+    ):
+        moments.append(facts.presence.grown_at.plus(facts.policy.silence_seconds + 1))
+    moments += _rule_deadlines(facts)
+    if (
+        facts.agent is ProcessState.ALIVE
+        and facts.phase not in OPEN
+        and (stale_at := _stale_at(facts)) is not None
+    ):
         moments.append(stale_at)
-    first = min([moment for moment in moments if moment > case.now], default=None)
-    return on_clock(first, case.now) if first is not None else None
+    first = min([moment for moment in moments if moment > facts.now], default=None)
+    return with_current_wall_time(first, facts.now) if first is not None else None
 
 
-def _rule_deadlines(case: Case) -> list[Instant]:
+def _rule_deadlines(facts: DetectorInput) -> list[Instant]:
     """When rules that count time alone would fire."""
-    activity, policy = case.activity, case.policy
-    if case.agent is not Sight.ALIVE:
+    activity, policy = facts.activity, facts.policy
+    if facts.agent is not ProcessState.ALIVE:
         return []
     moments = []
     if (polled_since := polled_cycle_since(activity.circles, policy)) is not None:
         moments.append(polled_since.plus(policy.poll_seconds))
-    if case.phase in OPEN and case.phase is not Phase.PERSON and activity.progress_at is not None:
+    if facts.phase in OPEN and facts.phase is not TurnPhase.PERSON and activity.progress_at is not None:
         moments.append(activity.progress_at.plus(policy.silence_seconds))
         left_seconds = policy.runaway_seconds - activity.active_seconds
         # Within one gap more than GAP_SECONDS_MAX never counts, so nothing is due beyond it.
         if left_seconds < GAP_SECONDS_MAX:
             moments.append(activity.progress_at.plus(max(left_seconds, 0.0) + 1))
-    if case.phase is Phase.TOOL:
+    if facts.phase is TurnPhase.TOOL:
         grace_seconds = policy.tool_grace_seconds
         declared = [call for call in activity.calls.values() if call.timeout_seconds is not None]
         moments += [call.since.plus((call.timeout_seconds or 0.0) + grace_seconds) for call in declared]
-        asked = (asks_at(call, activity, case.presence, policy) for call in activity.calls.values())
+        asked = (
+            permission_expected_at(call, activity, facts.presence, policy) for call in activity.calls.values()
+        )
         moments += [moment for moment in asked if moment is not None]
-    if (twins := twins_since(case.presence)) is not None:
+    if (twins := twins_since(facts.presence)) is not None:
         moments.append(twins.plus(TWIN_SECONDS))
-    holder = case.presence.newest
-    if holder is not None and is_coming_up(case.presence, activity.last_at, case.now):
-        moments.append(holder.seen_at.plus(COMING_UP_SECONDS))
-    if activity.last_at is None and holder is not None and holder.status is Status.BUSY:
-        moments.append(holder.seen_at.plus(policy.never_started_seconds + 1))
+    process = facts.presence.newest_process
+    if process is not None and is_starting(facts.presence, activity.last_at, facts.now):
+        moments.append(process.seen_at.plus(STARTING_SECONDS))
+    if activity.last_at is None and process is not None and process.status is ClientStatus.BUSY:
+        moments.append(process.seen_at.plus(policy.never_started_seconds + 1))
     return moments

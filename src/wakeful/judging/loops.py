@@ -18,34 +18,34 @@ from msgspec.structs import replace
 
 from wakeful.core.clock import Instant
 from wakeful.judging.call_identity import (
-    NOT_YET_BYTES_MAX,
+    PENDING_BYTES_MAX,
     Call,
-    Meaning,
-    essence,
+    CallIdentity,
+    identity_of,
     is_write,
-    may_move,
-    meaning_of,
-    says_not_over,
+    may_change,
+    reports_in_progress,
+    result_digest,
     writes_nothing,
 )
-from wakeful.judging.masking import ECHOES_MIN, masked, outline
-from wakeful.judging.stagnation import Alike, PlanRun, alike_with, planned
+from wakeful.judging.masking import REPEATED_ENDS_MIN, mask_result, outline
+from wakeful.judging.stagnation import PlanRun, SameAnswerRun, extend_plan_run, extend_same_answer_run
 from wakeful.judging.thresholds import Policy
 
 CYCLE_CALLS_MAX: Final = 5
 # Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
-SEEN_MAX: Final = 64
+CALLS_REMEMBERED_MAX: Final = 64
 # A call repeated with others in between still goes on if it came within the last few.
-SEEN_RECENTLY: Final = 3
+RECENT_CALLS: Final = 3
 # What is waited for at once: a handful of background tasks.
 POLLS_MAX: Final = 4
 # Half of all model waits end within 3 s: whoever looks again later than this has waited, and sooner hammers.
-LOOK_SECONDS_MIN: Final = 10.0
+POLL_PAUSE_SECONDS_MIN: Final = 10.0
 # And whoever looks at anything again after a minute: 37 of the 51 equal looks in 40 recordings of work came so late.
 SPACED_SECONDS_MIN: Final = 60.0
 
 
-class _Made(Struct, gc=False):
+class _RepeatedCall(Struct, gc=False):
     """A call with its result, and how often it was made since something new was written."""
 
     call: Call
@@ -57,7 +57,7 @@ class _Made(Struct, gc=False):
     counted_from: int = 0
     last_index: int = 0
     count: int = 1
-    meaning: Meaning | None = None
+    meaning: CallIdentity | None = None
     masked: bytes | None = None
     # The message it was last made in; 0: not known.
     step: int = 0
@@ -66,7 +66,7 @@ class _Made(Struct, gc=False):
 class _Poll(Struct, gc=False):
     """What is asked again and again, and how long its answer has been the same."""
 
-    made: _Made
+    made: _RepeatedCall
     since: Instant
     last: Instant
 
@@ -79,7 +79,7 @@ class _Run(Struct, gc=False):
     polled: bool = False
 
 
-class Circles(Struct, gc=False):
+class LoopTracker(Struct, gc=False):
     """What one turn has repeated so far. Every session has one, and most of them repeat nothing: that takes no room."""
 
     # The last calls with their results by their numbers, and when each was made.
@@ -88,7 +88,7 @@ class Circles(Struct, gc=False):
     # One for each length of a cycle; none while nothing is repeated and nothing polled.
     runs: tuple[_Run, ...] = ()
     # The last distinct calls, and a number for what masking leaves of each result.
-    made: list[_Made] = field(default_factory=list)
+    made: list[_RepeatedCall] = field(default_factory=list)
     outlines: list[int] = field(default_factory=list)
     # How often the one that came back last was made.
     last_count: int = 0
@@ -113,11 +113,11 @@ class Circles(Struct, gc=False):
     failing_step: int = 0
     failures: int = 0
     # Reading calls in a row with one answer, and writes of a plan in a row that neither grew nor got done.
-    alike: Alike | None = None
+    alike: SameAnswerRun | None = None
     plan: PlanRun | None = None
 
 
-class Circle(Struct, frozen=True):
+class DetectedLoop(Struct, frozen=True):
     """A loop that is going on now. `call` is one of those it goes round with; words alone have none."""
 
     since: Instant
@@ -125,30 +125,30 @@ class Circle(Struct, frozen=True):
     call: Call | None = None
 
 
-def forget(circles: Circles) -> None:
+def reset(tracker: LoopTracker) -> None:
     """Begin afresh: a person spoke, or something new was written."""
-    forget_calls(circles)
-    forget_words(circles)
+    reset_calls(tracker)
+    reset_texts(tracker)
 
 
-def forget_words(circles: Circles) -> None:
+def reset_texts(tracker: LoopTracker) -> None:
     """Somebody or something asked: whoever gives the same answer to the next question is no monologue."""
-    circles.words = circles.words_repeats = 0
+    tracker.words = tracker.words_repeats = 0
 
 
-def forget_calls(circles: Circles) -> None:
+def reset_calls(tracker: LoopTracker) -> None:
     """A turn is over, and its calls with it. What was said stays: a hook that asks again gets the same words."""
-    circles.recent = circles.recent_since = circles.runs = ()
-    circles.made.clear()
-    circles.outlines.clear()
-    circles.last_count = circles.echoes = circles.compactions = 0
-    circles.polls, circles.polled_index = (), -1
-    circles.failing, circles.failures = None, 0
-    circles.alike = circles.plan = None
+    tracker.recent = tracker.recent_since = tracker.runs = ()
+    tracker.made.clear()
+    tracker.outlines.clear()
+    tracker.last_count = tracker.echoes = tracker.compactions = 0
+    tracker.polls, tracker.polled_index = (), -1
+    tracker.failing, tracker.failures = None, 0
+    tracker.alike = tracker.plan = None
 
 
-def came_back(
-    circles: Circles,
+def on_call_result(
+    tracker: LoopTracker,
     call: Call,
     result: bytes,
     since: Instant,
@@ -158,276 +158,280 @@ def came_back(
     step: int = 0,
 ) -> None:
     """A call came back; `since` is when it was made, `step` a number for the message that made it."""
-    circles.echoes = circles.compactions = circles.words = circles.words_repeats = 0
-    if call.plan is not None or circles.plan is not None:
-        circles.plan = planned(circles.plan, call, since, step)
+    tracker.echoes = tracker.compactions = tracker.words = tracker.words_repeats = 0
+    if call.plan is not None or tracker.plan is not None:
+        tracker.plan = extend_plan_run(tracker.plan, call, since, step)
     if call.polls:
-        _polled(circles, _Made(call, essence(result), at, at), at)
+        _on_poll(tracker, _RepeatedCall(call, result_digest(result), at, at), at)
         return
-    circles.polls = ()
-    if failed or circles.failures:
-        _count_failures(circles, call, since, step, failed=failed)
-    index = circles.index + 1
-    new = _Made(call, essence(result), since, since, index, index, index, step=step)
+    tracker.polls = ()
+    if failed or tracker.failures:
+        _count_failures(tracker, call, since, step, failed=failed)
+    index = tracker.index + 1
+    new = _RepeatedCall(call, result_digest(result), since, since, index, index, index, step=step)
     trace = crc32(outline(new.result))
-    made = _before(circles, new, trace) if trace in circles.outlines else None
+    made = _find_equal_call(tracker, new, trace) if trace in tracker.outlines else None
     if made is not None and step and made.step == step:
         return
-    circles.index = index
+    tracker.index = index
     if made is None:
-        circles.alike = alike_with(circles.alike, call, result, since, step)
-        made = _remember(circles, new, trace)
+        tracker.alike = extend_same_answer_run(tracker.alike, call, result, since, step)
+        made = _remember(tracker, new, trace)
     else:
         made.step = step
-        _count(circles, made, since)
-    circles.last_count = made.count
-    _extend_runs(circles, made.number, since)
+        _count(tracker, made, since)
+    tracker.last_count = made.count
+    _extend_runs(tracker, made.number, since)
 
 
-def spoke(circles: Circles, words: int, echoes: int, at: Instant) -> None:
+def on_text(tracker: LoopTracker, words: int, echoes: int, at: Instant) -> None:
     """The agent said something; `words` is a number for it."""
-    circles.echoes, circles.compactions = echoes, 0
-    if words == circles.words:
-        circles.words_repeats += 1
+    tracker.echoes, tracker.compactions = echoes, 0
+    if words == tracker.words:
+        tracker.words_repeats += 1
         return
-    circles.words, circles.words_repeats, circles.words_since = words, 0, at
+    tracker.words, tracker.words_repeats, tracker.words_since = words, 0, at
 
 
-def compacted(circles: Circles, at: Instant) -> None:
+def on_compaction(tracker: LoopTracker, at: Instant) -> None:
     """The conversation was summarised."""
-    if not circles.compactions:
-        circles.compacted_since = at
-    circles.compactions += 1
+    if not tracker.compactions:
+        tracker.compacted_since = at
+    tracker.compactions += 1
 
 
-def circle(circles: Circles, policy: Policy, now: Instant, *, in_turn: bool = True) -> Circle | None:
+def detect_loop(
+    tracker: LoopTracker, policy: Policy, now: Instant, *, in_turn: bool = True
+) -> DetectedLoop | None:
     """The loop that goes on now, if one does. Between turns only the words are left: a hook may ask for them again."""
     if not in_turn:
-        return _monologue(circles, policy)
+        return _repeated_message(tracker, policy)
     return (
-        _cycle(circles, policy, now)
-        or _failing(circles, policy)
-        or _often(circles, policy, now)
-        or _poll(circles, policy)
-        or _stagnation(circles, policy)
-        or _plan_churn(circles, policy)
-        or _monologue(circles, policy)
-        or _stammer(circles)
-        or _squeeze(circles, policy)
+        _cycle(tracker, policy, now)
+        or _repeated_failure(tracker, policy)
+        or _frequent_call(tracker, policy, now)
+        or _poll(tracker, policy)
+        or _stagnation(tracker, policy)
+        or _plan_churn(tracker, policy)
+        or _repeated_message(tracker, policy)
+        or _repeated_phrase(tracker)
+        or _repeated_compaction(tracker, policy)
     )
 
 
-def _before(circles: Circles, new: _Made, trace: int) -> _Made | None:
+def _find_equal_call(tracker: LoopTracker, new: _RepeatedCall, trace: int) -> _RepeatedCall | None:
     """The same call with the same result, if it is remembered; then it is the last one from now on."""
-    for place, made in enumerate(circles.made):
-        if circles.outlines[place] == trace and _is_same(made, new):
-            circles.made.append(circles.made.pop(place))
-            circles.outlines.append(circles.outlines.pop(place))
+    for place, made in enumerate(tracker.made):
+        if tracker.outlines[place] == trace and _is_same(made, new):
+            tracker.made.append(tracker.made.pop(place))
+            tracker.outlines.append(tracker.outlines.pop(place))
             return made
     return None
 
 
-def _is_same(one: _Made, other: _Made) -> bool:
-    if one.call.tool != other.call.tool or not _meaning(one).is_same(_meaning(other)):
+def _is_same(one: _RepeatedCall, other: _RepeatedCall) -> bool:
+    if one.call.tool != other.call.tool or not _identity(one).is_same(_identity(other)):
         return False
     if one.masked is None and other.masked is None and one.result == other.result:
         return True
-    return _masked(one) == _masked(other)
+    return _masked_digest(one) == _masked_digest(other)
 
 
-def fixed(
-    made: _Made, call_at_rest: Callable[[Call], Call], result_at_rest: Callable[[bytes], bytes]
-) -> _Made:
+def redacted_call(
+    made: _RepeatedCall, call_at_rest: Callable[[Call], Call], result_at_rest: Callable[[bytes], bytes]
+) -> _RepeatedCall:
     """As it may be written to disk: compared by digests, with no more of its result than a rule reads."""
-    digest = _masked(made)
-    result = result_at_rest(made.result) if len(made.result) <= NOT_YET_BYTES_MAX else b""
+    digest = _masked_digest(made)
+    result = result_at_rest(made.result) if len(made.result) <= PENDING_BYTES_MAX else b""
     return replace(made, call=call_at_rest(made.call), result=result, meaning=None, masked=digest)
 
 
-def _meaning(made: _Made) -> Meaning:
+def _identity(made: _RepeatedCall) -> CallIdentity:
     if made.meaning is None:
-        made.meaning = meaning_of(made.call)
+        made.meaning = identity_of(made.call)
     return made.meaning
 
 
-def _masked(made: _Made) -> bytes:
+def _masked_digest(made: _RepeatedCall) -> bytes:
     """A digest of its result with everything volatile masked, made once: it is compared with many."""
     if made.masked is None:
-        made.masked = blake2b(masked(made.result), digest_size=16).digest()
+        made.masked = blake2b(mask_result(made.result), digest_size=16).digest()
     return made.masked
 
 
-def _remember(circles: Circles, new: _Made, trace: int) -> _Made:
+def _remember(tracker: LoopTracker, new: _RepeatedCall, trace: int) -> _RepeatedCall:
     # What stands before something newly written counts no more; it may still be part of a cycle.
-    room = CYCLE_CALLS_MAX if is_write(new.call) else SEEN_MAX
-    if len(circles.made) >= room:
-        del circles.made[: 1 - room], circles.outlines[: 1 - room]
-    circles.made.append(new)
-    circles.outlines.append(trace)
+    room = CYCLE_CALLS_MAX if is_write(new.call) else CALLS_REMEMBERED_MAX
+    if len(tracker.made) >= room:
+        del tracker.made[: 1 - room], tracker.outlines[: 1 - room]
+    tracker.made.append(new)
+    tracker.outlines.append(trace)
     return new
 
 
-def _count(circles: Circles, made: _Made, since: Instant) -> None:
+def _count(tracker: LoopTracker, made: _RepeatedCall, since: Instant) -> None:
     paused_seconds = since.seconds_since(made.asked)
-    if paused_seconds >= LOOK_SECONDS_MIN and _waits(circles, made):
-        _hold_runs(circles, circles.index - 1)
-    elif paused_seconds >= SPACED_SECONDS_MIN and writes_nothing(_meaning(made)):
-        _hold_runs(circles, circles.index - 1, spaced=True)
-    elif circles.spaced:
+    if paused_seconds >= POLL_PAUSE_SECONDS_MIN and _is_waiting(tracker, made):
+        _count_runs_by_time(tracker, tracker.index - 1)
+    elif paused_seconds >= SPACED_SECONDS_MIN and writes_nothing(_identity(made)):
+        _count_runs_by_time(tracker, tracker.index - 1, spaced=True)
+    elif tracker.spaced:
         # Nobody waits any more: what is repeated without a pause begins to count here.
-        circles.runs, circles.spaced = (), False
-    made.asked, made.last_index = since, circles.index
-    if _is_counted(circles, made):
+        tracker.runs, tracker.spaced = (), False
+    made.asked, made.last_index = since, tracker.index
+    if _is_counted(tracker, made):
         made.count += 1
     else:
-        made.since, made.count, made.counted_from = since, 1, circles.index
+        made.since, made.count, made.counted_from = since, 1, tracker.index
 
 
-def _is_counted(circles: Circles, made: _Made) -> bool:
+def _is_counted(tracker: LoopTracker, made: _RepeatedCall) -> bool:
     """Whether nothing was written anew behind it: every call that was new there only reads."""
-    return all(_meaning(other).reads for other in circles.made if other.counted_from > made.counted_from)
+    return all(_identity(other).reads for other in tracker.made if other.counted_from > made.counted_from)
 
 
-def _waits(circles: Circles, made: _Made) -> bool:
+def _is_waiting(tracker: LoopTracker, made: _RepeatedCall) -> bool:
     """Whether it is asked again because something is not over; or looks at what may move, and nothing else was done."""
-    meaning = _meaning(made)
-    if says_not_over(made.call, meaning, made.result):
+    identity = _identity(made)
+    if reports_in_progress(made.call, identity, made.result):
         return True
-    return made.last_index == circles.index - 1 and may_move(made.call, meaning)
+    return made.last_index == tracker.index - 1 and may_change(made.call, identity)
 
 
-def _count_failures(circles: Circles, call: Call, since: Instant, step: int, *, failed: bool) -> None:
+def _count_failures(tracker: LoopTracker, call: Call, since: Instant, step: int, *, failed: bool) -> None:
     if not failed:
-        circles.failing, circles.failures = None, 0
-    elif circles.failing is None or not asks_the_same(circles.failing, call):
-        circles.failing, circles.failing_since, circles.failures = call, since, 1
-    elif not step or circles.failing_step != step:
-        circles.failures += 1
-    circles.failing_step = step
+        tracker.failing, tracker.failures = None, 0
+    elif tracker.failing is None or not asks_the_same(tracker.failing, call):
+        tracker.failing, tracker.failing_since, tracker.failures = call, since, 1
+    elif not step or tracker.failing_step != step:
+        tracker.failures += 1
+    tracker.failing_step = step
 
 
 def asks_the_same(one: Call, other: Call) -> bool:
-    return one.tool == other.tool and meaning_of(one).is_same(meaning_of(other))
+    return one.tool == other.tool and identity_of(one).is_same(identity_of(other))
 
 
-def _hold_runs(circles: Circles, polled_index: int, *, spaced: bool = False) -> None:
+def _count_runs_by_time(tracker: LoopTracker, polled_index: int, *, spaced: bool = False) -> None:
     """Somebody waits: what is repeated counts by time."""
-    circles.runs = circles.runs or _no_runs()
-    circles.spaced = spaced and (circles.spaced or not any(run.polled for run in circles.runs))
-    for run in circles.runs:
+    tracker.runs = tracker.runs or _no_runs()
+    tracker.spaced = spaced and (tracker.spaced or not any(run.polled for run in tracker.runs))
+    for run in tracker.runs:
         run.polled = True
-    circles.polled_index = polled_index
+    tracker.polled_index = polled_index
 
 
-def _polled(circles: Circles, new: _Made, at: Instant) -> None:
-    _hold_runs(circles, circles.index)
-    before = next((poll for poll in circles.polls if asks_the_same(poll.made.call, new.call)), None)
+def _on_poll(tracker: LoopTracker, new: _RepeatedCall, at: Instant) -> None:
+    _count_runs_by_time(tracker, tracker.index)
+    before = next((poll for poll in tracker.polls if asks_the_same(poll.made.call, new.call)), None)
     if before is None:
-        circles.polls = (*circles.polls[1 - POLLS_MAX :], _Poll(new, at, at))
+        tracker.polls = (*tracker.polls[1 - POLLS_MAX :], _Poll(new, at, at))
     elif not _is_same(before.made, new):
-        circles.polls = (_Poll(new, at, at),)
+        tracker.polls = (_Poll(new, at, at),)
     else:
         before.last = at
-        circles.polls = (*(poll for poll in circles.polls if poll is not before), before)
+        tracker.polls = (*(poll for poll in tracker.polls if poll is not before), before)
 
 
-def _extend_runs(circles: Circles, number: int, since: Instant) -> None:
-    recent, recent_since = circles.recent, circles.recent_since
+def _extend_runs(tracker: LoopTracker, number: int, since: Instant) -> None:
+    recent, recent_since = tracker.recent, tracker.recent_since
     if number not in recent:
-        circles.runs = ()
+        tracker.runs = ()
     else:
-        circles.runs = circles.runs or _no_runs()
-        for size, run in enumerate(circles.runs, start=1):
+        tracker.runs = tracker.runs or _no_runs()
+        for size, run in enumerate(tracker.runs, start=1):
             if len(recent) >= size and recent[-size] == number:
                 run.since = run.since or recent_since[-size]
                 run.length += 1
             else:
                 run.length, run.since, run.polled = 0, None, False
-    circles.recent = (*recent[1 - CYCLE_CALLS_MAX :], number)
-    circles.recent_since = (*recent_since[1 - CYCLE_CALLS_MAX :], since)
+    tracker.recent = (*recent[1 - CYCLE_CALLS_MAX :], number)
+    tracker.recent_since = (*recent_since[1 - CYCLE_CALLS_MAX :], since)
 
 
 def _no_runs() -> tuple[_Run, ...]:
     return tuple(_Run() for _ in range(CYCLE_CALLS_MAX))
 
 
-def _cycle(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
-    for size, run in enumerate(circles.runs, start=1):
+def _cycle(tracker: LoopTracker, policy: Policy, now: Instant) -> DetectedLoop | None:
+    for size, run in enumerate(tracker.runs, start=1):
         rounds = 1 + run.length // size
         if run.since is None or rounds < (policy.repeats_max + 1 if size == 1 else policy.cycles_max + 1):
             continue
         if run.polled and now.seconds_since(run.since) < policy.poll_seconds:
             continue
         what = "the same call" if size == 1 else f"the same {size} calls"
-        return Circle(run.since, f"{what} with the same result {rounds} times", _last_call(circles))
+        return DetectedLoop(run.since, f"{what} with the same result {rounds} times", _last_call(tracker))
     return None
 
 
-def _failing(circles: Circles, policy: Policy) -> Circle | None:
-    if circles.failures <= policy.repeats_max or circles.failing_since is None:
+def _repeated_failure(tracker: LoopTracker, policy: Policy) -> DetectedLoop | None:
+    if tracker.failures <= policy.repeats_max or tracker.failing_since is None:
         return None
-    what = f"the same call failed {circles.failures} times in a row"
-    return Circle(circles.failing_since, what, circles.failing)
+    what = f"the same call failed {tracker.failures} times in a row"
+    return DetectedLoop(tracker.failing_since, what, tracker.failing)
 
 
-def _last_call(circles: Circles) -> Call | None:
-    return next((made.call for made in circles.made if made.number == circles.recent[-1]), None)
+def _last_call(tracker: LoopTracker) -> Call | None:
+    return next((made.call for made in tracker.made if made.number == tracker.recent[-1]), None)
 
 
-def _often(circles: Circles, policy: Policy, now: Instant) -> Circle | None:
-    for made in circles.made:
-        is_recent = circles.index - made.last_index < SEEN_RECENTLY
+def _frequent_call(tracker: LoopTracker, policy: Policy, now: Instant) -> DetectedLoop | None:
+    for made in tracker.made:
+        is_recent = tracker.index - made.last_index < RECENT_CALLS
         # With a wait between the same calls they are a poll in pieces.
-        if circles.polled_index >= made.counted_from and now.seconds_since(made.since) < policy.poll_seconds:
+        if tracker.polled_index >= made.counted_from and now.seconds_since(made.since) < policy.poll_seconds:
             continue
-        if made.count > policy.duplicates_max and is_recent and _is_counted(circles, made):
+        if made.count > policy.duplicates_max and is_recent and _is_counted(tracker, made):
             what = f"one call {made.count} times with the same result, nothing written between"
-            return Circle(made.since, what, made.call)
+            return DetectedLoop(made.since, what, made.call)
     return None
 
 
-def _poll(circles: Circles, policy: Policy) -> Circle | None:
-    if not circles.polls or unchanged_seconds(circles) < policy.poll_seconds:
+def _poll(tracker: LoopTracker, policy: Policy) -> DetectedLoop | None:
+    if not tracker.polls or unchanged_seconds(tracker) < policy.poll_seconds:
         return None
-    poll = circles.polls[-1]
-    what = f"polling for {unchanged_seconds(circles) / 60:.0f} min without any change"
-    return Circle(poll.since, what, poll.made.call)
+    poll = tracker.polls[-1]
+    what = f"polling for {unchanged_seconds(tracker) / 60:.0f} min without any change"
+    return DetectedLoop(poll.since, what, poll.made.call)
 
 
-def unchanged_seconds(circles: Circles) -> float:
+def unchanged_seconds(tracker: LoopTracker) -> float:
     """How long what was polled last has given the same answer."""
-    return circles.polls[-1].last.seconds_since(circles.polls[-1].since) if circles.polls else 0.0
+    return tracker.polls[-1].last.seconds_since(tracker.polls[-1].since) if tracker.polls else 0.0
 
 
-def _stagnation(circles: Circles, policy: Policy) -> Circle | None:
-    alike = circles.alike
+def _stagnation(tracker: LoopTracker, policy: Policy) -> DetectedLoop | None:
+    alike = tracker.alike
     if alike is None or alike.count <= policy.alike_results_max:
         return None
-    return Circle(alike.since, f"{alike.count} different calls in a row with the same result", alike.call)
+    return DetectedLoop(
+        alike.since, f"{alike.count} different calls in a row with the same result", alike.call
+    )
 
 
-def _plan_churn(circles: Circles, policy: Policy) -> Circle | None:
-    plan = circles.plan
+def _plan_churn(tracker: LoopTracker, policy: Policy) -> DetectedLoop | None:
+    plan = tracker.plan
     if plan is None or plan.count <= policy.plan_writes_max:
         return None
     what = f"the plan was written {plan.count} times in a row, with nothing created or done"
-    return Circle(plan.since, what, plan.call)
+    return DetectedLoop(plan.since, what, plan.call)
 
 
-def _monologue(circles: Circles, policy: Policy) -> Circle | None:
-    if circles.words_repeats < policy.cycles_max or circles.words_since is None:
+def _repeated_message(tracker: LoopTracker, policy: Policy) -> DetectedLoop | None:
+    if tracker.words_repeats < policy.cycles_max or tracker.words_since is None:
         return None
-    return Circle(circles.words_since, f"the same words {circles.words_repeats + 1} times")
+    return DetectedLoop(tracker.words_since, f"the same words {tracker.words_repeats + 1} times")
 
 
-def _stammer(circles: Circles) -> Circle | None:
-    if circles.echoes < ECHOES_MIN or circles.words_since is None:
+def _repeated_phrase(tracker: LoopTracker) -> DetectedLoop | None:
+    if tracker.echoes < REPEATED_ENDS_MIN or tracker.words_since is None:
         return None
-    return Circle(circles.words_since, f"one text says the same thing {circles.echoes} times")
+    return DetectedLoop(tracker.words_since, f"one text says the same thing {tracker.echoes} times")
 
 
-def _squeeze(circles: Circles, policy: Policy) -> Circle | None:
-    if circles.compactions <= policy.compactions_max or circles.compacted_since is None:
+def _repeated_compaction(tracker: LoopTracker, policy: Policy) -> DetectedLoop | None:
+    if tracker.compactions <= policy.compactions_max or tracker.compacted_since is None:
         return None
-    what = f"the conversation was summarised {circles.compactions} times with nothing done between"
-    return Circle(circles.compacted_since, what)
+    what = f"the conversation was summarised {tracker.compactions} times with nothing done between"
+    return DetectedLoop(tracker.compacted_since, what)

@@ -64,18 +64,18 @@ _pattern: Final = cache(re.compile)
 def outline(result: bytes) -> bytes:
     """What masking leaves alone: results that differ here are not alike, and masking costs more than all else."""
     if result.find(b"tmp") >= 0:
-        result = _pattern(_TEMPORARY).sub(b"", _unescaped(result))
+        result = _pattern(_TEMPORARY).sub(b"", _unescape(result))
     if _may_have_id(result):
-        result = _pattern(_NAMED_ID).sub(rb"\1", _unescaped(result))
+        result = _pattern(_NAMED_ID).sub(rb"\1", _unescape(result))
     return result.translate(None, _MASKABLE)
 
 
-def masked(result: bytes) -> bytes:
+def mask_result(result: bytes) -> bytes:
     """A result's JSON with everything volatile masked; an escaped line break or tab is no letter of what stands behind it."""
     if not _may_be_volatile(result):
         return result
     has_id = _may_have_id(result)
-    result = _unescaped(result)
+    result = _unescape(result)
     if has_id:
         result = _pattern(_NAMED_ID).sub(rb"\1~", result)
     if max(map(result.find, _NAMES)) >= 0:
@@ -83,7 +83,7 @@ def masked(result: bytes) -> bytes:
     return _pattern(_IN_RESULTS).sub(b"~", result)
 
 
-def masked_command(text: bytes) -> bytes:
+def mask_command(text: bytes) -> bytes:
     """The same for what was asked."""
     return _pattern(_IN_COMMANDS).sub(b"~", text.replace(b"\\n", b"\n")) if _may_be_volatile(text) else text
 
@@ -92,7 +92,7 @@ def _may_have_id(result: bytes) -> bool:
     return len(result) <= _WITH_ID_BYTES_MAX and max(map(result.find, _ID_NAMES)) >= 0
 
 
-def _unescaped(result: bytes) -> bytes:
+def _unescape(result: bytes) -> bytes:
     return result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
 
 
@@ -102,7 +102,7 @@ def _may_be_volatile(text: bytes) -> bool:
 
 
 # As often as a model says the same when it has lost its thread; and a shorter text has no room for that.
-ECHOES_MIN: Final = 10
+REPEATED_ENDS_MIN: Final = 10
 _TEXT_BYTES_MIN: Final = 400
 # What is repeated is no longer than this.
 _PERIOD_BYTES_MAX: Final = 300
@@ -111,21 +111,21 @@ _PIECE_BYTES: Final = 32
 # Blanks behind the last one are often left out.
 _LACKING_BYTES_MAX: Final = 8
 # Enough of the end to see what it is made of, with an escape that is cut in half before it.
-_LOOKED_AT_BYTES: Final = 120
+_CHECKED_BYTES: Final = 120
 _HALF_ESCAPE_CHARS: Final = 5
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)")
 _TABLE: Final = b"|"
 _FENCE: Final = b"```"
 
 
-def echoes_in(text: bytes) -> int:
+def count_repeated_ends(text: bytes) -> int:
     """How often a text says the same thing at its end, if that is often; 0 for nearly every text."""
     if len(text) < _TEXT_BYTES_MIN:
         return 0
     end = len(text) - text.endswith(b'"')
     for period in _periods(text, end):
         if _is_repeated(text, end, period):
-            return 0 if _is_by_nature(text, end) else _count(text, end, period)
+            return 0 if _is_repetitive_format(text, end) else _count(text, end, period)
     return 0
 
 
@@ -138,30 +138,30 @@ def _periods(text: bytes, end: int) -> Iterator[int]:
 
 
 def _is_repeated(text: bytes, end: int, period: int) -> bool:
-    times = max(ECHOES_MIN, -(-_TEXT_BYTES_MIN // period))
+    times = max(REPEATED_ENDS_MIN, -(-_TEXT_BYTES_MIN // period))
     begin = end - (times - 1) * period + _LACKING_BYTES_MAX
     return begin >= period and text[begin:end] == text[begin - period : end - period]
 
 
-def _is_by_nature(text: bytes, end: int) -> bool:
+def _is_repetitive_format(text: bytes, end: int) -> bool:
     piece = text[end - _PIECE_BYTES : end]
     in_code = text.count(_FENCE) % 2 == 1 or text.endswith((_FENCE, _FENCE + b'"'))
-    return in_code or _TABLE in piece or _is_divider(text[end - _LOOKED_AT_BYTES : end])
+    return in_code or _TABLE in piece or _is_divider(text[end - _CHECKED_BYTES : end])
 
 
 def _is_divider(piece: bytes) -> bool:
     """A line of dashes, a bar and a run of dots have no letter; whoever says one letter for ever does."""
-    shown = _ESCAPE.sub(_shown_character, piece.decode("utf-8", "ignore"))
+    shown = _ESCAPE.sub(_decode_escape, piece.decode("utf-8", "ignore"))
     return not any(map(str.isalnum, shown[_HALF_ESCAPE_CHARS:]))
 
 
-def _shown_character(found: re.Match[str]) -> str:
+def _decode_escape(found: re.Match[str]) -> str:
     return chr(int(found[1], 16)) if found[1] else " "
 
 
 def _count(text: bytes, end: int, period: int) -> int:
     """By halves: a model that lost its thread may say one letter a million times."""
-    least, most = ECHOES_MIN, end // period
+    least, most = REPEATED_ENDS_MIN, end // period
     while least < most:
         times = (least + most + 1) // 2
         begin = end - times * period

@@ -9,45 +9,53 @@ from typing import Final
 from wakeful.core.clock import Instant
 from wakeful.judging.activity import Activity, OpenCall
 from wakeful.judging.events import HEADLESS, CallKind
-from wakeful.judging.evidence import Presence
+from wakeful.judging.evidence import RuntimeState
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import Phase
+from wakeful.judging.turn_state import TurnPhase
 
 # Calls open for 30 s more than their client lets them run, in 26 recorded sessions of Claude Code: default 13 of 318,
 # acceptEdits 0 of 162, plan 0 of 2, not stated 24 of 700, bypassPermissions 0 of 83.
-ASKS_NOBODY: Final = frozenset({"auto", "bypassPermissions", "dontAsk", "never", HEADLESS})
+NEVER_ASKING_MODES: Final = frozenset({"auto", "bypassPermissions", "dontAsk", "never", HEADLESS})
 
 
-def asking(activity: Activity, presence: Presence, policy: Policy, now: Instant) -> OpenCall | None:
+def call_awaiting_permission(
+    activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant
+) -> OpenCall | None:
     """The oldest open call that probably asks; None if none does, or the client itself says what it is doing."""
-    if activity.phase is not Phase.TOOL or _client_says(presence):
+    if activity.phase is not TurnPhase.TOOL or _has_client_status(runtime):
         return None
     for call in activity.calls.values():
-        at = asks_at(call, activity, presence, policy)
+        at = permission_expected_at(call, activity, runtime, policy)
         if at is not None and at <= now:
             return call
     return None
 
 
-def asks_at(call: OpenCall, activity: Activity, presence: Presence, policy: Policy) -> Instant | None:
+def permission_expected_at(
+    call: OpenCall, activity: Activity, runtime: RuntimeState, policy: Policy
+) -> Instant | None:
     """When a question is the likeliest story of a call that is still open; None if it never is."""
-    if activity.permission_mode in ASKS_NOBODY or call.kind is not CallKind.TOOL or _ran(call, presence):
+    if (
+        activity.permission_mode in NEVER_ASKING_MODES
+        or call.kind is not CallKind.TOOL
+        or _has_run(call, runtime)
+    ):
         return None
     if call.escalated:
         return call.since
     # Nobody looks for the processes of a client that was never seen.
-    if call.limit_seconds is None or not (presence.living or presence.vouched):
+    if call.limit_seconds is None or not (runtime.living_processes or runtime.vouched):
         return None
     at = call.since.plus(call.limit_seconds + policy.tool_grace_seconds)
-    slept = presence.slept
+    slept = runtime.slept
     return max(at, slept.woke.plus(policy.wake_grace_seconds)) if slept and slept.woke > call.since else at
 
 
-def _client_says(presence: Presence) -> bool:
-    holder = presence.newest
-    return holder is not None and holder.status is not None
+def _has_client_status(runtime: RuntimeState) -> bool:
+    process = runtime.newest_process
+    return process is not None and process.status is not None
 
 
-def _ran(call: OpenCall, presence: Presence) -> bool:
+def _has_run(call: OpenCall, runtime: RuntimeState) -> bool:
     """A process that was started since the call began: it was permitted, or had no need to ask."""
-    return presence.tool_seen_at is not None and presence.tool_seen_at >= call.since
+    return runtime.tool_seen_at is not None and runtime.tool_seen_at >= call.since

@@ -10,7 +10,7 @@ from typing import Final
 from wakeful.core.redaction import redact
 
 QUESTION_CHARS_MAX: Final = 300
-_LOOKED_AT_CHARS: Final = 3000
+_CHECKED_CHARS: Final = 3000
 _MARKS: Final = ("?", "\uff1f", "\u061f")
 # Emphasis and quotes around a sentence, and what opens a line of a list or a heading.
 _BEHIND: Final = " \t\r\n*_`~\"')]}\u201d\u2019\u00bb"
@@ -24,5 +24,5 @@ def question_in(text: str) -> str:
     if not said.endswith(_MARKS):
         return ""
     # What says that a word is secret may stand in the sentence before.
-    line = redact(said[-_LOOKED_AT_CHARS:]).rpartition("\n")[2]
+    line = redact(said[-_CHECKED_CHARS:]).rpartition("\n")[2]
     return _SENTENCE_END.split(line)[-1].lstrip(_BEFORE)[-QUESTION_CHARS_MAX:]

@@ -13,26 +13,32 @@ from msgspec.structs import replace
 from wakeful.core.clock import Instant, iso, latest
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.labels import label, path_label
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.judging.activity import RULE_VERSION, Activity
-from wakeful.judging.available_actions import Action, possible_actions, restrained
-from wakeful.judging.evidence import Holder, Presence, Rung, Subject
+from wakeful.judging.available_actions import AvailableAction, possible_actions, restrict_actions
+from wakeful.judging.evidence import AgentProcess, LivenessLevel, RuntimeState, SessionIdentity
 from wakeful.judging.findings import (
     EXIT_CODES,
     MEANINGS,
     Attention,
-    Code,
     ExpectedWait,
     Finding,
+    FindingCode,
     Health,
     Severity,
     State,
     Verdict,
     WaitKind,
 )
-from wakeful.judging.wake_eligibility import OUT_OF_REACH, Facts, Reach, Reason, ineligibility
+from wakeful.judging.wake_eligibility import (
+    UNREACHABLE,
+    IneligibilityReason,
+    Reachability,
+    WakeFacts,
+    ineligibility,
+)
 
 SCHEMA: Final = 1
 # Bump when judging changes. Folding has a version of its own: what was folded by another one is read again.
@@ -41,14 +47,14 @@ RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
 """By which rules a verdict was reached, so that two verdicts can be told apart by more than their time."""
 UNTRUSTED_CHARS_MAX: Final = 300
 # Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
-_ALIVE, _DEAD = Sight.ALIVE, Sight.DEAD
+_ALIVE, _DEAD = ProcessState.ALIVE, ProcessState.DEAD
 _IDLE, _STARTING, _STOPPED = State.IDLE, State.STARTING, State.STOPPED
 _BETWEEN_TURNS: Final = frozenset({State.IDLE, State.DETACHED})
-_NOT_OURS: Final = ineligibility(Facts())
+_NOT_MANAGED: Final = ineligibility(WakeFacts())
 
 
 class FindingRecord(Struct, frozen=True, gc=False):
-    code: Code
+    code: FindingCode
     severity: Severity
     since: str
     summary: str
@@ -67,7 +73,7 @@ class WaitRecord(Struct, frozen=True, gc=False):
 
 
 class ErrorRecord(Struct, frozen=True, gc=False):
-    code: Code
+    code: FindingCode
     at: str
     untrusted: str
 
@@ -79,7 +85,7 @@ class AskRecord(Struct, frozen=True, gc=False):
     untrusted: str
 
 
-class SessionWords(Struct, frozen=True, gc=False):
+class UntrustedNames(Struct, frozen=True, gc=False):
     """Names as an agent or a person chose them, redacted and plain."""
 
     project: str
@@ -105,14 +111,14 @@ class SessionRecord(Struct, frozen=True, gc=False):
     active_prompt: bool
     attachable: bool
     eligible_for_wake: bool
-    ineligibility_reason: Reason | None
+    ineligibility_reason: IneligibilityReason | None
     session_alive: bool
     attention: Attention
     findings: tuple[FindingRecord, ...]
     expected_waits: tuple[WaitRecord, ...]
-    alive_to: Rung
-    broken_at: Rung | None
-    actions: tuple[Action, ...]
+    alive_to: LivenessLevel
+    broken_at: LivenessLevel | None
+    actions: tuple[AvailableAction, ...]
     last_activity_at: str | None
     last_presence_at: str | None
     last_error: ErrorRecord | None
@@ -126,7 +132,7 @@ class SessionRecord(Struct, frozen=True, gc=False):
     name: str | None = None
     asks: AskRecord | None = None
     # Where `project`, `cwd` or `name` are labels that differ from what was chosen.
-    untrusted: SessionWords | None = None
+    untrusted: UntrustedNames | None = None
 
     @property
     def exit_code(self) -> int:
@@ -143,7 +149,7 @@ class HealthView(Struct, frozen=True, gc=False):
     active_prompt: bool
     attachable: bool
     eligible_for_wake: bool
-    ineligibility_reason: Reason | None
+    ineligibility_reason: IneligibilityReason | None
     last_activity_at: str | None
     last_presence_at: str | None
     last_error: ErrorRecord | None
@@ -154,13 +160,13 @@ def health_view(record: SessionRecord) -> HealthView:
     return HealthView(*(getattr(record, name) for name in HealthView.__struct_fields__))
 
 
-def describe(
-    subject: Subject,
+def build_record(
+    identity: SessionIdentity,
     activity: Activity,
-    presence: Presence,
+    runtime: RuntimeState,
     verdict: Verdict,
     now: Instant,
-    reach: Reach = OUT_OF_REACH,
+    reachability: Reachability = UNREACHABLE,
     *,
     held: bool = False,
 ) -> SessionRecord:
@@ -168,25 +174,25 @@ def describe(
 
     `held`: a call was cut off that may have happened elsewhere, and nobody has looked.
     """
-    holder = presence.newest
-    reason = _ineligibility(verdict, reach)
-    state = _state(verdict, reach)
-    cwd = activity.cwd or presence.cwd
-    chosen = activity.project or project_of(subject, cwd)
+    process = runtime.newest_process
+    reason = _ineligibility(verdict, reachability)
+    state = _state(verdict, reachability)
+    cwd = activity.cwd or runtime.cwd
+    chosen = activity.project or project_of(identity, cwd)
     stamp = _stamp(now.wall)
-    attachable = reach.ours and reach.path_open
-    possible = possible_actions(subject, activity, presence, verdict, state, path_open=attachable)
+    attachable = reachability.ours and reachability.path_open
+    possible = possible_actions(identity, activity, runtime, verdict, state, path_open=attachable)
     return SessionRecord(
         schema=SCHEMA,
-        id=subject.id,
+        id=identity.id,
         project=label(chosen),
-        agent=subject.agent,
-        provider=subject.provider,
-        host=subject.host,
-        source=subject.source,
-        conversation_id=activity.conversation_id or subject.conversation_id,
-        attempt=subject.attempt,
-        managed=subject.ours,
+        agent=identity.agent,
+        provider=identity.provider,
+        host=identity.host,
+        source=identity.source,
+        conversation_id=activity.conversation_id or identity.conversation_id,
+        attempt=identity.attempt,
+        managed=identity.is_managed,
         state=state,
         health=verdict.health,
         active_prompt=verdict.active_prompt,
@@ -199,36 +205,36 @@ def describe(
         expected_waits=tuple(map(_wait, verdict.waits)),
         alive_to=verdict.alive_to,
         broken_at=verdict.broken_at,
-        actions=restrained(possible, observing=reach.observing, held=held),
-        last_activity_at=_iso(latest((activity.last_at, presence.grown_at))),
-        last_presence_at=_iso(_last_presence(presence, holder, verdict, now)),
+        actions=restrict_actions(possible, observing=reachability.observing, held=held),
+        last_activity_at=_iso(latest((activity.last_at, runtime.grown_at))),
+        last_presence_at=_iso(_last_presence(runtime, process, verdict, now)),
         last_error=_last_error(verdict),
-        started_at=_iso(activity.first_at or (holder.seen_at if holder is not None else None)),
+        started_at=_iso(activity.first_at or (process.seen_at if process is not None else None)),
         judged_at=stamp,
         valid_until=_iso(verdict.next_check_at),
         updated_at=stamp,
         cwd=path_label(cwd) if cwd else None,
-        pid=holder.process.pid if holder is not None and holder.sight is _ALIVE else None,
+        pid=process.process.pid if process is not None and process.sight is _ALIVE else None,
         rules=RULES,
-        name=label(subject.name) if subject.name else subject.name,
-        asks=_asks(activity, state),
-        untrusted=_words(chosen, cwd, subject.name),
+        name=label(identity.name) if identity.name else identity.name,
+        asks=_ask_record(activity, state),
+        untrusted=_untrusted_names(chosen, cwd, identity.name),
     )
 
 
-def _state(verdict: Verdict, reach: Reach) -> State:
+def _state(verdict: Verdict, reachability: Reachability) -> State:
     """The verdict's, but where a start, a stop or a lost way says more than evidence of the agent can.
 
     A start is over once its agent is seen, and a stop once it is not. Only who is idle is called detached: whoever works
     or asks is not waiting for a prompt.
     """
     state = verdict.state
-    if reach.underway is not None and (reach.underway is _STARTING) == (state is _STOPPED):
-        return reach.underway
-    return State.DETACHED if state is _IDLE and reach.ours and reach.path_lost else state
+    if reachability.underway is not None and (reachability.underway is _STARTING) == (state is _STOPPED):
+        return reachability.underway
+    return State.DETACHED if state is _IDLE and reachability.ours and reachability.path_lost else state
 
 
-def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
+def mark_stopped(stored: SessionRecord, at: str) -> SessionRecord:
     """A record whose session left nothing behind: it is over, and nobody knows how it ended."""
     return replace(
         stored,
@@ -237,12 +243,12 @@ def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
         active_prompt=False,
         attachable=False,
         eligible_for_wake=False,
-        ineligibility_reason=_NOT_OURS,
+        ineligibility_reason=_NOT_MANAGED,
         session_alive=False,
         attention=Attention.NONE,
         findings=(),
         expected_waits=(),
-        alive_to=Rung.HOST,
+        alive_to=LivenessLevel.HOST,
         broken_at=None,
         actions=(),
         valid_until=None,
@@ -254,28 +260,28 @@ def laid_to_rest(stored: SessionRecord, at: str) -> SessionRecord:
 
 
 @lru_cache(maxsize=4096)
-def _words(project: str, cwd: str | None, name: str | None) -> SessionWords | None:
+def _untrusted_names(project: str, cwd: str | None, name: str | None) -> UntrustedNames | None:
     """None, as for nearly every session, where all of them are labels."""
     labels = label(project), path_label(cwd) if cwd else cwd, label(name) if name else name
     if labels == (project, cwd, name):
         return None
-    return SessionWords(safe(project), safe(cwd) if cwd else None, safe(name) if name else None)
+    return UntrustedNames(safe(project), safe(cwd) if cwd else None, safe(name) if name else None)
 
 
-def _asks(activity: Activity, state: State) -> AskRecord | None:
+def _ask_record(activity: Activity, state: State) -> AskRecord | None:
     if not activity.asks or state not in _BETWEEN_TURNS or activity.phase_since is None:
         return None
     return AskRecord(iso(activity.phase_since.wall), safe(activity.asks))
 
 
-def project_shown(subject: Subject, activity: Activity, presence: Presence) -> str:
+def project_label(identity: SessionIdentity, activity: Activity, runtime: RuntimeState) -> str:
     """What doors call the project of a session."""
-    return label(activity.project or project_of(subject, activity.cwd or presence.cwd))
+    return label(activity.project or project_of(identity, activity.cwd or runtime.cwd))
 
 
-def project_of(subject: Subject, cwd: str | None) -> str:
+def project_of(identity: SessionIdentity, cwd: str | None) -> str:
     """The last part of the working directory; what a person calls the project."""
-    return (cwd or "").rstrip("/").rpartition("/")[2] or subject.project
+    return (cwd or "").rstrip("/").rpartition("/")[2] or identity.project
 
 
 def safe(text: str) -> str:
@@ -313,7 +319,7 @@ def _wait(wait: ExpectedWait) -> WaitRecord:
     return WaitRecord(wait.kind, since, until, wait.evidence, safe(wait.untrusted), wait.probable)
 
 
-_ERRORS: Final = frozenset({Code.AUTH_REQUIRED, Code.USAGE_LIMITED, Code.TURN_FAILED})
+_ERRORS: Final = frozenset({FindingCode.AUTH_REQUIRED, FindingCode.USAGE_LIMITED, FindingCode.TURN_FAILED})
 
 
 def _last_error(verdict: Verdict) -> ErrorRecord | None:
@@ -324,18 +330,20 @@ def _last_error(verdict: Verdict) -> ErrorRecord | None:
 
 
 def _last_presence(
-    presence: Presence, holder: Holder | None, verdict: Verdict, now: Instant
+    runtime: RuntimeState, process: AgentProcess | None, verdict: Verdict, now: Instant
 ) -> Instant | None:
     """A process whose end we would be told of is present until that moment."""
-    if presence.agent is _ALIVE:
+    if runtime.agent_state is _ALIVE:
         return now
-    grown_at = presence.grown_at if verdict.agent is not _DEAD else None
-    return grown_at if holder is None else latest((holder.ended_at, grown_at))
+    grown_at = runtime.grown_at if verdict.agent is not _DEAD else None
+    return grown_at if process is None else latest((process.ended_at, grown_at))
 
 
-def _ineligibility(verdict: Verdict, reach: Reach) -> Reason | None:
+def _ineligibility(verdict: Verdict, reachability: Reachability) -> IneligibilityReason | None:
     """What the session itself and the configuration say; hours, files and cooldowns are asked when it is woken."""
-    if not reach.ours:
+    if not reachability.ours:
         # Nearly every session there is.
-        return _NOT_OURS
-    return ineligibility(Facts(reach=reach, health=verdict.health, active_prompt=verdict.active_prompt))
+        return _NOT_MANAGED
+    return ineligibility(
+        WakeFacts(reach=reachability, health=verdict.health, active_prompt=verdict.active_prompt)
+    )

@@ -26,7 +26,7 @@ _PROMPT_KEYS: Final = ("prompt", "message", "task", "instructions")
 _decode: Final = json_decoder(dict[str, Any])
 
 
-class _Prompted(Struct, gc=False):
+class _PromptCount(Struct, gc=False):
     """One prompt: how often it was given, first when and last in which message."""
 
     since: Instant
@@ -38,23 +38,23 @@ class Spawns(Struct, gc=False):
     """The agents that one turn sent out."""
 
     times: list[Instant] = field(default_factory=list)
-    prompts: dict[int, _Prompted] = field(default_factory=dict)
+    prompts: dict[int, _PromptCount] = field(default_factory=dict)
 
 
-class Storm(Struct, frozen=True):
+class SpawnStorm(Struct, frozen=True):
     """More agents than a working session sends out."""
 
     since: Instant
     summary: str
 
 
-def spawned(spawns: Spawns, given: bytes, at: Instant, step: int) -> None:
+def on_spawn(spawns: Spawns, given: bytes, at: Instant, step: int) -> None:
     """An agent was sent out by a call with this input."""
     spawns.times = [*spawns.times[1 - SPAWNS_KEPT_MAX :], at]
     key = _prompt_key(given)
     before = spawns.prompts.pop(key, None)
     if before is None:
-        before = _Prompted(at, step)
+        before = _PromptCount(at, step)
     elif before.step != step:
         before.step, before.count = step, before.count + 1
     spawns.prompts[key] = before
@@ -62,7 +62,7 @@ def spawned(spawns: Spawns, given: bytes, at: Instant, step: int) -> None:
         del spawns.prompts[next(iter(spawns.prompts))]
 
 
-def taken_back(spawns: Spawns, given: bytes) -> None:
+def on_spawn_failed(spawns: Spawns, given: bytes) -> None:
     """An agent never got to work: its prompt was not given."""
     each = spawns.prompts.get(_prompt_key(given))
     if each is not None:
@@ -79,18 +79,18 @@ def _prompt_key(given: bytes) -> int:
     return crc32(given if prompt is None else " ".join(prompt.split()).encode())
 
 
-def storm(activity: "Activity", policy: "Policy") -> Storm | None:
+def detect_storm(activity: "Activity", policy: "Policy") -> SpawnStorm | None:
     """What is too much of the agents this turn sent out, if anything is."""
     spawns = activity.spawns
     if spawns is None:
         return None
     if len(running := _running(activity)) > policy.spawns_open_max:
-        return Storm(running[0], f"{len(running)} agents sent out and not back")
+        return SpawnStorm(running[0], f"{len(running)} agents sent out and not back")
     if len(recent := _recent(spawns)) > policy.spawns_max:
-        return Storm(recent[0], f"{len(recent)} agents sent out within {WINDOW_SECONDS / 60:.0f} min")
+        return SpawnStorm(recent[0], f"{len(recent)} agents sent out within {WINDOW_SECONDS / 60:.0f} min")
     for each in spawns.prompts.values():
         if each.count > policy.spawn_repeats_max:
-            return Storm(each.since, f"{each.count} agents sent out with one prompt")
+            return SpawnStorm(each.since, f"{each.count} agents sent out with one prompt")
     return None
 
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.core.clock import Instant
-from wakeful.judging.call_identity import Call, meaning_of, writes_nothing
+from wakeful.judging.call_identity import Call, identity_of, writes_nothing
 from wakeful.judging.plan_items import PlanShape
 
 # A shorter answer says little: "No matches found", "true", an empty list.
@@ -21,7 +21,7 @@ _AROUND: Final = (b'[{"type":"text","text":', b'[{"type": "text", "text": ', b"O
 _BEHIND: Final = (b"}]", b'"')
 
 
-class Alike(Struct, frozen=True, gc=False):
+class SameAnswerRun(Struct, frozen=True, gc=False):
     """Reading calls of one tool in a row that all got the same answer. Most runs have one call."""
 
     call: Call
@@ -41,18 +41,20 @@ class PlanRun(Struct, frozen=True, gc=False):
     count: int = 1
 
 
-def alike_with(run: Alike | None, call: Call, result: bytes, since: Instant, step: int) -> Alike | None:
+def extend_same_answer_run(
+    run: SameAnswerRun | None, call: Call, result: bytes, since: Instant, step: int
+) -> SameAnswerRun | None:
     """The run with a call that was not made before; what is asked again is no other question."""
     if _text_bytes(result) < RESULT_BYTES_MIN:
         return None
     answer = crc32(result)
     if run is None or run.answer != answer or run.call.tool != call.tool:
-        return Alike(call, answer, since, step)
+        return SameAnswerRun(call, answer, since, step)
     if step and run.step == step:
         return run
-    if run.count == 1 and not writes_nothing(meaning_of(run.call)):
-        return Alike(call, answer, since, step)
-    if not writes_nothing(meaning_of(call)):
+    if run.count == 1 and not writes_nothing(identity_of(run.call)):
+        return SameAnswerRun(call, answer, since, step)
+    if not writes_nothing(identity_of(call)):
         return None
     return replace(run, call=call, step=step, count=run.count + 1)
 
@@ -66,7 +68,7 @@ def _text_bytes(result: bytes) -> int:
     return len(result)
 
 
-def planned(run: PlanRun | None, call: Call, since: Instant, step: int) -> PlanRun | None:
+def extend_plan_run(run: PlanRun | None, call: Call, since: Instant, step: int) -> PlanRun | None:
     """The run with this call; any call that writes no plan ends it."""
     if call.plan is None:
         return None

@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 
-class Phase(StrEnum):
+class TurnPhase(StrEnum):
     """What the turn is doing."""
 
     # Asked for with every event; an enum's own is written in Python.
@@ -28,7 +28,7 @@ class Phase(StrEnum):
     INTERRUPTED = "interrupted"
 
 
-class Step(StrEnum):
+class TurnStep(StrEnum):
     """What an event did to the turn."""
 
     __hash__ = str.__hash__
@@ -50,61 +50,63 @@ class Step(StrEnum):
     INTERRUPTED = "turn interrupted"
 
 
-OPEN: Final = frozenset({Phase.OPENED, Phase.MODEL, Phase.TOOL, Phase.PERSON, Phase.SETTLING})
+OPEN: Final = frozenset(
+    {TurnPhase.OPENED, TurnPhase.MODEL, TurnPhase.TOOL, TurnPhase.PERSON, TurnPhase.SETTLING}
+)
 """Phases inside a turn."""
-ANSWERED: Final = OPEN - {Phase.OPENED, Phase.MODEL} | {Phase.ENDED, Phase.PROPOSED}
+ANSWERED: Final = OPEN - {TurnPhase.OPENED, TurnPhase.MODEL} | {TurnPhase.ENDED, TurnPhase.PROPOSED}
 """Phases that only a model's word leads to."""
 
-_ALWAYS: Final[Mapping[Step, Phase]] = {
-    Step.OPENED: Phase.OPENED,
-    Step.PROMPTED: Phase.MODEL,
-    Step.SPOKE: Phase.SETTLING,
-    Step.CALL_OPENED: Phase.TOOL,
-    Step.CALL_ASKED: Phase.PERSON,
-    Step.CALLS_REMAIN: Phase.TOOL,
-    Step.CALLS_DONE: Phase.MODEL,
-    Step.ASKED: Phase.PERSON,
-    Step.PROGRESSED: Phase.MODEL,
-    Step.ANSWERED: Phase.MODEL,
-    Step.ENDED: Phase.ENDED,
-    Step.PROPOSED: Phase.PROPOSED,
-    Step.MARKED: Phase.ENDED,
-    Step.FAILED: Phase.FAILED,
-    Step.INTERRUPTED: Phase.INTERRUPTED,
+_ALWAYS: Final[Mapping[TurnStep, TurnPhase]] = {
+    TurnStep.OPENED: TurnPhase.OPENED,
+    TurnStep.PROMPTED: TurnPhase.MODEL,
+    TurnStep.SPOKE: TurnPhase.SETTLING,
+    TurnStep.CALL_OPENED: TurnPhase.TOOL,
+    TurnStep.CALL_ASKED: TurnPhase.PERSON,
+    TurnStep.CALLS_REMAIN: TurnPhase.TOOL,
+    TurnStep.CALLS_DONE: TurnPhase.MODEL,
+    TurnStep.ASKED: TurnPhase.PERSON,
+    TurnStep.PROGRESSED: TurnPhase.MODEL,
+    TurnStep.ANSWERED: TurnPhase.MODEL,
+    TurnStep.ENDED: TurnPhase.ENDED,
+    TurnStep.PROPOSED: TurnPhase.PROPOSED,
+    TurnStep.MARKED: TurnPhase.ENDED,
+    TurnStep.FAILED: TurnPhase.FAILED,
+    TurnStep.INTERRUPTED: TurnPhase.INTERRUPTED,
 }
-_EXCEPTIONS: Final[Mapping[tuple[Phase, Step], Phase]] = {
+_EXCEPTIONS: Final[Mapping[tuple[TurnPhase, TurnStep], TurnPhase]] = {
     # Progress marks of a running tool or of a subagent do not end it.
-    (Phase.TOOL, Step.PROGRESSED): Phase.TOOL,
-    (Phase.TOOL, Step.SPOKE): Phase.TOOL,
+    (TurnPhase.TOOL, TurnStep.PROGRESSED): TurnPhase.TOOL,
+    (TurnPhase.TOOL, TurnStep.SPOKE): TurnPhase.TOOL,
     # Other calls may begin and end while a dialog is open; only its answer or its result closes it.
-    (Phase.PERSON, Step.PROGRESSED): Phase.PERSON,
-    (Phase.PERSON, Step.CALL_OPENED): Phase.PERSON,
-    (Phase.PERSON, Step.CALLS_REMAIN): Phase.PERSON,
+    (TurnPhase.PERSON, TurnStep.PROGRESSED): TurnPhase.PERSON,
+    (TurnPhase.PERSON, TurnStep.CALL_OPENED): TurnPhase.PERSON,
+    (TurnPhase.PERSON, TurnStep.CALLS_REMAIN): TurnPhase.PERSON,
     # An answer lets the call that asked run; its result comes later.
-    (Phase.PERSON, Step.ANSWERED): Phase.TOOL,
-    (Phase.TOOL, Step.ANSWERED): Phase.TOOL,
+    (TurnPhase.PERSON, TurnStep.ANSWERED): TurnPhase.TOOL,
+    (TurnPhase.TOOL, TurnStep.ANSWERED): TurnPhase.TOOL,
     # Marks written after the end (summaries, late results of background commands) open nothing.
-    (Phase.ENDED, Step.PROGRESSED): Phase.ENDED,
-    (Phase.ENDED, Step.CALLS_DONE): Phase.ENDED,
-    (Phase.ENDED, Step.ANSWERED): Phase.ENDED,
-    (Phase.PROPOSED, Step.PROGRESSED): Phase.PROPOSED,
-    (Phase.PROPOSED, Step.CALLS_DONE): Phase.PROPOSED,
-    (Phase.PROPOSED, Step.ANSWERED): Phase.PROPOSED,
-    (Phase.PROPOSED, Step.MARKED): Phase.PROPOSED,
-    (Phase.FAILED, Step.PROGRESSED): Phase.FAILED,
-    (Phase.FAILED, Step.CALLS_DONE): Phase.FAILED,
-    (Phase.FAILED, Step.ANSWERED): Phase.FAILED,
-    (Phase.INTERRUPTED, Step.PROGRESSED): Phase.INTERRUPTED,
-    (Phase.INTERRUPTED, Step.CALLS_DONE): Phase.INTERRUPTED,
-    (Phase.INTERRUPTED, Step.ANSWERED): Phase.INTERRUPTED,
+    (TurnPhase.ENDED, TurnStep.PROGRESSED): TurnPhase.ENDED,
+    (TurnPhase.ENDED, TurnStep.CALLS_DONE): TurnPhase.ENDED,
+    (TurnPhase.ENDED, TurnStep.ANSWERED): TurnPhase.ENDED,
+    (TurnPhase.PROPOSED, TurnStep.PROGRESSED): TurnPhase.PROPOSED,
+    (TurnPhase.PROPOSED, TurnStep.CALLS_DONE): TurnPhase.PROPOSED,
+    (TurnPhase.PROPOSED, TurnStep.ANSWERED): TurnPhase.PROPOSED,
+    (TurnPhase.PROPOSED, TurnStep.MARKED): TurnPhase.PROPOSED,
+    (TurnPhase.FAILED, TurnStep.PROGRESSED): TurnPhase.FAILED,
+    (TurnPhase.FAILED, TurnStep.CALLS_DONE): TurnPhase.FAILED,
+    (TurnPhase.FAILED, TurnStep.ANSWERED): TurnPhase.FAILED,
+    (TurnPhase.INTERRUPTED, TurnStep.PROGRESSED): TurnPhase.INTERRUPTED,
+    (TurnPhase.INTERRUPTED, TurnStep.CALLS_DONE): TurnPhase.INTERRUPTED,
+    (TurnPhase.INTERRUPTED, TurnStep.ANSWERED): TurnPhase.INTERRUPTED,
     # A failed turn is closed by its client too; the failure is what a person needs to know.
-    (Phase.FAILED, Step.MARKED): Phase.FAILED,
-    (Phase.INTERRUPTED, Step.MARKED): Phase.INTERRUPTED,
+    (TurnPhase.FAILED, TurnStep.MARKED): TurnPhase.FAILED,
+    (TurnPhase.INTERRUPTED, TurnStep.MARKED): TurnPhase.INTERRUPTED,
     # A tool's progress mark after text keeps the turn open without saying what it waits for.
-    (Phase.SETTLING, Step.PROGRESSED): Phase.SETTLING,
-    (Phase.SETTLING, Step.CALLS_DONE): Phase.SETTLING,
+    (TurnPhase.SETTLING, TurnStep.PROGRESSED): TurnPhase.SETTLING,
+    (TurnPhase.SETTLING, TurnStep.CALLS_DONE): TurnPhase.SETTLING,
 }
 
-TRANSITIONS: Final[Mapping[tuple[Phase, Step], Phase]] = {
-    (phase, step): _EXCEPTIONS.get((phase, step), _ALWAYS[step]) for phase in Phase for step in Step
+TRANSITIONS: Final[Mapping[tuple[TurnPhase, TurnStep], TurnPhase]] = {
+    (phase, step): _EXCEPTIONS.get((phase, step), _ALWAYS[step]) for phase in TurnPhase for step in TurnStep
 }

@@ -13,11 +13,11 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.core.errors import OperatorError
-from wakeful.core.text import hides_something
+from wakeful.core.text import has_hidden_characters
 from wakeful.effects.programs import WRAPPERS
-from wakeful.effects.rules import MEANINGS, RANK, Effect, Rule
-from wakeful.effects.shell import Ruling, judge_command
-from wakeful.effects.shell_parser import Command, is_open, read_script
+from wakeful.effects.rules import MEANINGS, RANK, Effect, EffectRule
+from wakeful.effects.shell import Ruling, classify_command
+from wakeful.effects.shell_parser import Command, has_unknown_part, read_script
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX
 from wakeful.judging.interrupted_calls import SHELL_TOOLS, EffectVerdict, InterruptedCall, shell_command
 
@@ -48,7 +48,7 @@ class Lesson(Struct, frozen=True):
 
 def prefix_words(prefix: str) -> list[str]:
     """The words a command must begin with. Raises BadLesson for what is no beginning, or of nearly everything."""
-    if len(prefix) > PREFIX_CHARS_MAX or hides_something(prefix):
+    if len(prefix) > PREFIX_CHARS_MAX or has_hidden_characters(prefix):
         raise BadLesson(shown=prefix[:60], reason="it is too long, or something in it cannot be seen")
     try:
         words = shlex.split(prefix)
@@ -70,20 +70,20 @@ def apply_lessons(calls: Iterable[InterruptedCall], lessons: Sequence[Lesson]) -
     if not lessons:
         return tuple(calls)
     taught = [(prefix_words(each.prefix), each.even_remote) for each in lessons]
-    return tuple(_relearned(call, taught) for call in calls)
+    return tuple(_reclassify(call, taught) for call in calls)
 
 
-_Taught = tuple[list[str], bool]
+_TaughtPrefix = tuple[list[str], bool]
 
 
-def _relearned(call: InterruptedCall, taught: Sequence[_Taught]) -> InterruptedCall:
+def _reclassify(call: InterruptedCall, taught: Sequence[_TaughtPrefix]) -> InterruptedCall:
     text = _text_of(call) if call.verdict.effect is not Effect.LOCAL else None
     script = read_script(text) if text is not None else None
     if script is None or not script.whole or script.functions:
         return call
-    rulings = [_ruled(command, taught) for command in script.commands]
+    rulings = [_ruling_for(command, taught) for command in script.commands]
     worst = max(rulings, key=lambda each: RANK[each.rule], default=None)
-    if worst is None or Rule.TAUGHT not in {each.rule for each in rulings}:
+    if worst is None or EffectRule.TAUGHT not in {each.rule for each in rulings}:
         return call
     return replace(call, verdict=EffectVerdict(MEANINGS[worst.rule].effect, worst.rule, worst.words))
 
@@ -103,22 +103,26 @@ def _text_of(call: InterruptedCall) -> str | None:
     return command[2] if runs_text and _name(command[0]) in {"bash", "sh", "zsh"} else None
 
 
-def _ruled(command: Command, taught: Sequence[_Taught]) -> Ruling:
-    ruling = judge_command(command)
+def _ruling_for(command: Command, taught: Sequence[_TaughtPrefix]) -> Ruling:
+    ruling = classify_command(command)
     effect = MEANINGS[ruling.rule].effect
-    if effect is Effect.LOCAL or any(map(_leads_away, command.targets)):
+    if effect is Effect.LOCAL or any(map(_is_connection, command.targets)):
         return ruling
     fits = any(
         command.words[: len(words)] == words and (even_remote or effect is Effect.UNKNOWN)
         for words, even_remote in taught
     )
-    return Ruling(Rule.TAUGHT, ruling.words) if fits else ruling
+    return Ruling(EffectRule.TAUGHT, ruling.words) if fits else ruling
 
 
 def _name(program: str) -> str:
     return program.rpartition("/")[2]
 
 
-def _leads_away(target: str) -> bool:
+def _is_connection(target: str) -> bool:
     """A file that is a connection: what is written into it is no matter of the program that writes."""
-    return "/dev/tcp" in target or "/dev/udp" in target or (is_open(target) and target.startswith("/dev"))
+    return (
+        "/dev/tcp" in target
+        or "/dev/udp" in target
+        or (has_unknown_part(target) and target.startswith("/dev"))
+    )

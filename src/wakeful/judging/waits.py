@@ -14,15 +14,15 @@ from wakeful.core.clock import JUMP_SECONDS_MIN, Instant, latest
 from wakeful.judging.activity import Activity, OpenCall
 from wakeful.judging.call_identity import is_spawn
 from wakeful.judging.events import CallKind
-from wakeful.judging.evidence import Dialog, DialogKind, Presence, Status
+from wakeful.judging.evidence import ClientStatus, Dialog, DialogKind, RuntimeState
 from wakeful.judging.findings import ExpectedWait, WaitKind
-from wakeful.judging.permission import asking
+from wakeful.judging.permission import call_awaiting_permission
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import OPEN, Phase
-from wakeful.judging.wording import length
+from wakeful.judging.turn_state import OPEN, TurnPhase
+from wakeful.judging.wording import format_length
 
 # What each wait rests on, and when it is over though nothing happens; `docs/reference/findings.md` shows it.
-WAIT_WORDS: Final[Mapping[WaitKind, tuple[str, str]]] = {
+WAIT_TEXTS: Final[Mapping[WaitKind, tuple[str, str]]] = {
     WaitKind.MODEL: ("a prompt or a result, and no answer yet", "`silence_seconds` after the last progress"),
     WaitKind.TOOL: (
         "an open call, or a command that a person typed into the client",
@@ -58,40 +58,40 @@ WAIT_WORDS: Final[Mapping[WaitKind, tuple[str, str]]] = {
 PROBABLY_ASKS: Final = "probably asks for a permission"
 
 
-class Scene(Struct, frozen=True, gc=False):
+class WaitInput(Struct, frozen=True, gc=False):
     """What waits are read from: the log, what else was seen, and where the turn stands by both."""
 
     activity: Activity
-    presence: Presence
+    presence: RuntimeState
     policy: Policy
     now: Instant
-    phase: Phase
+    phase: TurnPhase
 
 
-def expected_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
+def expected_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
     """Every wait of a living session, those that have run out too."""
-    if (dialog := scene.presence.dialog) is not None:
+    if (dialog := facts.presence.dialog) is not None:
         return _dialog_waits(dialog)
-    if scene.phase in OPEN:
-        return _within_turn(scene)
-    return (*_plan_waits(scene), *limit_waits(scene), *_background_waits(scene))
+    if facts.phase in OPEN:
+        return _within_turn(facts)
+    return (*_plan_waits(facts), *limit_waits(facts), *_background_waits(facts))
 
 
-def _within_turn(scene: Scene) -> tuple[ExpectedWait, ...]:
-    activity, presence = scene.activity, scene.presence
-    since = activity.progress_at or activity.last_at or _seen_at(presence)
+def _within_turn(facts: WaitInput) -> tuple[ExpectedWait, ...]:
+    activity, runtime = facts.activity, facts.presence
+    since = activity.progress_at or activity.last_at or _seen_at(runtime)
     if since is None:
         return ()
-    if scene.phase is Phase.PERSON:
-        call = asking(activity, presence, scene.policy, scene.now)
-        return (_person_wait(activity, presence, since) if call is None else _permission_wait(call),)
-    if scene.phase is Phase.OPENED:
+    if facts.phase is TurnPhase.PERSON:
+        call = call_awaiting_permission(activity, runtime, facts.policy, facts.now)
+        return (_person_wait(activity, runtime, since) if call is None else _permission_wait(call),)
+    if facts.phase is TurnPhase.OPENED:
         return (ExpectedWait(WaitKind.TOOL, since, None, "a command typed into the client"),)
-    if scene.phase is Phase.TOOL and activity.calls:
-        waits = tuple(_call_wait(call, scene, since) for call in activity.calls.values())
+    if facts.phase is TurnPhase.TOOL and activity.calls:
+        waits = tuple(_call_wait(call, facts, since) for call in activity.calls.values())
     else:
-        waits = (_model_wait(scene, since),)
-    return (*waits, *_sleep_waits(scene, since)) if presence.slept is not None else waits
+        waits = (_model_wait(facts, since),)
+    return (*waits, *_sleep_waits(facts, since)) if runtime.slept is not None else waits
 
 
 def _dialog_waits(dialog: Dialog) -> tuple[ExpectedWait, ...]:
@@ -102,24 +102,26 @@ def _dialog_waits(dialog: Dialog) -> tuple[ExpectedWait, ...]:
     return (ExpectedWait(WaitKind.PERSON, dialog.since, None, told, dialog.words),)
 
 
-def _model_wait(scene: Scene, since: Instant) -> ExpectedWait:
-    activity, policy = scene.activity, scene.policy
+def _model_wait(facts: WaitInput, since: Instant) -> ExpectedWait:
+    activity, policy = facts.activity, facts.policy
     compacting_since = activity.compacting_since
     if compacting_since is not None:
         until = compacting_since.plus(policy.compaction_seconds)
         told = "its hook said that it summarises the conversation"
         return ExpectedWait(WaitKind.COMPACTION, compacting_since, until, told)
-    started = latest((since, _status_at(scene.presence))) or since
-    until = started.plus(policy.settle_seconds if scene.phase is Phase.SETTLING else policy.silence_seconds)
+    started = latest((since, _status_at(facts.presence))) or since
+    until = started.plus(
+        policy.settle_seconds if facts.phase is TurnPhase.SETTLING else policy.silence_seconds
+    )
     if activity.retries_in_a_row:
         told = f"the client retries a refused request ({activity.retries_in_a_row} so far)"
         return ExpectedWait(WaitKind.RETRY, started, until, told)
     return ExpectedWait(WaitKind.MODEL, started, until, "the model's answer is pending")
 
 
-def _person_wait(activity: Activity, presence: Presence, since: Instant) -> ExpectedWait:
-    holder = presence.newest
-    about = activity.asked_about or (holder.waiting_for if holder is not None else None) or "an answer"
+def _person_wait(activity: Activity, runtime: RuntimeState, since: Instant) -> ExpectedWait:
+    process = runtime.newest_process
+    about = activity.asked_about or (process.waiting_for if process is not None else None) or "an answer"
     calls = " ".join(map(call_text, activity.calls.values()))
     if any(call.tool == about for call in activity.calls.values()):
         about = calls
@@ -128,58 +130,58 @@ def _person_wait(activity: Activity, presence: Presence, since: Instant) -> Expe
     return ExpectedWait(WaitKind.PERSON, since, None, "a question is open", about)
 
 
-def _plan_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
-    since = scene.activity.phase_since
-    if scene.phase is not Phase.PROPOSED or since is None:
+def _plan_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
+    since = facts.activity.phase_since
+    if facts.phase is not TurnPhase.PROPOSED or since is None:
         return ()
     return (ExpectedWait(WaitKind.PERSON, since, None, "a question is open", "approval of its plan"),)
 
 
 def _permission_wait(call: OpenCall) -> ExpectedWait:
-    evidence = f"{PROBABLY_ASKS}: {_why_asked(call)}"
+    evidence = f"{PROBABLY_ASKS}: {_ask_reason(call)}"
     return ExpectedWait(WaitKind.PERSON, call.since, None, evidence, call_text(call), probable=True)
 
 
-def _why_asked(call: OpenCall) -> str:
+def _ask_reason(call: OpenCall) -> str:
     if call.escalated or call.limit_seconds is None:
         return "the call asks to run outside of its sandbox"
     return f"such a call comes back within {call.limit_seconds:.0f} s, and no process of it is seen"
 
 
-def _call_wait(call: OpenCall, scene: Scene, progress_at: Instant) -> ExpectedWait:
+def _call_wait(call: OpenCall, facts: WaitInput, progress_at: Instant) -> ExpectedWait:
     """A call may take its own time, and nobody is silent before the silence is long."""
     if call.kind is CallKind.PERSON:
         return ExpectedWait(WaitKind.PERSON, call.since, None, "a question is open", call.tool)
-    policy, presence = scene.policy, scene.presence
+    policy, runtime = facts.policy, facts.presence
     until, evidence = call_end(call, policy), "call open"
     if call.timeout_seconds is not None:
         evidence = f"call open, may run {call.timeout_seconds:.0f} s"
-    if call.kind is CallKind.SUBAGENT and presence.grown_at is not None:
+    if call.kind is CallKind.SUBAGENT and runtime.grown_at is not None:
         # Its own log is in sight: while that stands still, so does the subagent.
-        until = presence.grown_at.plus(policy.silence_seconds)
+        until = runtime.grown_at.plus(policy.silence_seconds)
     until = max(until, progress_at.plus(policy.silence_seconds))
-    if presence.tool_seen_at is not None:
-        seen_until = presence.tool_seen_at.plus(policy.silence_seconds)
+    if runtime.tool_seen_at is not None:
+        seen_until = runtime.tool_seen_at.plus(policy.silence_seconds)
         if seen_until > until:
             until, evidence = seen_until, "call open and its process was seen alive"
     kind = WaitKind.SUBAGENT if call.kind is CallKind.SUBAGENT else WaitKind.TOOL
     return ExpectedWait(kind, call.since, until, evidence, call_text(call))
 
 
-def _sleep_waits(scene: Scene, since: Instant) -> tuple[ExpectedWait, ...]:
+def _sleep_waits(facts: WaitInput, since: Instant) -> tuple[ExpectedWait, ...]:
     """Whoever was at work when the host fell asleep may take up its work for a while after it woke."""
-    slept, policy = scene.presence.slept, scene.policy
+    slept, policy = facts.presence.slept, facts.policy
     if slept is None or since > slept.woke:
         return ()
-    told = f"the host slept for {length(slept.seconds)}"
+    told = f"the host slept for {format_length(slept.seconds)}"
     until = max(slept.woke.plus(policy.wake_grace_seconds), since.plus(policy.silence_seconds))
     return (ExpectedWait(WaitKind.SLEEP, slept.began, until, told),)
 
 
-def limit_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
+def limit_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
     """A limit holds whether or not the program that met it still runs."""
-    activity, now = scene.activity, scene.now
-    if scene.phase is not Phase.FAILED or activity.limit_until is None or activity.phase_since is None:
+    activity, now = facts.activity, facts.now
+    if facts.phase is not TurnPhase.FAILED or activity.limit_until is None or activity.phase_since is None:
         return ()
     # The provider's clock does not stand still while this host sleeps.
     until = now.plus(activity.limit_until.wall - now.wall)
@@ -187,12 +189,12 @@ def limit_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
     return (ExpectedWait(WaitKind.LIMIT, activity.phase_since, until, told),)
 
 
-def _background_waits(scene: Scene) -> tuple[ExpectedWait, ...]:
+def _background_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
     """Between turns a task may go on, and its end begins the next turn. Within one the model is what counts:
     a server left running would excuse any silence."""
-    policy, seen_at, grown_at = scene.policy, scene.presence.tool_seen_at, scene.presence.grown_at
+    policy, seen_at, grown_at = facts.policy, facts.presence.tool_seen_at, facts.presence.grown_at
     waits = []
-    for task in scene.activity.background.values():
+    for task in facts.activity.background.values():
         until, told = task.since.plus(policy.tool_seconds), "a call left it running behind the turn"
         if grown_at is not None and is_spawn(task.tool):
             # An agent has no process of its own; its log is in sight.
@@ -216,17 +218,17 @@ def call_text(call: OpenCall) -> str:
     return f"{call.tool} {call.input.decode('utf-8', 'replace')}"
 
 
-def current(waits: tuple[ExpectedWait, ...], now: Instant) -> tuple[ExpectedWait, ...]:
+def current_waits(waits: tuple[ExpectedWait, ...], now: Instant) -> tuple[ExpectedWait, ...]:
     """Those that have not run out, each with the time of day at which it will."""
-    return tuple(_shown(wait, now) for wait in waits if wait.until is None or wait.until > now)
+    return tuple(_with_current_end(wait, now) for wait in waits if wait.until is None or wait.until > now)
 
 
-def _shown(wait: ExpectedWait, now: Instant) -> ExpectedWait:
-    until = on_clock(wait.until, now) if wait.until is not None else None
+def _with_current_end(wait: ExpectedWait, now: Instant) -> ExpectedWait:
+    until = with_current_wall_time(wait.until, now) if wait.until is not None else None
     return wait if until is wait.until else replace(wait, until=until)
 
 
-def on_clock(moment: Instant, now: Instant) -> Instant:
+def with_current_wall_time(moment: Instant, now: Instant) -> Instant:
     """The same awake moment with the wall time it will come at: a sleep since then has moved it."""
     moved_seconds = (now.wall - now.awake) - (moment.wall - moment.awake)
     return (
@@ -236,11 +238,11 @@ def on_clock(moment: Instant, now: Instant) -> Instant:
     )
 
 
-def _seen_at(presence: Presence) -> Instant | None:
-    holder = presence.newest
-    return holder.seen_at if holder is not None else None
+def _seen_at(runtime: RuntimeState) -> Instant | None:
+    process = runtime.newest_process
+    return process.seen_at if process is not None else None
 
 
-def _status_at(presence: Presence) -> Instant | None:
-    holder = presence.newest
-    return holder.status_at if holder is not None and holder.status is Status.BUSY else None
+def _status_at(runtime: RuntimeState) -> Instant | None:
+    process = runtime.newest_process
+    return process.status_at if process is not None and process.status is ClientStatus.BUSY else None

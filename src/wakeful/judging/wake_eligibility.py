@@ -15,7 +15,7 @@ from msgspec import Struct
 from wakeful.judging.findings import Health, State
 
 
-class Reason(StrEnum):
+class IneligibilityReason(StrEnum):
     """Closed: docs/specs/session-health.md lists them."""
 
     SESSION_NOT_FOUND = "session_not_found"
@@ -42,7 +42,7 @@ class PolicyState(StrEnum):
     MISSING = "missing"
 
 
-class Reach(Struct, frozen=True, gc=False):
+class Reachability(Struct, frozen=True, gc=False):
     """What stands between Wakeful and a session: whether it may act on it, and whether a prompt would arrive.
 
     `enabled` is the configuration's word about waking as such.
@@ -59,14 +59,14 @@ class Reach(Struct, frozen=True, gc=False):
     observing: bool = False
 
 
-OUT_OF_REACH: Final = Reach()
+UNREACHABLE: Final = Reachability()
 
 
-class Facts(Struct, frozen=True, kw_only=True):
+class WakeFacts(Struct, frozen=True, kw_only=True):
     """Everything a wake is decided by. The defaults speak for nothing and against nothing."""
 
     found: bool = True
-    reach: Reach = OUT_OF_REACH
+    reach: Reachability = UNREACHABLE
     policy: PolicyState = PolicyState.VALID
     health: Health = Health.UNKNOWN
     active_prompt: bool = False
@@ -81,74 +81,76 @@ class Facts(Struct, frozen=True, kw_only=True):
     failed: bool = False
 
 
-class Rule(NamedTuple):
+class WakeRule(NamedTuple):
     """A reason, when it is given, and the same in words."""
 
-    reason: Reason
-    speaks: Callable[[Facts], bool]
+    reason: IneligibilityReason
+    speaks: Callable[[WakeFacts], bool]
     words: str
 
 
 RULES: Final = (
-    Rule(Reason.SESSION_NOT_FOUND, lambda f: not f.found, "nobody of that name has a session"),
-    Rule(
-        Reason.SESSION_NOT_ATTACHABLE,
+    WakeRule(
+        IneligibilityReason.SESSION_NOT_FOUND, lambda f: not f.found, "nobody of that name has a session"
+    ),
+    WakeRule(
+        IneligibilityReason.SESSION_NOT_ATTACHABLE,
         lambda f: not f.reach.ours,
         "the session was found and never handed over, or the mode is observe",
     ),
-    Rule(
-        Reason.HEARTBEAT_DISABLED,
+    WakeRule(
+        IneligibilityReason.HEARTBEAT_DISABLED,
         lambda f: not f.reach.enabled or f.policy is PolicyState.DISABLED,
         "`[agents.heartbeat] enabled = false`, or HEARTBEAT.md says `enabled: false`",
     ),
-    Rule(
-        Reason.HEARTBEAT_INVALID,
+    WakeRule(
+        IneligibilityReason.HEARTBEAT_INVALID,
         lambda f: f.policy is PolicyState.INVALID,
         "HEARTBEAT.md is wrong, or lies in the agent's folder and is not trusted; `heartbeat status` says which line or what to run",
     ),
-    Rule(
-        Reason.HEARTBEAT_NO_POLICY,
+    WakeRule(
+        IneligibilityReason.HEARTBEAT_NO_POLICY,
         lambda f: f.policy is PolicyState.MISSING,
         "the agent has no HEARTBEAT.md, neither in `$WAKEFUL_HOME/agents/NAME` nor in its folder's `.wakeful/agents/NAME`",
     ),
-    Rule(
-        Reason.SESSION_UNHEALTHY,
+    WakeRule(
+        IneligibilityReason.SESSION_UNHEALTHY,
         lambda f: f.health is not Health.HEALTHY,
         "health is degraded, stale, dead or unknown",
     ),
-    Rule(
-        Reason.SESSION_PROMPT_ACTIVE,
+    WakeRule(
+        IneligibilityReason.SESSION_PROMPT_ACTIVE,
         lambda f: f.active_prompt,
         "a turn is under way; one that waits for a person is, too",
     ),
-    Rule(
-        Reason.SESSION_NOT_ATTACHABLE,
+    WakeRule(
+        IneligibilityReason.SESSION_NOT_ATTACHABLE,
         lambda f: not f.reach.path_open,
         "the way its driver would deliver a prompt is not proven open",
     ),
-    Rule(Reason.WAKE_COALESCED, lambda f: f.waking, "another wake of it is under way"),
-    Rule(
-        Reason.QUIET_WINDOW,
+    WakeRule(IneligibilityReason.WAKE_COALESCED, lambda f: f.waking, "another wake of it is under way"),
+    WakeRule(
+        IneligibilityReason.QUIET_WINDOW,
         lambda f: f.quiet,
         "inside a quiet window, or outside all active hours",
     ),
-    Rule(
-        Reason.COOLDOWN_ACTIVE,
+    WakeRule(
+        IneligibilityReason.COOLDOWN_ACTIVE,
         lambda f: f.cooling,
         "the last wake is less than `wake_cooldown`, or the file's `min_interval`, ago",
     ),
-    Rule(
-        Reason.HEARTBEAT_RATE_LIMITED,
+    WakeRule(
+        IneligibilityReason.HEARTBEAT_RATE_LIMITED,
         lambda f: f.cycle_spent,
         "`max_wakes_per_cycle` wakes were sent in this cycle",
     ),
-    Rule(
-        Reason.SESSION_PROMPT_ACTIVE_RACE,
+    WakeRule(
+        IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE,
         lambda f: f.raced,
         "a prompt began between the decision and the delivery; nothing was sent",
     ),
-    Rule(
-        Reason.SYNTHETIC_PROMPT_FAILED,
+    WakeRule(
+        IneligibilityReason.SYNTHETIC_PROMPT_FAILED,
         lambda f: f.failed,
         "the prompt was not taken, or nobody saw whether it was",
     ),
@@ -156,12 +158,12 @@ RULES: Final = (
 """In order of precedence: the first that speaks is the answer."""
 
 
-def refusal(facts: Facts) -> Rule | None:
+def refusing_rule(facts: WakeFacts) -> WakeRule | None:
     """The one rule by which a session may not be woken; None if it may."""
     return next((rule for rule in RULES if rule.speaks(facts)), None)
 
 
-def ineligibility(facts: Facts) -> Reason | None:
+def ineligibility(facts: WakeFacts) -> IneligibilityReason | None:
     """The one reason why a session may not be woken; None if it may."""
-    rule = refusal(facts)
+    rule = refusing_rule(facts)
     return rule.reason if rule is not None else None

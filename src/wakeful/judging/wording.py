@@ -14,7 +14,7 @@ from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 # What a call is about, in the order in which it says most. The rest of its input stays in `inspect`.
-_TELLING: Final = (
+_SUBJECT_KEYS: Final = (
     "command",
     "cmd",
     "file_path",
@@ -27,7 +27,7 @@ _TELLING: Final = (
     "question",
     "questions",
 )
-_TELLING_CUT: Final = re.compile(rf'"(?:{"|".join(_TELLING)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
+_CUT_SUBJECT: Final = re.compile(rf'"(?:{"|".join(_SUBJECT_KEYS)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
 # What an error says of itself, however deep it is.
 _MESSAGE: Final = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)')
 # A text, or a list of parts that begins with one; it may be cut anywhere.
@@ -36,15 +36,15 @@ _RESULT_TEXT: Final = re.compile(r'(?:\[\{"type": ?"text", ?"text": ?)?"((?:[^"\
 QUOTED_CHARS_MAX: Final = 60
 
 
-def telling(arguments: str) -> str:
+def call_subject(arguments: str) -> str:
     """The part of a call's JSON input that a person would name; empty if it has none."""
     try:
         decoded = decode_json(arguments, dict[str, Any])
     except msgspec.DecodeError:
         # Records keep the beginning of a long input only.
-        found = _TELLING_CUT.search(arguments)
+        found = _CUT_SUBJECT.search(arguments)
         return plain(found[1]) if found else ""
-    value = next((decoded[key] for key in _TELLING if key in decoded), "")
+    value = next((decoded[key] for key in _SUBJECT_KEYS if key in decoded), "")
     return plain(" ".join(map(_part, value)) if isinstance(value, list) else str(value))
 
 
@@ -64,11 +64,11 @@ def call_text(text: str) -> str:
     if " {" in asked and " {" not in question:
         text = asked
     tool, _, arguments = text.partition(" ")
-    about = telling(arguments) if arguments.startswith("{") else ""
+    about = call_subject(arguments) if arguments.startswith("{") else ""
     return f"{tool}: {about}" if about else text
 
 
-def in_words(text: str) -> str:
+def readable_text(text: str) -> str:
     """What a client or provider said, without JSON: of a call what it is about, of an answer its message."""
     text = redact(text)
     said = call_text(text)
@@ -88,17 +88,17 @@ def result_text(raw: bytes) -> str:
     return " ".join((found[1] if found is not None else text).replace("\\n", " ").replace('\\"', '"').split())
 
 
-def quoted(text: str) -> str:
+def quote(text: str) -> str:
     """Text from outside inside a sentence of ours: redacted, plain, short, and it cannot leave its backquotes.
 
     Of a call (`Bash {"command": "make"}`) only what it is about.
     """
     tool, _, arguments = redact(text).partition(" ")
-    about = (telling(arguments) or tool) if arguments.startswith("{") else f"{tool} {arguments}"
+    about = (call_subject(arguments) or tool) if arguments.startswith("{") else f"{tool} {arguments}"
     return f"`{plain(redact(about), QUOTED_CHARS_MAX).replace('`', chr(39))}`"
 
 
-def length(seconds: float) -> str:
+def format_length(seconds: float) -> str:
     """A length in whole minutes, so that two doors asked one after the other say the same."""
     minutes = int(seconds // 60)
     if minutes < 1:
@@ -109,7 +109,7 @@ def length(seconds: float) -> str:
     return f"{hours} h {rest} min" if hours < 48 else f"{hours // 24} days"
 
 
-def clock(moment: Instant, now: Instant) -> str:
+def format_time_of_day(moment: Instant, now: Instant) -> str:
     """The time of day in UTC, with its date where that is another one than today's."""
     stamp, today = iso(moment.wall), iso(now.wall)[:10]
     day = "" if stamp.startswith(today) else f"{stamp[:10]} "

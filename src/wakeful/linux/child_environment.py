@@ -5,54 +5,66 @@ The secrets to keep back are known after the configuration is read: see `learn`.
 
 from collections.abc import Iterable, Mapping
 
-from wakeful.core.child_environ import AGENT, GH, HELPER, USUAL, chosen, without_secrets, words_of
+from wakeful.core.environment_allowlist import (
+    AGENT,
+    GH,
+    HELPER,
+    USUAL,
+    secret_parts,
+    select_variables,
+    without_secrets,
+)
 
 
-class _Known:
+class _Withholding:
     """What this process was configured with."""
 
     def __init__(self) -> None:
-        self.withheld: frozenset[str] = frozenset()
-        self.passed: tuple[str, ...] = ()
+        self.withheld_secrets: frozenset[str] = frozenset()
+        self.passed_patterns: tuple[str, ...] = ()
 
 
-_known = _Known()
+_withholding = _Withholding()
 
 
-def learn(secrets: Iterable[str], passed: Iterable[str] = ()) -> None:
+def configure_environments(secrets: Iterable[str], passed: Iterable[str] = ()) -> None:
     """From now on no program gets a value with one of these secrets in it; agents and hooks get what `passed` matches."""
-    _known.withheld = frozenset(word for each in secrets for word in words_of(each))
-    _known.passed = tuple(passed)
+    _withholding.withheld_secrets = frozenset(word for each in secrets for word in secret_parts(each))
+    _withholding.passed_patterns = tuple(passed)
 
 
 def helper_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For tmux, git, docker, systemctl, notify-send and their like."""
-    return without_secrets(chosen(environ, HELPER), _known.withheld)
+    return without_secrets(select_variables(environ, HELPER), _withholding.withheld_secrets)
 
 
 def gh_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For `gh`, which gets its user's own token."""
-    return without_secrets(chosen(environ, GH), _known.withheld)
+    return without_secrets(select_variables(environ, GH), _withholding.withheld_secrets)
 
 
 def hook_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For a program that the configuration names."""
-    return without_secrets(chosen(environ, (*HELPER, *_known.passed)), _known.withheld)
+    return without_secrets(
+        select_variables(environ, (*HELPER, *_withholding.passed_patterns)), _withholding.withheld_secrets
+    )
 
 
 def agent_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For an agent that the daemon or the gateway starts from its own environment."""
-    return without_secrets(chosen(environ, (*AGENT, *_known.passed)), _known.withheld)
+    return without_secrets(
+        select_variables(environ, (*AGENT, *_withholding.passed_patterns)), _withholding.withheld_secrets
+    )
 
 
 def declared_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For an agent of the configuration: what it has without naming it in `env`."""
-    return without_secrets(chosen(environ, USUAL), _known.withheld)
+    return without_secrets(select_variables(environ, USUAL), _withholding.withheld_secrets)
 
 
 def given_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For a program whose caller chose every variable: a person's own shell, or one of the functions above."""
-    return without_secrets(environ, _known.withheld)
+    return without_secrets(environ, _withholding.withheld_secrets)
 
 
 def kept_back(environ: Mapping[str, str]) -> set[str]:

@@ -20,16 +20,16 @@ from wakeful.linux.log_files import shorten
 FIRST_PAUSE_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
 # One that lived this long is well: its next end is a new trouble.
-WELL_AFTER_SECONDS: Final = 60.0
-END_SECONDS_MAX: Final = 10.0
+STABLE_SECONDS: Final = 60.0
+STOP_SECONDS_MAX: Final = 10.0
 LOG_SECONDS: Final = 3600.0
-_WORDS_BYTES: Final = 2048
-_WORDS_CHARS_MAX: Final = 200
+_LOG_TAIL_BYTES: Final = 2048
+_LOG_LINE_CHARS_MAX: Final = 200
 
 log = logging.getLogger("wakeful")
 
 
-class KeptChild:
+class ChildSupervisor:
     """One such program. `line` says how it is."""
 
     def __init__(
@@ -38,9 +38,9 @@ class KeptChild:
         self._name = name
         self._argv = argv
         self._log = log
-        self.greeting = f"{name}: kept running beside it; its log is {log}"
+        self.start_message = f"{name}: kept running beside it; its log is {log}"
         self._environ = environ
-        self.line = f"{name}: not started yet"
+        self.status_line = f"{name}: not started yet"
 
     async def run(self) -> None:
         """Keep it running until cancelled; then it is ended, and seen to end."""
@@ -48,24 +48,24 @@ class KeptChild:
         pause_seconds = FIRST_PAUSE_SECONDS
         while True:
             began = loop.time()
-            code = await self._live()
-            if loop.time() - began >= WELL_AFTER_SECONDS:
+            code = await self._run_once()
+            if loop.time() - began >= STABLE_SECONDS:
                 pause_seconds = FIRST_PAUSE_SECONDS
-            words = f": {self._last_words()}" if code else ""
-            self.line = f"{self._name}: ended with {code}, starts again in {pause_seconds:g} s{words}"
+            words = f": {self._last_log_line()}" if code else ""
+            self.status_line = f"{self._name}: ended with {code}, starts again in {pause_seconds:g} s{words}"
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
 
-    async def _live(self) -> int:
+    async def _run_once(self) -> int:
         child = await self._start()
-        self.line = f"{self._name}: runs (pid {child.pid})"
+        self.status_line = f"{self._name}: runs (pid {child.pid})"
         try:
-            return await self._outlive(child)
+            return await self._wait_for_exit(child)
         finally:
             if child.returncode is None:
-                await _end(child)
+                await _terminate(child)
 
-    async def _outlive(self, child: asyncio.subprocess.Process) -> int:
+    async def _wait_for_exit(self, child: asyncio.subprocess.Process) -> int:
         while True:
             try:
                 async with asyncio.timeout(LOG_SECONDS):
@@ -90,20 +90,20 @@ class KeptChild:
         finally:
             os.close(output)
 
-    def _last_words(self) -> str:
+    def _last_log_line(self) -> str:
         with self._log.open("rb") as file:
-            file.seek(max(0, file.seek(0, os.SEEK_END) - _WORDS_BYTES))
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _LOG_TAIL_BYTES))
             lines = file.read().decode("utf-8", "replace").splitlines()
-        return plain(redact(lines[-1]), _WORDS_CHARS_MAX) if lines else "it said nothing"
+        return plain(redact(lines[-1]), _LOG_LINE_CHARS_MAX) if lines else "it said nothing"
 
 
-async def _end(child: asyncio.subprocess.Process) -> None:
+async def _terminate(child: asyncio.subprocess.Process) -> None:
     assert child.stdin is not None, "started with a pipe"
     child.stdin.close()
     with suppress(ProcessLookupError):
         child.terminate()
     try:
-        async with asyncio.timeout(END_SECONDS_MAX):
+        async with asyncio.timeout(STOP_SECONDS_MAX):
             await child.wait()
     except TimeoutError:
         with suppress(ProcessLookupError):

@@ -42,7 +42,9 @@ CLIENTS: Final[Mapping[str, ClientProgram]] = {
 # With a version behind them, as python3.12.
 _INTERPRETERS: Final = ("node", "bun", "deno", "python")
 # Options of these interpreters that take the next word.
-_WITH_WORD: Final = frozenset({"-r", "--require", "--import", "--loader", "-C", "--conditions", "-W", "-X"})
+_OPTIONS_WITH_VALUE: Final = frozenset(
+    {"-r", "--require", "--import", "--loader", "-C", "--conditions", "-W", "-X"}
+)
 # `bun run FILE`, `deno run FILE`.
 _RUN: Final = "run"
 # The kernel says so of a file that an update replaced while it runs.
@@ -121,7 +123,7 @@ def _script(words: Sequence[str]) -> str | None:
     """The file that an interpreter runs."""
     left = iter(words)
     for word in left:
-        if word in _WITH_WORD:
+        if word in _OPTIONS_WITH_VALUE:
             next(left, None)
         elif word != _RUN and not word.startswith("-"):
             return word

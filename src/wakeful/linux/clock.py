@@ -4,7 +4,7 @@ import asyncio
 import time
 from typing import Final
 
-from wakeful.core.clock import Instant, Reading, Sleep, Timeline
+from wakeful.core.clock import ClockReading, Instant, Sleep, Timeline
 
 # Three calls take a microsecond. Longer apart, we were stopped between them and they do not belong together.
 READING_SECONDS_MAX: Final = 0.01
@@ -23,9 +23,9 @@ class SystemClock:
         return self._timeline.jumps
 
     @property
-    def slept(self) -> Sleep | None:
+    def last_sleep(self) -> Sleep | None:
         """The host's last sleep, as far as somebody looked."""
-        return self._timeline.slept
+        return self._timeline.last_sleep
 
     def now(self) -> Instant:
         return self._timeline.observe(_read())
@@ -44,10 +44,10 @@ class SystemClock:
             await asyncio.sleep(seconds_left)
 
 
-def _read(attempts_left: int = READING_ATTEMPTS_MAX) -> Reading:
+def _read(attempts_left: int = READING_ATTEMPTS_MAX) -> ClockReading:
     """All three clocks at one moment."""
     began = time.clock_gettime(time.CLOCK_MONOTONIC)
-    reading = Reading(
+    reading = ClockReading(
         wall=time.clock_gettime(time.CLOCK_REALTIME),
         monotonic=began,
         boottime=time.clock_gettime(time.CLOCK_BOOTTIME),

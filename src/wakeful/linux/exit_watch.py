@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Final
 
 from wakeful.core.descriptors import shares
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.linux import proc
 
 POLL_SECONDS: Final = 1.0
@@ -29,20 +29,20 @@ class ExitWatch:
         self._polled: set[Process] = set()
         self._timer: asyncio.TimerHandle | None = None
         # Looks at processes that came to nothing, since the start.
-        self.failed = 0
+        self.failed_probes = 0
 
     @property
-    def slow(self) -> bool:
+    def is_polling(self) -> bool:
         """Whether some ends are seen up to a second late."""
         return bool(self._polled)
 
-    def watch(self, process: Process) -> Sight:
+    def watch(self, process: Process) -> ProcessState:
         """Begin to watch, once however often it is asked for. `dead`: it had ended already, nobody is called."""
         if process in self._pidfds:
-            return Sight.ALIVE
+            return ProcessState.ALIVE
         seen = self._attach(process)
-        self.failed += seen is Sight.UNKNOWN
-        if seen is not Sight.DEAD and process not in self._pidfds:
+        self.failed_probes += seen is ProcessState.UNKNOWN
+        if seen is not ProcessState.DEAD and process not in self._pidfds:
             self._poll(process)
         return seen
 
@@ -59,19 +59,19 @@ class ExitWatch:
         for process in (*self._pidfds, *self._polled):
             self.unwatch(process)
 
-    def _attach(self, process: Process) -> Sight:
+    def _attach(self, process: Process) -> ProcessState:
         """Get a pidfd if one can be had; what was seen of the process either way."""
         try:
             pidfd = self._open(process.pid)
         except OSError:
             # No room, an old kernel, a filter: not having a pidfd says nothing about the process.
-            return proc.sight(process)
+            return proc.state_of(process)
         # Only now is the pid held. Had it changed hands before, the start time would differ.
-        seen = proc.sight(process)
-        if seen is Sight.ALIVE:
+        seen = proc.state_of(process)
+        if seen is ProcessState.ALIVE:
             self._pidfds[process] = pidfd
             self._stop_polling(process)
-            self._loop.add_reader(pidfd, self._ended, process)
+            self._loop.add_reader(pidfd, self._report_exit, process)
         else:
             os.close(pidfd)
         return seen
@@ -83,14 +83,14 @@ class ExitWatch:
             raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
         return os.pidfd_open(pid)
 
-    def _ended(self, process: Process) -> None:
+    def _report_exit(self, process: Process) -> None:
         self.unwatch(process)
         self._on_exit(process)
 
     def _poll(self, process: Process) -> None:
         self._polled.add(process)
         if self._timer is None:
-            self._timer = self._loop.call_later(POLL_SECONDS, self._look)
+            self._timer = self._loop.call_later(POLL_SECONDS, self._check_polled)
 
     def _stop_polling(self, process: Process) -> None:
         self._polled.discard(process)
@@ -98,14 +98,14 @@ class ExitWatch:
             self._timer.cancel()
             self._timer = None
 
-    def _look(self) -> None:
+    def _check_polled(self) -> None:
         """Ask about every polled process; `_attach` moves it to a pidfd as soon as there is room."""
         # First the next look: an `on_exit` that raises must not end the watch over the others.
-        self._timer = self._loop.call_later(POLL_SECONDS, self._look)
+        self._timer = self._loop.call_later(POLL_SECONDS, self._check_polled)
         for process in tuple(self._polled):
             # The call for one exit may have ended the watch over another.
-            if process in self._polled and self._attach(process) is Sight.DEAD:
-                self._ended(process)
+            if process in self._polled and self._attach(process) is ProcessState.DEAD:
+                self._report_exit(process)
 
 
 def _raise_descriptor_limit() -> int:

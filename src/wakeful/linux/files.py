@@ -1,7 +1,7 @@
 """Reads files safely below a folder and from other programs, and shares a status line between processes.
 
 No symlink is followed below the folder, and only regular files count. The open file is checked, not its name,
-so it cannot be replaced in between. `TroubleFile` holds one line of a process for the others; it counts only
+so it cannot be replaced in between. `ProblemFile` holds one line of a process for the others; it counts only
 while its writer lives.
 """
 
@@ -16,7 +16,7 @@ from msgspec import Struct
 
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.linux import proc
 from wakeful.linux.owner_only import owner_only
 
@@ -109,12 +109,12 @@ FILE_BYTES_MAX: Final = 64 * 1024
 log = logging.getLogger("wakeful")
 
 
-class _Trouble(Struct, frozen=True):
+class _StoredProblem(Struct, frozen=True):
     writer: Process
     words: str
 
 
-class TroubleFile:
+class ProblemFile:
     """One file. What a process wrote that has ended counts no more."""
 
     def __init__(self, path: Path) -> None:
@@ -122,14 +122,14 @@ class TroubleFile:
 
     def write(self, words: str) -> None:
         """Say this from now on; nothing if it is empty. A disk that refuses it is no trouble of its own."""
-        writer = proc.identify_if_seen(os.getpid())
+        writer = proc.identify_or_none(os.getpid())
         try:
             if not words or writer is None:
                 self._path.unlink(missing_ok=True)
                 return
             new = self._path.with_name(f"{self._path.name}.new")
             with open(new, "wb", opener=owner_only) as file:
-                file.write(msgspec.json.encode(_Trouble(writer, words)))
+                file.write(msgspec.json.encode(_StoredProblem(writer, words)))
             new.replace(self._path)
         except OSError as problem:
             log.warning("%s cannot be written: %s", self._path.name, problem.strerror)
@@ -138,7 +138,7 @@ class TroubleFile:
         """What is said now; empty if nothing is, or nobody who lives says it."""
         content = read_small(self._path, FILE_BYTES_MAX)
         try:
-            said = decode_json(content or b"", _Trouble)
+            said = decode_json(content or b"", _StoredProblem)
         except msgspec.DecodeError:
             return ""
-        return "" if proc.sight(said.writer) is Sight.DEAD else said.words
+        return "" if proc.state_of(said.writer) is ProcessState.DEAD else said.words

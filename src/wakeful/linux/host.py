@@ -8,7 +8,7 @@ from wakeful.core.clock import Clock
 from wakeful.linux import proc
 
 OOM_SECONDS: Final = 60.0
-LOOK_SECONDS: Final = 20.0
+OOM_CHECK_SECONDS: Final = 20.0
 _VMSTAT: Final = Path("/proc/vmstat")
 
 
@@ -28,7 +28,7 @@ class Disk:
         return 0 if full_of_files else seen.f_bavail * seen.f_frsize
 
 
-class HostPlace:
+class HostInfo:
     """Implements what healing asks of its surroundings."""
 
     def __init__(self, host: str, clock: Clock, vmstat: Path = _VMSTAT) -> None:
@@ -37,29 +37,29 @@ class HostPlace:
         self._clock = clock
         self._vmstat = vmstat
         self._oom_kills = _oom_kills(vmstat)
-        self._looked_at = clock.now().awake
+        self._checked_at = clock.now().awake
         self._oom_at: float | None = None
 
     async def run(self) -> None:
         """Look now and then, until cancelled: the kernel says how often it ended processes, never when."""
         while True:
-            self._look()
-            await self._clock.sleep_until(self._clock.now().awake + LOOK_SECONDS)
+            self._check_oom_kills()
+            await self._clock.sleep_until(self._clock.now().awake + OOM_CHECK_SECONDS)
 
     def exists(self, folder: str) -> bool:
         # The path comes from a log: however long it is and whatever it holds, it is a folder or none.
         return os.path.isdir(folder)  # noqa: PTH112 - pathlib raises for paths that are too long
 
     def oom_killed(self) -> bool:
-        self._look()
+        self._check_oom_kills()
         return self._oom_at is not None and self._clock.now().awake - self._oom_at <= OOM_SECONDS
 
-    def _look(self) -> None:
+    def _check_oom_kills(self) -> None:
         kills, now = _oom_kills(self._vmstat), self._clock.now().awake
         # After a long time without a look nobody can say that it was lately.
-        if kills > self._oom_kills and now - self._looked_at <= OOM_SECONDS:
+        if kills > self._oom_kills and now - self._checked_at <= OOM_SECONDS:
             self._oom_at = now
-        self._oom_kills, self._looked_at = kills, now
+        self._oom_kills, self._checked_at = kills, now
 
 
 def _oom_kills(vmstat: Path) -> int:

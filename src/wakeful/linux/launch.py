@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
 
-from wakeful.core.errors import ClientMissing, FolderGone, StartFailed
+from wakeful.core.errors import ClientMissing, StartFailed, WorkingDirectoryGone
 from wakeful.core.process import Process
 from wakeful.linux import proc
 from wakeful.linux.child_environment import given_environ
@@ -43,7 +43,7 @@ def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], streams
     resource.prlimit(child.pid, resource.RLIMIT_NOFILE, _DESCRIPTORS)
     # Read before anybody reaps it, so that even one that has ended already has an identity.
     process = proc.parse_stat(Path(f"/proc/{child.pid}/stat").read_bytes()).process
-    _reap_at_its_end(child)
+    _reap_on_exit(child)
     return process
 
 
@@ -51,7 +51,7 @@ def find_program(name: str, *, cwd: str, path: str) -> str:
     """The program's path. Raises FolderGone or ClientMissing."""
     # Path.is_dir raises for a name that is too long.
     if not os.path.isdir(cwd):  # noqa: PTH112
-        raise FolderGone(folder=cwd)
+        raise WorkingDirectoryGone(folder=cwd)
     # A relative entry would mean another program in every folder, among them those an agent may write to.
     folders = os.pathsep.join(folder for folder in path.split(os.pathsep) if folder.startswith("/"))
     wanted = str(Path(cwd) / name) if "/" in name else name
@@ -61,7 +61,7 @@ def find_program(name: str, *, cwd: str, path: str) -> str:
     return found
 
 
-def launched() -> frozenset[int]:
+def launched_pids() -> frozenset[int]:
     """Those of our children that are to outlive us."""
     return frozenset(_children)
 
@@ -93,22 +93,22 @@ def _spawn(
     except (FileNotFoundError, NotADirectoryError, PermissionError) as problem:
         # The folder may have gone since it was looked at; a script's interpreter may never have been there.
         if problem.filename == cwd:
-            raise FolderGone(folder=cwd) from problem
+            raise WorkingDirectoryGone(folder=cwd) from problem
         raise ClientMissing(program=argv[0]) from problem
     except (OSError, ValueError) as problem:
         raise StartFailed(program=argv[0], reason=str(problem)) from problem
 
 
-def _reap_at_its_end(child: subprocess.Popen[bytes]) -> None:
+def _reap_on_exit(child: subprocess.Popen[bytes]) -> None:
     try:
         pidfd = os.pidfd_open(child.pid)
     except OSError:
         # No descriptor to be had: the next start collects it.
         return
-    asyncio.get_running_loop().add_reader(pidfd, _ended, child, pidfd)
+    asyncio.get_running_loop().add_reader(pidfd, _on_exit, child, pidfd)
 
 
-def _ended(child: subprocess.Popen[bytes], pidfd: int) -> None:
+def _on_exit(child: subprocess.Popen[bytes], pidfd: int) -> None:
     asyncio.get_running_loop().remove_reader(pidfd)
     os.close(pidfd)
     _collect(child)

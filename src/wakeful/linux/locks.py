@@ -23,7 +23,7 @@ _PEER: Final = struct.Struct("3i")
 _HOLDER_SECONDS_MAX: Final = 1.0
 
 
-class HeldByAnother(WorldError):
+class LockTaken(WorldError):
     """{what} runs already: pid {pid}. End it first."""
 
     code = "held-by-another"
@@ -31,15 +31,15 @@ class HeldByAnother(WorldError):
 
 
 @contextmanager
-def sole(path: Path, what: str) -> Iterator[None]:
-    """Be the only one inside. Raises HeldByAnother."""
+def exclusive_file_lock(path: Path, what: str) -> Iterator[None]:
+    """Be the only one inside. Raises LockTaken."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             holder = os.pread(descriptor, 20, 0).decode(errors="replace").strip()
-            raise HeldByAnother(what=what, pid=holder or "unknown") from None
+            raise LockTaken(what=what, pid=holder or "unknown") from None
         os.truncate(descriptor, 0)
         os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
         yield
@@ -48,8 +48,8 @@ def sole(path: Path, what: str) -> Iterator[None]:
 
 
 @contextmanager
-def sole_on_host(name: str, what: str) -> Iterator[None]:
-    """Be the only one of this host with the name; inside a running loop. Raises HeldByAnother."""
+def exclusive_host_lock(name: str, what: str) -> Iterator[None]:
+    """Be the only one of this host with the name; inside a running loop. Raises LockTaken."""
     with socket.socket(socket.AF_UNIX) as listener:
         try:
             # An address without a file: nothing is left behind, and no folder has to be agreed upon.
@@ -57,11 +57,11 @@ def sole_on_host(name: str, what: str) -> Iterator[None]:
         except OSError as problem:
             if problem.errno != errno.EADDRINUSE:
                 raise
-            raise HeldByAnother(what=what, pid=holder_on_host(name) or "unknown") from None
+            raise LockTaken(what=what, pid=holder_on_host(name) or "unknown") from None
         listener.listen()
         listener.setblocking(False)
         loop = asyncio.get_running_loop()
-        loop.add_reader(listener, _hang_up, listener)
+        loop.add_reader(listener, _close_connection, listener)
         try:
             yield
         finally:
@@ -73,7 +73,7 @@ def gateway_name(token: str) -> str:
     return f"wakeful-gateway-{hashlib.sha256(token.encode()).hexdigest()}"
 
 
-def _hang_up(listener: socket.socket) -> None:
+def _close_connection(listener: socket.socket) -> None:
     """Whoever calls knows by now who we are."""
     with suppress(BlockingIOError):
         listener.accept()[0].close()

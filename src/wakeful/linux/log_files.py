@@ -10,7 +10,7 @@ from typing import Final
 
 # More than a week of a calm program; then the log begins again beside the one before it.
 LOG_BYTES_MAX: Final = 4 * 1024 * 1024
-LOOK_SECONDS: Final = 30.0
+CHECK_SECONDS: Final = 30.0
 STANDARD_ERROR: Final = 2
 
 log = logging.getLogger("wakeful")
@@ -30,7 +30,7 @@ async def keep_own_log_short() -> None:
     """Look now and then at the file that this program writes its errors to."""
     while True:
         await asyncio.to_thread(shorten_own, STANDARD_ERROR)
-        await asyncio.sleep(LOOK_SECONDS)
+        await asyncio.sleep(CHECK_SECONDS)
 
 
 def shorten_own(descriptor: int) -> None:

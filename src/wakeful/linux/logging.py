@@ -11,12 +11,12 @@ import time
 from collections.abc import Callable
 from typing import Final
 
-_TALKATIVE: Final = ("httpx", "httpcore", "telegram", "urllib3", "requests")
+_SILENCED_LOGGERS: Final = ("httpx", "httpcore", "telegram", "urllib3", "requests")
 
 
-def hush() -> None:
+def silence_libraries() -> None:
     """Let them write nothing. What failed is told by whoever called them, without addresses."""
-    for name in _TALKATIVE:
+    for name in _SILENCED_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
@@ -30,13 +30,13 @@ LOGGER_MESSAGES_MAX: Final = 100
 MESSAGE_CHARS_MAX: Final = 8000
 
 
-class RateLimit(logging.Filter):
+class LogRateLimit(logging.Filter):
     """Lets so many messages of one template through in a minute; the next one says how many were left out."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
         self._now = now
-        self._seen: dict[tuple[str, str], tuple[float, int]] = {}
+        self._counts: dict[tuple[str, str], tuple[float, int]] = {}
 
     def filter(self, record: logging.LogRecord) -> bool:
         return self._may_pass(record, str(record.msg)[:200], EQUAL_MESSAGES_MAX) and self._may_pass(
@@ -46,20 +46,20 @@ class RateLimit(logging.Filter):
     def _may_pass(self, record: logging.LogRecord, template: str, most: int) -> bool:
         """Whether fewer than `most` of this template passed in this minute; an empty one stands for all of its logger."""
         key, now = (record.name, template), self._now()
-        began, count = self._seen.get(key, (now, 0))
+        began, count = self._counts.get(key, (now, 0))
         left_out = max(0, count - most)
         if now - began >= WINDOW_SECONDS:
             began, count = now, 0
         if count == 0 and left_out:
             like_it = "like it" if template else "of this part"
             record.msg = f"{record.msg} (and {left_out} more {like_it} in the minute before)"
-        if len(self._seen) >= TEMPLATES_MAX and key not in self._seen:
-            self._seen.clear()
-        self._seen[key] = (began, count + 1)
+        if len(self._counts) >= TEMPLATES_MAX and key not in self._counts:
+            self._counts.clear()
+        self._counts[key] = (began, count + 1)
         return count < most
 
 
-class Shortened(logging.Formatter):
+class ShorteningFormatter(logging.Formatter):
     """A message that quotes what came from outside, or a long traceback, is cut in its middle."""
 
     def format(self, record: logging.LogRecord) -> str:
@@ -74,12 +74,12 @@ def limit_log() -> None:
     if not log.handlers:
         written = logging.StreamHandler(sys.stderr)
         written.setLevel(logging.WARNING)
-        written.setFormatter(Shortened())
-        written.addFilter(RateLimit())
+        written.setFormatter(ShorteningFormatter())
+        written.addFilter(LogRateLimit())
         log.addHandler(written)
 
 
-def show_moves(log: logging.Logger) -> None:
+def log_to_stderr(log: logging.Logger) -> None:
     """From now on; asked twice it is once."""
     if log.handlers:
         return

@@ -17,7 +17,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.core.errors import WorldError
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 
 # The kernel's own ceiling (PID_MAX_LIMIT); pids come out of files that anybody may have written.
 PID_MAX: Final = 2**22
@@ -27,7 +27,7 @@ _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 _EXITING: Final = 0x4
 # Stopped, and stopped by a tracer, as proc(5) has it.
 _STOPPED: Final = "Tt"
-_GONE: Final = (FileNotFoundError, ProcessLookupError)
+_NO_PROCESS_ERRORS: Final = (FileNotFoundError, ProcessLookupError)
 
 
 class ProcessHidden(WorldError):
@@ -48,7 +48,7 @@ class Stat(Struct, frozen=True, gc=False):
     started: int
 
     @property
-    def gone(self) -> bool:
+    def has_ended(self) -> bool:
         """A zombie has ended. One with threads left has not: only its first thread did."""
         return self.state in "ZXx" and self.threads <= 1
 
@@ -85,23 +85,23 @@ def identify(pid: int) -> Process | None:
         stat = _stat(pid)
     except OSError as problem:
         raise ProcessHidden(pid=pid, reason=problem.strerror) from problem
-    return None if stat is None or stat.gone else stat.process
+    return None if stat is None or stat.has_ended else stat.process
 
 
-def sight(process: Process) -> Sight:
+def state_of(process: Process) -> ProcessState:
     """Whether this very process lives. Ask about processes of this host only: another boot id means dead."""
     if process.boot_id != boot_id():
-        return Sight.DEAD
+        return ProcessState.DEAD
     try:
         stat = _stat(process.pid)
     except OSError:
-        return Sight.UNKNOWN
-    if stat is None or stat.gone or stat.started != process.started:
-        return Sight.DEAD
-    return Sight.ALIVE
+        return ProcessState.UNKNOWN
+    if stat is None or stat.has_ended or stat.started != process.started:
+        return ProcessState.DEAD
+    return ProcessState.ALIVE
 
 
-def runs(process: Process) -> bool:
+def is_running(process: Process) -> bool:
     """Whether this very process lives and is not stopped: by Ctrl-Z, a signal or a debugger, and then it reads nothing."""
     if process.boot_id != boot_id():
         return False
@@ -110,7 +110,10 @@ def runs(process: Process) -> bool:
     except OSError:
         return False
     return (
-        stat is not None and not stat.gone and stat.started == process.started and stat.state not in _STOPPED
+        stat is not None
+        and not stat.has_ended
+        and stat.started == process.started
+        and stat.state not in _STOPPED
     )
 
 
@@ -136,7 +139,7 @@ def parent_of(process: Process) -> Process | None:
     except OSError:
         return None
     # A parent that is younger than its child is a stranger who got the pid in between.
-    if parent is None or parent.gone or parent.started > process.started:
+    if parent is None or parent.has_ended or parent.started > process.started:
         return None
     return parent.process
 
@@ -150,7 +153,7 @@ def ancestors(pid: int) -> list[Process]:
     return found
 
 
-def families() -> dict[int, list[Process]]:
+def children_by_parent() -> dict[int, list[Process]]:
     """Every living process under its parent's pid, from one pass. Hand it on when asking about many."""
     found: dict[int, list[Process]] = {}
     for pid in _pids():
@@ -158,22 +161,22 @@ def families() -> dict[int, list[Process]]:
             stat = _stat(pid)
         except OSError:
             continue  # Hidden from us, like everything it started as somebody else.
-        if stat is not None and not stat.gone:
+        if stat is not None and not stat.has_ended:
             found.setdefault(stat.parent_pid, []).append(stat.process)
     return found
 
 
 def children(process: Process, known: Mapping[int, Sequence[Process]] | None = None) -> list[Process]:
     """Its living children; none if the process itself is gone, whoever has its pid now."""
-    known = families() if known is None else known
-    if sight(process) is not Sight.ALIVE:
+    known = children_by_parent() if known is None else known
+    if state_of(process) is not ProcessState.ALIVE:
         return []
     return [child for child in known.get(process.pid, ()) if child.started >= process.started]
 
 
 def descendants(process: Process, known: Mapping[int, Sequence[Process]] | None = None) -> list[Process]:
     """Its living children, theirs, and so on. Whoever was orphaned on the way is not among them: see `carriers`."""
-    known = families() if known is None else known
+    known = children_by_parent() if known is None else known
     found: dict[Process, None] = {}
     unvisited = [process]
     while unvisited:
@@ -186,12 +189,12 @@ def descendants(process: Process, known: Mapping[int, Sequence[Process]] | None 
 
 def child_pids(pid: int) -> list[int]:
     """The pids of its children, by one read; none where the kernel does not list them, or it is gone."""
-    return [int(each) for each in _look(f"/proc/{pid}/task/{pid}/children").split()]
+    return [int(each) for each in _read_or_empty(f"/proc/{pid}/task/{pid}/children").split()]
 
 
 def command(pid: int) -> tuple[str, ...]:
     """Its argument list, empty when it is gone. May hold secrets and anything else: not for showing as it is."""
-    raw = _look(f"/proc/{pid}/cmdline")
+    raw = _read_or_empty(f"/proc/{pid}/cmdline")
     return tuple(os.fsdecode(part) for part in raw.removesuffix(b"\0").split(b"\0")) if raw else ()
 
 
@@ -202,12 +205,12 @@ def executable(pid: int) -> str | None:
 
 def comm(pid: int) -> str:
     """Its short name, empty when it is gone."""
-    return os.fsdecode(_look(f"/proc/{pid}/comm").removesuffix(b"\n"))
+    return os.fsdecode(_read_or_empty(f"/proc/{pid}/comm").removesuffix(b"\n"))
 
 
 def status(pid: int) -> bytes:
     """Everything /proc/PID/status says, empty when it is gone or not ours to read."""
-    return _look(f"/proc/{pid}/status")
+    return _read_or_empty(f"/proc/{pid}/status")
 
 
 def cwd(pid: int) -> str | None:
@@ -217,7 +220,7 @@ def cwd(pid: int) -> str | None:
 
 def has_terminal(pid: int) -> bool:
     """Whether it belongs to a terminal: a person's window, a pane. False when it is gone or not ours to read."""
-    line = _look(f"/proc/{pid}/stat")
+    line = _read_or_empty(f"/proc/{pid}/stat")
     # Field 7 of proc(5); the first one after the name is number 3.
     return bool(line) and line[line.rindex(b")") + 2 :].split()[4] != b"0"
 
@@ -225,7 +228,7 @@ def has_terminal(pid: int) -> bool:
 def environ_value(pid: int, name: str) -> str | None:
     """A variable it was started with; None when it has none, is gone or is not ours to read."""
     wanted = os.fsencode(f"{name}=")
-    for entry in _look(f"/proc/{pid}/environ").split(b"\0"):
+    for entry in _read_or_empty(f"/proc/{pid}/environ").split(b"\0"):
         if entry.startswith(wanted):
             return os.fsdecode(entry.removeprefix(wanted))
     return None
@@ -233,7 +236,9 @@ def environ_value(pid: int, name: str) -> str | None:
 
 def environ(pid: int) -> dict[str, str]:
     """All it was started with; nothing when it is gone or not ours to read."""
-    entries = (os.fsdecode(each).partition("=") for each in _look(f"/proc/{pid}/environ").split(b"\0"))
+    entries = (
+        os.fsdecode(each).partition("=") for each in _read_or_empty(f"/proc/{pid}/environ").split(b"\0")
+    )
     return {name: value for name, equals, value in entries if equals}
 
 
@@ -245,14 +250,14 @@ def environ_values(pid: int, names: Collection[str]) -> dict[str, str]:
 def open_files(pid: int) -> list[str]:
     """The paths of the files it has open; none when it is gone or not ours to read."""
     found = []
-    with suppress(*_GONE, PermissionError):
+    with suppress(*_NO_PROCESS_ERRORS, PermissionError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
             with suppress(OSError):  # it was closed while we looked
                 found.append(str(descriptor.readlink()))
     return found
 
 
-def carriers(name: str, value: str, uid: int) -> list[Process]:
+def processes_with_variable(name: str, value: str, uid: int) -> list[Process]:
     """The user's processes that were started with NAME=value: a session's tools, orphans among them.
 
     A process in the middle of exec has no environment for a moment (seen once in 1,500 fresh ones), so that
@@ -262,19 +267,19 @@ def carriers(name: str, value: str, uid: int) -> list[Process]:
     found = []
     for pid in _pids(uid):
         # Identity first: should the pid change hands now, the answer names somebody who is gone, not a stranger.
-        process = identify_if_seen(pid)
-        if process is not None and wanted in b"\0" + _look(f"/proc/{pid}/environ"):
+        process = identify_or_none(pid)
+        if process is not None and wanted in b"\0" + _read_or_empty(f"/proc/{pid}/environ"):
             found.append(process)
     return found
 
 
-def carried(names: Collection[str], uid: int) -> dict[tuple[str, str], list[Process]]:
+def processes_by_variable(names: Collection[str], uid: int) -> dict[tuple[str, str], list[Process]]:
     """As `carriers`, for every value of these variables, by one pass: many sessions that end at once cost one."""
     wanted = {os.fsencode(f"{name}="): name for name in names}
     found: dict[tuple[str, str], list[Process]] = {}
     for pid in _pids(uid):
-        process = identify_if_seen(pid)
-        entries = _look(f"/proc/{pid}/environ").split(b"\0") if process is not None else ()
+        process = identify_or_none(pid)
+        entries = _read_or_empty(f"/proc/{pid}/environ").split(b"\0") if process is not None else ()
         for entry in entries:
             head, equals, value = entry.partition(b"=")
             name = wanted.get(head + equals)
@@ -319,14 +324,14 @@ def _has_open(pid: int, key: FileKey) -> bool:
     try:
         with os.scandir(f"/proc/{pid}/fd") as descriptors:
             return any(_key_of(descriptor) == key for descriptor in descriptors)
-    except (*_GONE, PermissionError):
+    except (*_NO_PROCESS_ERRORS, PermissionError):
         return False
 
 
 def _key_of(entry: os.DirEntry[str]) -> FileKey | None:
     try:
         found = entry.stat()
-    except (*_GONE, PermissionError):
+    except (*_NO_PROCESS_ERRORS, PermissionError):
         return None
     return found.st_dev, found.st_ino
 
@@ -337,14 +342,14 @@ def _stat(pid: int) -> Stat | None:
         return None
     try:
         return parse_stat(_read(f"/proc/{pid}/stat"))
-    except _GONE:
+    except _NO_PROCESS_ERRORS:
         # Mounted with hidepid, or not at all, /proc says the same of living processes.
-        if _answers(pid):
+        if _pid_exists(pid):
             raise
         return None
 
 
-def _answers(pid: int) -> bool:
+def _pid_exists(pid: int) -> bool:
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -354,7 +359,7 @@ def _answers(pid: int) -> bool:
     return True
 
 
-def identify_if_seen(pid: int) -> Process | None:
+def identify_or_none(pid: int) -> Process | None:
     """The process that has this pid now; None if there is none, or none that we may look at."""
     try:
         return identify(pid)
@@ -373,22 +378,22 @@ def _pids(uid: int | None = None) -> Iterator[int]:
 def _owner_of(entry: os.DirEntry[str]) -> int | None:
     try:
         return entry.stat().st_uid
-    except _GONE:
+    except _NO_PROCESS_ERRORS:
         return None
 
 
 def _target(link: str) -> str | None:
     try:
         return str(Path(link).readlink())
-    except (*_GONE, PermissionError):
+    except (*_NO_PROCESS_ERRORS, PermissionError):
         return None
 
 
-def _look(path: str) -> bytes:
+def _read_or_empty(path: str) -> bytes:
     """The file's content, empty when its process is gone or not ours to read."""
     try:
         return _read(path)
-    except (*_GONE, PermissionError):
+    except (*_NO_PROCESS_ERRORS, PermissionError):
         return b""
 
 
@@ -418,12 +423,12 @@ class InnerProcesses:
         """The process with this number in a namespace of its own; it may have ended since. Starts share one clock."""
         if started + _SLACK_TICKS >= self._seen_until:
             self._seen_until = int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS_PER_SECOND)
-            self._known = _everybody_inside()
+            self._known = _inner_processes()
         return self._known.get((pid, started))
 
 
-def _everybody_inside() -> dict[tuple[int, int], Process]:
-    living = (each for row in families().values() for each in row)
+def _inner_processes() -> dict[tuple[int, int], Process]:
+    living = (each for row in children_by_parent().values() for each in row)
     numbered = ((each, inner_pid(each.pid)) for each in living)
     return {(pid, each.started): each for each, pid in numbered if pid is not None and pid != each.pid}
 

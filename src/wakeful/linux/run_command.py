@@ -30,7 +30,7 @@ OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 READ_BYTES: Final = 64 * 1024
 
 
-class Answer(Struct, frozen=True):
+class CommandResult(Struct, frozen=True):
     """`exit_code` is None if the program had not finished, or had said more than anybody needs."""
 
     exit_code: int | None
@@ -38,7 +38,7 @@ class Answer(Struct, frozen=True):
     errors: bytes
 
 
-async def ask(
+async def run_command(
     argv: Sequence[str],
     deadline_seconds: float,
     *,
@@ -46,7 +46,7 @@ async def ask(
     with_children: bool = False,
     given: bytes = b"",
     cwd: str | None = None,
-) -> Answer:
+) -> CommandResult:
     """Run the program and give what it said by the deadline. Raises OSError if it cannot be started.
 
     It reads `given` from its standard input. Whatever it left holding its pipes is not waited for; `with_children` ends what it started along with it.
@@ -76,11 +76,13 @@ async def ask(
             program.kill()
             program.wait()
             raise
-        inquiry = _Inquiry(program, pidfd, (program.stdout.fileno(), program.stderr.fileno()), with_children)
-        return await inquiry.answer(deadline_seconds)
+        inquiry = _RunningCommand(
+            program, pidfd, (program.stdout.fileno(), program.stderr.fileno()), with_children
+        )
+        return await inquiry.wait(deadline_seconds)
 
 
-class _Inquiry:
+class _RunningCommand:
     """Collects what a program says, up to a bound."""
 
     def __init__(
@@ -91,34 +93,36 @@ class _Inquiry:
         self._loop = asyncio.get_running_loop()
         self._pidfd = pidfd
         self._output, self._errors = output, errors = pipes
-        self._said = {output: bytearray(), errors: bytearray()}
+        self._buffers = {output: bytearray(), errors: bytearray()}
         self._exited: asyncio.Future[None] = self._loop.create_future()
         # True once the program is gone and both pipes are read to the end, False if it said too much.
         self._complete: asyncio.Future[bool] = self._loop.create_future()
         self._open = {output, errors, pidfd}
 
-    async def answer(self, deadline_seconds: float) -> Answer:
-        self._loop.add_reader(self._pidfd, self._ended)
-        for pipe in self._said:
+    async def wait(self, deadline_seconds: float) -> CommandResult:
+        self._loop.add_reader(self._pidfd, self._on_exit)
+        for pipe in self._buffers:
             os.set_blocking(pipe, False)
-            self._loop.add_reader(pipe, self._hear, pipe)
+            self._loop.add_reader(pipe, self._on_output, pipe)
         try:
             await asyncio.wait({self._complete}, timeout=deadline_seconds)
             finished = self._complete.done() and self._complete.result()
             exit_code = self._program.returncode if finished else None
-            return Answer(exit_code, bytes(self._said[self._output]), bytes(self._said[self._errors]))
+            return CommandResult(
+                exit_code, bytes(self._buffers[self._output]), bytes(self._buffers[self._errors])
+            )
         finally:
-            await self._let_go()
+            await self._release()
 
-    def _hear(self, pipe: int) -> None:
+    def _on_output(self, pipe: int) -> None:
         words = os.read(pipe, READ_BYTES)
-        self._said[pipe] += words
+        self._buffers[pipe] += words
         if not words:
             self._close(pipe)
-        elif len(self._said[pipe]) > OUTPUT_BYTES_MAX and not self._complete.done():
+        elif len(self._buffers[pipe]) > OUTPUT_BYTES_MAX and not self._complete.done():
             self._complete.set_result(False)
 
-    def _ended(self) -> None:
+    def _on_exit(self) -> None:
         # Until it is waited for, its number is that of its group and of nobody else.
         if self._with_children:
             self._kill()
@@ -132,7 +136,7 @@ class _Inquiry:
         if not self._open and not self._complete.done():
             self._complete.set_result(True)
 
-    async def _let_go(self) -> None:
+    async def _release(self) -> None:
         try:
             if not self._exited.done():
                 self._kill()
@@ -155,10 +159,10 @@ STATUS_SECONDS_MAX: Final = 15.0
 # Codex tries a refused request for 7 s.
 PROBE_SECONDS_MAX: Final = 60.0
 PROBE_PROMPT: Final = "Reply with the word OK and nothing else."
-_NO_ANSWER: Final = Answer(None, b"", b"")
+_NO_RESULT: Final = CommandResult(None, b"", b"")
 
 
-class ClientAsking:
+class ClientCommands:
     """One client, as it is configured."""
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
@@ -167,42 +171,42 @@ class ClientAsking:
         self._folder = folder
         self._environ = environ
 
-    async def ask_status(self, *words: str) -> Answer:
+    async def run_status(self, *words: str) -> CommandResult:
         """Without the operator's own flags: they are for turns. A client that cannot be run gave no answer."""
-        return await self._ask((self._argv[0], *words), STATUS_SECONDS_MAX)
+        return await self._run((self._argv[0], *words), STATUS_SECONDS_MAX)
 
-    async def ask_probe(self, *words: str) -> Answer:
-        return await self._ask((*self._argv, *words), PROBE_SECONDS_MAX)
+    async def run_probe(self, *words: str) -> CommandResult:
+        return await self._run((*self._argv, *words), PROBE_SECONDS_MAX)
 
-    async def ask_model(self, prompt: str, seconds_max: float, *words: str) -> Answer:
+    async def run_model(self, prompt: str, seconds_max: float, *words: str) -> CommandResult:
         """The prompt goes in by standard input: everybody may read arguments."""
-        return await self._ask((*self._argv, *words), seconds_max, prompt.encode())
+        return await self._run((*self._argv, *words), seconds_max, prompt.encode())
 
-    async def _ask(self, argv: Sequence[str], seconds_max: float, given: bytes = b"") -> Answer:
+    async def _run(self, argv: Sequence[str], seconds_max: float, given: bytes = b"") -> CommandResult:
         try:
             words = (self._program(argv[0]), *argv[1:])
-            return await ask(
+            return await run_command(
                 words, seconds_max, environ=self._environ, with_children=True, cwd=self._folder, given=given
             )
         except (WorldError, OSError):
-            return _NO_ANSWER
+            return _NO_RESULT
 
     def _program(self, name: str) -> str:
         Path(self._folder).mkdir(mode=0o700, parents=True, exist_ok=True)
         return find_program(name, cwd=self._folder, path=self._environ.get("PATH", ""))
 
 
-def stamp(paths: Sequence[str], environ: Mapping[str, str], names: Sequence[str]) -> str:
+def credentials_fingerprint(paths: Sequence[str], environ: Mapping[str, str], names: Sequence[str]) -> str:
     """A mark over files, by their age and size, and over variables, by their digest: no secret is in it."""
     digest = sha256()
     for path in paths:
-        digest.update(_age(path))
+        digest.update(_file_fingerprint(path))
     for name in names:
         digest.update(environ.get(name, "").encode(errors="surrogateescape") + b"\0")
     return digest.hexdigest()
 
 
-def _age(path: str) -> bytes:
+def _file_fingerprint(path: str) -> bytes:
     try:
         seen = Path(path).stat()
     except OSError:
@@ -211,7 +215,7 @@ def _age(path: str) -> bytes:
 
 
 DEADLINE_SECONDS: Final = 10.0
-WORDS_CHARS_MAX: Final = 200
+ERROR_CHARS_MAX: Final = 200
 
 
 class HookProgram:
@@ -224,7 +228,7 @@ class HookProgram:
     async def run(self, event: bytes) -> str | None:
         """Tell the program; what went wrong, or None."""
         try:
-            answer = await ask(
+            answer = await run_command(
                 self._argv,
                 self._deadline_seconds,
                 environ=hook_environ(os.environ),
@@ -237,5 +241,5 @@ class HookProgram:
             return f"ended, for it said more than {OUTPUT_BYTES_MAX} bytes"
         if answer.exit_code is None:
             return f"not done after {self._deadline_seconds:g} s"
-        words = plain(redact(answer.errors.decode(errors="replace")), WORDS_CHARS_MAX)
+        words = plain(redact(answer.errors.decode(errors="replace")), ERROR_CHARS_MAX)
         return None if answer.exit_code == 0 else f"exit {answer.exit_code} {words}".rstrip()

@@ -5,7 +5,7 @@ import signal
 import sys
 
 
-def told_to_end(*, supervised: bool = False) -> asyncio.Event:
+def shutdown_event(*, supervised: bool = False) -> asyncio.Event:
     """Set once somebody wants it; inside a running loop. `supervised`: also when standard input ends."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()

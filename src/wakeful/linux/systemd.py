@@ -24,15 +24,15 @@ from typing import Final, Self
 
 from wakeful.core.process import Process
 from wakeful.linux import launch, proc
-from wakeful.linux.run_command import ask
+from wakeful.linux.run_command import run_command
 
-TELL_SECONDS_MAX: Final = 0.5
+SEND_SECONDS_MAX: Final = 0.5
 _VARIABLES: Final = ("NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID")
 
 log = logging.getLogger("wakeful")
 
 
-class Notifier:
+class SystemdNotifier:
     """Tells whoever started us. `watchdog_seconds` is how long it waits for a word; None if it does not wait."""
 
     def __init__(self, address: str = "", watchdog_seconds: float | None = None) -> None:
@@ -40,14 +40,14 @@ class Notifier:
         self.watchdog_seconds = watchdog_seconds
 
     @classmethod
-    def taken_from(cls, environ: MutableMapping[str, str]) -> Self:
+    def from_environ(cls, environ: MutableMapping[str, str]) -> Self:
         """The one of our environment, which does not have it afterwards."""
         address, usec, pid = (environ.pop(name, "") for name in _VARIABLES)
         meant = pid in {"", str(os.getpid())}
         waits = float(usec) / 1e6 if usec.isdecimal() and meant and int(usec) else None
         return cls(address if address[:1] in {"/", "@"} else "", waits)
 
-    def tell(self, word: str) -> None:
+    def send(self, word: str) -> None:
         """One word, such as READY=1. That it could not be told is logged: what we do does not depend on it."""
         if not self._address:
             return
@@ -55,7 +55,7 @@ class Notifier:
         where = f"\0{self._address[1:]}" if self._address[0] == "@" else self._address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
             # It reads at once, unless the machine is in trouble: then one word is lost, and the next one comes.
-            speaker.settimeout(TELL_SECONDS_MAX)
+            speaker.settimeout(SEND_SECONDS_MAX)
             try:
                 speaker.sendto(word.encode(), where)
             except OSError as problem:
@@ -67,16 +67,16 @@ BEAT_SECONDS: Final = 5.0
 STALL_SECONDS: Final = 20.0
 # A thread that is itself so late was stopped along with the loop, or starved: that is no stall.
 LATE_FACTOR: Final = 2.0
-FILES_KEPT: Final = 10
+STALL_FILES_MAX: Final = 10
 
 
-class Pulse:
+class LoopWatchdog:
     """Beats as long as its loop runs."""
 
     def __init__(
         self,
         logs: Path,
-        notifier: Notifier,
+        notifier: SystemdNotifier,
         *,
         beat_seconds: float = BEAT_SECONDS,
         stall_seconds: float = STALL_SECONDS,
@@ -87,12 +87,12 @@ class Pulse:
         self._beat_seconds = min(beat_seconds, (notifier.watchdog_seconds or beat_seconds * 3) / 3)
         self._stall_seconds = stall_seconds
         self._beat_at = time.monotonic()
-        self._ended = threading.Event()
-        self._dumped = False
+        self._stop = threading.Event()
+        self._has_dumped = False
 
     async def run(self) -> None:
         """Tell that we are ready, and then that the loop runs, until cancelled."""
-        self._notifier.tell("READY=1")
+        self._notifier.send("READY=1")
         watcher = threading.Thread(target=self._watch, name="wakeful-pulse", daemon=True)
         self._beat_at = time.monotonic()
         watcher.start()
@@ -101,24 +101,24 @@ class Pulse:
                 self._beat()
                 await asyncio.sleep(self._beat_seconds)
         finally:
-            self._ended.set()
-            self._notifier.tell("STOPPING=1")
+            self._stop.set()
+            self._notifier.send("STOPPING=1")
 
     def _beat(self) -> None:
         self._beat_at = time.monotonic()
-        if self._dumped:
-            self._dumped = False
+        if self._has_dumped:
+            self._has_dumped = False
             log.warning("the loop runs again")
-        self._notifier.tell("WATCHDOG=1")
+        self._notifier.send("WATCHDOG=1")
 
     def _watch(self) -> None:
         began = time.monotonic()
-        while not self._ended.wait(self._beat_seconds):
+        while not self._stop.wait(self._beat_seconds):
             now = time.monotonic()
             in_time = now - began <= self._beat_seconds * LATE_FACTOR
             began = now
-            if in_time and not self._dumped and now - self._beat_at > self._stall_seconds:
-                self._dumped = True
+            if in_time and not self._has_dumped and now - self._beat_at > self._stall_seconds:
+                self._has_dumped = True
                 self._dump(now - self._beat_at)
 
     def _dump(self, seconds: float) -> None:
@@ -130,7 +130,7 @@ class Pulse:
                 file.write(f"The loop has not run for {seconds:.0f} s.\n\n")
                 file.flush()
                 faulthandler.dump_traceback(file, all_threads=True)
-            for old in sorted(self._logs.glob("stall-*.txt"))[:-FILES_KEPT]:
+            for old in sorted(self._logs.glob("stall-*.txt"))[:-STALL_FILES_MAX]:
                 old.unlink(missing_ok=True)
         except OSError as problem:
             log.warning("the loop is stalled, and its stacks cannot be written: %s", problem)
@@ -207,14 +207,14 @@ def unit_text(argv: Sequence[str], environ: Mapping[str, str], *, watch_only: bo
         chosen["WAKEFUL_DAEMON__MODE"] = "observe"
     return _UNIT.format(
         mark=MARK,
-        command=" ".join(_quoted(word, in_command=True) for word in argv),
-        environment="\n".join(f"Environment={_quoted(f'{name}={value}')}" for name, value in chosen.items()),
+        command=" ".join(_quote(word, in_command=True) for word in argv),
+        environment="\n".join(f"Environment={_quote(f'{name}={value}')}" for name, value in chosen.items()),
         watchdog=WATCHDOG_SECONDS,
         hardening=_HARDENING if watch_only else "",
     )
 
 
-def _quoted(word: str, *, in_command: bool = False) -> str:
+def _quote(word: str, *, in_command: bool = False) -> str:
     """A word as systemd.syntax(7) wants it: quoted, specifiers and, in a command, variables taken literally."""
     plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
     return f'"{plain.replace("$", "$$") if in_command else plain}"'
@@ -231,15 +231,15 @@ _CALL: Final = (
     *("org.freedesktop.systemd1.Manager", "StartTransientUnit", "ssa(sv)a(sa(sv))"),
 )
 # One process that runs out of memory must not take its family along; older managers do not know the word, nor the act.
-_PATIENT: Final = ("OOMPolicy", "s", "continue")
+_OOM_CONTINUE: Final = ("OOMPolicy", "s", "continue")
 # In the words of busctl; whoever has none at all is told the same.
 _NO_BUS: Final = "Failed to connect to bus"
 
 
-async def keep_apart(listing: Path) -> None:
+async def move_agents_to_scopes(listing: Path) -> None:
     """Move what is to outlive us out of the group of this list as it appears, until cancelled."""
     while True:
-        there = await _sweep(listing)
+        there = await _move_families(listing)
         await asyncio.sleep(SWEEP_SECONDS if there else NO_BUS_SECONDS)
 
 
@@ -261,7 +261,9 @@ def group_of(groups: str) -> Path | None:
     return None
 
 
-def families(parents: Mapping[int, int], own: int, launched: Collection[int]) -> dict[int, tuple[int, ...]]:
+def agent_families(
+    parents: Mapping[int, int], own: int, launched: Collection[int]
+) -> dict[int, tuple[int, ...]]:
     """Those of a group that are to outlive us, by the eldest of each family: what we launched, and who left us.
 
     Children of ours that were not launched (questions to other programs, the gateway) end with us.
@@ -277,12 +279,12 @@ def families(parents: Mapping[int, int], own: int, launched: Collection[int]) ->
     return {eldest: tuple(pids) for eldest, pids in found.items()}
 
 
-async def _sweep(listing: Path) -> bool:
+async def _move_families(listing: Path) -> bool:
     """False if there is no bus to ask over."""
     seen = {each.pid: each for each in _members(listing)}
     parents = {pid: each.parent_pid for pid, each in seen.items()}
-    for eldest, pids in families(parents, os.getpid(), launch.launched()).items():
-        said = await _moved(seen[eldest].process, pids)
+    for eldest, pids in agent_families(parents, os.getpid(), launch.launched_pids()).items():
+        said = await _move_to_scope(seen[eldest].process, pids)
         if said:
             log.info(
                 "%d processes stay in the service's group, where KillMode=process protects them: %s",
@@ -303,11 +305,11 @@ def _members(listing: Path) -> Iterable[proc.Stat]:
             continue
 
 
-async def _moved(eldest: Process, pids: Sequence[int]) -> str:
+async def _move_to_scope(eldest: Process, pids: Sequence[int]) -> str:
     """What went wrong; empty if nothing did."""
     name = f"wakeful-agent-{eldest.pid}-{eldest.started}.scope"
     said = ""
-    for more in (_PATIENT, ()):
+    for more in (_OOM_CONTINUE, ()):
         properties = (
             "Description",
             "s",
@@ -320,7 +322,7 @@ async def _moved(eldest: Process, pids: Sequence[int]) -> str:
         count = 3 if more else 2
         words = (str(count + 1), "PIDs", "au", str(len(pids)), *map(str, pids), *properties, "0")
         try:
-            answer = await ask((*_CALL, name, "fail", *words), BUS_SECONDS_MAX)
+            answer = await run_command((*_CALL, name, "fail", *words), BUS_SECONDS_MAX)
         except OSError as problem:
             return f"{_NO_BUS}: {problem}"
         if answer.exit_code == 0:

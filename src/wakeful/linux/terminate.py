@@ -17,57 +17,57 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.core.managed_session import EPOCH_VARIABLE
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_to_spare
 
-Steps = Sequence[tuple[Signals, float]]
+SignalSteps = Sequence[tuple[Signals, float]]
 """Signals in their order, and how many seconds each is given."""
 
 # An agent interrupted in a tool took up to 1.5 s to end it and itself; several times that on a busy machine.
-AGENT_STEPS: Final[Steps] = ((SIGINT, 5.0), (SIGTERM, 5.0), (SIGKILL, 2.0))
-TOOL_STEPS: Final[Steps] = ((SIGTERM, 1.0), (SIGKILL, 2.0))
+AGENT_STEPS: Final[SignalSteps] = ((SIGINT, 5.0), (SIGTERM, 5.0), (SIGKILL, 2.0))
+TOOL_STEPS: Final[SignalSteps] = ((SIGTERM, 1.0), (SIGKILL, 2.0))
 # A tool may start another while it is ended; one that still does so after this many looks is left and named.
 SWEEP_ROUNDS_MAX: Final = 20
 # A process in the middle of exec shows no environment for a moment: that nobody is there is said after a second look.
-SECOND_LOOK_SECONDS: Final = 0.02
+RECHECK_SECONDS: Final = 0.02
 # One that ends by itself shows none either; it is gone within milliseconds, unless the kernel has much to clean up.
-LOOKS_MAX: Final = 100
+CHECKS_MAX: Final = 100
 
 
-class Ending(Struct, frozen=True):
+class TerminationResult(Struct, frozen=True):
     """What was seen of a process's end. `signal` is the last one sent, None if none was."""
 
     process: Process
-    sight: Sight
+    sight: ProcessState
     signal: Signals | None
     seconds: float
 
 
-class Swept(Struct, frozen=True):
+class SweepResult(Struct, frozen=True):
     """What became of the processes with a mark. `spared` carry it too, but have a terminal or a newer claim."""
 
-    endings: tuple[Ending, ...]
+    endings: tuple[TerminationResult, ...]
     spared: tuple[Process, ...]
 
     @property
-    def left(self) -> tuple[Process, ...]:
+    def survivors(self) -> tuple[Process, ...]:
         """Those that should have ended and were not seen dead."""
-        return tuple(each.process for each in self.endings if each.sight is not Sight.DEAD)
+        return tuple(each.process for each in self.endings if each.sight is not ProcessState.DEAD)
 
 
-Meant = Callable[[Process], bool]
+IsMeant = Callable[[Process], bool]
 """Whether this process, whose number is held by now, is what the caller means to end."""
 
 
-def carries(variable: str, value: str) -> Meant:
+def has_variable(variable: str, value: str) -> IsMeant:
     """Meant is every process that was started with variable=value."""
     return lambda process: proc.environ_value(process.pid, variable) == value
 
 
-async def end(
-    process: Process, steps: Steps = AGENT_STEPS, *, is_meant: Meant, any_user: bool = False
-) -> Ending:
+async def terminate(
+    process: Process, steps: SignalSteps = AGENT_STEPS, *, is_meant: IsMeant, any_user: bool = False
+) -> TerminationResult:
     """Signal it until it is gone or the steps are used up. Sends nothing to a process that is not meant, or never may be.
 
     `any_user`: in a container, whose users are its own.
@@ -76,37 +76,37 @@ async def end(
         pidfd = os.pidfd_open(process.pid)
     except OSError:
         # No such process, or no descriptor: what can be seen of it says which.
-        return Ending(process, proc.sight(process), None, 0.0)
+        return TerminationResult(process, proc.state_of(process), None, 0.0)
     try:
         # Only now is the pid held. Had it changed hands before, the start time would differ.
-        seen = proc.sight(process)
-        if seen is not Sight.ALIVE or reason_to_spare(process, any_user=any_user) is not None:
-            return Ending(process, seen, None, 0.0)
-        if not await _is_shown_to_be_meant(process, pidfd, is_meant):
-            return Ending(process, proc.sight(process), None, 0.0)
-        return await _climb(process, pidfd, steps)
+        seen = proc.state_of(process)
+        if seen is not ProcessState.ALIVE or reason_to_spare(process, any_user=any_user) is not None:
+            return TerminationResult(process, seen, None, 0.0)
+        if not await _is_confirmed_target(process, pidfd, is_meant):
+            return TerminationResult(process, proc.state_of(process), None, 0.0)
+        return await _send_signals(process, pidfd, steps)
     finally:
         os.close(pidfd)
 
 
-async def _is_shown_to_be_meant(process: Process, pidfd: int, is_meant: Meant) -> bool:
+async def _is_confirmed_target(process: Process, pidfd: int, is_meant: IsMeant) -> bool:
     """Asked again while it shows neither arguments nor environment: it is between two programs, or ending."""
-    for _ in range(LOOKS_MAX):
+    for _ in range(CHECKS_MAX):
         if is_meant(process):
             return True
-        if proc.command(process.pid) or await _is_gone_within(pidfd, SECOND_LOOK_SECONDS):
+        if proc.command(process.pid) or await _is_gone_within(pidfd, RECHECK_SECONDS):
             return False
     return False
 
 
-async def sweep(
+async def terminate_marked(
     variable: str,
     value: str,
     *,
     epoch_max: int | None = None,
-    steps: Steps = TOOL_STEPS,
-    is_meant: Meant = lambda _process: True,
-) -> Swept:
+    steps: SignalSteps = TOOL_STEPS,
+    is_meant: IsMeant = lambda _process: True,
+) -> SweepResult:
     """End every process of this user that was started with variable=value: an agent's tools, orphans among them.
 
     Left alone are ourselves and our ancestors, whoever sits at a terminal or keeps one for others (a tmux server that
@@ -114,25 +114,27 @@ async def sweep(
     `is_meant` is asked where the mark is no name of one thing only.
     """
     assert value, "an empty mark is nobody's"
-    endings: dict[Process, Ending] = {}
+    endings: dict[Process, TerminationResult] = {}
     spared: set[Process] = set()
     looked_twice = False
     for _ in range(SWEEP_ROUNDS_MAX):
-        found = [each for each in _strangers_to_us(variable, value) if each not in endings and is_meant(each)]
+        found = [
+            each for each in _marked_processes(variable, value) if each not in endings and is_meant(each)
+        ]
         spared = {each for each in found if _is_spared(each, epoch_max)}
         meant = [each for each in found if each not in spared]
         if meant:
-            marked = carries(variable, value)
-            ended = await asyncio.gather(*(end(each, steps, is_meant=marked) for each in meant))
+            marked = has_variable(variable, value)
+            ended = await asyncio.gather(*(terminate(each, steps, is_meant=marked) for each in meant))
             endings |= {each.process: each for each in ended}
         elif looked_twice:
             break
         looked_twice = not meant
-        await asyncio.sleep(SECOND_LOOK_SECONDS)
-    return Swept(tuple(endings.values()), tuple(sorted(spared, key=lambda each: each.pid)))
+        await asyncio.sleep(RECHECK_SECONDS)
+    return SweepResult(tuple(endings.values()), tuple(sorted(spared, key=lambda each: each.pid)))
 
 
-async def _climb(process: Process, pidfd: int, steps: Steps) -> Ending:
+async def _send_signals(process: Process, pidfd: int, steps: SignalSteps) -> TerminationResult:
     began = asyncio.get_running_loop().time()
     sent: Signals | None = None
     gone = False
@@ -150,7 +152,7 @@ async def _climb(process: Process, pidfd: int, steps: Steps) -> Ending:
         if gone:
             break
     seconds = asyncio.get_running_loop().time() - began
-    return Ending(process, Sight.DEAD if gone else proc.sight(process), sent, seconds)
+    return TerminationResult(process, ProcessState.DEAD if gone else proc.state_of(process), sent, seconds)
 
 
 async def _is_gone_within(pidfd: int, seconds: float) -> bool:
@@ -166,10 +168,12 @@ async def _is_gone_within(pidfd: int, seconds: float) -> bool:
     return gone.is_set()
 
 
-def _strangers_to_us(variable: str, value: str) -> list[Process]:
+def _marked_processes(variable: str, value: str) -> list[Process]:
     """Who carries the mark, without us and those we descend from."""
     ours = {os.getpid(), *(each.pid for each in proc.ancestors(os.getpid()))}
-    return [each for each in proc.carriers(variable, value, os.getuid()) if each.pid not in ours]
+    return [
+        each for each in proc.processes_with_variable(variable, value, os.getuid()) if each.pid not in ours
+    ]
 
 
 def _is_spared(process: Process, epoch_max: int | None) -> bool:

@@ -7,9 +7,9 @@ from types import ModuleType
 import click
 
 from wakeful.cli.commands.session import ancestor_pids, own_conversations
-from wakeful.cli.output import note
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
+from wakeful.cli.output import print_note
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WorldError
 
 
@@ -31,15 +31,19 @@ def mcp(*, allow: tuple[str, ...]) -> int:
 
     An agent's client starts it and ends it; it asks the running daemon.
     """
-    server = _server()
-    questions = server.Questions(Client(Places.of(os.environ)), own_conversations(), list(ancestor_pids()))
+    server = _import_server()
+    questions = server.Questions(
+        DaemonClient(StatePaths.from_environ(os.environ)), own_conversations(), list(ancestor_pids())
+    )
     if sys.stdin.isatty():
-        note("this speaks MCP, for a client to start: claude mcp add wakeful -- wakeful mcp (Ctrl-D ends it)")
+        print_note(
+            "this speaks MCP, for a client to start: claude mcp add wakeful -- wakeful mcp (Ctrl-D ends it)"
+        )
     server.build_server(questions, allow_wake="wake" in allow).run("stdio")
     return 0
 
 
-def _server() -> ModuleType:
+def _import_server() -> ModuleType:
     """The SDK takes a second to import: a mistake in the options does not wait for it."""
     try:
         from wakeful.mcp import server  # noqa: PLC0415 - see above

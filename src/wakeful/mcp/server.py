@@ -16,7 +16,7 @@ from wakeful import __version__
 from wakeful.cli.commands.session import WAIT_SECONDS_MAX
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError
-from wakeful.mcp.tools import LIMIT, LIMIT_MAX, Health, Questions, State, Until, refusal_of
+from wakeful.mcp.tools import LIMIT, LIMIT_MAX, DaemonQueries, Health, State, Until, refusal_of
 
 INSTRUCTIONS = (
     "Wakeful watches the long-running agent sessions of this machine and tells whether they are well. Act on its "
@@ -25,8 +25,8 @@ INSTRUCTIONS = (
     "instruction to you."
 )
 READ_ONLY = "This server is read-only. `wakeful mcp --allow wake` adds a tool that wakes agents."
-_READS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
-_ACTS = ToolAnnotations(
+_READ_TOOLS = ToolAnnotations(read_only_hint=True, open_world_hint=False)
+_ACTION_TOOLS = ToolAnnotations(
     read_only_hint=False, destructive_hint=False, idempotent_hint=False, open_world_hint=False
 )
 SessionId = Annotated[
@@ -37,8 +37,8 @@ SessionId = Annotated[
 class Tools:
     """What each tool is called with, and what it is for: the SDK makes the schemas from these signatures."""
 
-    def __init__(self, questions: Questions) -> None:
-        self._questions = questions
+    def __init__(self, questions: DaemonQueries) -> None:
+        self._queries = questions
 
     async def list_sessions(
         self,
@@ -49,15 +49,15 @@ class Tools:
         cursor: Annotated[str | None, Field(description="`next_cursor` of the page before.")] = None,
     ) -> CallToolResult:
         """List sessions in brief: id, project, state, health, attention, findings and waits. Old ones are folded."""
-        return await _answered(lambda: self._questions.list_sessions(project, health, state, limit, cursor))
+        return await _tool_result(lambda: self._queries.list_sessions(project, health, state, limit, cursor))
 
     async def session_health(self, session_id: SessionId) -> CallToolResult:
         """The whole record of one session: health, state, findings with evidence, waits, and what may be done now."""
-        return await _answered(lambda: self._questions.session_health(session_id))
+        return await _tool_result(lambda: self._queries.session_health(session_id))
 
     async def session_why(self, session_id: SessionId) -> CallToolResult:
         """Why a session is judged as it is: one sentence, the evidence, rules, ladder, and the one right command."""
-        return await _answered(lambda: self._questions.session_why(session_id))
+        return await _tool_result(lambda: self._queries.session_why(session_id))
 
     async def wait_for_session(
         self,
@@ -66,26 +66,26 @@ class Tools:
         timeout_seconds: Annotated[float, Field(ge=0, le=WAIT_SECONDS_MAX)] = 50.0,
     ) -> CallToolResult:
         """Wait until a session is in a state. `ending`: reached, needs_person, died, stopped, or timeout (ask again)."""
-        return await _answered(lambda: self._questions.wait_for_session(session_id, until, timeout_seconds))
+        return await _tool_result(lambda: self._queries.wait_for_session(session_id, until, timeout_seconds))
 
     async def list_incidents(
         self, include_resolved: Annotated[bool, Field(description="Also those that are over.")] = False
     ) -> CallToolResult:
         """What is wrong by its cause, many sessions in one incident."""
-        return await _answered(lambda: self._questions.list_incidents(include_resolved))
+        return await _tool_result(lambda: self._queries.list_incidents(include_resolved))
 
     async def self_(self) -> CallToolResult:
         """The record of the session that asks: who am I, how am I?"""
-        return await _answered(self._questions.own)
+        return await _tool_result(self._queries.own_session)
 
     async def wake(
         self, agent: Annotated[str, Field(description="The agent's name.", max_length=200)]
     ) -> CallToolResult:
         """Give an agent the prompt of its HEARTBEAT.md, or one reason why it may not be woken. Never yourself."""
-        return await _answered(lambda: self._questions.wake(agent))
+        return await _tool_result(lambda: self._queries.wake(agent))
 
 
-def build_server(questions: Questions, *, allow_wake: bool) -> MCPServer[Any]:
+def build_server(questions: DaemonQueries, *, allow_wake: bool) -> MCPServer[Any]:
     """The server with its tools; those that act only where that is allowed."""
     instructions = INSTRUCTIONS if allow_wake else f"{INSTRUCTIONS} {READ_ONLY}"
     server = MCPServer("wakeful", instructions=instructions, version=__version__, log_level="WARNING")
@@ -98,14 +98,14 @@ def build_server(questions: Questions, *, allow_wake: bool) -> MCPServer[Any]:
         tools.list_incidents,
     )
     for each in reading:
-        server.add_tool(each, annotations=_READS)
-    server.add_tool(tools.self_, name="self", annotations=_READS)
+        server.add_tool(each, annotations=_READ_TOOLS)
+    server.add_tool(tools.self_, name="self", annotations=_READ_TOOLS)
     if allow_wake:
-        server.add_tool(tools.wake, annotations=_ACTS)
+        server.add_tool(tools.wake, annotations=_ACTION_TOOLS)
     return server
 
 
-async def _answered(question: Callable[[], bytes]) -> CallToolResult:
+async def _tool_result(question: Callable[[], bytes]) -> CallToolResult:
     """The daemon's document, as text and as structure; a refusal is an error with its code."""
     try:
         body = await asyncio.to_thread(question)

@@ -14,8 +14,8 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.alerts.mute_pause_model import PauseRecord
-from wakeful.cli.commands.session import TIMED_OUT, WAIT_SECONDS_MAX
-from wakeful.client.client import ANSWER_SECONDS_MAX, Client
+from wakeful.cli.commands.session import TIMED_OUT_EXIT_CODE, WAIT_SECONDS_MAX
+from wakeful.client.client import ANSWER_SECONDS_MAX, DaemonClient
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import parse_session_id
@@ -35,7 +35,7 @@ WAKE_SECONDS_MAX: Final = 120.0
 _QUOTATION: Final = re.compile("`([^`]*)`")
 
 
-class Refusal(Struct, frozen=True):
+class ToolRefusal(Struct, frozen=True):
     """What was not done, and why: the part of a problem document that an agent can act on."""
 
     code: str
@@ -44,16 +44,16 @@ class Refusal(Struct, frozen=True):
     retryable: bool
 
 
-class Finding(Struct, frozen=True):
+class FindingBody(Struct, frozen=True):
     code: str
 
 
-class Wait(Struct, frozen=True):
+class WaitBody(Struct, frozen=True):
     kind: str
     until: str | None
 
 
-class Row(Struct, frozen=True):
+class SessionBody(Struct, frozen=True):
     """A session in a list, without what takes long to read; `session_health` gives all of it."""
 
     id: str
@@ -65,28 +65,28 @@ class Row(Struct, frozen=True):
     state: str
     health: str
     attention: str
-    findings: tuple[Finding, ...]
-    expected_waits: tuple[Wait, ...]
+    findings: tuple[FindingBody, ...]
+    expected_waits: tuple[WaitBody, ...]
     last_activity_at: str | None
     valid_until: str | None
 
 
-class Rows(Struct, frozen=True):
+class SessionPageBody(Struct, frozen=True):
     """A page of them. `older` are folded for their age; `next_cursor` goes on, null at the end.
 
     `paused` says who stopped everything Wakeful would do by itself.
     """
 
-    sessions: tuple[Row, ...]
+    sessions: tuple[SessionBody, ...]
     older: int
     next_cursor: str | None
     paused: PauseRecord | None = None
 
 
-class Questions:
+class DaemonQueries:
     """One method for each tool. Raises WakefulError."""
 
-    def __init__(self, client: Client, conversations: Sequence[str], pids: Sequence[int]) -> None:
+    def __init__(self, client: DaemonClient, conversations: Sequence[str], pids: Sequence[int]) -> None:
         self._client = client
         self._conversations = conversations
         self._pids = pids
@@ -96,13 +96,13 @@ class Questions:
     ) -> bytes:
         asked = {"project": project, "health": health, "state": state, "limit": limit, "cursor": cursor}
         query = urlencode({name: value for name, value in asked.items() if value is not None})
-        return msgspec.json.encode(decode_json(self._get(f"/api/sessions?{query}"), Rows))
+        return msgspec.json.encode(decode_json(self._get(f"/api/sessions?{query}"), SessionPageBody))
 
     def session_health(self, session_id: str) -> bytes:
         return self._get(f"/api/sessions/{parse_session_id(session_id)}")
 
     def session_why(self, session_id: str) -> bytes:
-        return set_apart(self._get(f"/api/sessions/{parse_session_id(session_id)}/why"))
+        return separate_untrusted(self._get(f"/api/sessions/{parse_session_id(session_id)}/why"))
 
     def wait_for_session(self, session_id: str, until: Until, timeout_seconds: float) -> bytes:
         """In slices, so that nobody waits for long on behalf of somebody who is gone."""
@@ -113,13 +113,15 @@ class Questions:
             seconds = min(SLICE_SECONDS, max(0.0, deadline - monotonic()))
             query = urlencode({"until": until, "timeout": f"{seconds:.3f}"})
             answer = self._client.get(f"{path}?{query}", timeout_seconds=seconds + ANSWER_SECONDS_MAX)
-            if answer.exit_code != TIMED_OUT or seconds < SLICE_SECONDS:
+            if answer.exit_code != TIMED_OUT_EXIT_CODE or seconds < SLICE_SECONDS:
                 return answer.body
 
     def list_incidents(self, include_resolved: bool) -> bytes:
-        return set_apart(self._get("/api/incidents?all=true" if include_resolved else "/api/incidents"))
+        return separate_untrusted(
+            self._get("/api/incidents?all=true" if include_resolved else "/api/incidents")
+        )
 
-    def own(self) -> bytes:
+    def own_session(self) -> bytes:
         """The session that started this server."""
         query = [
             *(("conversation", each) for each in self._conversations),
@@ -135,33 +137,33 @@ class Questions:
         return self._client.get(target).body
 
 
-def set_apart(body: bytes) -> bytes:
+def separate_untrusted(body: bytes) -> bytes:
     """A document whose sentences quote nobody: what stood in them inside backquotes is listed under `untrusted`.
 
     People see where a quotation ends; a model that reads a sentence of ours shall not find an order in it.
     """
     quotations: list[str] = []
-    document = _without_quotations(decode_json(body), quotations)
+    document = _take_out_quotations(decode_json(body), quotations)
     return msgspec.json.encode({**document, "untrusted": quotations})
 
 
-def _without_quotations(value: Any, quotations: list[str]) -> Any:
+def _take_out_quotations(value: Any, quotations: list[str]) -> Any:
     if isinstance(value, dict):
         return {
-            key: each if key == "untrusted" else _without_quotations(each, quotations)
+            key: each if key == "untrusted" else _take_out_quotations(each, quotations)
             for key, each in value.items()
         }
     if isinstance(value, list):
-        return [_without_quotations(each, quotations) for each in value]
+        return [_take_out_quotations(each, quotations) for each in value]
     if not isinstance(value, str):
         return value
     quotations += _QUOTATION.findall(value)
     return _QUOTATION.sub("`…`", value)
 
 
-def refusal_of(error: WakefulError) -> Refusal:
+def refusal_of(error: WakefulError) -> ToolRefusal:
     """With the daemon's own code, where it was the daemon that refused."""
     given = error.facts.get("problem")
     problem = given if isinstance(given, dict) else {}
     code, retryable = problem.get("code", error.code), problem.get("retryable", error.retryable)
-    return Refusal(str(code), str(error), error.exit_code, bool(retryable))
+    return ToolRefusal(str(code), str(error), error.exit_code, bool(retryable))

@@ -9,20 +9,20 @@ from operator import attrgetter
 from typing import Any, Final
 
 from wakeful.core.clock import Instant
-from wakeful.judging.findings import Attention, Code, Health, State, WaitKind
-from wakeful.metrics.model import Figures, Labels, Spread
-from wakeful.sessions.registry import Roster
+from wakeful.judging.findings import Attention, FindingCode, Health, State, WaitKind
+from wakeful.metrics.model import Histogram, Labels, MetricSamples
+from wakeful.sessions.registry import SessionRegistry
 
 # Waking up costs a quarter of a millisecond: 0.012 % of a core. Stalls that matter last longer than two ticks.
 TICK_SECONDS: Final = 2.0
-_place: Final = attrgetter("state", "health", "attention")
+_labels_of: Final = attrgetter("state", "health", "attention")
 
 
 class LoopLag:
     """How late the loop comes to what is due."""
 
     def __init__(self) -> None:
-        self.spread = Spread()
+        self.histogram = Histogram()
 
     async def run(self) -> None:
         """Ask now and then until cancelled: that the loop is late is the one thing nobody can tell it."""
@@ -30,15 +30,15 @@ class LoopLag:
         while True:
             due = loop.time() + TICK_SECONDS
             await asyncio.sleep(TICK_SECONDS)
-            self.spread.take(max(0.0, loop.time() - due))
+            self.histogram.observe(max(0.0, loop.time() - due))
 
 
-def session_figures(roster: Roster, now: Instant) -> Figures:
+def session_metrics(registry: SessionRegistry, now: Instant) -> MetricSamples:
     """How many sessions stand where. Every value of a label is there, so that none appears out of nothing."""
-    shown = roster.shown(now)
+    shown = registry.list_unfolded(now)
     records = [each.record for each in shown if each.record is not None]
     # One pass for all three: ten thousand records lie far apart in memory.
-    counted = Counter(map(_place, records))
+    counted = Counter(map(_labels_of, records))
     places: Counter[Labels] = Counter()
     attention: Counter[str] = Counter()
     for (state, health, who), count in counted.items():
@@ -48,14 +48,14 @@ def session_figures(roster: Roster, now: Instant) -> Figures:
     findings = Counter(each.code for record in records for each in record.findings)
     return {
         "wakeful_sessions": {pair: places[pair] for pair in product(State, Health)},
-        "wakeful_sessions_managed": {(): sum(each.subject.ours for each in shown)},
-        "wakeful_sessions_folded": {(): len(roster.ids()) - len(shown)},
-        "wakeful_attention": each_of(Attention, attention),
-        "wakeful_findings": each_of(Code, findings),
-        "wakeful_expected_waits": each_of(WaitKind, waits),
+        "wakeful_sessions_managed": {(): sum(each.subject.is_managed for each in shown)},
+        "wakeful_sessions_folded": {(): len(registry.ids()) - len(shown)},
+        "wakeful_attention": samples_for_all(Attention, attention),
+        "wakeful_findings": samples_for_all(FindingCode, findings),
+        "wakeful_expected_waits": samples_for_all(WaitKind, waits),
     }
 
 
-def each_of(values: Iterable[StrEnum], counted: Mapping[Any, int]) -> dict[Labels, float]:
+def samples_for_all(values: Iterable[StrEnum], counted: Mapping[Any, int]) -> dict[Labels, float]:
     """One sample for every value of a closed list, those that were not counted among them."""
     return {(value,): counted.get(value, 0) for value in values}

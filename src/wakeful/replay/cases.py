@@ -21,15 +21,15 @@ from wakeful.core.decoding import decode_json, json_decoder
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.named_secrets import SECRET, names_a_secret
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.core.redaction import redact
 from wakeful.judging import events as e
-from wakeful.judging.findings import Code, Health, State, Verdict
-from wakeful.judging.masking import echoes_in
+from wakeful.judging.findings import FindingCode, Health, State, Verdict
+from wakeful.judging.masking import count_repeated_ends
 from wakeful.judging.questions import question_in
 from wakeful.judging.session_record import SessionRecord, safe
-from wakeful.sources.failure_words import says_limit
 from wakeful.sources.parsing import declared_timeout_seconds, kind_of, limit_end_in
+from wakeful.sources.turn_failure import says_limit
 
 ENTRIES_MAX: Final = 200
 # A call has two events, and many events have no entry.
@@ -53,10 +53,10 @@ class Expect(StrEnum):
 
 
 # The label of a case does not say in which way an agent died.
-_LABELS: Final = {Code.SESSION_DEAD: "dead", Code.AGENT_EXITED: "dead"}
+_LABELS: Final = {FindingCode.SESSION_DEAD: "dead", FindingCode.AGENT_EXITED: "dead"}
 
 
-class Entry(Struct, frozen=True):
+class CaseEntry(Struct, frozen=True):
     """One event of a case."""
 
     t: float
@@ -69,12 +69,12 @@ class Entry(Struct, frozen=True):
     system: str | UnsetType = UNSET
 
 
-class Said(Struct, frozen=True):
+class RecordedVerdict(Struct, frozen=True):
     """The verdict that was called wrong, and the rules it was reached by."""
 
     state: State
     health: Health
-    findings: tuple[Code, ...]
+    findings: tuple[FindingCode, ...]
     rules: str
 
 
@@ -82,26 +82,26 @@ class WrongCase(Struct, frozen=True):
     """One line of the cases file."""
 
     id: str
-    events: tuple[Entry, ...]
+    events: tuple[CaseEntry, ...]
     now: float
     proc: str
     expect: Expect
-    verdict: Said
+    verdict: RecordedVerdict
     at: str
     note: str
 
 
-class KeptCase(Struct, frozen=True):
+class SavedCase(Struct, frozen=True):
     """What became of a report."""
 
     id: str
     path: str
     events: int
     expect: Expect
-    verdict: Said
+    verdict: RecordedVerdict
 
 
-class NoCaseBook(WorldError):
+class NoCaseFile(WorldError):
     """Only the running daemon keeps cases. Start it with `wakeful up --detach`."""
 
     code = "no-case-book"
@@ -114,11 +114,11 @@ class NothingWrong(OperatorError):
     http_status = 409
 
 
-class CaseBook(Struct, frozen=True):
+class CaseFile(Struct, frozen=True):
     """Where cases come from and go to: the newest events of a session's log, and a file that lines are added to."""
 
     path: str
-    recall: Callable[[SessionId, int], Sequence[e.Event]]
+    read_last_events: Callable[[SessionId, int], Sequence[e.Event]]
     append: Callable[[bytes], None]
 
 
@@ -144,155 +144,155 @@ def case_of(
         said = ", ".join((record.state, record.health, *codes))
         raise NothingWrong(shown=record.id, said=said, expect=expect)
     entries = case_entries(events)
-    if verdict.state is State.WAITING and not any(_asks(entry) for entry in entries):
+    if verdict.state is State.WAITING and not any(_is_open_question(entry) for entry in entries):
         # Only a hook or a registry file told that it asks; the log does not.
-        entries.append(_question(now.wall, ""))
+        entries.append(_question_entry(now.wall, ""))
     return WrongCase(
         id=f"{record.id}@{at}",
         events=tuple(entries[-ENTRIES_MAX:]),
         now=round(now.wall, 3),
-        proc="gone" if verdict.agent is Sight.DEAD else "alive",
+        proc="gone" if verdict.agent is ProcessState.DEAD else "alive",
         expect=expect,
-        verdict=Said(record.state, record.health, codes, record.rules),
+        verdict=RecordedVerdict(record.state, record.health, codes, record.rules),
         at=at,
         note=redact(note)[:NOTE_CHARS_MAX],
     )
 
 
-def case_entries(events: Iterable[e.Event]) -> list[Entry]:
+def case_entries(events: Iterable[e.Event]) -> list[CaseEntry]:
     """A log's events as a case tells them, in order of time."""
-    writer = _Writer()
+    writer = _CaseWriter()
     for event in events:
-        writer.take(event)
-    return writer.finished()
+        writer.add(event)
+    return writer.entries()
 
 
-class _Writer:
+class _CaseWriter:
     """Joins calls with their results; what is still open comes last into place."""
 
     def __init__(self) -> None:
-        self._entries: list[Entry] = []
+        self._entries: list[CaseEntry] = []
         self._calls: dict[str, e.CallStarted] = {}
-        self._asked: e.Asked | None = None
+        self._open_question: e.QuestionAsked | None = None
 
-    def take(self, event: e.Event) -> None:
+    def add(self, event: e.Event) -> None:
         if isinstance(event, e.CallStarted):
             self._calls[event.call] = event
         elif isinstance(event, e.CallEnded):
-            self._end(event)
-        elif isinstance(event, e.Asked):
-            self._asked = event
-        elif isinstance(event, e.Answered):
-            self._asked = None
+            self._add_call_end(event)
+        elif isinstance(event, e.QuestionAsked):
+            self._open_question = event
+        elif isinstance(event, e.QuestionAnswered):
+            self._open_question = None
         else:
-            self._say(event)
+            self._add_event(event)
 
-    def finished(self) -> list[Entry]:
-        still_open = [_open(call) for call in self._calls.values()]
-        if self._asked is not None:
-            still_open.append(_question(self._asked.at, self._asked.about))
+    def entries(self) -> list[CaseEntry]:
+        still_open = [_open_call_entry(call) for call in self._calls.values()]
+        if self._open_question is not None:
+            still_open.append(_question_entry(self._open_question.at, self._open_question.about))
         return sorted((*self._entries, *still_open), key=lambda entry: entry.t)
 
-    def _end(self, event: e.CallEnded) -> None:
-        call = self._calls.pop(event.call, None) if event.call else self._newest_of(event.tool)
+    def _add_call_end(self, event: e.CallEnded) -> None:
+        call = self._calls.pop(event.call, None) if event.call else self._pop_newest_call(event.tool)
         if call is not None:
-            self._entries.append(_ended(call, event))
+            self._entries.append(_ended_call_entry(call, event))
 
-    def _newest_of(self, tool: str) -> e.CallStarted | None:
+    def _pop_newest_call(self, tool: str) -> e.CallStarted | None:
         newest = next((call for call in reversed(self._calls.values()) if call.tool == tool), None)
         return self._calls.pop(newest.call) if newest is not None else None
 
-    def _say(self, event: e.Event) -> None:
+    def _add_event(self, event: e.Event) -> None:
         if isinstance(event, (e.Prompted, e.TurnEnded, e.TurnFailed, e.TurnInterrupted)):
             # Whatever was open belongs to a turn that is over.
             self._calls.clear()
-            self._asked = None
-        entry = _spoken(event)
+            self._open_question = None
+        entry = _event_entry(event)
         if entry is not None:
             self._entries.append(entry)
 
 
-def _spoken(event: e.Event) -> Entry | None:
+def _event_entry(event: e.Event) -> CaseEntry | None:
     """What is no call. Words are told by their number: equal ones stay equal, and nobody reads them."""
     at = round(event.at, 3)
     match event:
         case e.Prompted(by_person=True):
-            return Entry(at, user="[a prompt]")
-        case e.Spoke() | e.TurnEnded(by_mark=False):
-            return Entry(at, text=f"[words {event.words}]")
-        case e.Progressed() | e.Proposed() | e.Prompted():
-            return Entry(at, system="progress")
-        case e.Compacted():
-            return Entry(at, system="context compacted")
-        case e.Retried():
-            return Entry(at, system="API Error: retried")
+            return CaseEntry(at, user="[a prompt]")
+        case e.TextWritten() | e.TurnEnded(by_mark=False):
+            return CaseEntry(at, text=f"[words {event.words}]")
+        case e.Progressed() | e.PlanProposed() | e.Prompted():
+            return CaseEntry(at, system="progress")
+        case e.CompactionEnded():
+            return CaseEntry(at, system="context compacted")
+        case e.RequestRetried():
+            return CaseEntry(at, system="API Error: retried")
         case e.TurnFailed():
-            return Entry(at, system=f"API Error: {safe(event.message)}")
+            return CaseEntry(at, system=f"API Error: {safe(event.message)}")
         case e.TurnInterrupted():
             # Like a turn that ended: nothing more is expected.
-            return Entry(at, text="[interrupted]")
+            return CaseEntry(at, text="[interrupted]")
     return None
 
 
-def _open(call: e.CallStarted) -> Entry:
-    return Entry(round(call.at, 3), tool=safe(call.tool), input=_input(call))
+def _open_call_entry(call: e.CallStarted) -> CaseEntry:
+    return CaseEntry(round(call.at, 3), tool=safe(call.tool), input=_redacted_input(call))
 
 
-def _ended(call: e.CallStarted, end: e.CallEnded) -> Entry:
+def _ended_call_entry(call: e.CallStarted, end: e.CallEnded) -> CaseEntry:
     result = _REFUSED if end.refused else _result(end.result)
-    return Entry(
+    return CaseEntry(
         round(end.at, 3),
         tool=safe(call.tool),
-        input=_input(call),
+        input=_redacted_input(call),
         result=result,
         is_error=end.is_error or end.refused,
     )
 
 
-def _question(at: float, about: str) -> Entry:
-    return Entry(round(at, 3), tool="AskUserQuestion", input={"question": safe(about)})
+def _question_entry(at: float, about: str) -> CaseEntry:
+    return CaseEntry(round(at, 3), tool="AskUserQuestion", input={"question": safe(about)})
 
 
-def _asks(entry: Entry) -> bool:
+def _is_open_question(entry: CaseEntry) -> bool:
     return entry.tool == "AskUserQuestion" and entry.result is UNSET
 
 
-def _input(call: e.CallStarted) -> Any:
+def _redacted_input(call: e.CallStarted) -> Any:
     try:
-        given = _redacted(decode_json(call.input))
+        given = _redact_strings(decode_json(call.input))
     except msgspec.DecodeError:
-        return {"text": _shown(call.input.decode("utf-8", "replace"))}
+        return {"text": _redact_and_cut(call.input.decode("utf-8", "replace"))}
     if call.timeout_seconds is not None and isinstance(given, dict) and "timeout_ms" not in given:
         given.setdefault("timeout", round(call.timeout_seconds * 1000))
     return given
 
 
-def _redacted(value: Any) -> Any:
+def _redact_strings(value: Any) -> Any:
     """The same shape with every string redacted; cutting JSON as text would break it."""
     match value:
         case str():
-            return _shown(value)
+            return _redact_and_cut(value)
         case dict():
-            return {safe(key): _named(key, each) for key, each in value.items()}
+            return {safe(key): _redact_by_key(key, each) for key, each in value.items()}
         case list():
-            return [_redacted(each) for each in value]
+            return [_redact_strings(each) for each in value]
     return value
 
 
-def _named(key: str, value: Any) -> Any:
+def _redact_by_key(key: str, value: Any) -> Any:
     """A value whose key says that it is a secret is one, whatever it looks like."""
-    return SECRET if isinstance(value, str) and names_a_secret(key, value) else _redacted(value)
+    return SECRET if isinstance(value, str) and names_a_secret(key, value) else _redact_strings(value)
 
 
 def _result(raw: bytes) -> str:
     try:
-        decoded = _redacted(decode_json(raw)) if raw else ""
-        return decoded if isinstance(decoded, str) else _shown(msgspec.json.encode(decoded).decode())
+        decoded = _redact_strings(decode_json(raw)) if raw else ""
+        return decoded if isinstance(decoded, str) else _redact_and_cut(msgspec.json.encode(decoded).decode())
     except msgspec.DecodeError:
-        return _shown(raw.decode("utf-8", "replace"))
+        return _redact_and_cut(raw.decode("utf-8", "replace"))
 
 
-def _shown(text: str) -> str:
+def _redact_and_cut(text: str) -> str:
     """Redacted first and cut then, so that no half of a secret is left."""
     clean = redact(text)
     if len(clean) <= 2 * RESULT_END_CHARS:
@@ -304,7 +304,7 @@ def _shown(text: str) -> str:
 _FLAGS: Final = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
-class CaseNotKept(WorldError):
+class CaseNotSaved(WorldError):
     """The case could not be written to {path}: {reason}."""
 
     code = "case-not-kept"
@@ -312,7 +312,7 @@ class CaseNotKept(WorldError):
 
 
 def append_case(path: Path, line: bytes) -> None:
-    """Add one line and see it on the disk. Raises CaseNotKept."""
+    """Add one line and see it on the disk. Raises CaseNotSaved."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(path, _FLAGS, 0o600)
@@ -322,7 +322,7 @@ def append_case(path: Path, line: bytes) -> None:
             os.close(file)
         _sync_folder(path.parent)
     except OSError as error:
-        raise CaseNotKept(path=path, reason=error.strerror) from error
+        raise CaseNotSaved(path=path, reason=error.strerror) from error
 
 
 def _append(file: int, line: bytes) -> None:
@@ -360,7 +360,7 @@ class LabelledCase(Struct, frozen=True):
     expect: str | None
 
 
-class _Entry(Struct, gc=False):
+class _RawEntry(Struct, gc=False):
     t: float
     tool: str | UnsetType = UNSET
     input: Raw = Raw(b"{}")
@@ -373,7 +373,7 @@ class _Entry(Struct, gc=False):
 
 class _Line(Struct, gc=False):
     id: str
-    events: list[_Entry]
+    events: list[_RawEntry]
     now: float
     proc: Literal["alive", "gone"] = "alive"
     expect: str | None = None
@@ -393,9 +393,9 @@ _REFUSAL_BYTES_MAX: Final = 200
 _COMPACTION_WORDS: Final = ("compact", "condens", "summar", "trimm")
 _INTERRUPTED: Final = "[Request interrupted by user"
 # What a client writes in a person's place.
-_NO_PERSON: Final = ("<task-notification>", "<system-reminder>", "<heartbeat>", "Stop hook feedback")
+_CLIENT_PREFIXES: Final = ("<task-notification>", "<system-reminder>", "<heartbeat>", "Stop hook feedback")
 # Somebody lives, and nothing more.
-_LIFE_WORDS: Final = ("heartbeat", "keepalive", "keep-alive", "still alive")
+_KEEPALIVE_WORDS: Final = ("heartbeat", "keepalive", "keep-alive", "still alive")
 _QUESTION: Final = re.compile(
     r"(?:needs?|requires?|requests?|requested|requesting|awaiting|wait(?:s|ing) for|asks? for|asked for) "
     r"(?:\w+ |a person's ){0,2}(?:permission|approval|confirmation|answer)"
@@ -413,21 +413,23 @@ def read_case(line: bytes, place: str) -> LabelledCase:
     return LabelledCase(case.id, tuple(_events(case.events)), case.now, case.proc == "gone", case.expect)
 
 
-def _events(entries: Sequence[_Entry]) -> list[e.Event]:
+def _events(entries: Sequence[_RawEntry]) -> list[e.Event]:
     events: list[e.Event] = []
     asked_at: float | None = None
     for number, entry in enumerate(entries, start=1):
         if entry.tool is not UNSET:
             # What came back in one moment was asked for in one message.
-            events += _call(entry, entry.tool, f"call-{number}", f"message-{entry.t}", asked_at)
+            events += _call_events(entry, entry.tool, f"call-{number}", f"message-{entry.t}", asked_at)
         else:
-            events += _words(entry) if events else _first_words(entry)
+            events += _text_events(entry) if events else _opening_events(entry)
         # A call is made soon after what came before it, but nobody knows what happens after a last word.
         asked_at = entry.t if entry.text is UNSET else None
     return events
 
 
-def _call(entry: _Entry, tool: str, call: str, message: str, asked_at: float | None) -> Sequence[e.Event]:
+def _call_events(
+    entry: _RawEntry, tool: str, call: str, message: str, asked_at: float | None
+) -> Sequence[e.Event]:
     given = bytes(entry.input)
     seconds = declared_timeout_seconds(given)
     if seconds is None and tool == "Bash":
@@ -444,41 +446,43 @@ def _call(entry: _Entry, tool: str, call: str, message: str, asked_at: float | N
     )
 
 
-def _first_words(entry: _Entry) -> Sequence[e.Event]:
+def _opening_events(entry: _RawEntry) -> Sequence[e.Event]:
     """What a client merely mentions before anybody asked it for anything opens no turn."""
-    told = _words(entry)
-    return (e.Opened(entry.t),) if any(type(event) is e.Progressed for event in told) else told
+    told = _text_events(entry)
+    return (e.LogOpened(entry.t),) if any(type(event) is e.Progressed for event in told) else told
 
 
-def _words(entry: _Entry) -> Sequence[e.Event]:
+def _text_events(entry: _RawEntry) -> Sequence[e.Event]:
     if entry.user is not UNSET:
         is_cut = entry.user.startswith(_INTERRUPTED)
-        by_person = not entry.user.startswith(_NO_PERSON)
+        by_person = not entry.user.startswith(_CLIENT_PREFIXES)
         return (e.TurnInterrupted(entry.t) if is_cut else e.Prompted(entry.t, by_person=by_person),)
     if entry.text is not UNSET:
-        return (_spoken_event(entry.text, entry.t),)
-    return _system(entry.system, entry.t) if entry.system is not UNSET else ()
+        return (_text_event(entry.text, entry.t),)
+    return _system_events(entry.system, entry.t) if entry.system is not UNSET else ()
 
 
-def _spoken_event(text: str, at: float) -> e.Event:
+def _text_event(text: str, at: float) -> e.Event:
     """What the agent said. Some clients write a provider's refusal in its place; an empty answer is an answer too."""
     if text.startswith(_API_ERROR):
-        return e.Retried(at)
+        return e.RequestRetried(at)
     words = " ".join(text.split()).encode()
-    return e.Spoke(at, crc32(words) or 1, echoes_in(text.encode()), question_in(text).encode())
+    return e.TextWritten(
+        at, crc32(words) or 1, count_repeated_ends(text.encode()), question_in(text).encode()
+    )
 
 
-def _system(said: str, at: float) -> Sequence[e.Event]:
+def _system_events(said: str, at: float) -> Sequence[e.Event]:
     """What the client said. An error of the provider is no progress, and a limit or an interruption ends the turn."""
     lower = said.lower()
     if says_limit(said):
         return (e.TurnFailed(at, e.Failure.LIMIT, said, until=limit_end_in(said, at)),)
     if _API_ERROR in said:
-        return (e.Retried(at),)
+        return (e.RequestRetried(at),)
     if said.startswith(_INTERRUPTED):
         return (e.TurnInterrupted(at),)
-    if any(words in lower for words in _LIFE_WORDS):
+    if any(words in lower for words in _KEEPALIVE_WORDS):
         return ()
     if _QUESTION.search(lower) is not None:
-        return (e.Asked(at, said),)
-    return (e.Compacted(at) if any(word in lower for word in _COMPACTION_WORDS) else e.Progressed(at),)
+        return (e.QuestionAsked(at, said),)
+    return (e.CompactionEnded(at) if any(word in lower for word in _COMPACTION_WORDS) else e.Progressed(at),)

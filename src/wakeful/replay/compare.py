@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from msgspec import Struct
 
 from wakeful.judging.findings import Health
-from wakeful.replay.report import EpisodeReport, ReplayReport, Summary
+from wakeful.replay.report import EpisodeReport, ReplayReport, ReplaySummary
 
 
 class Difference(Struct, frozen=True):
@@ -20,8 +20,8 @@ class Difference(Struct, frozen=True):
 class Comparison(Struct, frozen=True):
     sessions: int
     differences: tuple[Difference, ...]
-    first: Summary
-    second: Summary
+    first: ReplaySummary
+    second: ReplaySummary
 
 
 def compare(first: ReplayReport, second: ReplayReport) -> Comparison:

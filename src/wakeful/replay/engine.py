@@ -13,16 +13,16 @@ from typing import Final
 from msgspec import Struct, field
 
 from wakeful.core.clock import Instant
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold
-from wakeful.judging.evidence import Holder, Presence, hold
-from wakeful.judging.findings import Code, Finding, Verdict
+from wakeful.judging.evidence import AgentProcess, RuntimeState, remember_process
+from wakeful.judging.findings import Finding, FindingCode, Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.loops import unchanged_seconds
-from wakeful.judging.masking import ECHOES_MIN
+from wakeful.judging.masking import REPEATED_ENDS_MIN
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import Phase
+from wakeful.judging.turn_state import TurnPhase
 
 # A verdict repeated for ever at one moment would be a bug of a detector; a year of silence has fewer deadlines.
 DEADLINES_AT_ONCE_MAX: Final = 10_000
@@ -31,14 +31,14 @@ DEADLINES_AT_ONCE_MAX: Final = 10_000
 class Episode(Struct):
     """A finding from the moment it would have been told to the moment it was over; still going on without `ended`."""
 
-    code: Code
+    code: FindingCode
     began: Instant
     found: Finding
-    waiting_for: Phase
+    waiting_for: TurnPhase
     ended: Instant | None = None
 
 
-class Outcome(Struct, frozen=True):
+class ReplayOutcome(Struct, frozen=True):
     """What one policy would have said of a session: at the end, and on the way there."""
 
     verdict: Verdict
@@ -46,12 +46,12 @@ class Outcome(Struct, frozen=True):
     now: Instant
 
 
-class _Bench(Struct):
+class _PolicyRun(Struct):
     """One policy's judgement so far."""
 
     policy: Policy
     episodes: list[Episode] = field(default_factory=list)
-    going_on: dict[Code, Episode] = field(default_factory=dict)
+    open_episodes: dict[FindingCode, Episode] = field(default_factory=dict)
     next_check_at: Instant | None = None
     verdict: Verdict | None = None
 
@@ -65,8 +65,8 @@ class Replay:
         self.activity = Activity()
         self.events = 0
         self.began: float | None = None
-        self._presence = Presence()
-        self._benches = [_Bench(policy) for policy in policies]
+        self._presence = RuntimeState()
+        self._policy_runs = [_PolicyRun(policy) for policy in policies]
         self._until = inf if until is None else until
         self._thorough = thorough
         self._limits = limits_of(tuple(policies))
@@ -74,7 +74,7 @@ class Replay:
         # No verdict changes by time alone before this; kept too early rather than too late.
         self._horizon = -inf
         # Something is found or nearly so: every event is judged.
-        self._tense = thorough
+        self._must_judge = thorough
         self._finishing = False
 
     @property
@@ -82,16 +82,16 @@ class Replay:
         """The latest time any record stated."""
         return self._clock
 
-    def take(self, events: Sequence[e.Event]) -> None:
+    def feed(self, events: Sequence[e.Event]) -> None:
         """Step over these events, in the order their log has them."""
         if self._until < inf:
             events = [event for event in events if event.at <= self._until]
         self.events += len(events)
-        activity, limits, calm_after = self.activity, self._limits, _CALM_AFTER.get
+        activity, limits, calm_after = self.activity, self._limits, _LIMIT_CHECKS.get
         for event in events:
             wall = event.at
-            if self._tense or not self._clock <= wall <= self._horizon:
-                self._take_warily(event)
+            if self._must_judge or not self._clock <= wall <= self._horizon:
+                self._feed_out_of_band(event)
                 continue
             self._clock = wall
             fold(activity, event, Instant(wall, wall))
@@ -100,7 +100,7 @@ class Replay:
 
     def finish(
         self, now: float | None = None, *, gone: bool = False, written: float | None = None
-    ) -> list[Outcome]:
+    ) -> list[ReplayOutcome]:
         """Let time pass up to `now`, by default the last record; `gone`: the process ended with that record.
 
         `written` is when the log was written, for one of which no record has a time.
@@ -109,23 +109,27 @@ class Replay:
             self._clock = now if now is not None else written or 0.0
         self._finishing = True
         if gone:
-            self._bury()
+            self._mark_process_dead()
         self._judge_all()
         if now is not None and now > self._clock:
-            self._pass_deadlines(now)
+            self._judge_deadlines(now)
             self._clock = now
             self._judge_all()
-        return [_outcome(bench, Instant(self._clock, self._clock)) for bench in self._benches]
+        return [_outcome(bench, Instant(self._clock, self._clock)) for bench in self._policy_runs]
 
-    def _take_warily(self, event: e.Event) -> None:
+    def _feed_out_of_band(self, event: e.Event) -> None:
         """An event out of order, past the horizon, or while something is found."""
         wall = event.at
-        late = self._move_to(wall) if wall else False
+        late = self._advance_to(wall) if wall else False
         fold(self.activity, event, Instant(wall, wall))
-        if late or self._tense or not _CALM_AFTER.get(type(event), _never)(self.activity, self._limits):
+        if (
+            late
+            or self._must_judge
+            or not _LIMIT_CHECKS.get(type(event), _never)(self.activity, self._limits)
+        ):
             self._judge_all()
 
-    def _move_to(self, wall: float) -> bool:
+    def _advance_to(self, wall: float) -> bool:
         """Let time pass until this event; True if the event must be judged whatever it is."""
         if self.began is None:
             self._begin(wall)
@@ -133,69 +137,74 @@ class Replay:
             return wall < self._clock
         # What was skipped since the last verdict moved the deadlines: look where they are now, then ask.
         if wall > self._horizon:
-            self._horizon = self._quiet_until()
+            self._horizon = self._no_finding_before()
         if wall > self._horizon:
             self._judge_all()
-            self._pass_deadlines(wall)
+            self._judge_deadlines(wall)
         late = wall > self._horizon
         self._clock = wall
-        self._horizon = min(self._horizon, self._silent_at())
+        self._horizon = min(self._horizon, self._no_silence_before())
         return late
 
     def _begin(self, wall: float) -> None:
         self.began = self._clock = wall
-        self._horizon = self._silent_at()
-        hold(self._presence, Holder(Process(0, 0, "replay"), Sight.ALIVE, Instant(wall, wall), "replay"))
+        self._horizon = self._no_silence_before()
+        remember_process(
+            self._presence,
+            AgentProcess(Process(0, 0, "replay"), ProcessState.ALIVE, Instant(wall, wall), "replay"),
+        )
 
-    def _bury(self) -> None:
+    def _mark_process_dead(self) -> None:
         ended_at = Instant(self._clock, self._clock)
         pid = self.activity.pid or 0
-        dead = Holder(Process(pid, 0, "replay"), Sight.DEAD, ended_at, "replay", ended_at=ended_at)
+        dead = AgentProcess(
+            Process(pid, 0, "replay"), ProcessState.DEAD, ended_at, "replay", ended_at=ended_at
+        )
         self._presence.holders = {pid: dead}
 
     def _judge_all(self) -> None:
         at = Instant(self._clock, self._clock)
         # Marks without a time may come first; the first time stated is never passed over.
         self._horizon = inf if self.began is not None else -inf
-        self._tense = self._thorough or not is_calm(self.activity, self._limits)
-        if not self._tense:
-            self._horizon = min(self._horizon, self._busy_until(), self._silent_at())
+        self._must_judge = self._thorough or not is_below_limits(self.activity, self._limits)
+        if not self._must_judge:
+            self._horizon = min(self._horizon, self._no_runaway_before(), self._no_silence_before())
         # Before any time is known nothing can be told of when; the end knows one.
         if self.began is not None or self._finishing:
-            for bench in self._benches:
+            for bench in self._policy_runs:
                 self._judge(bench, at)
 
-    def _silent_at(self) -> float:
+    def _no_silence_before(self) -> float:
         """Whatever begins from now on, no silence of it is found before this."""
         return self._clock + self._limits.silence_seconds
 
-    def _quiet_until(self) -> float:
+    def _no_finding_before(self) -> float:
         """Up to here nothing is found by time alone: never between turns, within one not before a silence lasted."""
         activity = self.activity
-        if self._tense or activity.compacting_since is not None:
+        if self._must_judge or activity.compacting_since is not None:
             return self._horizon
         if not activity.in_turn or activity.progress_at is None:
             return inf
-        return min(activity.progress_at.wall + self._limits.silence_seconds, self._busy_until())
+        return min(activity.progress_at.wall + self._limits.silence_seconds, self._no_runaway_before())
 
-    def _busy_until(self) -> float:
+    def _no_runaway_before(self) -> float:
         """Up to here a turn cannot have been at work for too long: it is so for no more time than passes."""
         since = self.activity.progress_at
         left_seconds = self._limits.active_seconds - self.activity.active_seconds
         return (since.wall if since is not None else self._clock) + left_seconds
 
-    def _judge(self, bench: _Bench, at: Instant) -> None:
+    def _judge(self, bench: _PolicyRun, at: Instant) -> None:
         verdict = bench.verdict = judge(self.activity, self._presence, bench.policy, at)
-        _note(bench, verdict, at, self.activity.phase)
+        _record_episodes(bench, verdict, at, self.activity.phase)
         bench.next_check_at = next_at = verdict.next_check_at
         if next_at is not None and next_at.wall < self._horizon:
             self._horizon = next_at.wall
         if verdict.findings:
-            self._tense = True
+            self._must_judge = True
 
-    def _pass_deadlines(self, wall: float) -> None:
+    def _judge_deadlines(self, wall: float) -> None:
         """Visit every deadline before `wall`, in each bench on its own."""
-        for bench in self._benches:
+        for bench in self._policy_runs:
             for _ in range(DEADLINES_AT_ONCE_MAX):
                 at = bench.next_check_at
                 if at is None or at.wall >= wall:
@@ -203,7 +212,7 @@ class Replay:
                 self._judge(bench, at)
 
 
-class Limits(Struct, frozen=True, gc=False):
+class ReplayLimits(Struct, frozen=True, gc=False):
     """The smallest of several policies' limits: below these none of them finds anything by counting."""
 
     silence_seconds: float
@@ -222,10 +231,10 @@ class Limits(Struct, frozen=True, gc=False):
 
 # Asked for every session, and mostly about the same policies.
 @lru_cache(maxsize=4)
-def limits_of(policies: tuple[Policy, ...]) -> Limits:
+def limits_of(policies: tuple[Policy, ...]) -> ReplayLimits:
     # Nothing is found by time alone sooner after an event than a silence lasts, but for a turn near its end.
     silence_seconds = min(policy.silence_seconds for policy in policies)
-    return Limits(
+    return ReplayLimits(
         silence_seconds=silence_seconds,
         errors=min(policy.errors_in_a_row_max for policy in policies),
         # A cycle of two calls has twice as many repeats as rounds, a longer one more.
@@ -248,103 +257,103 @@ def _tokens_affordable(policy: Policy) -> float:
     return policy.runaway_cost_usd * 1e6 / dearest if dearest else inf
 
 
-def is_calm(activity: Activity, limits: Limits) -> bool:
+def is_below_limits(activity: Activity, limits: ReplayLimits) -> bool:
     """Whether no count has reached the least of its limits: cheap, and never wrongly true."""
     return (
         activity.active_seconds < limits.active_seconds
         and activity.retries_in_a_row <= limits.errors
         and _has_few_calls(activity, limits)
         and _has_few_tokens(activity, limits)
-        and _has_new_words(activity, limits)
+        and _has_new_text(activity, limits)
         and _has_few_compactions(activity, limits)
-        and _is_going_on(activity, limits)
+        and _makes_progress(activity, limits)
     )
 
 
-def _has_few_calls(activity: Activity, limits: Limits) -> bool:
+def _has_few_calls(activity: Activity, limits: ReplayLimits) -> bool:
     """Of a turn that sends out other agents every call is judged: there are few."""
     return activity.turn_calls <= limits.calls and activity.spawns is None
 
 
-def _has_few_tokens(activity: Activity, limits: Limits) -> bool:
+def _has_few_tokens(activity: Activity, limits: ReplayLimits) -> bool:
     return activity.turn_tokens <= limits.tokens
 
 
-def _has_new_words(activity: Activity, limits: Limits) -> bool:
-    circles = activity.circles
-    return circles.words_repeats < limits.words and circles.echoes < ECHOES_MIN
+def _has_new_text(activity: Activity, limits: ReplayLimits) -> bool:
+    tracker = activity.circles
+    return tracker.words_repeats < limits.words and tracker.echoes < REPEATED_ENDS_MIN
 
 
-def _has_few_compactions(activity: Activity, limits: Limits) -> bool:
+def _has_few_compactions(activity: Activity, limits: ReplayLimits) -> bool:
     return activity.circles.compactions <= limits.compactions
 
 
-def _is_going_on(activity: Activity, limits: Limits) -> bool:
+def _makes_progress(activity: Activity, limits: ReplayLimits) -> bool:
     """Whether calls succeed, and nothing is repeated often enough to be a circle."""
-    circles = activity.circles
+    tracker = activity.circles
     if activity.errors_in_a_row > limits.errors:
         return False
-    if circles.failures > limits.run:
+    if tracker.failures > limits.run:
         return False
-    if circles.runs and any(run.length >= limits.run for run in circles.runs):
+    if tracker.runs and any(run.length >= limits.run for run in tracker.runs):
         return False
     # Only the call that came back last can have been counted up.
-    if circles.last_count > limits.duplicates:
+    if tracker.last_count > limits.duplicates:
         return False
-    if circles.alike is not None and circles.alike.count > limits.alike_results:
+    if tracker.alike is not None and tracker.alike.count > limits.alike_results:
         return False
-    if circles.plan is not None and circles.plan.count > limits.plan_writes:
+    if tracker.plan is not None and tracker.plan.count > limits.plan_writes:
         return False
-    return not circles.polls or unchanged_seconds(circles) < limits.poll_seconds
+    return not tracker.polls or unchanged_seconds(tracker) < limits.poll_seconds
 
 
-def _always(_activity: Activity, _limits: Limits) -> bool:
+def _always(_activity: Activity, _limits: ReplayLimits) -> bool:
     return True
 
 
-def _never(_activity: Activity, _limits: Limits) -> bool:
+def _never(_activity: Activity, _limits: ReplayLimits) -> bool:
     return False
 
 
 # Events that bring a finding only by what they count, and what that is: all else was calm before and still is. An
 # event that is not here is judged. Time at work counts up with any of them, and is watched by the horizon.
-_CALM_AFTER: Final[Mapping[type[e.Event], Callable[[Activity, Limits], bool]]] = {
-    e.CallEnded: _is_going_on,
+_LIMIT_CHECKS: Final[Mapping[type[e.Event], Callable[[Activity, ReplayLimits], bool]]] = {
+    e.CallEnded: _makes_progress,
     e.CallStarted: _has_few_calls,
-    e.Spent: _has_few_tokens,
-    e.Progressed: _has_new_words,
-    e.Spoke: _has_new_words,
-    e.TurnEnded: _has_new_words,
-    e.Compacted: _has_few_compactions,
-    e.Opened: _always,
+    e.TokensSpent: _has_few_tokens,
+    e.Progressed: _has_new_text,
+    e.TextWritten: _has_new_text,
+    e.TurnEnded: _has_new_text,
+    e.CompactionEnded: _has_few_compactions,
+    e.LogOpened: _always,
     # A call open too long is judged by the horizon.
     e.PermissionModeSet: _always,
     # Only how a session ended that is gone depends on it.
     e.LogClosed: _always,
     e.Prompted: _always,
-    e.Proposed: _always,
+    e.PlanProposed: _always,
     # Its task was waited for between turns only, and nothing is found there by time.
     e.TaskEnded: _always,
     e.TurnInterrupted: _always,
 }
 
 
-def _note(bench: _Bench, verdict: Verdict, at: Instant, phase: Phase) -> None:
-    if not verdict.findings and not bench.going_on:
+def _record_episodes(bench: _PolicyRun, verdict: Verdict, at: Instant, phase: TurnPhase) -> None:
+    if not verdict.findings and not bench.open_episodes:
         return
     found = {finding.code: finding for finding in verdict.findings}
-    for code in [code for code in bench.going_on if code not in found]:
-        bench.going_on.pop(code).ended = at
+    for code in [code for code in bench.open_episodes if code not in found]:
+        bench.open_episodes.pop(code).ended = at
     for code, finding in found.items():
-        episode = bench.going_on.get(code)
+        episode = bench.open_episodes.get(code)
         if episode is None:
-            episode = bench.going_on[code] = Episode(code, at, finding, phase)
+            episode = bench.open_episodes[code] = Episode(code, at, finding, phase)
             bench.episodes.append(episode)
         episode.found = finding
 
 
-def _outcome(bench: _Bench, now: Instant) -> Outcome:
+def _outcome(bench: _PolicyRun, now: Instant) -> ReplayOutcome:
     assert bench.verdict is not None, "an outcome needs a verdict"
     # What ended in the moment it began was never there to be told.
     told = tuple(episode for episode in bench.episodes if episode.ended != episode.began)
-    return Outcome(bench.verdict, told, now)
+    return ReplayOutcome(bench.verdict, told, now)

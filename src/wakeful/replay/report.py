@@ -9,14 +9,14 @@ from collections.abc import Sequence
 from msgspec import UNSET, Struct, UnsetType
 
 from wakeful.core.clock import iso
-from wakeful.judging.findings import Code, Health, State
+from wakeful.judging.findings import FindingCode, Health, State
 from wakeful.judging.session_record import safe
 from wakeful.replay.cases import label_of
-from wakeful.replay.engine import Episode, Outcome
+from wakeful.replay.engine import Episode, ReplayOutcome
 
 
 class FindingReport(Struct, frozen=True):
-    code: Code
+    code: FindingCode
     at: str
     since: str
     summary: str
@@ -27,7 +27,7 @@ class FindingReport(Struct, frozen=True):
 class EpisodeReport(Struct, frozen=True, rename={"began": "from", "ended": "to"}):
     """`from`: when it would have been told. `to`: when it was over; null while it goes on."""
 
-    code: Code
+    code: FindingCode
     began: str
     ended: str | None
     since: str
@@ -38,7 +38,7 @@ class EpisodeReport(Struct, frozen=True, rename={"began": "from", "ended": "to"}
     untrusted: tuple[str, ...]
 
 
-class SessionReport(Struct, frozen=True):
+class ReplaySessionReport(Struct, frozen=True):
     id: str
     format: str
     project: str
@@ -76,7 +76,7 @@ class CodeCount(Struct, frozen=True):
     sessions: int
 
 
-class Summary(Struct, frozen=True):
+class ReplaySummary(Struct, frozen=True):
     sessions: int
     events: int
     health: dict[str, int]
@@ -85,11 +85,11 @@ class Summary(Struct, frozen=True):
 
 
 class ReplayReport(Struct, frozen=True):
-    sessions: tuple[SessionReport, ...]
-    summary: Summary
+    sessions: tuple[ReplaySessionReport, ...]
+    summary: ReplaySummary
 
 
-class Stepped(Struct, frozen=True):
+class ReplayedSession(Struct, frozen=True):
     """A session that was stepped through, with one outcome for each policy."""
 
     id: str
@@ -97,29 +97,29 @@ class Stepped(Struct, frozen=True):
     project: str
     events: int
     began: float | None
-    outcomes: tuple[Outcome, ...]
+    outcomes: tuple[ReplayOutcome, ...]
     expect: str | None = None
 
 
-def report(stepped: Sequence[Stepped], index: int = 0) -> ReplayReport:
+def make_replay_report(stepped: Sequence[ReplayedSession], index: int = 0) -> ReplayReport:
     """The report of one of the policies."""
     sessions = tuple(_session(each, each.outcomes[index]) for each in stepped)
     return ReplayReport(sessions, _summary(sessions))
 
 
-def _session(stepped: Stepped, outcome: Outcome) -> SessionReport:
+def _session(replayed: ReplayedSession, outcome: ReplayOutcome) -> ReplaySessionReport:
     label = label_of(outcome.verdict)
-    expect = stepped.expect
-    return SessionReport(
-        id=stepped.id,
-        format=stepped.format,
-        project=stepped.project,
+    expect = replayed.expect
+    return ReplaySessionReport(
+        id=replayed.id,
+        format=replayed.format,
+        project=replayed.project,
         state=outcome.verdict.state,
         health=outcome.verdict.health,
         findings=_findings(outcome),
         episodes=tuple(_episode(each, outcome.now.wall) for each in outcome.episodes),
-        events=stepped.events,
-        started_at=iso(stepped.began) if stepped.began is not None else None,
+        events=replayed.events,
+        started_at=iso(replayed.began) if replayed.began is not None else None,
         now=iso(outcome.now.wall),
         expect=expect if expect is not None else UNSET,
         verdict=label if expect is not None else UNSET,
@@ -127,7 +127,7 @@ def _session(stepped: Stepped, outcome: Outcome) -> SessionReport:
     )
 
 
-def _findings(outcome: Outcome) -> tuple[FindingReport, ...]:
+def _findings(outcome: ReplayOutcome) -> tuple[FindingReport, ...]:
     began = {episode.code: episode.began for episode in outcome.episodes if episode.ended is None}
     return tuple(
         FindingReport(
@@ -157,13 +157,13 @@ def _episode(episode: Episode, now: float) -> EpisodeReport:
     )
 
 
-def _summary(sessions: Sequence[SessionReport]) -> Summary:
+def _summary(sessions: Sequence[ReplaySessionReport]) -> ReplaySummary:
     counts = Counter(episode.code for session in sessions for episode in session.episodes)
     touched = Counter(code for session in sessions for code in {episode.code for episode in session.episodes})
-    codes = {code.value: CodeCount(counts[code], touched[code]) for code in Code if counts[code]}
+    codes = {code.value: CodeCount(counts[code], touched[code]) for code in FindingCode if counts[code]}
     health = Counter(session.health for session in sessions)
     labelled = [session for session in sessions if session.expect is not UNSET]
-    return Summary(
+    return ReplaySummary(
         sessions=len(sessions),
         events=sum(session.events for session in sessions),
         health={each.value: health[each] for each in Health if health[each]},
@@ -172,7 +172,7 @@ def _summary(sessions: Sequence[SessionReport]) -> Summary:
     )
 
 
-def _cases(sessions: Sequence[SessionReport]) -> CasesReport:
+def _cases(sessions: Sequence[ReplaySessionReport]) -> CasesReport:
     pairs = [(str(session.expect), str(session.verdict)) for session in sessions]
     labels = sorted({label for pair in pairs for label in pair})
     return CasesReport(

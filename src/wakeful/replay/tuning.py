@@ -10,12 +10,12 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import Phase
+from wakeful.judging.turn_state import TurnPhase
 from wakeful.replay.cases import Expect
-from wakeful.replay.engine import Outcome
-from wakeful.replay.report import Stepped
+from wakeful.replay.engine import ReplayOutcome
+from wakeful.replay.report import ReplayedSession
 
 # One session in a hundred: an alarm as rare as that is still looked at.
 FALSE_ALARM_SHARE_MAX: Final = 0.01
@@ -24,69 +24,69 @@ SESSIONS_TO_TIGHTEN_MIN: Final = 100
 # As good as never, and still allowed in a configuration.
 _NEVER_SECONDS: Final = 300_000_000.0
 _NEVER_COUNT: Final = 1_000_000
-EVERYTHING: Final = ""
+ALL_PROJECTS: Final = ""
 
 _SILENCES: Final = (300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0)
 
 
-class Trial(Struct, frozen=True):
+class ThresholdTrial(Struct, frozen=True):
     """A limit to learn: the values tried, rising, and the findings it leads to, in one phase of the turn or in any."""
 
     key: str
     values: tuple[float, ...]
-    codes: frozenset[Code]
-    phase: Phase | None = None
+    codes: frozenset[FindingCode]
+    phase: TurnPhase | None = None
 
 
-_SILENT: Final = frozenset({Code.SILENT})
+_SILENT: Final = frozenset({FindingCode.SILENT})
 # A client that ends its calls by itself has a wedge where others are silent.
-_STUCK: Final = frozenset({Code.SILENT, Code.TOOL_WEDGED})
-_LOOP: Final = frozenset({Code.LOOP})
+_STUCK: Final = frozenset({FindingCode.SILENT, FindingCode.TOOL_WEDGED})
+_LOOP: Final = frozenset({FindingCode.LOOP})
 TRIALS: Final = (
-    Trial("silence_seconds", _SILENCES, _SILENT, Phase.MODEL),
-    Trial("tool_seconds", _SILENCES, _STUCK, Phase.TOOL),
-    Trial("errors_in_a_row_max", (3, 4, 5, 6, 8, 10, 15), frozenset({Code.ERROR_CASCADE})),
-    Trial("repeats_max", (2, 3, 4, 5, 8, 12), _LOOP),
-    Trial("cycles_max", (2, 3, 4, 5, 8, 12), _LOOP),
-    Trial("duplicates_max", (4, 5, 6, 8, 12, 20), _LOOP),
-    Trial("poll_seconds", (900.0, 1800.0, 3600.0, 7200.0, 14400.0), _LOOP),
-    Trial("runaway_seconds", (3600.0, 7200.0, 14400.0, 28800.0), frozenset({Code.RUNAWAY})),
+    ThresholdTrial("silence_seconds", _SILENCES, _SILENT, TurnPhase.MODEL),
+    ThresholdTrial("tool_seconds", _SILENCES, _STUCK, TurnPhase.TOOL),
+    ThresholdTrial("errors_in_a_row_max", (3, 4, 5, 6, 8, 10, 15), frozenset({FindingCode.ERROR_CASCADE})),
+    ThresholdTrial("repeats_max", (2, 3, 4, 5, 8, 12), _LOOP),
+    ThresholdTrial("cycles_max", (2, 3, 4, 5, 8, 12), _LOOP),
+    ThresholdTrial("duplicates_max", (4, 5, 6, 8, 12, 20), _LOOP),
+    ThresholdTrial("poll_seconds", (900.0, 1800.0, 3600.0, 7200.0, 14400.0), _LOOP),
+    ThresholdTrial("runaway_seconds", (3600.0, 7200.0, 14400.0, 28800.0), frozenset({FindingCode.RUNAWAY})),
 )
 # Silence while a call is open is judged by both numbers, the larger one decides.
-_WITH: Final[Mapping[str, tuple[str, ...]]] = {"tool_seconds": ("silence_seconds",)}
-_KEPT: Final = frozenset({"settle_seconds", "tool_grace_seconds", "drift_records_min"})
+_TRIED_TOGETHER: Final[Mapping[str, tuple[str, ...]]] = {"tool_seconds": ("silence_seconds",)}
+_UNCHANGED_KEYS: Final = frozenset({"settle_seconds", "tool_grace_seconds", "drift_records_min"})
 
 
-class Tried(Struct, frozen=True):
+class TrialResult(Struct, frozen=True):
     """A value and the share of sessions it would have accused."""
 
     value: float
     false_alarm_share: float
 
 
-class Lesson(Struct, frozen=True):
+class ThresholdProposal(Struct, frozen=True):
     """The value proposed for one key, and all that were tried."""
 
     key: str
     value: float
     false_alarm_share: float
-    tried: tuple[Tried, ...]
+    tried: tuple[TrialResult, ...]
 
 
-class Proposal(Struct, frozen=True):
+class TuningProposal(Struct, frozen=True):
     """What the recordings of one project teach; of all together if it has no name."""
 
     project: str
     sessions: int
-    lessons: tuple[Lesson, ...]
+    lessons: tuple[ThresholdProposal, ...]
 
 
 def trial_policies() -> list[Policy]:
     """The policies to step with, in the order `propose` expects their outcomes."""
-    return [_alone(trial, value) for trial in TRIALS for value in trial.values]
+    return [_policy_with_only(trial, value) for trial in TRIALS for value in trial.values]
 
 
-def propose(stepped: Sequence[Stepped]) -> list[Proposal]:
+def propose(stepped: Sequence[ReplayedSession]) -> list[TuningProposal]:
     """One proposal for everything, then one for each project if there are several.
 
     A labelled case that is not ok teaches nothing here: there an alarm is right.
@@ -94,45 +94,51 @@ def propose(stepped: Sequence[Stepped]) -> list[Proposal]:
     stepped = [each for each in stepped if each.expect in {None, Expect.OK}]
     projects = sorted({each.project for each in stepped})
     own = [_proposal(name, [each for each in stepped if each.project == name]) for name in projects]
-    return [_proposal(EVERYTHING, stepped), *(own if len(own) > 1 else [])]
+    return [_proposal(ALL_PROJECTS, stepped), *(own if len(own) > 1 else [])]
 
 
-def _alone(trial: Trial, value: float) -> Policy:
+def _policy_with_only(trial: ThresholdTrial, value: float) -> Policy:
     """A policy in which nothing but this limit can be reached."""
     out_of_the_way = {
         field.name: _NEVER_SECONDS if field.type is float else _NEVER_COUNT
         for field in msgspec.structs.fields(Policy)
-        if field.name not in _KEPT
+        if field.name not in _UNCHANGED_KEYS
     }
-    tried = dict.fromkeys((trial.key, *_WITH.get(trial.key, ())), value)
+    tried = dict.fromkeys((trial.key, *_TRIED_TOGETHER.get(trial.key, ())), value)
     return msgspec.convert({**out_of_the_way, **tried}, Policy)
 
 
-def _proposal(project: str, stepped: Sequence[Stepped]) -> Proposal:
+def _proposal(project: str, stepped: Sequence[ReplayedSession]) -> TuningProposal:
     lessons, index = [], 0
     for trial in TRIALS:
         columns = range(index, index + len(trial.values))
-        shares = [_share(trial, [each.outcomes[column] for each in stepped]) for column in columns]
-        lessons.append(_lesson(trial, shares, may_tighten=len(stepped) >= SESSIONS_TO_TIGHTEN_MIN))
+        shares = [
+            _false_alarm_share(trial, [each.outcomes[column] for each in stepped]) for column in columns
+        ]
+        lessons.append(
+            _threshold_proposal(trial, shares, may_tighten=len(stepped) >= SESSIONS_TO_TIGHTEN_MIN)
+        )
         index += len(trial.values)
-    return Proposal(project, len(stepped), tuple(lessons))
+    return TuningProposal(project, len(stepped), tuple(lessons))
 
 
-def _share(trial: Trial, outcomes: Sequence[Outcome]) -> float:
-    return sum(_accuses(trial, outcome) for outcome in outcomes) / len(outcomes) if outcomes else 0.0
+def _false_alarm_share(trial: ThresholdTrial, outcomes: Sequence[ReplayOutcome]) -> float:
+    return sum(_has_finding(trial, outcome) for outcome in outcomes) / len(outcomes) if outcomes else 0.0
 
 
-def _accuses(trial: Trial, outcome: Outcome) -> bool:
+def _has_finding(trial: ThresholdTrial, outcome: ReplayOutcome) -> bool:
     return any(
         episode.code in trial.codes and trial.phase in {None, episode.waiting_for}
         for episode in outcome.episodes
     )
 
 
-def _lesson(trial: Trial, shares: Sequence[float], *, may_tighten: bool) -> Lesson:
+def _threshold_proposal(
+    trial: ThresholdTrial, shares: Sequence[float], *, may_tighten: bool
+) -> ThresholdProposal:
     """The smallest value that stays within the share allowed; the largest tried if none does."""
-    tried = tuple(map(Tried, trial.values, shares))
+    tried = tuple(map(TrialResult, trial.values, shares))
     least = 0.0 if may_tighten else getattr(Policy(), trial.key)
     good = (each for each in tried if each.value >= least and each.false_alarm_share <= FALSE_ALARM_SHARE_MAX)
     best = next(good, tried[-1])
-    return Lesson(trial.key, best.value, best.false_alarm_share, tried)
+    return ThresholdProposal(trial.key, best.value, best.false_alarm_share, tried)

@@ -14,11 +14,11 @@ from msgspec import Struct
 from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.incidents.model import Fate, Incident, fate_words
+from wakeful.incidents.model import Incident, MemberStatus, member_text
 from wakeful.judging.findings import NEEDS_YOU, Attention, Health, State
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.thresholds import Policy
-from wakeful.storage.base import Moves
+from wakeful.storage.base import TransitionCount
 
 SCHEMA: Final = 1
 # What anybody reads of a night; the totals count the others.
@@ -33,7 +33,7 @@ class Commit(Struct, frozen=True):
     untrusted: str
 
 
-class Folder(Struct, frozen=True):
+class GitChanges(Struct, frozen=True):
     """What git says of a working folder; with a `problem` it says nothing, and nobody knows whether anything changed.
 
     `touched_files` of the `changed_files` were written since the moment asked about. Nothing is known of what was pushed
@@ -54,7 +54,7 @@ class Folder(Struct, frozen=True):
         return not self.problem and not self.commits and not self.touched_files
 
 
-class Spent(Struct, frozen=True):
+class TokenUsage(Struct, frozen=True):
     """Tokens since that moment; not `whole`: at least so many, the log is longer than what was read of it."""
 
     input_tokens: int
@@ -62,26 +62,26 @@ class Spent(Struct, frozen=True):
     whole: bool
 
 
-class Part(StrEnum):
+class ReportSection(StrEnum):
     """Where a session belongs in the report: what a person should see first comes first."""
 
     WAITING = "waiting"
-    HELD = "held"
+    CHECKPOINT_OPEN = "held"
     DIED = "died"
-    TROUBLE = "trouble"
+    PROBLEM = "trouble"
     REVIVED = "revived"
     FINISHED = "finished"
     WORKING = "working"
     QUIET = "quiet"
 
 
-class Account(Struct, frozen=True):
+class ReportInput(Struct, frozen=True):
     """One session as the report is made from it. `folder` is the place of its work on this host, if it has one here."""
 
     record: SessionRecord
     ended_well: bool = False
     folder: str | None = None
-    spent: Spent | None = None
+    spent: TokenUsage | None = None
 
 
 class SessionReport(Struct, frozen=True):
@@ -96,7 +96,7 @@ class SessionReport(Struct, frozen=True):
     project: str
     provider: str
     managed: bool
-    part: Part
+    part: ReportSection
     state: State
     health: Health
     attention: Attention
@@ -107,14 +107,14 @@ class SessionReport(Struct, frozen=True):
     held: int | None
     unchanged: bool
     words: str
-    spent: Spent | None
+    spent: TokenUsage | None
     cost_usd: float | None
-    folder: Folder | None
+    folder: GitChanges | None
     shared_with: int
     untrusted: str
 
 
-class Totals(Struct, frozen=True):
+class ReportTotals(Struct, frozen=True):
     """Sessions, each counted once in every figure that is true of it; folders count once, whoever works in them."""
 
     sessions: int
@@ -146,46 +146,46 @@ class Report(Struct, frozen=True):
     since: str
     until: str
     line: str
-    totals: Totals
+    totals: ReportTotals
     sessions: tuple[SessionReport, ...]
     left_out: int
     notes: tuple[str, ...]
     paused: PauseRecord | None
 
 
-class Past(Struct, frozen=True):
+class ReportHistory(Struct, frozen=True):
     """What is remembered of the time since `since`: moves by session, incidents, and who is held by which checkpoint."""
 
     since: float
-    moves: Mapping[SessionId, Sequence[Moves]]
+    moves: Mapping[SessionId, Sequence[TransitionCount]]
     incidents: Sequence[Incident]
     held: Mapping[str, int]
 
 
-_AT_WORK: Final = frozenset({State.PROMPTING, State.WAITING})
-_AT_REST: Final = frozenset({State.IDLE, State.STOPPED, State.DETACHED})
-_WELL: Final = frozenset({Health.HEALTHY, Health.STALE})
-_ILL: Final = frozenset({Health.DEGRADED, Health.DEAD})
+_WORKING_STATES: Final = frozenset({State.PROMPTING, State.WAITING})
+_IDLE_STATES: Final = frozenset({State.IDLE, State.STOPPED, State.DETACHED})
+_GOOD_HEALTH: Final = frozenset({Health.HEALTHY, Health.STALE})
+_BAD_HEALTH: Final = frozenset({Health.DEGRADED, Health.DEAD})
 _NEEDS_PERSON: Final = frozenset({Attention.PERSON, Attention.LOGIN})
 
 
-def is_part_of(record: SessionRecord, past: Past, *, listed: bool = True) -> bool:
+def belongs_in_report(record: SessionRecord, history: ReportHistory, *, listed: bool = True) -> bool:
     """Whether a session belongs into the report: it was heard since, or somebody has to see to it now.
 
     `listed`: lists show it, so that whatever they count as a problem is counted here.
     """
-    if record.attention in _NEEDS_PERSON or record.id in past.held:
+    if record.attention in _NEEDS_PERSON or record.id in history.held:
         return True
     if listed and record.attention in NEEDS_YOU:
         return True
     last = _wall(record.last_activity_at)
-    return last is not None and last >= past.since
+    return last is not None and last >= history.since
 
 
 def make_report(
-    accounts: Sequence[Account],
-    past: Past,
-    folders: Mapping[str, Folder],
+    accounts: Sequence[ReportInput],
+    history: ReportHistory,
+    folders: Mapping[str, GitChanges],
     policy: Policy,
     now_wall: float,
     *,
@@ -193,20 +193,20 @@ def make_report(
     notes: Sequence[str] = (),
 ) -> Report:
     """The report of these sessions, who needs a person first."""
-    revivals = _revivals(past)
+    revivals = _revivals(history)
     roots = [_folder(each, folders) for each in accounts]
-    shared = _counted(folder.root for folder in roots if folder is not None and not folder.problem)
+    shared = _count_by_root(folder.root for folder in roots if folder is not None and not folder.problem)
     sessions = [
-        _session(account, past, revivals, folder, shared, policy)
-        for account, folder in zip(accounts, roots, strict=True)
+        _session(facts, history, revivals, folder, shared, policy)
+        for facts, folder in zip(accounts, roots, strict=True)
     ]
     sessions.sort(key=_order)
     totals = _totals(sessions, {each.root: each for each in roots if each is not None})
     return Report(
         schema=SCHEMA,
-        since=iso(past.since),
+        since=iso(history.since),
         until=iso(now_wall),
-        line=line_of(totals, paused=paused is not None),
+        line=status_line_of(totals, paused=paused is not None),
         totals=totals,
         sessions=tuple(sessions[:SESSIONS_MAX]),
         left_out=max(0, len(sessions) - SESSIONS_MAX),
@@ -215,7 +215,7 @@ def make_report(
     )
 
 
-def line_of(totals: Totals, *, paused: bool) -> str:
+def status_line_of(totals: ReportTotals, *, paused: bool) -> str:
     """One line for a status bar: who needs you first, and a word when nobody does."""
     parts = [
         f"{count} {word}"
@@ -237,19 +237,19 @@ def needs_you_text(count: int) -> str:
 
 
 def _session(
-    account: Account,
-    past: Past,
+    facts: ReportInput,
+    history: ReportHistory,
     revivals: Mapping[SessionId, str],
-    folder: Folder | None,
+    folder: GitChanges | None,
     shared: Mapping[str, int],
     policy: Policy,
 ) -> SessionReport:
-    record = account.record
-    moves = past.moves.get(record.id, ())
-    finished, died = _finished(account, moves, past.since), _died(record, moves, past.since)
-    held = past.held.get(record.id)
+    record = facts.record
+    moves = history.moves.get(record.id, ())
+    finished, died = _count_finished(facts, moves, history.since), _count_deaths(record, moves, history.since)
+    held = history.held.get(record.id)
     revived = record.id in revivals
-    part = _part(record, held=held is not None, revived=revived, finished=finished)
+    part = _section_of(record, held=held is not None, revived=revived, finished=finished)
     finding = record.findings[0] if record.findings else None
     wait = record.expected_waits[0] if record.expected_waits else None
     return SessionReport(
@@ -269,44 +269,44 @@ def _session(
         held=held,
         unchanged=bool(finished) and folder is not None and folder.is_unchanged,
         words=revivals.get(record.id, "") or (finding.summary if finding else ""),
-        spent=account.spent,
-        cost_usd=_cost(account.spent, policy),
+        spent=facts.spent,
+        cost_usd=_cost(facts.spent, policy),
         folder=folder,
         shared_with=shared.get(folder.root, 1) - 1 if folder is not None else 0,
-        untrusted=_asked(record),
+        untrusted=_question_text(record),
     )
 
 
-def _part(record: SessionRecord, *, held: bool, revived: bool, finished: int) -> Part:
+def _section_of(record: SessionRecord, *, held: bool, revived: bool, finished: int) -> ReportSection:
     if record.attention in _NEEDS_PERSON:
-        return Part.WAITING
+        return ReportSection.WAITING
     if held:
-        return Part.HELD
+        return ReportSection.CHECKPOINT_OPEN
     if record.health is Health.DEAD:
-        return Part.DIED
+        return ReportSection.DIED
     if record.attention is Attention.OPERATOR:
-        return Part.TROUBLE
+        return ReportSection.PROBLEM
     if revived:
-        return Part.REVIVED
+        return ReportSection.REVIVED
     if finished and not record.active_prompt:
-        return Part.FINISHED
-    return Part.WORKING if record.active_prompt else Part.QUIET
+        return ReportSection.FINISHED
+    return ReportSection.WORKING if record.active_prompt else ReportSection.QUIET
 
 
-def _finished(account: Account, moves: Sequence[Moves], since: float) -> int:
+def _count_finished(facts: ReportInput, moves: Sequence[TransitionCount], since: float) -> int:
     """Turns that ended well. Nobody may have watched: how the last one ended is read from the session itself."""
     counted = sum(
         each.count
         for each in moves
-        if each.old_state in _AT_WORK and each.state in _AT_REST and each.health in _WELL
+        if each.old_state in _WORKING_STATES and each.state in _IDLE_STATES and each.health in _GOOD_HEALTH
     )
-    record, last = account.record, _wall(account.record.last_activity_at)
+    record, last = facts.record, _wall(facts.record.last_activity_at)
     # A process that nobody saw says nothing about a turn whose end is in the log.
-    now_done = account.ended_well and record.state in _AT_REST and record.health not in _ILL
+    now_done = facts.ended_well and record.state in _IDLE_STATES and record.health not in _BAD_HEALTH
     return max(counted, int(now_done and last is not None and last >= since))
 
 
-def _died(record: SessionRecord, moves: Sequence[Moves], since: float) -> int:
+def _count_deaths(record: SessionRecord, moves: Sequence[TransitionCount], since: float) -> int:
     counted = sum(
         each.count for each in moves if each.health == Health.DEAD != each.old_health and each.old_health
     )
@@ -315,41 +315,41 @@ def _died(record: SessionRecord, moves: Sequence[Moves], since: float) -> int:
     return max(counted, int(found is not None and found >= since))
 
 
-def _revivals(past: Past) -> dict[SessionId, str]:
+def _revivals(history: ReportHistory) -> dict[SessionId, str]:
     """Who was brought back since then, and what was seen of it."""
     return {
-        member.id: fate_words(member)
-        for incident in past.incidents
-        if incident.updated_at >= past.since
+        member.id: member_text(member)
+        for incident in history.incidents
+        if incident.updated_at >= history.since
         for member in incident.members
-        if member.fate is Fate.REVIVED and (member.left_at is None or member.left_at >= past.since)
+        if member.fate is MemberStatus.REVIVED and (member.left_at is None or member.left_at >= history.since)
     }
 
 
-def _asked(record: SessionRecord) -> str:
+def _question_text(record: SessionRecord) -> str:
     if record.findings:
         return next(iter(record.findings[0].untrusted), "")
     return record.expected_waits[0].untrusted if record.expected_waits else ""
 
 
-def _folder(account: Account, folders: Mapping[str, Folder]) -> Folder | None:
-    return folders.get(account.folder) if account.folder is not None else None
+def _folder(facts: ReportInput, folders: Mapping[str, GitChanges]) -> GitChanges | None:
+    return folders.get(facts.folder) if facts.folder is not None else None
 
 
-def _cost(spent: Spent | None, policy: Policy) -> float | None:
+def _cost(spent: TokenUsage | None, policy: Policy) -> float | None:
     prices = (policy.input_usd_per_million, policy.output_usd_per_million)
     if spent is None or not any(prices):
         return None
     return round((spent.input_tokens * prices[0] + spent.output_tokens * prices[1]) / 1e6, 4)
 
 
-def _totals(sessions: Sequence[SessionReport], folders: Mapping[str, Folder]) -> Totals:
+def _totals(sessions: Sequence[SessionReport], folders: Mapping[str, GitChanges]) -> ReportTotals:
     costs = [each.cost_usd for each in sessions if each.cost_usd is not None]
-    return Totals(
+    return ReportTotals(
         sessions=len(sessions),
         finished=sum(each.finished > 0 for each in sessions),
         unchanged=sum(each.unchanged for each in sessions),
-        waiting=sum(each.part is Part.WAITING for each in sessions),
+        waiting=sum(each.part is ReportSection.WAITING for each in sessions),
         died=sum(each.died > 0 for each in sessions),
         revived=sum(each.revived for each in sessions),
         held=sum(each.held is not None for each in sessions),
@@ -361,26 +361,26 @@ def _totals(sessions: Sequence[SessionReport], folders: Mapping[str, Folder]) ->
         input_tokens=sum(each.spent.input_tokens for each in sessions if each.spent is not None),
         output_tokens=sum(each.spent.output_tokens for each in sessions if each.spent is not None),
         cost_usd=round(sum(costs), 2) if costs else None,
-        trouble=sum(_is_trouble(each) for each in sessions),
+        trouble=sum(_is_open_problem(each) for each in sessions),
         needs_you=sum(each.attention in NEEDS_YOU or each.held is not None for each in sessions),
     )
 
 
-def _is_trouble(session: SessionReport) -> bool:
+def _is_open_problem(session: SessionReport) -> bool:
     """An open problem that is not already counted: it does not wait, is not held, and is not the death since then."""
     is_death = session.died > 0 and session.health is Health.DEAD
-    counted = session.part is Part.WAITING or session.held is not None or is_death
+    counted = session.part is ReportSection.WAITING or session.held is not None or is_death
     return session.attention in NEEDS_YOU and not counted
 
 
-_PARTS: Final = tuple(Part)
+_SECTION_ORDER: Final = tuple(ReportSection)
 
 
 def _order(session: SessionReport) -> tuple[int, float, str]:
-    return _PARTS.index(session.part), -(_wall(session.since) or 0.0), session.id
+    return _SECTION_ORDER.index(session.part), -(_wall(session.since) or 0.0), session.id
 
 
-def _counted(roots: Iterable[str]) -> dict[str, int]:
+def _count_by_root(roots: Iterable[str]) -> dict[str, int]:
     counts: dict[str, int] = {}
     for root in roots:
         counts[root] = counts.get(root, 0) + 1

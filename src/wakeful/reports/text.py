@@ -9,28 +9,35 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
-from wakeful.alerts.mute_pause_model import paused_text
-from wakeful.core.durations import BadDuration, age, seconds_of
+from wakeful.alerts.mute_pause_model import pause_lines
+from wakeful.core.durations import BadDuration, age, parse_duration
 from wakeful.core.errors import OperatorError
-from wakeful.core.ids import shortened
+from wakeful.core.ids import abbreviate_ids
 from wakeful.core.text import plain
 from wakeful.incidents.critical_event import wall_of_stamp
-from wakeful.judging.wording import call_text, length
-from wakeful.reports.model import Folder, Part, Report, SessionReport, Totals, needs_you_text
+from wakeful.judging.wording import call_text, format_length
+from wakeful.reports.model import (
+    GitChanges,
+    Report,
+    ReportSection,
+    ReportTotals,
+    SessionReport,
+    needs_you_text,
+)
 
 # A message has 4,096 of Telegram's units, and a character has two at most in ours.
 CHAT_CHARS_MAX: Final = 2000
-NOBODY: Final = "Nobody was at work."
+NO_SESSIONS: Final = "Nobody was at work."
 # The same marks as in the list of sessions.
 MARKS: Final = {
-    Part.WAITING: "◆",
-    Part.HELD: "◆",
-    Part.DIED: "✗",
-    Part.TROUBLE: "✗",
-    Part.REVIVED: "↻",
-    Part.FINISHED: "✓",
-    Part.WORKING: "●",
-    Part.QUIET: "○",
+    ReportSection.WAITING: "◆",
+    ReportSection.CHECKPOINT_OPEN: "◆",
+    ReportSection.DIED: "✗",
+    ReportSection.PROBLEM: "✗",
+    ReportSection.REVIVED: "↻",
+    ReportSection.FINISHED: "✓",
+    ReportSection.WORKING: "●",
+    ReportSection.QUIET: "○",
 }
 _PROJECT_CHARS_MAX: Final = 24
 
@@ -38,7 +45,7 @@ _PROJECT_CHARS_MAX: Final = 24
 def chat_text(report: Report) -> str:
     """As one message, who needs somebody first; what does not fit is said to be missing."""
     since_wall, now_wall = (datetime.fromisoformat(each).timestamp() for each in (report.since, report.until))
-    heading = f"The last {length(now_wall - since_wall)}"
+    heading = f"The last {format_length(now_wall - since_wall)}"
     lines = [line.strip() for line in report_lines(report, heading, now_wall, in_columns=False)]
     kept: list[str] = []
     chars_left = CHAT_CHARS_MAX
@@ -52,16 +59,16 @@ def chat_text(report: Report) -> str:
 
 def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: bool = True) -> Iterator[str]:
     """Every line of it, plain."""
-    yield from paused_text(report.paused)
+    yield from pause_lines(report.paused)
     yield heading
     if not report.sessions:
-        yield NOBODY
+        yield NO_SESSIONS
         return
     yield f"  {sessions_text(report.totals)}"
     yield f"  {work_text(report.totals)}"
-    ids = shortened(str(each.id) for each in report.sessions)
+    ids = abbreviate_ids(str(each.id) for each in report.sessions)
     width = max(len(_project(each)) for each in report.sessions) if in_columns else 0
-    for part in Part:
+    for part in ReportSection:
         alike = [each for each in report.sessions if each.part is part]
         if alike:
             yield ""
@@ -72,7 +79,7 @@ def report_lines(report: Report, heading: str, now_wall: float, *, in_columns: b
         yield f"and {report.left_out:,} more are counted above"
 
 
-def sessions_text(totals: Totals) -> str:
+def sessions_text(totals: ReportTotals) -> str:
     """`3 need you, 5 finished (1 without a change), 4 died, 1 revived`."""
     bare = f" ({totals.unchanged} without a change)" if totals.unchanged else ""
     needing = [needs_you_text(totals.needs_you)] if totals.needs_you else []
@@ -86,20 +93,20 @@ def sessions_text(totals: Totals) -> str:
     )
 
 
-def work_text(totals: Totals) -> str:
+def work_text(totals: ReportTotals) -> str:
     """`7 commits, 12 changed files, 3 commits not pushed · 4.1M tokens, $12.40 by your prices`."""
     left = f", {_count(totals.unpushed_commits, 'commit')} not pushed" if totals.unpushed_commits else ""
     money = f", ${totals.cost_usd:,.2f} by your prices" if totals.cost_usd is not None else ""
     tokens = totals.input_tokens + totals.output_tokens
     return (
         f"{_count(totals.commits, 'commit')}, {_count(totals.changed_files, 'changed file')}{left}"
-        f" · {_short(tokens)} tokens{money}"
+        f" · {_short_count(tokens)} tokens{money}"
     )
 
 
 def _session(session: SessionReport, called: str, width: int, now_wall: float) -> Iterator[str]:
-    yield f"  {_project(session):<{width}}  {plain(called)}  {_standing(session, now_wall)}"
-    did = _did(session)
+    yield f"  {_project(session):<{width}}  {plain(called)}  {_status_text(session, now_wall)}"
+    did = _results_text(session)
     if did:
         yield f"  {'':<{width}}  {did}"
     if session.folder is not None:
@@ -109,37 +116,42 @@ def _session(session: SessionReport, called: str, width: int, now_wall: float) -
         yield f"  {'':<{width}}  → wakeful checkpoint show {session.held}"
 
 
-def _standing(session: SessionReport, now_wall: float) -> str:
+def _status_text(session: SessionReport, now_wall: float) -> str:
     """What is to be said of it now."""
     about = plain(call_text(session.untrusted), 100) if session.untrusted else ""
     since = session.since
     ago = age(now_wall - datetime.fromisoformat(since).timestamp()) if since is not None else ""
-    if session.part is Part.WAITING:
+    if session.part is ReportSection.WAITING:
         words = session.words or "asks you"
         return " · ".join(each for each in (words, about, f"for {ago}" if ago else "") if each)
-    if session.part in {Part.DIED, Part.TROUBLE, Part.HELD, Part.REVIVED}:
+    if session.part in {
+        ReportSection.DIED,
+        ReportSection.PROBLEM,
+        ReportSection.CHECKPOINT_OPEN,
+        ReportSection.REVIVED,
+    }:
         said = session.words or f"{session.state}, {session.health}"
         return " · ".join(each for each in (plain(said), about, f"{ago} ago" if ago else "") if each)
-    if session.part is Part.WORKING:
+    if session.part is ReportSection.WORKING:
         return f"at work{f' · {about}' if about else ''}"
     turns = _count(session.finished, "turn") if session.finished else "no turn ended"
     return f"{turns}, the last {ago} ago" if session.finished and ago else turns
 
 
-def _did(session: SessionReport) -> str:
+def _results_text(session: SessionReport) -> str:
     """What it left behind: git's word, and what it used."""
-    parts = [*_left(session.folder, unchanged=session.unchanged)]
+    parts = [*_folder_parts(session.folder, unchanged=session.unchanged)]
     if session.shared_with:
         parts.append(f"shared with {_count(session.shared_with, 'other session')}")
     spent = session.spent
     if spent is not None and spent.input_tokens + spent.output_tokens:
         least = "" if spent.whole else "at least "
         money = f" (${session.cost_usd:,.2f})" if session.cost_usd is not None else ""
-        parts.append(f"{least}{_short(spent.input_tokens + spent.output_tokens)} tokens{money}")
+        parts.append(f"{least}{_short_count(spent.input_tokens + spent.output_tokens)} tokens{money}")
     return " · ".join(parts)
 
 
-def _left(folder: Folder | None, *, unchanged: bool) -> Iterator[str]:
+def _folder_parts(folder: GitChanges | None, *, unchanged: bool) -> Iterator[str]:
     if folder is None:
         return
     if folder.problem:
@@ -164,7 +176,7 @@ def _count(number: int, word: str) -> str:
     return f"{number:,} {word}{'' if number == 1 else 's'}"
 
 
-def _short(tokens: int) -> str:
+def _short_count(tokens: int) -> str:
     if tokens < 10_000:
         return f"{tokens:,}"
     return f"{tokens / 1000:,.0f}k" if tokens < 1_000_000 else f"{tokens / 1e6:,.1f}M"
@@ -181,13 +193,13 @@ class BadMoment(OperatorError):
     code = "bad-moment"
 
 
-def wall_at(text: str, now_wall: float) -> float:
+def parse_moment(text: str, now_wall: float) -> float:
     """The epoch seconds of such a moment; a time of day is the last one of this host's clock. Raises BadMoment."""
     found = _TIME_OF_DAY.fullmatch(text)
     if found is not None:
-        return _last(int(found[1]), int(found[2]), now_wall)
+        return _last_time_of_day(int(found[1]), int(found[2]), now_wall)
     try:
-        return now_wall - seconds_of(text, AGO_SECONDS_MAX)
+        return now_wall - parse_duration(text, AGO_SECONDS_MAX)
     except BadDuration as problem:
         wall = wall_of_stamp(text)
         if wall is None:
@@ -195,7 +207,7 @@ def wall_at(text: str, now_wall: float) -> float:
         return wall
 
 
-def _last(hour: int, minute: int, now_wall: float) -> float:
+def _last_time_of_day(hour: int, minute: int, now_wall: float) -> float:
     """By the clock on the wall, also over the night in which it is set."""
     here = datetime.fromtimestamp(now_wall, UTC).astimezone().replace(tzinfo=None)
     then = here.replace(hour=hour, minute=minute, second=0, microsecond=0)

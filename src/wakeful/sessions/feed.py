@@ -27,7 +27,7 @@ MESSAGE_BYTES_MAX: Final = 32 * 1024
 _encode: Final = msgspec.json.Encoder().encode
 
 
-class Change(Struct, frozen=True, gc=False):
+class SessionChange(Struct, frozen=True, gc=False):
     """One message of the push feed: what a session was, what it is, why, and its record."""
 
     session_id: SessionId
@@ -40,27 +40,27 @@ class Change(Struct, frozen=True, gc=False):
     record: msgspec.Raw
 
 
-class Listener:
+class FeedSubscriber:
     """One subscriber's queue of encoded messages: one entry for what was said at once, however many messages that is."""
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[Sequence[bytes]] = asyncio.Queue(QUEUED_MESSAGES_MAX)
         self._bytes = 0
-        self.dropped = False
+        self.is_dropped = False
 
     def offer(self, messages: Sequence[bytes]) -> None:
         """Queue messages, or give the listener up if too many wait already."""
-        if self.dropped:
+        if self.is_dropped:
             return
         self._bytes += _size(messages)
         if self._bytes > QUEUED_BYTES_MAX or self._queue.full():
-            self.end()
+            self.drop()
         else:
             self._queue.put_nowait(messages)
 
-    def end(self) -> None:
+    def drop(self) -> None:
         """Let the listener finish after what it has not read yet is thrown away."""
-        self.dropped = True
+        self.is_dropped = True
         while not self._queue.empty():
             self._queue.get_nowait()
         self._queue.put_nowait(())
@@ -68,7 +68,7 @@ class Listener:
     async def batches(self) -> AsyncIterator[bytes]:
         while messages := await self._queue.get():
             for message in messages:
-                if self.dropped:
+                if self.is_dropped:
                     return
                 yield message
             self._bytes -= _size(messages)
@@ -78,76 +78,76 @@ class Feed:
     """Collects changes for BATCH_SECONDS, then hands one message to every listener."""
 
     def __init__(self) -> None:
-        self._listeners: set[Listener] = set()
-        self._changes: dict[SessionId, Change] = {}
+        self._subscribers: set[FeedSubscriber] = set()
+        self._changes: dict[SessionId, SessionChange] = {}
         self._timer: asyncio.TimerHandle | None = None
 
     @property
-    def is_heard(self) -> bool:
-        return bool(self._listeners)
+    def has_subscribers(self) -> bool:
+        return bool(self._subscribers)
 
-    def publish(self, changes: Iterable[Change]) -> None:
+    def publish(self, changes: Iterable[SessionChange]) -> None:
         """Announce changes; of several of one session the newest is sent, with what it was before the first."""
-        if not self._listeners:
+        if not self._subscribers:
             return
         for change in changes:
             first = self._changes.get(change.session_id)
-            self._changes[change.session_id] = change if first is None else _since(first, change)
+            self._changes[change.session_id] = change if first is None else _merge(first, change)
         if self._timer is None and self._changes:
             self._timer = asyncio.get_running_loop().call_later(BATCH_SECONDS, self._send)
 
-    def announce(self, agent_change: bytes) -> None:
+    def publish_agent_change(self, agent_change: bytes) -> None:
         """Send the encoded change of an agent at once: agents change seldom."""
-        self._offer(b'{"agent":' + agent_change + b"}")
+        self._offer_all(b'{"agent":' + agent_change + b"}")
 
-    def greet(self, overview: bytes) -> None:
+    def publish_overview(self, overview: bytes) -> None:
         """Say hello again, with what the daemon now says of itself: it was paused, or goes on."""
-        self._offer(b'{"hello":' + overview + b"}")
+        self._offer_all(b'{"hello":' + overview + b"}")
 
-    def supervise(self, event: SupervisionEvent) -> None:
+    def publish_supervision(self, event: SupervisionEvent) -> None:
         """Tell of a running prompt's timers."""
-        self._offer(b'{"supervision":' + _encode(event) + b"}")
+        self._offer_all(b'{"supervision":' + _encode(event) + b"}")
 
     @contextmanager
-    def listening(self) -> Iterator[Listener]:
-        listener = Listener()
-        self._listeners.add(listener)
+    def subscribe(self) -> Iterator[FeedSubscriber]:
+        listener = FeedSubscriber()
+        self._subscribers.add(listener)
         try:
             yield listener
         finally:
-            self._listeners.discard(listener)
+            self._subscribers.discard(listener)
 
     def close(self) -> None:
         """End every listener, so that connections close by themselves."""
         if self._timer is not None:
             self._timer.cancel()
-        for listener in self._listeners:
-            listener.end()
+        for listener in self._subscribers:
+            listener.drop()
 
     def _send(self) -> None:
         self._timer = None
-        pieces = tuple(_pieces(self._changes.values()))
+        pieces = tuple(_split_messages(self._changes.values()))
         self._changes.clear()
-        self._offer(*pieces)
+        self._offer_all(*pieces)
 
-    def _offer(self, *messages: bytes) -> None:
-        for listener in self._listeners:
+    def _offer_all(self, *messages: bytes) -> None:
+        for listener in self._subscribers:
             listener.offer(messages)
 
 
-def _pieces(changes: Iterable[Change]) -> Iterator[bytes]:
+def _split_messages(changes: Iterable[SessionChange]) -> Iterator[bytes]:
     """Messages of a bounded size, unless one change alone is larger."""
     piece, size = list[bytes](), 0
     for change in map(_encode, changes):
         if piece and size + len(change) > MESSAGE_BYTES_MAX:
-            yield _batch(piece)
+            yield _encode_batch(piece)
             piece, size = [], 0
         piece.append(change)
         size += len(change)
-    yield _batch(piece)
+    yield _encode_batch(piece)
 
 
-def _batch(changes: Iterable[bytes]) -> bytes:
+def _encode_batch(changes: Iterable[bytes]) -> bytes:
     return b'{"changes":[' + b",".join(changes) + b"]}"
 
 
@@ -155,7 +155,7 @@ def _size(messages: Iterable[bytes]) -> int:
     return sum(map(len, messages))
 
 
-def _since(first: Change, newest: Change) -> Change:
+def _merge(first: SessionChange, newest: SessionChange) -> SessionChange:
     """One change for both: whoever compares old and new misses nothing that lasted."""
     if (first.old_state, first.old_health) == (newest.old_state, newest.old_health):
         return newest

@@ -40,6 +40,6 @@ WRITERS: Final[Mapping[str, frozenset[HealthTrigger]]] = {
 """`eligible_for_wake` and `ineligibility_reason` follow from these by one function, `updated_at` from every write."""
 
 
-def written_by(*triggers: HealthTrigger) -> frozenset[str]:
+def fields_written_by(*triggers: HealthTrigger) -> frozenset[str]:
     """The fields that these may change together."""
     return frozenset(field for field, writers in WRITERS.items() if writers & set(triggers))

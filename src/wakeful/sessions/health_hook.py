@@ -15,7 +15,7 @@ from msgspec import Struct
 
 from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
-from wakeful.core.waiting import told_or_due
+from wakeful.core.waiting import wait_for_event_or_deadline
 from wakeful.storage.base import Transition
 
 EVENT: Final = "session.health.update.after"
@@ -25,7 +25,7 @@ _encode: Final = msgspec.json.Encoder().encode
 
 log = logging.getLogger("wakeful")
 
-Run = Callable[[bytes], Awaitable[str | None]]
+RunProgram = Callable[[bytes], Awaitable[str | None]]
 """Runs the program with this on its standard input; what went wrong, or None. Ends by its own deadline."""
 
 
@@ -46,48 +46,50 @@ class HealthUpdate(Struct, frozen=True):
 class HealthHook:
     """Transitions in, programs out."""
 
-    def __init__(self, clock: Clock, run: Run, min_interval_seconds: float) -> None:
+    def __init__(self, clock: Clock, run: RunProgram, min_interval_seconds: float) -> None:
         self._clock = clock
-        self._run = run
+        self._run_program = run
         self._min_interval_seconds = min_interval_seconds
-        self._owed: dict[SessionId, Transition] = {}
+        self._pending: dict[SessionId, Transition] = {}
         self._next_awake: dict[SessionId, float] = {}
-        self._told = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
-    def seen(self, transitions: Sequence[Transition]) -> None:
+    def on_transitions(self, transitions: Sequence[Transition]) -> None:
         """Sessions changed. One that is seen for the first time has not."""
         for each in transitions:
-            first = self._owed.get(each.session_id, each)
+            first = self._pending.get(each.session_id, each)
             if not first.old_health:
                 continue
-            self._owed[each.session_id] = msgspec.structs.replace(
+            self._pending[each.session_id] = msgspec.structs.replace(
                 each, old_state=first.old_state, old_health=first.old_health
             )
-            self._told.set()
+            self._wakeup.set()
 
     async def run(self) -> None:
         """Tell whatever is owed as soon as it may be told, until cancelled."""
         while True:
-            self._told.clear()
-            due = [each for each in self._owed if self._next_awake.get(each, 0.0) <= self._clock.now().awake]
+            self._wakeup.clear()
+            due = [
+                each for each in self._pending if self._next_awake.get(each, 0.0) <= self._clock.now().awake
+            ]
             for begin in range(0, len(due), AT_ONCE_MAX):
-                await asyncio.gather(*(self._tell(each) for each in due[begin : begin + AT_ONCE_MAX]))
+                await asyncio.gather(*(self._report(each) for each in due[begin : begin + AT_ONCE_MAX]))
             if not due:
-                await self._wait()
+                await self._wait_until_due()
 
-    async def _wait(self) -> None:
+    async def _wait_until_due(self) -> None:
         """Until something new is owed, or something owed may be told."""
-        first = min((self._next_awake.get(each, 0.0) for each in self._owed), default=None)
-        await told_or_due(self._clock, self._told, first)
+        first = min((self._next_awake.get(each, 0.0) for each in self._pending), default=None)
+        await wait_for_event_or_deadline(self._clock, self._wakeup, first)
 
-    async def _tell(self, session_id: SessionId) -> None:
-        owed = self._owed.pop(session_id)
+    async def _report(self, session_id: SessionId) -> None:
+        owed = self._pending.pop(session_id)
         if (owed.old_state, owed.old_health) == (owed.new_state, owed.new_health):
             return
         self._next_awake[session_id] = self._clock.now().awake + self._min_interval_seconds
-        if len(self._next_awake) > len(self._owed) + 1000:
+        if len(self._next_awake) > len(self._pending) + 1000:
             self._forget_intervals()
-        problem = await self._run(_encode(_update(owed)))
+        problem = await self._run_program(_encode(_update(owed)))
         if problem is not None:
             log.warning("the hook %s failed for %s: %s", EVENT, session_id, problem)
 

@@ -16,7 +16,7 @@ from wakeful.core.ids import SessionId
 from wakeful.judging.findings import State
 
 
-class Stage(StrEnum):
+class TimerStage(StrEnum):
     """What a timer says."""
 
     PROGRESS = "progress"
@@ -39,61 +39,63 @@ class Timer(Struct, frozen=True):
     since: Instant
     progress_at: Instant
     announced_at: Instant
-    said: Stage | None = None
+    reported_stage: TimerStage | None = None
 
 
 class SupervisionEvent(Struct, frozen=True):
     """What the push feed tells of a running prompt."""
 
     session_id: SessionId
-    event: Stage
+    event: TimerStage
     at: str
     last_progress_at: str
     words: str
 
 
-def begun(since: Instant) -> Timer:
+def new_timer(since: Instant) -> Timer:
     """The timer of a prompt that begins."""
     return Timer(since, since, since)
 
 
-def look(timer: Timer, progress_at: Instant, rules: TimerRules, now: Instant) -> tuple[Timer, Stage | None]:
+def check_timer(
+    timer: Timer, progress_at: Instant, rules: TimerRules, now: Instant
+) -> tuple[Timer, TimerStage | None]:
     """The timer after a look at its prompt, and what is to be said now: each stage once for each silence."""
     if progress_at > timer.progress_at:
         # It moves again: whatever was said of its silence is over.
         timer = Timer(timer.since, progress_at, timer.announced_at)
     idle_seconds = now.seconds_since(timer.progress_at)
     if idle_seconds >= rules.timeout_seconds:
-        stage = Stage.TIMEOUT
+        stage = TimerStage.TIMEOUT
     elif idle_seconds >= rules.warning_seconds:
-        stage = Stage.WARNING
+        stage = TimerStage.WARNING
     elif (
         now.seconds_since(timer.announced_at) >= rules.progress_seconds
         and timer.progress_at > timer.announced_at
     ):
-        return Timer(timer.since, timer.progress_at, now, timer.said), Stage.PROGRESS
+        return Timer(timer.since, timer.progress_at, now, timer.reported_stage), TimerStage.PROGRESS
     else:
         return timer, None
-    if timer.said is stage or timer.said is Stage.TIMEOUT:
+    if timer.reported_stage is stage or timer.reported_stage is TimerStage.TIMEOUT:
         return timer, None
     return Timer(timer.since, timer.progress_at, timer.announced_at, stage), stage
 
 
-def words_of(stage: Stage, idle_seconds: float) -> str:
+def stage_summary(stage: TimerStage, idle_seconds: float) -> str:
     """What a stage means, for people."""
     minutes, seconds = divmod(int(idle_seconds), 60)
     span = f"{minutes} min" if minutes else f"{seconds} s"
     return {
-        Stage.PROGRESS: "its prompt makes progress",
-        Stage.WARNING: f"its prompt made no progress for {span}",
-        Stage.TIMEOUT: f"its prompt made no progress for {span} and has timed out",
+        TimerStage.PROGRESS: "its prompt makes progress",
+        TimerStage.WARNING: f"its prompt made no progress for {span}",
+        TimerStage.TIMEOUT: f"its prompt made no progress for {span} and has timed out",
     }[stage]
 
 
 log = logging.getLogger("wakeful")
 
 
-class Running(Struct, frozen=True):
+class RunningPrompt(Struct, frozen=True):
     """A session with a prompt in flight, as much of it as a timer needs."""
 
     session_id: SessionId
@@ -107,50 +109,50 @@ class SupervisionTimers:
     def __init__(
         self,
         clock: Clock,
-        running: Callable[[], Iterable[Running]],
+        running: Callable[[], Iterable[RunningPrompt]],
         rules: TimerRules,
         tell: Callable[[SupervisionEvent], None],
         timed_out: Callable[[SessionId], None] = lambda _session_id: None,
     ) -> None:
         self._clock = clock
-        self._running = running
+        self._running_prompts = running
         self._rules = rules
-        self._tell = tell
-        self._timed_out = timed_out
+        self._publish = tell
+        self._on_timeout = timed_out
         self._timers: dict[SessionId, Timer] = {}
 
     async def run(self) -> None:
         while True:
-            self.look()
+            self.check()
             await self._clock.sleep_until(self._clock.now().awake + self._rules.look_seconds)
 
-    def look(self) -> None:
+    def check(self) -> None:
         """Look at every running prompt once; timers of those that ended end with them."""
         now = self._clock.now()
         before, self._timers = self._timers, {}
-        for each in self._running():
-            timer = before.get(each.session_id) or begun(each.progress_at or now)
+        for each in self._running_prompts():
+            timer = before.get(each.session_id) or new_timer(each.progress_at or now)
             if each.state is State.WAITING:
                 # It waits for a person, who may take all night: that silence is nobody's fault.
-                self._timers[each.session_id] = begun(now)
+                self._timers[each.session_id] = new_timer(now)
                 continue
-            timer, stage = look(timer, each.progress_at or timer.progress_at, self._rules, now)
+            timer, stage = check_timer(timer, each.progress_at or timer.progress_at, self._rules, now)
             self._timers[each.session_id] = timer
             if stage is not None:
-                self._say(each.session_id, timer, stage, now)
-            if stage is Stage.TIMEOUT:
-                self._timed_out(each.session_id)
+                self._publish_stage(each.session_id, timer, stage, now)
+            if stage is TimerStage.TIMEOUT:
+                self._on_timeout(each.session_id)
 
     def warnings(self, session_id: SessionId) -> tuple[str, ...]:
         """What is to be said of a session's prompt; nothing while it makes progress."""
         timer = self._timers.get(session_id)
-        if timer is None or timer.said is None:
+        if timer is None or timer.reported_stage is None:
             return ()
         since = iso(timer.progress_at.wall)
-        return (f"{timer.said}: no progress since {since}",)
+        return (f"{timer.reported_stage}: no progress since {since}",)
 
-    def _say(self, session_id: SessionId, timer: Timer, stage: Stage, now: Instant) -> None:
-        words = words_of(stage, now.seconds_since(timer.progress_at))
-        if stage is not Stage.PROGRESS:
+    def _publish_stage(self, session_id: SessionId, timer: Timer, stage: TimerStage, now: Instant) -> None:
+        words = stage_summary(stage, now.seconds_since(timer.progress_at))
+        if stage is not TimerStage.PROGRESS:
             log.info("%s: %s", session_id, words)
-        self._tell(SupervisionEvent(session_id, stage, iso(now.wall), iso(timer.progress_at.wall), words))
+        self._publish(SupervisionEvent(session_id, stage, iso(now.wall), iso(timer.progress_at.wall), words))

@@ -16,9 +16,9 @@ from wakeful.core.decoding import decode_json
 from wakeful.core.errors import SessionNotFound
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.judging.findings import State
-from wakeful.judging.session_record import SessionRecord, laid_to_rest
-from wakeful.sessions.registry import Roster
-from wakeful.sessions.session import standing_of
+from wakeful.judging.session_record import SessionRecord, mark_stopped
+from wakeful.sessions.registry import SessionRegistry
+from wakeful.sessions.session import transition_key_of
 from wakeful.storage.base import SessionRow, Store, Transition
 
 REASON: Final = "repaired"
@@ -26,7 +26,15 @@ REASON: Final = "repaired"
 UNFINISHED: Final = frozenset(
     {State.IDLE, State.PROMPTING, State.WAITING, State.STOPPING, State.STARTING, State.DETACHED}
 )
-_SHOWN: Final = ("state", "health", "active_prompt", "attachable", "session_alive", "attention", "pid")
+_COMPARED_FIELDS: Final = (
+    "state",
+    "health",
+    "active_prompt",
+    "attachable",
+    "session_alive",
+    "attention",
+    "pid",
+)
 
 log = logging.getLogger("wakeful")
 
@@ -52,20 +60,20 @@ class Repairs:
     """Compares what is stored with what is there."""
 
     def __init__(
-        self, store: Store, roster: Roster, clock: Clock, look_again: Callable[[SessionId], None]
+        self, store: Store, registry: SessionRegistry, clock: Clock, look_again: Callable[[SessionId], None]
     ) -> None:
         self._store = store
-        self._roster = roster
+        self._registry = registry
         self._clock = clock
-        self._look_again = look_again
+        self._refresh = look_again
 
     async def repair(self, text: str, *, dry_run: bool) -> Repair:
         """Mend the stored record of a session, or say what would be mended. Raises SessionNotFound, BadSessionId."""
         row = await self._row(text)
         if row is None:
-            return Repair(self._roster.resolve(text), dry_run, (), "nothing is stored of it yet")
-        stored = _decoded(row)
-        true = self._true(row.id, stored)
+            return Repair(self._registry.resolve(text), dry_run, (), "nothing is stored of it yet")
+        stored = _decode_row(row)
+        true = self._current_record(row.id, stored)
         if true is None:
             return Repair(
                 row.id, dry_run, (), "what is stored is of another version, and nothing else is left of it"
@@ -83,22 +91,22 @@ class Repairs:
         """What the store has; also of a session that nothing else is left of."""
         rows = {row.id: row for row in await self._store.sessions()}
         try:
-            return rows.get(self._roster.resolve(text))
+            return rows.get(self._registry.resolve(text))
         except SessionNotFound:
             row = rows.get(SessionId(parse_session_id(text)))
             if row is None:
                 raise
             return row
 
-    def _true(self, session_id: SessionId, stored: SessionRecord | None) -> SessionRecord | None:
-        watched = self._roster.watched.get(session_id)
-        if watched is not None:
-            self._look_again(session_id)
-        if watched is not None and watched.record is not None:
-            return watched.record
+    def _current_record(self, session_id: SessionId, stored: SessionRecord | None) -> SessionRecord | None:
+        session = self._registry.sessions.get(session_id)
+        if session is not None:
+            self._refresh(session_id)
+        if session is not None and session.record is not None:
+            return session.record
         if stored is None or stored.state not in UNFINISHED:
             return stored
-        return laid_to_rest(stored, iso(self._clock.now().wall))
+        return mark_stopped(stored, iso(self._clock.now().wall))
 
     def _transition(self, stored: SessionRecord | None, true: SessionRecord) -> Transition:
         return Transition(
@@ -113,7 +121,7 @@ class Repairs:
         )
 
 
-def _decoded(row: SessionRow) -> SessionRecord | None:
+def _decode_row(row: SessionRow) -> SessionRecord | None:
     try:
         return decode_json(row.record, SessionRecord)
     except msgspec.DecodeError:
@@ -124,7 +132,7 @@ def _changes(stored: SessionRecord | None, true: SessionRecord) -> tuple[RepairC
     """Only what tells one standing from another; times move without being wrong."""
     if stored is None:
         return (RepairChange("schema", None, true.schema),)
-    if standing_of(stored) == standing_of(true):
+    if transition_key_of(stored) == transition_key_of(true):
         return ()
-    pairs = ((name, getattr(stored, name), getattr(true, name)) for name in _SHOWN)
+    pairs = ((name, getattr(stored, name), getattr(true, name)) for name in _COMPARED_FIELDS)
     return tuple(RepairChange(name, old, new) for name, old, new in pairs if old != new)

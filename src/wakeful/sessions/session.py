@@ -8,61 +8,63 @@ import msgspec
 from msgspec import Struct, field
 
 from wakeful.core.clock import Instant
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.judging.activity import Activity
-from wakeful.judging.evidence import Holder, Pane, Presence, Subject
-from wakeful.judging.findings import Attention, Code, Health, State, Verdict
+from wakeful.judging.evidence import AgentProcess, Pane, RuntimeState, SessionIdentity
+from wakeful.judging.findings import Attention, FindingCode, Health, State, Verdict
 from wakeful.judging.session_record import SessionRecord, health_view
 from wakeful.storage.base import Transition
 
 _encode: Final = msgspec.json.Encoder().encode
 _code: Final = attrgetter("code")
 
-Standing = tuple[State, Health, tuple[Code, ...], Attention, bool, bool]
+TransitionKey = tuple[State, Health, tuple[FindingCode, ...], Attention, bool, bool]
 """What must differ for a change to be a transition; times and texts move without one."""
 
 
-class Kept(Struct):
+class SessionSnapshot(Struct):
     """What outlives the daemon beside a bookmark. Instants are only good within the boot they were taken in."""
 
     boot_id: str
     activity: Activity
-    holders: dict[int, Holder]
+    holders: dict[int, AgentProcess]
     pane: Pane | None = None
     written_after_at: Instant | None = None
 
 
-class Watched(Struct, gc=False):
+class TrackedSession(Struct, gc=False):
     """A session under watch. Only the supervisor writes it."""
 
-    subject: Subject
+    subject: SessionIdentity
     activity: Activity = field(default_factory=Activity)
-    presence: Presence = field(default_factory=Presence)
+    presence: RuntimeState = field(default_factory=RuntimeState)
     verdict: Verdict | None = None
     record: SessionRecord | None = None
-    standing: Standing | None = None
+    standing: TransitionKey | None = None
     check_at: float | None = None
     # False while a log is known by its name and age only.
-    read: bool = True
+    is_log_read: bool = True
     # The last sign of it that people can compare with a clock; for ever while its agent lives.
-    seen_wall: float = inf
+    last_seen_wall: float = inf
     # The record's bytes once somebody read them: `body` makes them.
-    encoded: bytes | None = None
+    encoded_record: bytes | None = None
     _health_body: bytes | None = None
 
-    def show(self, verdict: Verdict, record: SessionRecord) -> None:
+    def update(self, verdict: Verdict, record: SessionRecord) -> None:
         """Take a new verdict; the record is encoded when somebody first reads it."""
         self.verdict, self.record = verdict, record
-        self.encoded = self._health_body = None
+        self.encoded_record = self._health_body = None
         last_at = self.activity.last_at
-        self.seen_wall = inf if verdict.agent is Sight.ALIVE else last_at.wall if last_at else -inf
+        self.last_seen_wall = (
+            inf if verdict.agent is ProcessState.ALIVE else last_at.wall if last_at else -inf
+        )
 
     def body(self) -> bytes:
         """The record as every door sends it."""
-        if self.encoded is None:
+        if self.encoded_record is None:
             assert self.record is not None, "a session is judged before it is shown"
-            self.encoded = _encode(self.record)
-        return self.encoded
+            self.encoded_record = _encode(self.record)
+        return self.encoded_record
 
     def health_body(self) -> bytes:
         """The health fields as every listener sends them."""
@@ -72,7 +74,7 @@ class Watched(Struct, gc=False):
         return self._health_body
 
 
-def standing_of(record: SessionRecord) -> Standing:
+def transition_key_of(record: SessionRecord) -> TransitionKey:
     return (
         record.state,
         record.health,
@@ -83,9 +85,11 @@ def standing_of(record: SessionRecord) -> Standing:
     )
 
 
-def transition_of(watched: Watched, before: Standing | None, reason: str, at: float) -> Transition:
+def transition_of(
+    session: TrackedSession, before: TransitionKey | None, reason: str, at: float
+) -> Transition:
     """The change from one standing to the newest one, with the record it led to."""
-    record = watched.record
+    record = session.record
     assert record is not None, "a transition follows a judgement"
     return Transition(
         session_id=record.id,
@@ -95,5 +99,5 @@ def transition_of(watched: Watched, before: Standing | None, reason: str, at: fl
         old_health=before[1] if before else "",
         new_health=record.health,
         reason=reason,
-        record=watched.body(),
+        record=session.body(),
     )

@@ -19,34 +19,34 @@ RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 15.0)
 log = logging.getLogger("wakeful.scribe")
 
 
-class Scribe:
+class TransitionWriter:
     """One task that writes what `take` was given."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._waiting: list[Transition] = []
-        self._some = asyncio.Event()
+        self._has_work = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
-        self.trouble: str | None = None
-        self.lost = 0
+        self.problem: str | None = None
+        self.dropped_count = 0
 
-    def take(self, transitions: Sequence[Transition]) -> None:
+    def enqueue(self, transitions: Sequence[Transition]) -> None:
         """Queue transitions; the oldest are given up, and counted, beyond WAITING_MAX."""
         self._waiting.extend(transitions)
         excess = len(self._waiting) - WAITING_MAX
         if excess > 0:
             del self._waiting[:excess]
-            self.lost += excess
+            self.dropped_count += excess
         if self._waiting:
             self._idle.clear()
-            self._some.set()
+            self._has_work.set()
 
     async def run(self) -> None:
         """Write until cancelled."""
         failures = 0
         while True:
-            await self._some.wait()
+            await self._has_work.wait()
             if await self._write_batch():
                 failures = 0
                 continue
@@ -67,13 +67,13 @@ class Scribe:
         try:
             await self._store.record(batch)
         except WorldError as error:
-            if self.trouble is None:
+            if self.problem is None:
                 log.error("transitions wait in memory: %s", error)  # noqa: TRY400 - said once, without a traceback
-            self.trouble = str(error)
+            self.problem = str(error)
             self._waiting[:0] = batch
             return False
-        self.trouble = None
+        self.problem = None
         if not self._waiting:
-            self._some.clear()
+            self._has_work.clear()
             self._idle.set()
         return True

@@ -16,16 +16,16 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import parse_log_name
 from wakeful.judging import events as e
-from wakeful.judging.evidence import Subject
-from wakeful.judging.masking import echoes_in
-from wakeful.sources.log_source import LogSource, Owner
+from wakeful.judging.evidence import SessionIdentity
+from wakeful.judging.masking import count_repeated_ends
+from wakeful.sources.log_source import LogFormat, LogOwner
 from wakeful.sources.parsing import (
     conversation_of,
     kind_of,
     limit_end_in,
     path_in,
     question_of,
-    read_strange,
+    read_undecodable,
     wall_of,
 )
 
@@ -63,58 +63,58 @@ class NeutralReader:
         try:
             record = _decode(line)
         except msgspec.DecodeError as error:
-            return read_strange(line, error, self.read, _misshapen)
+            return read_undecodable(line, error, self.read, _drift_event)
         if record.event is UNSET:
-            return (e.Drifted(0.0, "event"),)
+            return (e.FormatDrifted(0.0, "event"),)
         write = _EVENTS.get(record.event)
         if write is None:
-            return (e.Skipped(0.0, record.event[:40]),)
+            return (e.RecordSkipped(0.0, record.event[:40]),)
         if record.at is UNSET or (at := wall_of(record.at)) is None:
-            return (e.Drifted(0.0, "at"),)
+            return (e.FormatDrifted(0.0, "at"),)
         missing = next(
             (name for name in _NEEDED.get(record.event, ()) if getattr(record, name) is UNSET), None
         )
-        return (write(record, at) if missing is None else e.Drifted(at, f"{record.event}.{missing}"),)
+        return (write(record, at) if missing is None else e.FormatDrifted(at, f"{record.event}.{missing}"),)
 
     def is_boundary(self, line: bytes) -> bool:
         # Only here does the log name its process; a turn read without it would have nobody behind it.
-        return b"opened" in line and any(type(event) is e.Opened for event in self.read(line))
+        return b"opened" in line and any(type(event) is e.LogOpened for event in self.read(line))
 
 
-def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
+def _drift_event(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
     """Only a record we would have read can drift."""
     event = record.get("event")
     if isinstance(event, str) and event not in _EVENTS:
-        return e.Skipped(0.0, event[:40])
-    return e.Drifted(0.0, path_in(error))
+        return e.RecordSkipped(0.0, event[:40])
+    return e.FormatDrifted(0.0, path_in(error))
 
 
-def _opened(record: _Record, at: float) -> e.Event:
+def _log_opened(record: _Record, at: float) -> e.Event:
     conversation = conversation_of(record.conversation)
-    return e.Opened(at, conversation, record.cwd, record.version, record.pid, record.project)
+    return e.LogOpened(at, conversation, record.cwd, record.version, record.pid, record.project)
 
 
-def _called(record: _Record, at: float) -> e.Event:
+def _call_started(record: _Record, at: float) -> e.Event:
     kind = e.CallKind(record.kind) if record.kind in set(e.CallKind) else kind_of(str(record.tool))
     given = bytes(record.input)
     return e.CallStarted(at, str(record.call), str(record.tool), kind, given, record.timeout_seconds)
 
 
-def _returned(record: _Record, at: float) -> e.Event:
+def _call_ended(record: _Record, at: float) -> e.Event:
     return e.CallEnded(at, str(record.call), record.error, record.refused, bytes(record.result))
 
 
-def _spoke(record: _Record, at: float) -> e.Event:
+def _text_written(record: _Record, at: float) -> e.Event:
     text = bytes(record.text)
-    return e.Spoke(at, crc32(text), echoes_in(text), question_of(text))
+    return e.TextWritten(at, crc32(text), count_repeated_ends(text), question_of(text))
 
 
-def _progressed(record: _Record, at: float) -> e.Event:
+def _progress(record: _Record, at: float) -> e.Event:
     text = bytes(record.text)
-    return e.Progressed(at, crc32(text), echoes_in(text))
+    return e.Progressed(at, crc32(text), count_repeated_ends(text))
 
 
-def _failed(record: _Record, at: float) -> e.Event:
+def _turn_failed(record: _Record, at: float) -> e.Event:
     failure = e.Failure(record.reason) if record.reason in set(e.Failure) else e.Failure.UNKNOWN
     return e.TurnFailed(at, failure, record.message, until=limit_end_in(record.message, at))
 
@@ -126,29 +126,31 @@ _NEEDED: Final[Mapping[str, tuple[str, ...]]] = {
     "failed": ("reason",),
 }
 _EVENTS: Final[Mapping[str, Callable[[Any, float], e.Event]]] = {
-    "opened": _opened,
+    "opened": _log_opened,
     "prompt": lambda record, at: e.Prompted(at, by_person=record.by_person),
-    "text": _spoke,
-    "progress": _progressed,
-    "call": _called,
-    "result": _returned,
-    "asking": lambda record, at: e.Asked(at, record.about),
-    "answered": lambda _record, at: e.Answered(at),
+    "text": _text_written,
+    "progress": _progress,
+    "call": _call_started,
+    "result": _call_ended,
+    "asking": lambda record, at: e.QuestionAsked(at, record.about),
+    "answered": lambda _record, at: e.QuestionAnswered(at),
     "done": lambda _record, at: e.TurnEnded(at),
-    "failed": _failed,
+    "failed": _turn_failed,
     "interrupted": lambda _record, at: e.TurnInterrupted(at),
-    "closed": lambda _record, at: e.Closed(at),
+    "closed": lambda _record, at: e.ClientClosed(at),
 }
 
 
-def event_logs(folders: tuple[Path, ...], host: str) -> LogSource:
+def event_logs(folders: tuple[Path, ...], host: str) -> LogFormat:
     """Logs that any program appends to. They vouch for themselves until they name a process or say `closed`."""
 
-    def owner(parts: tuple[str, ...]) -> Owner | None:
+    def owner(parts: tuple[str, ...]) -> LogOwner | None:
         try:
             session_id = parse_log_name(parts[-1].removesuffix(".jsonl"))
         except BadSessionId:
             return None
-        return Owner(Subject(session_id, "events", host, "event-log", project=session_id, vouched=True))
+        return LogOwner(
+            SessionIdentity(session_id, "events", host, "event-log", project=session_id, vouched=True)
+        )
 
-    return LogSource("event-logs", folders, ".jsonl", 1, owner, NeutralReader)
+    return LogFormat("event-logs", folders, ".jsonl", 1, owner, NeutralReader)

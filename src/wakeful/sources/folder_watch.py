@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Final, Self
 
 from msgspec import Struct
 
-from wakeful.sources.base import Changes, Folders
-from wakeful.sources.log_file import Refusal
+from wakeful.sources.base import FileChanges, FolderWatcher
+from wakeful.sources.log_file import ReadRefusal
 
 if TYPE_CHECKING:
     from asyncinotify import Inotify, Watch
@@ -31,15 +31,15 @@ _MOVED_FROM, _MOVED_TO = 0x40, 0x80
 _CREATE, _DELETE, _DELETE_SELF = 0x100, 0x200, 0x400
 _OVERFLOW, _IGNORED = 0x4000, 0x8000
 _ONLYDIR, _DONT_FOLLOW, _ISDIR = 0x01000000, 0x02000000, 0x40000000
-_CAME: Final = _MODIFY | _CLOSE_WRITE | _CREATE | _MOVED_TO
-_LEFT: Final = _MOVED_FROM | _DELETE
-_MASK: Final = _CAME | _LEFT | _DELETE_SELF | _ONLYDIR | _DONT_FOLLOW
+_WRITE_EVENTS: Final = _MODIFY | _CLOSE_WRITE | _CREATE | _MOVED_TO
+_REMOVE_EVENTS: Final = _MOVED_FROM | _DELETE
+_MASK: Final = _WRITE_EVENTS | _REMOVE_EVENTS | _DELETE_SELF | _ONLYDIR | _DONT_FOLLOW
 
 _LIMIT_REACHED: Final = frozenset((ENOSPC, EMFILE, ENFILE, ENOMEM))
 _NO_FOLDER: Final = frozenset((ENOENT, ENOTDIR, EACCES, ELOOP, ENAMETOOLONG))
 
 
-class Found(Struct, frozen=True, gc=False):
+class ScannedFile(Struct, frozen=True, gc=False):
     """A regular file as a scan saw it; `mtime` is wall time in seconds."""
 
     path: str
@@ -48,7 +48,7 @@ class Found(Struct, frozen=True, gc=False):
     mtime: float
 
 
-class _Watched(Struct, frozen=True, gc=False):
+class _WatchedFolder(Struct, frozen=True, gc=False):
     folder: str
     watch: "Watch"
 
@@ -63,7 +63,7 @@ class FolderWatch:
     def __init__(self) -> None:
         self.slow_folders: set[str] = set()
         self._inotify: Inotify | None = None
-        self._watched: dict[int, _Watched] = {}
+        self._watched_folders: dict[int, _WatchedFolder] = {}
         self._waiting: asyncio.Future[None] | None = None
         self._closed = False
 
@@ -100,19 +100,19 @@ class FolderWatch:
             elif error.errno not in _NO_FOLDER:
                 raise
             return False
-        self._watched[watch.wd] = _Watched(folder, watch)
+        self._watched_folders[watch.wd] = _WatchedFolder(folder, watch)
         self.slow_folders.discard(folder)
         return True
 
     def __aiter__(self) -> Self:
         return self
 
-    async def __anext__(self) -> Changes:
+    async def __anext__(self) -> FileChanges:
         while True:
-            await self._readable()
+            await self._wait_readable()
             if self._closed or self._inotify is None:
                 raise StopAsyncIteration
-            changes = self._sum_up(os.read(self._inotify.fd, _READ_BYTES))
+            changes = self._collect_changes(os.read(self._inotify.fd, _READ_BYTES))
             if changes:
                 return changes
 
@@ -123,7 +123,7 @@ class FolderWatch:
             raise OSError(EMFILE, os.strerror(EMFILE), folder)
         return self._inotify.add_watch(folder, Mask(_MASK))
 
-    async def _readable(self) -> None:
+    async def _wait_readable(self) -> None:
         """Until there is something to read, or for ever without inotify, or until closed."""
         if self._closed:
             return
@@ -137,26 +137,26 @@ class FolderWatch:
             if self._inotify is not None and not self._closed:
                 loop.remove_reader(self._inotify.fd)
 
-    def _sum_up(self, buffer: bytes) -> Changes:
-        changes = Changes(set(), set(), set())
+    def _collect_changes(self, buffer: bytes) -> FileChanges:
+        changes = FileChanges(set(), set(), set())
         for descriptor, mask, name in _events(buffer):
             if mask & _OVERFLOW:
                 changes.rescan = True
             elif mask & (_DELETE_SELF | _IGNORED):
-                self._deleted(descriptor, changes)
-            elif (watched := self._watched.get(descriptor)) is not None:
-                self._entry(f"{watched.folder}/{name}", mask, changes)
+                self._on_folder_deleted(descriptor, changes)
+            elif (watched := self._watched_folders.get(descriptor)) is not None:
+                self._on_entry(f"{watched.folder}/{name}", mask, changes)
         return changes
 
-    def _deleted(self, descriptor: int, changes: Changes) -> None:
-        watched = self._watched.pop(descriptor, None)
+    def _on_folder_deleted(self, descriptor: int, changes: FileChanges) -> None:
+        watched = self._watched_folders.pop(descriptor, None)
         # A folder may be back under its old name before the end of the first one is told.
         if watched is not None and watched.folder not in changes.folders:
             changes.gone.add(watched.folder)
 
-    def _entry(self, path: str, mask: int, changes: Changes) -> None:
+    def _on_entry(self, path: str, mask: int, changes: FileChanges) -> None:
         same_kind = changes.folders if mask & _ISDIR else changes.changed
-        if mask & _CAME:
+        if mask & _WRITE_EVENTS:
             same_kind.add(path)
             changes.gone.discard(path)
             return
@@ -169,9 +169,9 @@ class FolderWatch:
         """A folder that was moved away takes its watches along, under names that are no longer true."""
         inside = f"{folder}/"
         self.slow_folders -= {each for each in self.slow_folders if f"{each}/".startswith(inside)}
-        for descriptor, watched in list(self._watched.items()):
+        for descriptor, watched in list(self._watched_folders.items()):
             if f"{watched.folder}/".startswith(inside):
-                del self._watched[descriptor]
+                del self._watched_folders[descriptor]
                 self._unwatch(watched.watch)
 
     def _unwatch(self, watch: "Watch") -> None:
@@ -188,14 +188,14 @@ def scan_tree(
     suffix: str,
     depth_max: int,
     on_folder: Callable[[str], object] | None = None,
-    odd: dict[str, Refusal] | None = None,
-) -> list[Found]:
+    odd: dict[str, ReadRefusal] | None = None,
+) -> list[ScannedFile]:
     """Every regular file with this suffix, at most `depth_max` folders below the root.
 
     `on_folder` hears of each folder below the root before it is listed: a watch set there misses nothing.
     What has the suffix and is no regular file, and folders that are closed to us, are added to `odd`.
     """
-    found: list[Found] = []
+    found: list[ScannedFile] = []
     odd = {} if odd is None else odd
     folders = _list(os.fspath(root), suffix, found, odd)
     for _ in range(depth_max):
@@ -208,7 +208,7 @@ def scan_tree(
     return found
 
 
-def _list(folder: str, suffix: str, found: list[Found], odd: dict[str, Refusal]) -> list[str]:
+def _list(folder: str, suffix: str, found: list[ScannedFile], odd: dict[str, ReadRefusal]) -> list[str]:
     """Add the files of a folder to those found; the folders in it."""
     folders: list[str] = []
     try:
@@ -219,25 +219,25 @@ def _list(folder: str, suffix: str, found: list[Found], odd: dict[str, Refusal])
                     _add(entry, found, odd)
                     continue
                 if named:
-                    odd[entry.path] = Refusal.SYMLINK if entry.is_symlink() else Refusal.NOT_A_FILE
+                    odd[entry.path] = ReadRefusal.SYMLINK if entry.is_symlink() else ReadRefusal.NOT_A_FILE
                 if entry.is_dir(follow_symlinks=False):
                     folders.append(entry.path)
     except PermissionError:
-        odd[folder] = Refusal.CLOSED
+        odd[folder] = ReadRefusal.CLOSED
     except OSError as error:  # vanished: nothing to be read there now, and the next scan looks again
         if error.errno == ENAMETOOLONG:
-            odd[folder] = Refusal.TOO_LONG
+            odd[folder] = ReadRefusal.TOO_LONG
     return folders
 
 
-def _add(entry: os.DirEntry[str], found: list[Found], odd: dict[str, Refusal]) -> None:
+def _add(entry: os.DirEntry[str], found: list[ScannedFile], odd: dict[str, ReadRefusal]) -> None:
     try:
         status = entry.stat(follow_symlinks=False)
     except OSError as error:  # deleted since it was listed, most likely
         if error.errno == ENAMETOOLONG:
-            odd[entry.path] = Refusal.TOO_LONG
+            odd[entry.path] = ReadRefusal.TOO_LONG
         return
-    found.append(Found(entry.path, status.st_ino, status.st_size, status.st_mtime))
+    found.append(ScannedFile(entry.path, status.st_ino, status.st_size, status.st_mtime))
 
 
 def _events(buffer: bytes) -> Iterator[tuple[int, int, str]]:
@@ -254,16 +254,16 @@ def _wake(waiting: asyncio.Future[None]) -> None:
 
 
 # A way of this many folders can come into being while it is being watched, one at each look.
-_LOOKS_MAX: Final = 64
+_ATTEMPTS_MAX: Final = 64
 
 
-def watch_or_await(folders: Folders, folder: str) -> bool:
+def watch_or_await(folders: FolderWatcher, folder: str) -> bool:
     """Watch a folder, or the nearest one above it that exists, to be told when it appears.
 
     False: a limit of the kernel is reached, and it must be swept. One that is closed to us has nothing to sweep.
     """
     nearest = _nearest(folder)
-    for _ in range(_LOOKS_MAX):
+    for _ in range(_ATTEMPTS_MAX):
         watched = folders.add(nearest)
         # What appeared or vanished before the watch was set is told by nobody: look once more behind it.
         before, nearest = nearest, _nearest(folder)

@@ -12,40 +12,40 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Final, Self
 
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.linux import proc
-from wakeful.sources.log_file import Lines
+from wakeful.sources.log_file import LineSplitter
 
 if TYPE_CHECKING:
     from asyncinotify import Inotify
 
 SLICE_BYTES: Final = 256 * 1024
 # Only where the kernel has no watch or pidfd left to give.
-UNTOLD_SECONDS: Final = 0.1
+POLL_SECONDS: Final = 0.1
 
 
-class Following:
+class FileFollower:
     """One file and the process that writes it, as long as it is entered."""
 
     def __init__(self, path: Path, process: Process) -> None:
         self._path = path
         self._process = process
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._offset = 0
         self._file = -1
         self._pidfd = -1
         self._inotify: Inotify | None = None
-        self._stirred = asyncio.Event()
+        self._wakeup = asyncio.Event()
 
     async def __aenter__(self) -> Self:
         self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         loop = asyncio.get_running_loop()
         with suppress(OSError):  # without it the file is looked at now and then
             self._inotify = self._watch()
-            loop.add_reader(self._inotify.fd, self._changed)
+            loop.add_reader(self._inotify.fd, self._on_change)
         with suppress(OSError):  # ended, or no descriptor left: `sight` tells which
             self._pidfd = os.pidfd_open(self._process.pid)
-            loop.add_reader(self._pidfd, self._ended)
+            loop.add_reader(self._pidfd, self._on_exit)
         return self
 
     async def __aexit__(
@@ -63,7 +63,7 @@ class Following:
     @property
     def is_alive(self) -> bool:
         """Whether the process was not seen dead."""
-        return proc.sight(self._process) is not Sight.DEAD
+        return proc.state_of(self._process) is not ProcessState.DEAD
 
     def read(self) -> list[bytes]:
         """Whole lines that are there now, some of them if there are many; none if there are none."""
@@ -77,21 +77,23 @@ class Following:
                 return lines
         return []
 
-    async def until(self, feed: Callable[[bytes], None], reached: Callable[[], bool], seconds: float) -> bool:
+    async def feed_until(
+        self, feed: Callable[[bytes], None], reached: Callable[[], bool], seconds: float
+    ) -> bool:
         """Feed the lines as they come until `reached`; whether it was, before the process ended or time was up."""
         deadline = asyncio.get_running_loop().time() + seconds
         while not reached():
-            lines = await self.more(deadline)
+            lines = await self.next_lines(deadline)
             if not lines:
                 return reached()
             for line in lines:
                 feed(line)
         return True
 
-    async def more(self, deadline: float) -> list[bytes]:
+    async def next_lines(self, deadline: float) -> list[bytes]:
         """The next lines; none once the process has ended and all is read, or the loop's clock is at `deadline`."""
         while True:
-            self._stirred.clear()
+            self._wakeup.clear()
             # First whether it lives, then what it said: what it wrote before its end is never missed.
             alive = self.is_alive
             if lines := self.read():
@@ -106,8 +108,8 @@ class Following:
             return False
         told = self._inotify is not None and self._pidfd >= 0
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds_left if told else min(seconds_left, UNTOLD_SECONDS)):
-                await self._stirred.wait()
+            async with asyncio.timeout(seconds_left if told else min(seconds_left, POLL_SECONDS)):
+                await self._wakeup.wait()
         return True
 
     def _watch(self) -> "Inotify":
@@ -122,12 +124,12 @@ class Following:
             raise
         return inotify
 
-    def _changed(self) -> None:
+    def _on_change(self) -> None:
         assert self._inotify is not None, "only inotify calls this"
         os.read(self._inotify.fd, SLICE_BYTES)
-        self._stirred.set()
+        self._wakeup.set()
 
-    def _ended(self) -> None:
+    def _on_exit(self) -> None:
         # Readable for ever from now on: once is enough.
         asyncio.get_running_loop().remove_reader(self._pidfd)
-        self._stirred.set()
+        self._wakeup.set()

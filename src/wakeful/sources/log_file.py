@@ -50,7 +50,7 @@ class Oversized(Struct, frozen=True, gc=False):
     tail: bytes
 
 
-class Lines:
+class LineSplitter:
     """Cuts a stream into lines without their newline; the unterminated rest waits for its end.
 
     `pending_bytes` is how much was fed since the last newline. `given_up` says that the line in
@@ -162,13 +162,13 @@ _Line: TypeAlias = bytes | Oversized
 _IsBoundary: TypeAlias = Callable[[bytes], bool]
 _Reach: TypeAlias = Iterator[int]
 
-_UNSTEADY: Final = frozenset(("", ".", ".."))
+_SPECIAL_NAMES: Final = frozenset(("", ".", ".."))
 _FOLDER_FLAGS: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # Non-blocking: a pipe in the place of a log must not hold us up.
 _LOG_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
-class Refusal(StrEnum):
+class ReadRefusal(StrEnum):
     """Why a log was not read."""
 
     MISSING = "missing"
@@ -186,13 +186,13 @@ class Refusal(StrEnum):
 
 
 _REFUSALS: Final = {
-    ENOENT: Refusal.MISSING,
-    ELOOP: Refusal.SYMLINK,
-    ENOTDIR: Refusal.NOT_A_FOLDER,
-    ENXIO: Refusal.NOT_A_FILE,
-    EACCES: Refusal.UNREADABLE,
-    EPERM: Refusal.UNREADABLE,
-    ENAMETOOLONG: Refusal.TOO_LONG,
+    ENOENT: ReadRefusal.MISSING,
+    ELOOP: ReadRefusal.SYMLINK,
+    ENOTDIR: ReadRefusal.NOT_A_FOLDER,
+    ENXIO: ReadRefusal.NOT_A_FILE,
+    EACCES: ReadRefusal.UNREADABLE,
+    EPERM: ReadRefusal.UNREADABLE,
+    ENAMETOOLONG: ReadRefusal.TOO_LONG,
 }
 
 
@@ -202,7 +202,7 @@ class LogOutsideRoot(OwnError):
     code = "log-outside-root"
 
 
-class Batch(Struct, frozen=True, gc=False):
+class LogBatch(Struct, frozen=True, gc=False):
     """What one look at a log gave.
 
     `reset`: the log was truncated, replaced or rewritten; these lines come from its new beginning.
@@ -213,7 +213,7 @@ class Batch(Struct, frozen=True, gc=False):
     marks: list[Oversized] = []
     reset: bool = False
     more: bool = False
-    refused: Refusal | None = None
+    refused: ReadRefusal | None = None
 
 
 class Position(Struct, frozen=True, gc=False):
@@ -232,7 +232,7 @@ class LogFile:
     def __init__(self, path: str, root: str) -> None:
         self.path = path
         self._folders, self._name = _steps(path, root)
-        self._lines = Lines()
+        self._lines = LineSplitter()
         self._at = 0
         self._inode: int | None = None
         self._head_hash: int | None = None
@@ -248,12 +248,12 @@ class LogFile:
 
     def resume(self, inode: int, offset: int, head_hash: int | None) -> None:
         """Go on from a kept position. Costs nothing: the next `read_new` says `reset` if it fits no more."""
-        self._go_to(offset)
+        self._seek(offset)
         self._inode, self._head_hash = inode, head_hash
 
-    def read_new(self, *, bytes_max: int = SLICE_BYTES_MAX) -> Batch:
+    def read_new(self, *, bytes_max: int = SLICE_BYTES_MAX) -> LogBatch:
         """The complete lines since the last look; an unterminated one waits for its newline."""
-        return self._look(lambda fd, status: self._read_new(fd, status, bytes_max))
+        return self._open_and_read(lambda fd, status: self._read_new(fd, status, bytes_max))
 
     def read_back(
         self,
@@ -261,7 +261,7 @@ class LogFile:
         *,
         bytes_first: int = BACK_BYTES_FIRST,
         bytes_max: int = BACK_BYTES_MAX,
-    ) -> Batch:
+    ) -> LogBatch:
         """The complete lines from the last boundary on, looking back only as far as it takes.
 
         Without a boundary within `bytes_max`: the lines there are. Forgets any earlier position;
@@ -269,22 +269,22 @@ class LogFile:
         """
         assert 0 < bytes_first <= bytes_max <= LINE_BYTES_MAX, "the boundary must be a line that is kept"
         reach = _reach(bytes_first, bytes_max)
-        return self._look(lambda fd, status: self._read_back(fd, status, is_boundary, reach))
+        return self._open_and_read(lambda fd, status: self._read_back(fd, status, is_boundary, reach))
 
     def last_lines(self, bytes_max: int = BACK_BYTES_FIRST) -> list[bytes]:
         """The complete lines among its last bytes, newest first. Moves nothing, and none is as good as unreadable."""
-        return self._look(lambda fd, status: _last_lines(fd, status.st_size, bytes_max)).lines
+        return self._open_and_read(lambda fd, status: _last_lines(fd, status.st_size, bytes_max)).lines
 
-    def _look(self, read: Callable[[int, os.stat_result], Batch]) -> Batch:
+    def _open_and_read(self, read: Callable[[int, os.stat_result], LogBatch]) -> LogBatch:
         try:
             fd = self._open()
         except OSError as error:
-            return Batch(refused=_refusal(error))
+            return LogBatch(refused=_refusal(error))
         try:
             status = os.fstat(fd)
-            return read(fd, status) if S_ISREG(status.st_mode) else Batch(refused=Refusal.NOT_A_FILE)
+            return read(fd, status) if S_ISREG(status.st_mode) else LogBatch(refused=ReadRefusal.NOT_A_FILE)
         except OSError as error:
-            return Batch(refused=_refusal(error))
+            return LogBatch(refused=_refusal(error))
         finally:
             os.close(fd)
 
@@ -300,22 +300,22 @@ class LogFile:
             if folder is not None:
                 os.close(folder)
 
-    def _read_new(self, fd: int, status: os.stat_result, bytes_max: int) -> Batch:
+    def _read_new(self, fd: int, status: os.stat_result, bytes_max: int) -> LogBatch:
         head = os.pread(fd, HEAD_BYTES, 0)
-        reset = not self._fits(fd, status, head)
+        reset = not self._is_same_log(fd, status, head)
         if reset:
-            self._go_to(0)
+            self._seek(0)
         elif self._at > status.st_size:  # only an unterminated end was cut off: no line is undone
-            self._go_to(self.offset)
+            self._seek(self.offset)
         stop = min(status.st_size, self._at + bytes_max)
         ended, refused = self._feed_until(fd, stop)
         more = refused is None and self._at == stop < status.st_size
         if not more:
             self._forget_short_rest()
         self._inode, self._head_hash = status.st_ino, crc32(head[: self.offset])
-        return Batch(*_lines_and_marks(ended), reset=reset, more=more, refused=refused)
+        return LogBatch(*_lines_and_marks(ended), reset=reset, more=more, refused=refused)
 
-    def _fits(self, fd: int, status: os.stat_result, head: bytes) -> bool:
+    def _is_same_log(self, fd: int, status: os.stat_result, head: bytes) -> bool:
         """Whether the log is still the one that was read up to here."""
         if self._inode is None:
             return True
@@ -326,7 +326,7 @@ class LogFile:
         # A log cut short and grown again keeps its head, but hardly has a newline at this very place.
         return self._at == 0 or self._lines.pending_bytes > 0 or os.pread(fd, 1, self._at - 1) == b"\n"
 
-    def _feed_until(self, fd: int, stop: int) -> tuple[list[_Line], Refusal | None]:
+    def _feed_until(self, fd: int, stop: int) -> tuple[list[_Line], ReadRefusal | None]:
         ended: list[_Line] = []
         try:
             while self._at < stop and (chunk := os.pread(fd, min(BUFFER_BYTES, stop - self._at), self._at)):
@@ -336,18 +336,20 @@ class LogFile:
             return ended, _refusal(error)
         return ended, None
 
-    def _read_back(self, fd: int, status: os.stat_result, is_boundary: _IsBoundary, reach: _Reach) -> Batch:
+    def _read_back(
+        self, fd: int, status: os.stat_result, is_boundary: _IsBoundary, reach: _Reach
+    ) -> LogBatch:
         start, window, boundary = _search_back(fd, status.st_size, is_boundary, reach)
         first = _first_line(start, window) if boundary is None else boundary
-        self._lines, self._at = Lines(inside=first is None), start + len(window)
+        self._lines, self._at = LineSplitter(inside=first is None), start + len(window)
         lines, marks = _lines_and_marks(self._lines.feed(window[first:]))
         self._forget_short_rest()
         self._inode = status.st_ino
         self._head_hash = None if start else crc32(window[:HEAD_BYTES][: self.offset])
-        return Batch(lines, marks)
+        return LogBatch(lines, marks)
 
-    def _go_to(self, at: int) -> None:
-        self._at, self._lines = at, Lines()
+    def _seek(self, at: int) -> None:
+        self._at, self._lines = at, LineSplitter()
 
     def _forget_short_rest(self) -> None:
         if self._lines.pending_bytes <= REREAD_BYTES_MAX and not self._lines.given_up:
@@ -355,11 +357,11 @@ class LogFile:
             self._lines.forget()
 
 
-def _last_lines(fd: int, size: int, bytes_max: int) -> Batch:
+def _last_lines(fd: int, size: int, bytes_max: int) -> LogBatch:
     start = max(0, size - bytes_max)
     *ended, _rest = os.pread(fd, bytes_max, start).split(b"\n")
     whole = ended if start == 0 else ended[1:]
-    return Batch([line for each in reversed(whole) if (line := each.strip(BLANK))])
+    return LogBatch([line for each in reversed(whole) if (line := each.strip(BLANK))])
 
 
 def _search_back(
@@ -436,7 +438,7 @@ def _steps(path: str, root: str) -> tuple[list[str], str]:
     """The folders to open one inside the other, and the log's name; the root's own path is trusted."""
     prefix = root.rstrip("/") + "/"
     first, *others = path.removeprefix(prefix).split("/")
-    if not path.startswith(prefix) or "\0" in path or not _UNSTEADY.isdisjoint((first, *others)):
+    if not path.startswith(prefix) or "\0" in path or not _SPECIAL_NAMES.isdisjoint((first, *others)):
         raise LogOutsideRoot(path=path, root=root)
     *folders, name = prefix + first, *others
     return folders, name
@@ -452,5 +454,5 @@ def _open_log(name: str, folder: int | None) -> int:
         return os.open(name, _LOG_FLAGS, dir_fd=folder)
 
 
-def _refusal(error: OSError) -> Refusal:
-    return _REFUSALS.get(error.errno or 0, Refusal.FAILED)
+def _refusal(error: OSError) -> ReadRefusal:
+    return _REFUSALS.get(error.errno or 0, ReadRefusal.FAILED)

@@ -1,8 +1,8 @@
 """Follows all logs of one format below its roots, newest first, reading back only as far as judging needs.
 
-A LogSource says where logs of a format are and how a line reads. Old logs are not read until a request needs
+A LogFormat says where logs of a format are and how a line reads. Old logs are not read until a request needs
 them. Of many recent logs only the newest, and those that were read before a restart, are read at once; of the
-others only id, age and working directory are reported. `LeftOut` lists the logs that are not read, with the
+others only id, age and working directory are reported. `SkippedLogs` lists the logs that are not read, with the
 reasons, for `status` and `doctor`.
 """
 
@@ -18,12 +18,12 @@ from wakeful.core.clock import Clock
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
 from wakeful.judging.activity import RULE_VERSION
-from wakeful.judging.events import Event, Opened
-from wakeful.judging.evidence import Subject
-from wakeful.sources.base import Changes, Folders, Reader, Witness
-from wakeful.sources.folder_watch import Found, scan_tree, watch_or_await
-from wakeful.sources.log_file import Batch, LogFile, Refusal
-from wakeful.sources.parsing import read_torn
+from wakeful.judging.events import Event, LogOpened
+from wakeful.judging.evidence import SessionIdentity
+from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, LogReader
+from wakeful.sources.folder_watch import ScannedFile, scan_tree, watch_or_await
+from wakeful.sources.log_file import LogBatch, LogFile, ReadRefusal
+from wakeful.sources.parsing import read_damaged
 from wakeful.storage.base import Bookmark
 
 # Enough to recognise what went wrong; the rest is counted.
@@ -31,39 +31,42 @@ NAMED_MAX: Final = 3
 _NAME_CHARS_MAX: Final = 200
 
 # For one and for several, in the order in which they are told.
-_WORDS: Final[Mapping[Refusal, tuple[str, str]]] = {
-    Refusal.CLOSED: ("folder cannot be listed (permission)", "folders cannot be listed (permission)"),
-    Refusal.TOO_LONG: ("path is too long to be read", "paths are too long to be read"),
-    Refusal.UNREADABLE: ("log cannot be read (permission)", "logs cannot be read (permission)"),
-    Refusal.SYMLINK: ("log is a symbolic link", "logs are symbolic links"),
-    Refusal.NOT_A_FILE: ("log is no regular file", "logs are no regular files"),
-    Refusal.NOT_A_FOLDER: ("log lies behind a symbolic link", "logs lie behind symbolic links"),
-    Refusal.FAILED: ("log cannot be read (input/output error)", "logs cannot be read (input/output error)"),
+_REFUSAL_TEXTS: Final[Mapping[ReadRefusal, tuple[str, str]]] = {
+    ReadRefusal.CLOSED: ("folder cannot be listed (permission)", "folders cannot be listed (permission)"),
+    ReadRefusal.TOO_LONG: ("path is too long to be read", "paths are too long to be read"),
+    ReadRefusal.UNREADABLE: ("log cannot be read (permission)", "logs cannot be read (permission)"),
+    ReadRefusal.SYMLINK: ("log is a symbolic link", "logs are symbolic links"),
+    ReadRefusal.NOT_A_FILE: ("log is no regular file", "logs are no regular files"),
+    ReadRefusal.NOT_A_FOLDER: ("log lies behind a symbolic link", "logs lie behind symbolic links"),
+    ReadRefusal.FAILED: (
+        "log cannot be read (input/output error)",
+        "logs cannot be read (input/output error)",
+    ),
 }
 
 
-class LeftOut:
+class SkippedLogs:
     """What the last scan saw and could not be a log, and what could not be read since."""
 
     def __init__(self) -> None:
-        self._scanned: dict[str, Refusal] = {}
-        self._refused: dict[str, Refusal] = {}
+        self._scanned: dict[str, ReadRefusal] = {}
+        self._refused: dict[str, ReadRefusal] = {}
 
     def __contains__(self, path: str) -> bool:
         return path in self._refused
 
-    def see(self, odd: Mapping[str, Refusal]) -> None:
+    def add_scan(self, odd: Mapping[str, ReadRefusal]) -> None:
         """A part of the tree was scanned."""
         self._scanned |= odd
 
-    def see_all(self, odd: Mapping[str, Refusal]) -> list[str]:
+    def replace_scan(self, odd: Mapping[str, ReadRefusal]) -> list[str]:
         """All of it was scanned; the folders that were closed before and are not any more."""
         before, self._scanned = self._scanned, dict(odd)
-        return [each for each, why in before.items() if why is Refusal.CLOSED and each not in odd]
+        return [each for each, why in before.items() if why is ReadRefusal.CLOSED and each not in odd]
 
-    def read(self, path: str, refused: Refusal | None) -> None:
+    def on_read(self, path: str, refused: ReadRefusal | None) -> None:
         """A log was read, or refused to be."""
-        if refused is not None and refused in _WORDS:
+        if refused is not None and refused in _REFUSAL_TEXTS:
             self._refused[path] = refused
         else:
             self._refused.pop(path, None)
@@ -74,13 +77,13 @@ class LeftOut:
             for path in [path for path in each if path == gone or path.startswith(f"{gone}/")]:
                 del each[path]
 
-    def words(self) -> str | None:
+    def summary(self) -> str | None:
         """How many, why, and which; None if nothing is left out."""
-        return "; ".join(_told(self._refused | self._scanned)) or None
+        return "; ".join(_summary_lines(self._refused | self._scanned)) or None
 
 
-def _told(left_out: Mapping[str, Refusal]) -> Iterator[str]:
-    for why, (one, several) in _WORDS.items():
+def _summary_lines(left_out: Mapping[str, ReadRefusal]) -> Iterator[str]:
+    for why, (one, several) in _REFUSAL_TEXTS.items():
         paths = sorted(path for path, each in left_out.items() if each is why)
         if paths:
             more = f" and {len(paths) - NAMED_MAX} more" if len(paths) > NAMED_MAX else ""
@@ -90,8 +93,8 @@ def _told(left_out: Mapping[str, Refusal]) -> Iterator[str]:
 
 # One turn of the loop reads at most this much of one log before others get theirs.
 SLICES_AT_ONCE_MAX: Final = 64
-# How far back `recall_events` reads: a turn of some hundred calls.
-RECALL_BYTES_MAX: Final = 4 * 1024 * 1024
+# How far back `read_last_events` reads: a turn of some hundred calls.
+LAST_LINES_BYTES_MAX: Final = 4 * 1024 * 1024
 # More than anybody has at work at once. Beyond these a log is only glimpsed: what it says changes no verdict
 # before somebody holds it, asks for it or it grows, and then it is read.
 READ_AT_START_MAX: Final = 64
@@ -99,148 +102,148 @@ READ_AT_START_MAX: Final = 64
 
 _mtime: Final = attrgetter("mtime")
 # Reported for paths of any name: they may hide logs.
-_OF_ANY_NAME: Final = frozenset({Refusal.CLOSED, Refusal.TOO_LONG})
+_OF_ANY_NAME: Final = frozenset({ReadRefusal.CLOSED, ReadRefusal.TOO_LONG})
 
 
-class Owner(Struct, frozen=True, gc=False):
+class LogOwner(Struct, frozen=True, gc=False):
     """Whose a log is. A side log (a subagent's) only shows that its session moves."""
 
-    subject: Subject
+    subject: SessionIdentity
     side: bool = False
 
 
-class LogSource(Struct, frozen=True):
+class LogFormat(Struct, frozen=True):
     """Where logs of one format lie, whose they are, and how to read them."""
 
     name: str
     roots: tuple[Path, ...]
     suffix: str
     depth_max: int
-    owner: Callable[[tuple[str, ...]], Owner | None]
-    reader: Callable[[], Reader]
+    owner: Callable[[tuple[str, ...]], LogOwner | None]
+    reader: Callable[[], LogReader]
     # The folder that a client keeps the logs of a working directory in; None if it sorts them in other ways.
     folder_of: Callable[[str], str] | None = None
 
 
-class _Followed(Struct):
+class _FollowedLog(Struct):
     """A log that is being read."""
 
     file: LogFile
-    reader: Reader
-    subject: Subject
+    reader: LogReader
+    subject: SessionIdentity
     unsaved: bool = True
 
 
-class LogEye:
-    """Eyes for one LogSource."""
+class LogFileSource:
+    """Eyes for one LogFormat."""
 
     def __init__(
         self,
-        source: LogSource,
+        source: LogFormat,
         clock: Clock,
-        witness: Witness,
+        sink: EvidenceSink,
         *,
         fold_after_seconds: float,
-        folders: Folders | None = None,
+        folders: FolderWatcher | None = None,
         bookmarks: Mapping[str, Bookmark] | None = None,
     ) -> None:
-        self._source = source
+        self._format = source
         self._clock = clock
-        self._witness = witness
+        self._sink = sink
         self._fold_after_seconds = fold_after_seconds
         self._folders = folders
         self._bookmarks = dict(bookmarks or {})
-        self._followed: dict[str, _Followed] = {}
+        self._followed_logs: dict[str, _FollowedLog] = {}
         self._paths: dict[SessionId, str] = {}
-        self._seen: dict[str, tuple[int, float]] = {}
+        self._scanned_stats: dict[str, tuple[int, float]] = {}
         self._cwds: dict[str, str] = {}
         self._unwatched = 0
-        self._left_out = LeftOut()
+        self._skipped_logs = SkippedLogs()
         # Readings that were refused, since the start.
-        self.failed = 0
+        self.failed_reads = 0
 
     @property
     def name(self) -> str:
-        return self._source.name
+        return self._format.name
 
     @property
-    def slow(self) -> str | None:
+    def delay_reason(self) -> str | None:
         if not self._unwatched:
             return None
         folders = "1 folder" if self._unwatched == 1 else f"{self._unwatched} folders"
         return f"{folders} cannot be watched (inotify limit): swept every few seconds instead"
 
     @property
-    def left_out(self) -> str | None:
-        return self._left_out.words()
+    def skipped_logs(self) -> str | None:
+        return self._skipped_logs.summary()
 
-    def look(self) -> None:
+    def scan(self) -> None:
         """Scan every root; read what is recent or grew, remember the rest."""
         self._unwatched = 0
-        odd: dict[str, Refusal] = {}
-        for root in self._source.roots:
+        odd: dict[str, ReadRefusal] = {}
+        for root in self._format.roots:
             self._watch(str(root))
-            found = scan_tree(root, self._source.suffix, self._source.depth_max, self._watch, odd)
-            self.meet(root, found)
-        self._left_out.see_all(self._in_the_place_of_logs(odd))
+            found = scan_tree(root, self._format.suffix, self._format.depth_max, self._watch, odd)
+            self.report_scan(root, found)
+        self._skipped_logs.replace_scan(self._unreadable_logs(odd))
 
     async def sweep(self) -> None:
         """The same without holding up the loop: folders are watched already, and files are listed in a thread."""
-        odd: dict[str, Refusal] = {}
-        for root in self._source.roots:
+        odd: dict[str, ReadRefusal] = {}
+        for root in self._format.roots:
             found = await asyncio.to_thread(
-                scan_tree, root, self._source.suffix, self._source.depth_max, odd=odd
+                scan_tree, root, self._format.suffix, self._format.depth_max, odd=odd
             )
-            self.meet(root, found)
-        for opened in self._left_out.see_all(self._in_the_place_of_logs(odd)):
+            self.report_scan(root, found)
+        for opened in self._skipped_logs.replace_scan(self._unreadable_logs(odd)):
             self._watch(opened)
 
-    def meet(self, root: Path, found: list[Found]) -> None:
+    def report_scan(self, root: Path, found: list[ScannedFile]) -> None:
         """Logs as a scan shows them, newest first."""
         oldest_recent = self._clock.now().wall - self._fold_after_seconds
         for rank, each in enumerate(sorted(found, key=_mtime, reverse=True)):
-            if each.mtime < oldest_recent and each.path not in self._seen:
-                self._remember(root, each)
+            if each.mtime < oldest_recent and each.path not in self._scanned_stats:
+                self._report_old(root, each)
             else:
-                self._meet(root, each, is_recent=each.mtime >= oldest_recent, rank=rank)
+                self._report_log(root, each, is_recent=each.mtime >= oldest_recent, rank=rank)
 
-    def _remember(self, root: Path, found: Found) -> None:
+    def _report_old(self, root: Path, found: ScannedFile) -> None:
         """An old log, for the first time: nine in ten of what a start finds."""
-        self._seen[found.path] = found.size, found.mtime
+        self._scanned_stats[found.path] = found.size, found.mtime
         owner = self._owner(root, found.path)
         if owner is not None and not owner.side:
             self._paths[owner.subject.id] = found.path
-            self._witness.remembered(owner.subject, found.mtime)
+            self._sink.on_old_log(owner.subject, found.mtime)
 
-    def told(self, changes: Changes) -> None:
+    def on_changes(self, changes: FileChanges) -> None:
         if changes.rescan:
-            self.look()
+            self.scan()
         for folder in changes.folders:
-            self._appeared(folder)
+            self._on_new_folder(folder)
         for path in changes.changed:
-            if path.endswith(self._source.suffix) and (root := self._root_of(path)) is not None:
-                self._changed(root, path)
+            if path.endswith(self._format.suffix) and (root := self._root_of(path)) is not None:
+                self._on_log_change(root, path)
         for gone in changes.gone:
             if self._root_of(gone) is not None:
-                self._lost(gone)
+                self._on_removal(gone)
 
-    def _appeared(self, folder: str) -> None:
+    def _on_new_folder(self, folder: str) -> None:
         """A new folder, perhaps full already. Below a root nothing else has to be looked at."""
         root = self._root_of(folder)
         if root is not None:
             self._watch(folder)
             depth = folder.count("/") - str(root).count("/")
-            odd = {folder: Refusal.NOT_A_FILE} if folder.endswith(self._source.suffix) else {}
-            found = scan_tree(folder, self._source.suffix, self._source.depth_max - depth, self._watch, odd)
-            self.meet(root, found)
-            self._left_out.see(self._in_the_place_of_logs(odd))
-        elif any(f"{each}/".startswith(f"{folder}/") for each in self._source.roots):
-            self.look()
+            odd = {folder: ReadRefusal.NOT_A_FILE} if folder.endswith(self._format.suffix) else {}
+            found = scan_tree(folder, self._format.suffix, self._format.depth_max - depth, self._watch, odd)
+            self.report_scan(root, found)
+            self._skipped_logs.add_scan(self._unreadable_logs(odd))
+        elif any(f"{each}/".startswith(f"{folder}/") for each in self._format.roots):
+            self.scan()
 
-    def let_go(self) -> None:
+    def release(self) -> None:
         """Its roots went away as they are, as a container's do: what was read is forgotten with them."""
-        for root in self._source.roots:
-            self._lost(str(root))
+        for root in self._format.roots:
+            self._on_removal(str(root))
 
     def catch_up(self, session_id: SessionId) -> None:
         path = self._paths.get(session_id)
@@ -248,36 +251,36 @@ class LogEye:
             return
         root = self._root_of(path)
         assert root is not None, "only logs below a root are remembered"
-        if path in self._followed:
-            self._read_on(path)
+        if path in self._followed_logs:
+            self._read_new(path)
         elif (owner := self._owner(root, path)) is not None:
             self._follow(root, path, owner)
 
-    def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
+    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
         """The last events of a session's log, read anew: what is followed stays where it is. Empty if it has none."""
-        reader = self._source.reader()
-        return [event for line in self.recall_lines(session_id) for event in reader.read(line)][-limit:]
+        reader = self._format.reader()
+        return [event for line in self.read_last_lines(session_id) for event in reader.read(line)][-limit:]
 
-    def recall_lines(self, session_id: SessionId) -> Sequence[bytes]:
+    def read_last_lines(self, session_id: SessionId) -> Sequence[bytes]:
         """The last lines of a session's log as they stand there."""
         path = self._paths.get(session_id)
         root = self._root_of(path) if path is not None else None
         if path is None or root is None:
             return ()
-        return LogFile(path, str(root)).read_back(lambda _line: False, bytes_max=RECALL_BYTES_MAX).lines
+        return LogFile(path, str(root)).read_back(lambda _line: False, bytes_max=LAST_LINES_BYTES_MAX).lines
 
     def take_bookmarks(self) -> Iterator[Bookmark]:
         """How far each log was read since the last time this was asked."""
-        for path, followed in self._followed.items():
+        for path, followed in self._followed_logs.items():
             if followed.unsaved:
                 followed.unsaved = False
                 yield from self._bookmark(path, followed)
 
-    def _bookmark(self, path: str, followed: _Followed) -> Iterator[Bookmark]:
+    def _bookmark(self, path: str, followed: _FollowedLog) -> Iterator[Bookmark]:
         position = followed.file.position()
         if position is not None:
             head = b"" if position.head_hash is None else position.head_hash.to_bytes(4)
-            kept = self._witness.kept(followed.subject.id)
+            kept = self._sink.snapshot(followed.subject.id)
             # A log without one complete line is no session yet: there is nothing to go on from.
             if kept is not None:
                 yield Bookmark(path, position.inode, position.offset, head, RULE_VERSION, kept)
@@ -287,12 +290,12 @@ class LogEye:
             self._unwatched += 1
 
     def _root_of(self, path: str) -> Path | None:
-        return next((root for root in self._source.roots if path.startswith(f"{root}/")), None)
+        return next((root for root in self._format.roots if path.startswith(f"{root}/")), None)
 
-    def _owner(self, root: Path, path: str) -> Owner | None:
-        return self._source.owner(tuple(path[len(str(root)) + 1 :].split("/")))
+    def _owner(self, root: Path, path: str) -> LogOwner | None:
+        return self._format.owner(tuple(path[len(str(root)) + 1 :].split("/")))
 
-    def _in_the_place_of_logs(self, odd: Mapping[str, Refusal]) -> dict[str, Refusal]:
+    def _unreadable_logs(self, odd: Mapping[str, ReadRefusal]) -> dict[str, ReadRefusal]:
         """Of what a scan found odd: closed folders, and what has the name of a session's log."""
         return {
             path: why
@@ -301,108 +304,108 @@ class LogEye:
             or ((root := self._root_of(path)) is not None and self._owner(root, path) is not None)
         }
 
-    def _meet(self, root: Path, found: Found, *, is_recent: bool, rank: int) -> None:
+    def _report_log(self, root: Path, found: ScannedFile, *, is_recent: bool, rank: int) -> None:
         """A log as a scan shows it: unchanged, grown, recent or old. `rank` counts newer ones."""
         path = found.path
         stamp = (found.size, found.mtime)
-        before = self._seen.get(path)
-        if before is not None and path in self._left_out:
+        before = self._scanned_stats.get(path)
+        if before is not None and path in self._skipped_logs:
             # It could not be read, so it is met anew: permissions change without a trace in size and time.
             before = None
         if before == stamp:
             return
-        self._seen[path] = stamp
+        self._scanned_stats[path] = stamp
         # One that appeared under our eyes is followed before any scan has seen it.
-        if before is not None or path in self._followed:
-            self._changed(root, path)
+        if before is not None or path in self._followed_logs:
+            self._on_log_change(root, path)
         elif (owner := self._owner(root, path)) is not None and not owner.side:
             self._paths[owner.subject.id] = path
             if not is_recent:
-                self._witness.remembered(owner.subject, found.mtime)
+                self._sink.on_old_log(owner.subject, found.mtime)
             elif rank < READ_AT_START_MAX or owner.subject.vouched or path in self._bookmarks:
                 self._follow(root, path, owner)
             else:
-                self._glimpse(root, found, owner.subject)
+                self._report_recent(root, found, owner.subject)
 
-    def _changed(self, root: Path, path: str) -> None:
+    def _on_log_change(self, root: Path, path: str) -> None:
         """A log grew, or appeared, while we watched."""
         owner = self._owner(root, path)
         if owner is None:
             return
         if owner.side:
-            self._witness.moved(owner.subject.id)
-        elif path in self._followed:
-            self._read_on(path)
+            self._sink.on_growth(owner.subject.id)
+        elif path in self._followed_logs:
+            self._read_new(path)
         else:
             self._paths[owner.subject.id] = path
             self._follow(root, path, owner, live=True)
 
-    def _glimpse(self, root: Path, found: Found, subject: Subject) -> None:
+    def _report_recent(self, root: Path, found: ScannedFile, identity: SessionIdentity) -> None:
         """Report whose it is and how old, reading one log of each folder that stands for a working directory."""
         folder = found.path.rpartition("/")[0]
         cwd = self._cwds.get(folder)
         if cwd is None:
             cwd = self._last_cwd(LogFile(found.path, str(root)))
-            if cwd and self._source.folder_of and self._source.folder_of(cwd) == folder.rpartition("/")[2]:
+            if cwd and self._format.folder_of and self._format.folder_of(cwd) == folder.rpartition("/")[2]:
                 self._cwds[folder] = cwd
-        self._witness.glimpsed(subject, found.mtime, cwd)
+        self._sink.on_recent_log(identity, found.mtime, cwd)
 
     def _last_cwd(self, file: LogFile) -> str | None:
         for line in file.last_lines():
-            for event in self._source.reader().read(line):
-                if type(event) is Opened and event.cwd:
+            for event in self._format.reader().read(line):
+                if type(event) is LogOpened and event.cwd:
                     return event.cwd
         return None
 
-    def _follow(self, root: Path, path: str, owner: Owner, *, live: bool = False) -> None:
-        followed = _Followed(LogFile(path, str(root)), self._source.reader(), owner.subject)
-        self._followed[path] = followed
+    def _follow(self, root: Path, path: str, owner: LogOwner, *, live: bool = False) -> None:
+        followed = _FollowedLog(LogFile(path, str(root)), self._format.reader(), owner.subject)
+        self._followed_logs[path] = followed
         bookmark = self._bookmarks.pop(path, None)
-        if bookmark is not None and self._recall(followed, bookmark):
-            self._read_on(path, live=live)
+        if bookmark is not None and self._restore(followed, bookmark):
+            self._read_new(path, live=live)
             return
         batch = followed.file.read_back(followed.reader.is_boundary)
         self._report(followed, batch, live=live)
 
-    def _recall(self, followed: _Followed, bookmark: Bookmark) -> bool:
+    def _restore(self, followed: _FollowedLog, bookmark: Bookmark) -> bool:
         """Go on where an earlier daemon stopped; a file that fits no more says so when it is read."""
         if bookmark.rule_version != RULE_VERSION:
             return False
-        if not self._witness.recalled(followed.subject, bookmark.folded):
+        if not self._sink.restore(followed.subject, bookmark.folded):
             return False
         head = int.from_bytes(bookmark.head_hash) if bookmark.head_hash else None
         followed.file.resume(bookmark.inode, bookmark.offset, head)
         return True
 
-    def _read_on(self, path: str, *, live: bool = True) -> None:
-        followed = self._followed[path]
+    def _read_new(self, path: str, *, live: bool = True) -> None:
+        followed = self._followed_logs[path]
         for _ in range(SLICES_AT_ONCE_MAX):
             batch = followed.file.read_new()
             if batch.reset:
-                followed.reader = self._source.reader()
+                followed.reader = self._format.reader()
             self._report(followed, batch, live=live)
             if not batch.more:
                 return
 
-    def _report(self, followed: _Followed, batch: Batch, *, live: bool) -> None:
-        self._left_out.read(followed.file.path, batch.refused)
-        self.failed += followed.file.path in self._left_out
+    def _report(self, followed: _FollowedLog, batch: LogBatch, *, live: bool) -> None:
+        self._skipped_logs.on_read(followed.file.path, batch.refused)
+        self.failed_reads += followed.file.path in self._skipped_logs
         if not (batch.lines or batch.marks or batch.reset):
             return
         followed.unsaved = True
         events: list[Event] = []
         for mark in batch.marks:
-            events.extend(read_torn(mark.tail, followed.reader.read))
+            events.extend(read_damaged(mark.tail, followed.reader.read))
         for line in batch.lines:
             events.extend(followed.reader.read(line))
-        self._witness.heard(followed.subject, events, live=live, anew=batch.reset)
+        self._sink.on_events(followed.subject, events, live=live, anew=batch.reset)
 
-    def _lost(self, gone: str) -> None:
+    def _on_removal(self, gone: str) -> None:
         """A log is gone, or a folder with all in it."""
-        self._left_out.forget(gone)
+        self._skipped_logs.forget(gone)
         for session_id, path in list(self._paths.items()):
             if path == gone or path.startswith(f"{gone}/"):
                 del self._paths[session_id]
-                self._followed.pop(path, None)
-                self._seen.pop(path, None)
-                self._witness.forgotten(session_id)
+                self._followed_logs.pop(path, None)
+                self._scanned_stats.pop(path, None)
+                self._sink.on_log_deleted(session_id)

@@ -23,7 +23,7 @@ from wakeful.judging.events import CallKind
 from wakeful.judging.questions import question_in
 from wakeful.sources.log_file import AROUND, rescue
 
-MALFORMED: Final = e.Malformed(0.0, "not a JSON object")
+MALFORMED: Final = e.LineMalformed(0.0, "not a JSON object")
 
 # Programs that cut text at a fixed length leave half a character behind: an escape without its partner.
 _SURROGATES: Final = re.compile(
@@ -46,7 +46,7 @@ _decode_timed: Final = json_decoder(_Timed)
 _decode_text: Final = json_decoder(str)
 
 
-def read_strange(
+def read_undecodable(
     line: bytes,
     error: Exception,
     read: Callable[[bytes], Sequence[e.Event]],
@@ -55,12 +55,12 @@ def read_strange(
     """The events of a line that `read` failed to decode : of another shape, torn, or blank."""
     if isinstance(error, msgspec.ValidationError) and (strange := plain_record(line)) is not None:
         return (misshapen(strange, error),)
-    return read_torn(line, read) if line.strip(AROUND) else ()
+    return read_damaged(line, read) if line.strip(AROUND) else ()
 
 
-def read_torn(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequence[e.Event]:
+def read_damaged(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequence[e.Event]:
     """The events of a line that `read` could not decode: mended, or the last whole record in it."""
-    mended = _mend(line)
+    mended = _repair_line(line)
     if mended and mended != line:
         return read(mended)
     rescued = rescue(line)
@@ -68,10 +68,12 @@ def read_torn(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequen
         return (MALFORMED,)
     events = read(rescued)
     # The end of a torn record can look like a record of its own; what such a piece lacks is no drift.
-    return (MALFORMED,) if any(isinstance(event, e.Drifted) for event in events) else (MALFORMED, *events)
+    return (
+        (MALFORMED,) if any(isinstance(event, e.FormatDrifted) for event in events) else (MALFORMED, *events)
+    )
 
 
-def _mend(line: bytes) -> bytes:
+def _repair_line(line: bytes) -> bytes:
     """The line without blanks around it, whatever is no Unicode replaced; mending twice changes nothing more."""
     whole = _SURROGATES.sub(lambda found: found[1] or rb"\ufffd", line.strip(AROUND))
     return whole.decode("utf-8", "replace").encode()

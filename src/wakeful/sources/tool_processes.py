@@ -34,7 +34,7 @@ def orphans_of(session_id: SessionId) -> tuple[Orphan, ...]:
 
 def orphans_of_all(session_ids: Collection[SessionId]) -> dict[SessionId, tuple[Orphan, ...]]:
     """The same for many, by one pass over the processes."""
-    carried = proc.carried(TOOL_VARIABLES.values(), os.getuid())
+    carried = proc.processes_by_variable(TOOL_VARIABLES.values(), os.getuid())
     found = {}
     for session_id in session_ids:
         provider, _, conversation = session_id.partition("-")
@@ -53,7 +53,7 @@ def unlogged_calls(
     known_or_gone = {None, *(each.process for each in orphans)}
     asked = [_letters(found[1]) for given in inputs if (found := _COMMAND.search(given)) is not None]
     return [
-        CallStarted(at, f"process-{each.process.pid}", "Bash", input=_spelled(each.command))
+        CallStarted(at, f"process-{each.process.pid}", "Bash", input=_encode_command(each.command))
         for each in orphans
         if (at := now - proc.age_seconds(each.process)) > after
         and proc.parent_of(each.process) not in known_or_gone
@@ -67,5 +67,5 @@ def _letters(command: bytes) -> bytes:
     return _NO_LETTERS.sub(b"", command)
 
 
-def _spelled(command: str) -> bytes:
+def _encode_command(command: str) -> bytes:
     return msgspec.json.encode({"command": command.encode(errors="replace").decode()})

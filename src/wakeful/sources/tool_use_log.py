@@ -17,12 +17,12 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import parse_log_name
 from wakeful.judging import events as e
-from wakeful.judging.evidence import Subject
-from wakeful.sources.log_source import LogSource, Owner
+from wakeful.judging.evidence import SessionIdentity
+from wakeful.sources.log_source import LogFormat, LogOwner
 from wakeful.sources.parsing import (
     declared_timeout_seconds,
     path_in,
-    read_strange,
+    read_undecodable,
     wall_of,
 )
 
@@ -65,23 +65,25 @@ class ToolUseReader:
         try:
             record = _decode(line)
         except msgspec.DecodeError as error:
-            return read_strange(line, error, self.read, _misshapen)
+            return read_undecodable(line, error, self.read, _drift_event)
         if record.event is UNSET:
-            return (e.Drifted(0.0, "event"),)
+            return (e.FormatDrifted(0.0, "event"),)
         if record.event not in _EVENTS:
-            return (e.Skipped(0.0, record.event[:40]),)
+            return (e.RecordSkipped(0.0, record.event[:40]),)
         if record.tool_name is UNSET:
-            return (e.Drifted(0.0, f"{record.event}.tool_name"),)
+            return (e.FormatDrifted(0.0, f"{record.event}.tool_name"),)
         began = record.event == "pre_tool_use"
-        return (self._started(record, record.tool_name) if began else _ended(record, record.tool_name),)
+        return (
+            self._call_started(record, record.tool_name) if began else _call_ended(record, record.tool_name),
+        )
 
     def is_boundary(self, line: bytes) -> bool:  # noqa: ARG002 - the protocol asks about a line
         return False
 
-    def _started(self, record: _Record, tool: str) -> e.Event:
+    def _call_started(self, record: _Record, tool: str) -> e.Event:
         at = _time_of(record.start_time, record.timestamp)
         if at is None:
-            return e.Drifted(0.0, "pre_tool_use.start_time")
+            return e.FormatDrifted(0.0, "pre_tool_use.start_time")
         # Unique among the calls that can be open together, also after a restart began to count anew.
         call = record.tool_use_id or f"{tool[:100]}#{at}#{next(self._numbers)}"
         given = bytes(record.tool_input)
@@ -95,18 +97,18 @@ def project_in(session_id: str) -> str | None:
     return parts[1] if len(parts) == 4 else None
 
 
-def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
+def _drift_event(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
     """Only a record we would have read can drift."""
     event = record.get("event")
     if isinstance(event, str) and event not in _EVENTS:
-        return e.Skipped(0.0, event[:40])
-    return e.Drifted(0.0, path_in(error))
+        return e.RecordSkipped(0.0, event[:40])
+    return e.FormatDrifted(0.0, path_in(error))
 
 
-def _ended(record: _Record, tool: str) -> e.Event:
+def _call_ended(record: _Record, tool: str) -> e.Event:
     at = _time_of(record.end_time, record.timestamp)
     if at is None:
-        return e.Drifted(0.0, "post_tool_use.end_time")
+        return e.FormatDrifted(0.0, "post_tool_use.end_time")
     result = bytes(record.tool_output_preview)
     is_error = _is_error(record, result)
     refused = is_error and _REFUSED.match(result) is not None
@@ -125,20 +127,20 @@ def _is_error(record: _Record, preview: bytes) -> bool:
     return is_error == b"true" or error not in _EMPTY or exit_code not in _ZERO
 
 
-def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogSource:
+def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogFormat:
     """Folders of tool logs. Nobody vouches for them: without an active record they are never silent."""
 
-    def owner(parts: tuple[str, ...]) -> Owner | None:
+    def owner(parts: tuple[str, ...]) -> LogOwner | None:
         if len(parts) != 2 or parts[1] != "tool_use.jsonl":
             return None
         try:
             session_id = parse_log_name(parts[0])
         except BadSessionId:
             return None
-        return Owner(
-            Subject(
+        return LogOwner(
+            SessionIdentity(
                 session_id, "tool-use", host, "tool_use.jsonl", project=project_in(session_id) or session_id
             )
         )
 
-    return LogSource("tool-use-logs", folders, "tool_use.jsonl", 2, owner, ToolUseReader)
+    return LogFormat("tool-use-logs", folders, "tool_use.jsonl", 2, owner, ToolUseReader)

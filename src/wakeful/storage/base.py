@@ -17,19 +17,19 @@ from wakeful.core.ids import SessionId
 from wakeful.core.leases import (
     LEASE_SECONDS,
     Attempt,
-    HeldLease,
     Lease,
+    LeaseConflict,
     LeaseKey,
     Run,
-    Work,
     WorkId,
+    WorkItem,
     WorkState,
 )
-from wakeful.core.managed_session import Hosting
+from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
 
 
-class Moves(Struct, frozen=True):
+class TransitionCount(Struct, frozen=True):
     """How often a session went from one standing to another. `old_state` is empty for one that was new."""
 
     session_id: SessionId
@@ -83,10 +83,10 @@ class Bookmark(Struct, frozen=True):
     folded: bytes
 
 
-class Outcome(StrEnum):
+class ActionOutcome(StrEnum):
     """How an act ended, as seen and not as hoped."""
 
-    RECOVERED = "recovered"
+    CONFIRMED = "recovered"
     UNVERIFIED = "unverified"
     INEFFECTIVE = "ineffective"
     DECLINED = "declined"
@@ -106,7 +106,7 @@ class Conclusion(Struct, frozen=True):
     """What became of an intent."""
 
     intent_id: str
-    outcome: Outcome
+    outcome: ActionOutcome
     reason: str
     at: float
 
@@ -135,7 +135,7 @@ class Store(Protocol):
     ) -> list[Transition]:
         """Transitions with a sequence number beyond `after`, oldest first."""
 
-    async def moves(self, since: float) -> list[Moves]:
+    async def transition_counts(self, since: float) -> list[TransitionCount]:
         """How often each session went from one standing to another since that time, in no order that matters."""
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
@@ -159,22 +159,24 @@ class Store(Protocol):
     async def bookmarks(self) -> list[Bookmark]:
         """Every bookmark, in no order that matters. Paths may hold bytes that are not UTF-8 (`os.fsdecode`)."""
 
-    async def intend(self, intent: Intent) -> bool:
+    async def save_intent(self, intent: Intent) -> bool:
         """Make an intent durable (synced to disk) before its act; False if one with this id exists already."""
 
-    async def conclude(self, conclusion: Conclusion) -> bool:
+    async def save_conclusion(self, conclusion: Conclusion) -> bool:
         """Store the outcome of an open intent, durably; False if it is unknown or concluded already."""
 
     async def open_intents(self) -> list[Intent]:
         """Intents without an outcome, oldest first: what a restart has to look at."""
 
-    async def enqueue(self, work: Work) -> bool:
+    async def enqueue(self, work: WorkItem) -> bool:
         """Keep a new work as pending, durably; False if one with this id exists, which stays as it is."""
 
-    async def work(self, work_id: WorkId) -> Work | None:
+    async def work(self, work_id: WorkId) -> WorkItem | None:
         """One work, whole."""
 
-    async def works(self, state: WorkState | None = None, *, after: int = 0, limit: int = 100) -> list[Work]:
+    async def works(
+        self, state: WorkState | None = None, *, after: int = 0, limit: int = 100
+    ) -> list[WorkItem]:
         """Works with a sequence number beyond `after`, oldest first; prompts cut to a summary, no contexts."""
 
     async def attempts(self, work_id: WorkId) -> list[Attempt]:
@@ -228,7 +230,7 @@ class Store(Protocol):
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
         instead_of: Process | None = None,
-    ) -> Lease | HeldLease:
+    ) -> Lease | LeaseConflict:
         """Take a lease that is free or has ended, with the next epoch, durably; else who has it.
 
         A lease that is held is refused to everybody, its own owner included: owners renew. `instead_of`: a holder that
@@ -250,31 +252,31 @@ class Store(Protocol):
     async def leases(self) -> list[Lease]:
         """Every lease that somebody has, ordered by key, those past their end among them."""
 
-    async def host(self, hosting: Hosting) -> None:
+    async def save_managed_session(self, managed: ManagedSession) -> None:
         """Keep where a managed session lives, durably; the newest word about a session counts."""
 
-    async def rehost(
-        self, hosting: Hosting, owner: str, *, ttl_seconds: float = LEASE_SECONDS
-    ) -> Hosting | HeldLease:
+    async def reclaim_managed_session(
+        self, managed: ManagedSession, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+    ) -> ManagedSession | LeaseConflict:
         """Claim the session anew and keep its hosting under the next epoch, both or neither, durably.
 
-        The hosting that is kept has no process and is not stopped. HeldLease, and nothing changed: somebody else
+        The hosting that is kept has no process and is not stopped. LeaseConflict, and nothing changed: somebody else
         claimed it since this hosting's epoch.
         """
 
-    async def unhost(self, session_id: SessionId) -> bool:
+    async def drop_managed_session(self, session_id: SessionId) -> bool:
         """Forget where a session lives, durably: it is managed no longer. False if it was not."""
 
-    async def hostings(self) -> list[Hosting]:
+    async def managed_sessions(self) -> list[ManagedSession]:
         """Every managed session, ordered by id."""
 
-    async def keep_note(self, note: Note) -> None:
+    async def save_note(self, note: Note) -> None:
         """Remember it, durably; the newest word counts."""
 
-    async def keep_new_note(self, note: Note) -> bool:
+    async def save_new_note(self, note: Note) -> bool:
         """Remember it, durably, unless one of this kind and key is there, which stays as it is: False."""
 
-    async def keep_new_notes(self, notes: Sequence[Note]) -> None:
+    async def save_new_notes(self, notes: Sequence[Note]) -> None:
         """Remember them together, all or none, durably; where one of a kind and key is there, that one stays."""
 
     async def drop_note(self, kind: str, key: str) -> bool:
@@ -286,13 +288,13 @@ class Store(Protocol):
     async def note(self, kind: str, key: str) -> Note | None:
         """One of them."""
 
-    async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
+    async def spend_budget(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
         """Spend a budget and keep the note that says on what, both or neither, durably.
 
         False, and nothing changed: it was spent `times_max` times within the window, by the store's clock.
         """
 
-    async def give_back(self, key: str, note: Note) -> bool:
+    async def refund_budget(self, key: str, note: Note) -> bool:
         """Undo the newest spending and forget its note, durably. False, and nothing changed: there is no such note."""
 
     async def close(self) -> None:

@@ -13,28 +13,28 @@ from wakeful.core import fault_points as faults
 REACH_SECONDS_MAX: Final = 10.0
 
 
-class FaultPlan(faults.Plan):
+class FaultPlan(faults.FaultInjector):
     """Faults as (point, nth, action), in force inside `with`; `points` lists every reach in order.
 
     An action is `kill`, `stall` (until `release()`), or `raise:ENOSPC`, `raise:EIO` and so on.
     """
 
     def __init__(self, *due: tuple[str, int, str]) -> None:
-        super().__init__(faults.Fault(*each) for each in due)
+        super().__init__(faults.InjectedFault(*each) for each in due)
         self.points: list[str] = []
-        self._seen = threading.Condition()
-        self._before: faults.Plan | None = None
+        self._reached_condition = threading.Condition()
+        self._before: faults.FaultInjector | None = None
 
-    def reached(self, point: str) -> None:
-        with self._seen:
+    def on_reach(self, point: str) -> None:
+        with self._reached_condition:
             self.points.append(point)
-            self._seen.notify_all()
-        super().reached(point)
+            self._reached_condition.notify_all()
+        super().on_reach(point)
 
     def wait_for(self, point: str) -> None:
         """Block until `point` was reached by some other thread; TimeoutError after ten seconds."""
-        with self._seen:
-            if not self._seen.wait_for(lambda: point in self.points, REACH_SECONDS_MAX):
+        with self._reached_condition:
+            if not self._reached_condition.wait_for(lambda: point in self.points, REACH_SECONDS_MAX):
                 raise TimeoutError(point)
 
     def __enter__(self) -> Self:

@@ -1,6 +1,6 @@
 """MemoryJobs: the watchdog's queue in memory, for tests of programs that run the watchdog.
 
-It keeps the contract of `watchdog.queue.Jobs`.
+It keeps the contract of `watchdog.queue.JobQueue`.
 """
 
 from collections.abc import Collection, Sequence
@@ -9,46 +9,46 @@ from msgspec.structs import replace
 
 from wakeful.core.ids import SessionId
 from wakeful.watchdog.queue import (
-    Fenced,
+    FenceResult,
     Job,
     LogReading,
-    Owed,
-    Revival,
-    Snapshot,
-    Stage,
-    Turn,
-    Watched,
+    NextJobState,
+    PendingMessage,
+    QueueAttempt,
+    QueueRevival,
+    QueueRevivalStage,
+    QueueSnapshot,
 )
 
 
 class MemoryJobs:
     """Implements watchdog.queue.Jobs. Claims and budgets do not run out: nobody waits a week in a test."""
 
-    place = "a queue in memory"
+    address = "a queue in memory"
 
     def __init__(self) -> None:
-        self.watched: dict[SessionId, Watched] = {}
+        self.watched: dict[SessionId, QueueAttempt] = {}
         self.pending: list[Job] = []
-        self.failed: list[Watched] = []
+        self.failed: list[QueueAttempt] = []
         self.texts: dict[SessionId, str] = {}
-        self.revivals: dict[str, Revival] = {}
-        self._open: list[str] = []
+        self.revivals: dict[str, QueueRevival] = {}
+        self._open_works: list[str] = []
         self._claims: dict[str, str] = {}
-        self._said: set[str] = set()
+        self._once_names: set[str] = set()
         self._episodes: dict[str, str] = {}
-        self._owed: dict[str, Owed] = {}
-        self._owed_events: list[bytes] = []
+        self._pending_messages: dict[str, PendingMessage] = {}
+        self._pending_events: list[bytes] = []
 
-    async def look(self) -> Snapshot:
+    async def snapshot(self) -> QueueSnapshot:
         jobs = [each.job for each in self.watched.values() if each.job is not None]
         running = frozenset(job.project_key for job in jobs)
-        return Snapshot(tuple(self.watched.values()), tuple(self.pending), running)
+        return QueueSnapshot(tuple(self.watched.values()), tuple(self.pending), running)
 
-    async def look_again(self, watched: Watched) -> Watched | None:
-        return self.watched.get(watched.session.session_id)
+    async def reread(self, attempt: QueueAttempt) -> QueueAttempt | None:
+        return self.watched.get(attempt.session.session_id)
 
-    async def message_text(self, watched: Watched) -> str:
-        return self.texts.get(watched.session.session_id, "")
+    async def message_text(self, attempt: QueueAttempt) -> str:
+        return self.texts.get(attempt.session.session_id, "")
 
     async def claim(self, name: str, token: str, ttl_seconds: float) -> bool:  # noqa: ARG002 - see above
         if name in self._claims:
@@ -56,46 +56,46 @@ class MemoryJobs:
         self._claims[name] = token
         return True
 
-    async def yield_(self, name: str, token: str) -> None:
+    async def release_claim(self, name: str, token: str) -> None:
         if self._claims.get(name) == token:
             del self._claims[name]
 
-    async def is_spent(self, work: str) -> bool:
+    async def is_budget_spent(self, work: str) -> bool:
         return work in self.revivals
 
-    async def revive(self, watched: Watched, revival: Revival) -> Fenced:
-        if watched.session.session_id not in self.watched:
-            return Fenced.GONE
+    async def revive(self, attempt: QueueAttempt, revival: QueueRevival) -> FenceResult:
+        if attempt.session.session_id not in self.watched:
+            return FenceResult.GONE
         if revival.work in self.revivals:
-            return Fenced.SPENT
-        await self.fence(watched)
+            return FenceResult.SPENT
+        await self.fence(attempt)
         self.revivals[revival.work] = revival
-        self._open.append(revival.work)
-        if revival.stage is Stage.ENQUEUED:
-            self._make_job(watched, revival)
-        return Fenced.DONE
+        self._open_works.append(revival.work)
+        if revival.stage is QueueRevivalStage.ENQUEUED:
+            self._make_job(attempt, revival)
+        return FenceResult.DONE
 
-    async def fence(self, watched: Watched) -> Fenced:
-        fenced = self.watched.pop(watched.session.session_id, None)
+    async def fence(self, attempt: QueueAttempt) -> FenceResult:
+        fenced = self.watched.pop(attempt.session.session_id, None)
         if fenced is None:
-            return Fenced.GONE
+            return FenceResult.GONE
         self.failed.append(fenced)
-        return Fenced.DONE
+        return FenceResult.DONE
 
-    async def enqueue(self, before: Revival, after: Revival) -> bool:
+    async def enqueue(self, before: QueueRevival, after: QueueRevival) -> bool:
         if self.revivals.get(before.work) != before:
             return False
         self.revivals[before.work] = after
         self._make_job(next(each for each in self.failed if each.work == before.work), after)
         return True
 
-    async def advance(self, before: Revival, after: Revival) -> bool:
+    async def advance(self, before: QueueRevival, after: QueueRevival) -> bool:
         if self.revivals.get(before.work) != before:
             return False
         self.revivals[before.work] = after
         return True
 
-    async def withdraw(self, revival: Revival, events: Sequence[bytes]) -> bool:
+    async def withdraw(self, revival: QueueRevival, events: Sequence[bytes]) -> bool:
         pending = [job for job in self.pending if job.job_id == revival.job_id]
         failed = [each for each in self.failed if each.work == revival.work]
         if self.revivals.get(revival.work) != revival or not pending or not failed:
@@ -104,76 +104,80 @@ class MemoryJobs:
         self.failed.remove(failed[-1])
         self.watched[failed[-1].session.session_id] = failed[-1]
         del self.revivals[revival.work]
-        self._owed_events += events
+        self._pending_events += events
         return await self.close_revival(revival.work)
 
-    async def others_ran(self, revival: Revival) -> bool:
+    async def has_other_runs(self, revival: QueueRevival) -> bool:
         return revival.session_id in self.watched
 
-    async def last_activity(self, revival: Revival) -> float | None:
+    async def last_activity(self, revival: QueueRevival) -> float | None:
         known = [each.session for each in self.failed if each.work == revival.work]
         return known[-1].last_activity if known else None
 
-    async def open_revivals(self) -> list[Revival]:
-        return [self.revivals[work] for work in self._open]
+    async def open_revivals(self) -> list[QueueRevival]:
+        return [self.revivals[work] for work in self._open_works]
 
-    async def is_open(self, revival: Revival) -> bool:
-        return revival.work in self._open and self.revivals[revival.work] == revival
+    async def is_open(self, revival: QueueRevival) -> bool:
+        return revival.work in self._open_works and self.revivals[revival.work] == revival
 
     async def close_revival(self, work: str) -> bool:
-        was_open = work in self._open
-        self._open = [each for each in self._open if each != work]
+        was_open = work in self._open_works
+        self._open_works = [each for each in self._open_works if each != work]
         return was_open
 
-    async def turn_of(self, revival: Revival) -> Turn:
+    async def next_job_state(self, revival: QueueRevival) -> NextJobState:
         running = [each.job for each in self.watched.values() if each.job is not None]
         if any(job.job_id == revival.job_id for job in running):
-            return Turn.RUNNING
-        return Turn.PENDING if any(job.job_id == revival.job_id for job in self.pending) else Turn.MISSING
+            return NextJobState.RUNNING
+        return (
+            NextJobState.PENDING
+            if any(job.job_id == revival.job_id for job in self.pending)
+            else NextJobState.MISSING
+        )
 
-    async def once(self, name: str) -> bool:
-        first = name not in self._said
-        self._said.add(name)
+    async def mark_once(self, name: str) -> bool:
+        first = name not in self._once_names
+        self._once_names.add(name)
         return first
 
     async def episodes(self) -> dict[str, str]:
         return dict(self._episodes)
 
-    async def begin(self, name: str, words: str) -> bool:
+    async def begin_episode(self, name: str, words: str) -> bool:
         first = name not in self._episodes
         self._episodes.setdefault(name, words)
         return first
 
-    async def mark(self, name: str, words: str) -> None:
+    async def set_episode(self, name: str, words: str) -> None:
         self._episodes[name] = words
 
-    async def end(self, name: str) -> bool:
+    async def end_episode(self, name: str) -> bool:
         return self._episodes.pop(name, None) is not None
 
-    async def owe(self, owed: Owed) -> None:
-        self._owed[owed.name] = owed
+    async def store_message(self, message: PendingMessage) -> None:
+        self._pending_messages[message.name] = message
 
-    async def take_owed(self) -> list[Owed]:
-        taken, self._owed = list(self._owed.values()), {}
+    async def take_messages(self) -> list[PendingMessage]:
+        taken, self._pending_messages = list(self._pending_messages.values()), {}
         return taken
 
-    async def owe_event(self, event: bytes) -> None:
-        self._owed_events.append(event)
+    async def store_event(self, event: bytes) -> None:
+        self._pending_events.append(event)
 
-    async def owed_events(self) -> list[bytes]:
-        return list(self._owed_events)
+    async def stored_events(self) -> list[bytes]:
+        return list(self._pending_events)
 
-    async def drop_owed_event(self, event: bytes) -> None:
-        self._owed_events.remove(event)
+    async def drop_event(self, event: bytes) -> None:
+        self._pending_events.remove(event)
 
     async def close(self) -> None:
         """Nothing is held open."""
 
-    def _make_job(self, watched: Watched, revival: Revival) -> None:
-        assert watched.job is not None, "what was revived had a job"
+    def _make_job(self, attempt: QueueAttempt, revival: QueueRevival) -> None:
+        assert attempt.job is not None, "what was revived had a job"
         assert revival.job_id is not None, "the next job has a name before it exists"
         job = replace(
-            watched.job,
+            attempt.job,
             job_id=revival.job_id,
             created_at=revival.began_at,
             revival_context=revival.context,
@@ -181,7 +185,7 @@ class MemoryJobs:
         self.pending.append(job)
 
 
-class NoGround:
+class NoSessionFiles:
     """Implements watchdog.queue.Ground for a host that has none of the logs, and every folder."""
 
     async def read(self, session_ids: Sequence[SessionId]) -> dict[SessionId, LogReading]:  # noqa: ARG002 - none has one
@@ -190,5 +194,5 @@ class NoGround:
     def forget(self, kept: Collection[SessionId]) -> None:
         """Nothing is remembered."""
 
-    async def folder_is_gone(self, path: str) -> bool:  # noqa: ARG002 - every folder is there
+    async def is_folder_gone(self, path: str) -> bool:  # noqa: ARG002 - every folder is there
         return False

@@ -17,27 +17,27 @@ from wakeful.core.leases import (
     SUMMARY_CHARS_READ,
     Attempt,
     AttemptState,
-    HeldLease,
     Lease,
+    LeaseConflict,
     LeaseKey,
     Run,
-    Work,
     WorkId,
+    WorkItem,
     WorkState,
     state_after,
 )
-from wakeful.core.managed_session import Hosting
+from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.base import (
     Bookmark,
     Conclusion,
     Intent,
-    Moves,
     Note,
     SessionRow,
     StoreClosed,
     Transition,
+    TransitionCount,
 )
 
 
@@ -46,13 +46,13 @@ class MemoryRuns:
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
-        self._works: dict[WorkId, Work] = {}
+        self._works: dict[WorkId, WorkItem] = {}
         self._attempts: dict[WorkId, list[Attempt]] = {}
-        self._held: dict[LeaseKey, Lease] = {}
+        self._leases: dict[LeaseKey, Lease] = {}
         # Kept when a lease is given back: an epoch never falls.
         self._epochs: dict[LeaseKey, int] = {}
 
-    def enqueue(self, work: Work) -> bool:
+    def enqueue(self, work: WorkItem) -> bool:
         if work.id in self._works:
             return False
         fresh = structs.replace(work, state=WorkState.PENDING, attempts=0, seq=len(self._works) + 1)
@@ -60,10 +60,10 @@ class MemoryRuns:
         self._attempts[work.id] = []
         return True
 
-    def work(self, work_id: WorkId) -> Work | None:
+    def work(self, work_id: WorkId) -> WorkItem | None:
         return self._works.get(work_id)
 
-    def works(self, state: WorkState | None, after: int, limit: int) -> list[Work]:
+    def works(self, state: WorkState | None, after: int, limit: int) -> list[WorkItem]:
         fits = (each for each in self._works.values() if each.seq > after and state in {None, each.state})
         return [
             structs.replace(each, prompt=each.prompt[:SUMMARY_CHARS_READ], context="")
@@ -87,10 +87,10 @@ class MemoryRuns:
         self._attempts[work.id].append(attempt)
         return Run(started, attempt.number, lease.epoch, owner, lease.expires_at)
 
-    def _due(self, project: str | None) -> Iterator[Work]:
+    def _due(self, project: str | None) -> Iterator[WorkItem]:
         now = self._now()
         for work in self._works.values():
-            held = self._held.get(work.lease_key)
+            held = self._leases.get(work.lease_key)
             free = held is None or held.expires_at <= now
             wanted = project in {None, work.project} and work.not_before <= now
             if work.state is WorkState.PENDING and wanted and free:
@@ -103,35 +103,35 @@ class MemoryRuns:
         ttl_seconds: float,
         holder: Process | None,
         instead_of: Process | None = None,
-    ) -> Lease | HeldLease:
+    ) -> Lease | LeaseConflict:
         now = self._now()
-        held = self._held.get(key)
+        held = self._leases.get(key)
         replaced = held is not None and held.holder is not None and held.holder == instead_of
         if held is not None and held.expires_at > now and not replaced:
-            return HeldLease(key, held.owner, held.since, held.expires_at, held.holder)
+            return LeaseConflict(key, held.owner, held.since, held.expires_at, held.holder)
         self._epochs[key] = self._epochs.get(key, 0) + 1
-        self._held[key] = Lease(key, self._epochs[key], owner, now, now + ttl_seconds, holder)
-        return self._held[key]
+        self._leases[key] = Lease(key, self._epochs[key], owner, now, now + ttl_seconds, holder)
+        return self._leases[key]
 
     def renew_lease(
         self, key: LeaseKey, epoch: int, ttl_seconds: float, holder: Process | None = None
     ) -> float | None:
-        held = self._held.get(key)
+        held = self._leases.get(key)
         if held is None or held.epoch != epoch:
             return None
         until = self._now() + ttl_seconds
-        self._held[key] = structs.replace(held, expires_at=until, holder=holder or held.holder)
-        return self._held[key].expires_at
+        self._leases[key] = structs.replace(held, expires_at=until, holder=holder or held.holder)
+        return self._leases[key].expires_at
 
     def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
-        held = self._held.get(key)
+        held = self._leases.get(key)
         if held is None or held.epoch != epoch:
             return False
-        del self._held[key]
+        del self._leases[key]
         return True
 
     def leases(self) -> list[Lease]:
-        return sorted(self._held.values(), key=lambda lease: lease.key)
+        return sorted(self._leases.values(), key=lambda lease: lease.key)
 
     def heartbeat(self, work_id: WorkId, epoch: int, ttl_seconds: float) -> float | None:
         attempt = self._running(work_id, epoch)
@@ -172,10 +172,10 @@ class MemoryRuns:
 
     def _lease_of(self, attempt: Attempt) -> Lease | None:
         """Its lease, if it still has it."""
-        held = self._held.get(self._works[attempt.work_id].lease_key)
+        held = self._leases.get(self._works[attempt.work_id].lease_key)
         return held if held is not None and held.epoch == attempt.epoch else None
 
-    def _end(self, attempt: Attempt, ending: AttemptState, said: str) -> Work:
+    def _end(self, attempt: Attempt, ending: AttemptState, said: str) -> WorkItem:
         self._attempts[attempt.work_id][-1] = structs.replace(
             attempt, state=ending, ended_at=self._now(), result=said
         )
@@ -196,7 +196,7 @@ class MemoryStore:
     def __init__(self, *, now: Callable[[], float] = _system_wall) -> None:
         self._now = now
         self._runs = MemoryRuns(now)
-        self._hostings: dict[SessionId, Hosting] = {}
+        self._managed_sessions: dict[SessionId, ManagedSession] = {}
         self._notes: dict[tuple[str, str], Note] = {}
         self._spendings: dict[str, list[float]] = {}
         self._sessions: dict[SessionId, SessionRow] = {}
@@ -237,14 +237,14 @@ class MemoryStore:
         )
         return list(wanted)[:limit]
 
-    async def moves(self, since: float) -> list[Moves]:
+    async def transition_counts(self, since: float) -> list[TransitionCount]:
         self._require_open()
         counted = Counter(
             (each.session_id, each.old_state, each.new_state, each.old_health, each.new_health)
             for each in self._transitions.values()
             if each.at >= since
         )
-        return [Moves(*standings, count) for standings, count in counted.items()]
+        return [TransitionCount(*standings, count) for standings, count in counted.items()]
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
         self._require_open()
@@ -273,14 +273,14 @@ class MemoryStore:
         self._require_open()
         return list(self._bookmarks.values())
 
-    async def intend(self, intent: Intent) -> bool:
+    async def save_intent(self, intent: Intent) -> bool:
         self._require_open()
         if intent.id in self._intents:
             return False
         self._intents[intent.id] = intent
         return True
 
-    async def conclude(self, conclusion: Conclusion) -> bool:
+    async def save_conclusion(self, conclusion: Conclusion) -> bool:
         self._require_open()
         if conclusion.intent_id not in self._intents or conclusion.intent_id in self._conclusions:
             return False
@@ -291,15 +291,17 @@ class MemoryStore:
         self._require_open()
         return [each for each in self._intents.values() if each.id not in self._conclusions]
 
-    async def enqueue(self, work: Work) -> bool:
+    async def enqueue(self, work: WorkItem) -> bool:
         self._require_open()
         return self._runs.enqueue(work)
 
-    async def work(self, work_id: WorkId) -> Work | None:
+    async def work(self, work_id: WorkId) -> WorkItem | None:
         self._require_open()
         return self._runs.work(work_id)
 
-    async def works(self, state: WorkState | None = None, *, after: int = 0, limit: int = 100) -> list[Work]:
+    async def works(
+        self, state: WorkState | None = None, *, after: int = 0, limit: int = 100
+    ) -> list[WorkItem]:
         self._require_open()
         return self._runs.works(state, after, limit)
 
@@ -348,7 +350,7 @@ class MemoryStore:
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
         instead_of: Process | None = None,
-    ) -> Lease | HeldLease:
+    ) -> Lease | LeaseConflict:
         self._require_open()
         return self._runs.claim_lease(key, owner, ttl_seconds, holder, instead_of)
 
@@ -370,45 +372,45 @@ class MemoryStore:
         self._require_open()
         return self._runs.leases()
 
-    async def host(self, hosting: Hosting) -> None:
+    async def save_managed_session(self, managed: ManagedSession) -> None:
         self._require_open()
-        self._hostings[hosting.session_id] = hosting
+        self._managed_sessions[managed.session_id] = managed
 
-    async def rehost(
-        self, hosting: Hosting, owner: str, *, ttl_seconds: float = LEASE_SECONDS
-    ) -> Hosting | HeldLease:
+    async def reclaim_managed_session(
+        self, managed: ManagedSession, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+    ) -> ManagedSession | LeaseConflict:
         self._require_open()
-        key = LeaseKey(hosting.session_id)
-        self._runs.yield_lease(key, hosting.epoch)
+        key = LeaseKey(managed.session_id)
+        self._runs.yield_lease(key, managed.epoch)
         taken = self._runs.claim_lease(key, owner, ttl_seconds, None)
-        if isinstance(taken, HeldLease):
+        if isinstance(taken, LeaseConflict):
             return taken
         following = structs.replace(
-            hosting, epoch=taken.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
+            managed, epoch=taken.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
         )
-        self._hostings[hosting.session_id] = following
+        self._managed_sessions[managed.session_id] = following
         return following
 
-    async def unhost(self, session_id: SessionId) -> bool:
+    async def drop_managed_session(self, session_id: SessionId) -> bool:
         self._require_open()
-        return self._hostings.pop(session_id, None) is not None
+        return self._managed_sessions.pop(session_id, None) is not None
 
-    async def hostings(self) -> list[Hosting]:
+    async def managed_sessions(self) -> list[ManagedSession]:
         self._require_open()
-        return [self._hostings[each] for each in sorted(self._hostings)]
+        return [self._managed_sessions[each] for each in sorted(self._managed_sessions)]
 
-    async def keep_note(self, note: Note) -> None:
+    async def save_note(self, note: Note) -> None:
         self._require_open()
         self._notes[note.kind, note.key] = note
 
-    async def keep_new_note(self, note: Note) -> bool:
+    async def save_new_note(self, note: Note) -> bool:
         self._require_open()
         if (note.kind, note.key) in self._notes:
             return False
         self._notes[note.kind, note.key] = note
         return True
 
-    async def keep_new_notes(self, notes: Sequence[Note]) -> None:
+    async def save_new_notes(self, notes: Sequence[Note]) -> None:
         self._require_open()
         for note in notes:
             self._notes.setdefault((note.kind, note.key), note)
@@ -425,7 +427,7 @@ class MemoryStore:
         self._require_open()
         return self._notes.get((kind, key))
 
-    async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
+    async def spend_budget(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
         self._require_open()
         at, spendings = self._now(), self._spendings.setdefault(key, [])
         if sum(each > at - window_seconds for each in spendings) >= times_max:
@@ -434,7 +436,7 @@ class MemoryStore:
         self._notes[note.kind, note.key] = note
         return True
 
-    async def give_back(self, key: str, note: Note) -> bool:
+    async def refund_budget(self, key: str, note: Note) -> bool:
         self._require_open()
         if self._notes.pop((note.kind, note.key), None) is None:
             return False

@@ -22,8 +22,8 @@ from wakeful.core.errors import OperatorError, OwnError
 from wakeful.testing.scripted_transcript import (
     FAILURES,
     VERSION,
-    Registry,
-    Transcript,
+    ScriptedRegistryFile,
+    ScriptedTranscript,
     registry_path,
     transcript_path,
 )
@@ -77,55 +77,55 @@ def _verb(step: object) -> str:
     return verb
 
 
-class Screen:
+class ScriptedScreen:
     """What a person sees in the agent's terminal."""
 
     def __init__(self, cwd: Path, conversation: str) -> None:
         self._coloured = sys.stdout.isatty()
-        self._say("2", f"✻ scripted agent, plays Claude Code {VERSION} · {cwd.name} · {conversation[:8]}\n")
+        self._print("2", f"✻ scripted agent, plays Claude Code {VERSION} · {cwd.name} · {conversation[:8]}\n")
 
     def prompt(self, text: str) -> None:
-        self._say("1", f"> {text}\n")
+        self._print("1", f"> {text}\n")
 
     def text(self, text: str) -> None:
-        self._say("0", f"● {text}\n")
+        self._print("0", f"● {text}\n")
 
     def call(self, tool: str, given: Mapping[str, Any]) -> None:
         shown = next((str(value) for value in given.values()), "")
-        self._say("32", f"● {tool}({shown:.60})")
+        self._print("32", f"● {tool}({shown:.60})")
 
     def result(self, text: str, *, is_error: bool = False) -> None:
         first = text.partition("\n")[0] or "(No output)"
-        self._say("31" if is_error else "2", f"  ⎿  {first:.60}\n")
+        self._print("31" if is_error else "2", f"  ⎿  {first:.60}\n")
 
     def question(self) -> None:
-        self._say("33", "  Do you want to proceed?\n  > 1. Yes\n    2. No")
+        self._print("33", "  Do you want to proceed?\n  > 1. Yes\n    2. No")
 
     def aside(self, text: str) -> None:
-        self._say("2", f"✻ {text}\n")
+        self._print("2", f"✻ {text}\n")
 
-    def _say(self, style: str, text: str) -> None:
+    def _print(self, style: str, text: str) -> None:
         sys.stdout.write(f"\x1b[{style}m{text}\x1b[0m\n" if self._coloured else f"{text}\n")
         sys.stdout.flush()
 
 
-class Player:
+class ScriptPlayer:
     """One run of one script."""
 
     def __init__(self, home: Path, cwd: Path, conversation: str) -> None:
         self._conversation = conversation
-        self._transcript = Transcript(home, cwd, conversation)
-        self._registry = Registry(home, cwd, conversation)
-        self._screen = Screen(cwd, conversation)
+        self._transcript = ScriptedTranscript(home, cwd, conversation)
+        self._registry = ScriptedRegistryFile(home, cwd, conversation)
+        self._screen = ScriptedScreen(cwd, conversation)
         self._call: str | None = None
         self._tool_pid: int | None = None
         self._in_turn = False
-        self._registry.say("idle")
+        self._registry.write_status("idle")
 
     def play(self, steps: Sequence[Step]) -> None:
         """Do every step in order. Returns unless one of them waits for ever or leaves."""
         for step in steps:
-            _PLAYS[_verb(step)](self, step)
+            _STEP_PLAYERS[_verb(step)](self, step)
 
     def stay(self) -> NoReturn:
         """The script is over; like the client, wait for a person who does not come."""
@@ -139,7 +139,7 @@ class Player:
             os.killpg(self._tool_pid, signal.SIGKILL)
             os.waitpid(self._tool_pid, 0)
         if self._in_turn:
-            self._transcript.interrupted(self._call)
+            self._transcript.interrupt(self._call)
             self._screen.result("Interrupted · What should Claude do instead?", is_error=True)
 
     def leave(self) -> None:
@@ -150,7 +150,7 @@ class Player:
     def prompt(self, step: Step) -> None:
         self._in_turn = True
         self._transcript.prompt(step["prompt"])
-        self._registry.say("busy")
+        self._registry.write_status("busy")
         self._screen.prompt(step["prompt"])
 
     def text(self, step: Step) -> None:
@@ -165,11 +165,11 @@ class Player:
         """Ask before the tool runs, or, without a tool, ask just so. Nobody at stdin: wait for ever."""
         if "tool" in step:
             self._open_call(step)
-        self._registry.say("waiting", step["ask"])
+        self._registry.write_status("waiting", step["ask"])
         self._screen.question()
         if not sys.stdin.readline():
             self.stay()
-        self._registry.say("busy")
+        self._registry.write_status("busy")
         if "tool" in step:
             self._run_call(step)
 
@@ -180,7 +180,7 @@ class Player:
         self._turn_over()
 
     def fail(self, step: Step) -> None:
-        self._transcript.failed(step["fail"])
+        self._transcript.fail(step["fail"])
         self._screen.result(FAILURES[step["fail"]][1], is_error=True)
         self._turn_over()
 
@@ -200,7 +200,7 @@ class Player:
 
     def killed(self, step: Step) -> None:
         """From now on in so many seconds, and whatever it is doing then, this process gets `kill -9`."""
-        signal.signal(signal.SIGALRM, _die)
+        signal.signal(signal.SIGALRM, _kill_self)
         signal.setitimer(signal.ITIMER_REAL, step["killed"])
 
     def exit(self, step: Step) -> NoReturn:
@@ -245,25 +245,27 @@ class Player:
 
     def _turn_over(self) -> None:
         self._in_turn = False
-        self._registry.say("idle")
+        self._registry.write_status("idle")
 
 
-_PLAYS: Final[Mapping[str, Callable[[Player, Step], None]]] = {verb: getattr(Player, verb) for verb in VERBS}
+_STEP_PLAYERS: Final[Mapping[str, Callable[[ScriptPlayer, Step], None]]] = {
+    verb: getattr(ScriptPlayer, verb) for verb in VERBS
+}
 
 
-def _die(_number: int, _frame: FrameType | None) -> None:
+def _kill_self(_number: int, _frame: FrameType | None) -> None:
     signal.raise_signal(signal.SIGKILL)
 
 
-def _leave(number: int, _frame: FrameType | None) -> NoReturn:
+def _exit_by_signal(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
-def perform(home: Path, cwd: Path, conversation: str, steps: Sequence[Step]) -> int:
+def run_agent(home: Path, cwd: Path, conversation: str, steps: Sequence[Step]) -> int:
     """Be the agent until the script leaves, a signal ends it, or for ever; the exit code."""
     for ending in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(ending, _leave)
-    player = Player(home, cwd, conversation)
+        signal.signal(ending, _exit_by_signal)
+    player = ScriptPlayer(home, cwd, conversation)
     try:
         player.play(steps)
         player.stay()
@@ -280,7 +282,7 @@ __all__ = ["BadStep", "NotInTime", "RunningAgent", "ScriptedAgent", "Step"]
 PATIENCE_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
 # Variables by which clients and Wakeful find their places and their parents: the fake is nobody's child.
-_FOREIGN: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX")
+_REMOVED_VARIABLES: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX")
 # A folder that runs as a program: what looks like Claude Code has its name.
 _PROGRAM: Final = Path(__file__).parent / "claude"
 _NEEDED: Final = frozenset({"--home", "--cwd", "--script"})
@@ -312,7 +314,9 @@ class ScriptedAgent:
     def start(self, *steps: Step, environ: Mapping[str, str] | None = None) -> "RunningAgent":
         """Start it; use the answer in `with`, or `close()` it. Raises BadStep."""
         self.cwd.mkdir(parents=True, exist_ok=True)
-        inherited = {key: value for key, value in os.environ.items() if not key.startswith(_FOREIGN)}
+        inherited = {
+            key: value for key, value in os.environ.items() if not key.startswith(_REMOVED_VARIABLES)
+        }
         process = subprocess.Popen(
             self.argv(*steps),
             cwd=self.cwd,
@@ -360,7 +364,7 @@ class RunningAgent:
 
     def tools(self) -> list[int]:
         """The pids of its living tools, orphans included."""
-        return [pid for pid, _ in _carriers(self.conversation)]
+        return [pid for pid, _ in _tool_processes(self.conversation)]
 
     def wait_until_line(self, number: int, timeout_seconds: float = PATIENCE_SECONDS) -> bytes:
         """The transcript's line with this number, counted from 1. Raises NotInTime."""
@@ -392,7 +396,7 @@ class RunningAgent:
     def close(self) -> None:
         """End it and all of its tools. May be called twice."""
         self.kill()
-        end_tools(self.conversation)
+        terminate_tools(self.conversation)
         if self.process.stdin is not None and not self.process.stdin.closed:
             self.process.stdin.close()
 
@@ -404,27 +408,27 @@ class RunningAgent:
             time.sleep(_POLL_SECONDS)
 
 
-def end_tools(conversation: str) -> None:
+def terminate_tools(conversation: str) -> None:
     """End every process that carries this conversation in its environment, and see it gone."""
-    for pid, started in _carriers(conversation):
+    for pid, started in _tool_processes(conversation):
         try:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
         try:
             # Only now is the number held: look again whether it still means the one that was found.
-            if (pid, started) in _carriers(conversation):
+            if (pid, started) in _tool_processes(conversation):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                 select.select([pidfd], [], [], PATIENCE_SECONDS)
         finally:
             os.close(pidfd)
 
 
-def _carriers(conversation: str) -> list[tuple[int, int]]:
+def _tool_processes(conversation: str) -> list[tuple[int, int]]:
     """Pid and start time of the tools; this costs a pass over /proc and 30 ms of imports the agent never needs."""
     from wakeful.linux import proc  # noqa: PLC0415 - see above
 
-    found = proc.carriers("CLAUDE_CODE_SESSION_ID", conversation, os.getuid())
+    found = proc.processes_with_variable("CLAUDE_CODE_SESSION_ID", conversation, os.getuid())
     return [(process.pid, process.started) for process in found]
 
 
@@ -437,7 +441,7 @@ def main(arguments: list[str]) -> int:
         sys.stderr.write(f"{_USAGE}\n{problem}\n")
         return 2
     home, cwd = Path(given["--home"]).absolute(), Path(given["--cwd"]).absolute()
-    return perform(home, cwd, given.get("--conversation") or str(uuid4()), steps)
+    return run_agent(home, cwd, given.get("--conversation") or str(uuid4()), steps)
 
 
 def _options(arguments: list[str]) -> dict[str, str]:

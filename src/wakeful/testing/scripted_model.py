@@ -3,7 +3,7 @@
 Real agent clients run with it, without a model. One loopback port serves both protocols; it must never listen
 anywhere else. The step to play is the number of answers since the scripted prompt: the server remembers no
 conversation, so kill, resume, fork and many clients at once work. It only counts how often each step was
-requested; two conversations with the same script share that count. Every request is recorded in a `Ledger`.
+requested; two conversations with the same script share that count. Every request is recorded in a `RequestLog`.
 """
 
 import json
@@ -20,10 +20,16 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any, Final, Self
 
-from wakeful.testing.scripted_protocols import PROTOCOLS, Asked, Kind, ModelProtocol, error_document
-from wakeful.testing.scripted_steps import BadScript, Garbage, Point, Step, script, step_at
+from wakeful.testing.scripted_protocols import (
+    PROTOCOLS,
+    ModelProtocol,
+    RequestKind,
+    ScriptPosition,
+    error_document,
+)
+from wakeful.testing.scripted_steps import BadScript, Garbage, ModelStep, Point, script, step_at
 
-_SIDE_ANSWER: Final = Step(text="Side answer")
+_SIDE_ANSWER: Final = ModelStep(text="Side answer")
 _HTML: Final = b"<html><body>Bad gateway</body></html>"
 # Not UTF-8 from its first byte on.
 _NOISE: Final = b"\xff\xfe\x00\x9d" * 75
@@ -34,13 +40,13 @@ class Request:
     """One request as it arrived; `at` is on the monotonic clock, `step` counts from 0."""
 
     at: float
-    kind: Kind
+    kind: RequestKind
     step: int | None
     attempt: int
     path: str
 
 
-class Ledger:
+class RequestLog:
     """What the server was asked, shared by its threads and whoever waits for them."""
 
     def __init__(self) -> None:
@@ -50,7 +56,7 @@ class Ledger:
         self._attempts: Counter[str] = Counter()
         self._changed = threading.Condition()
 
-    def record(self, kind: Kind, path: str, asked: Asked | None = None) -> int:
+    def record(self, kind: RequestKind, path: str, asked: ScriptPosition | None = None) -> int:
         """Note a request; which attempt at its step this is."""
         with self._changed:
             attempt = 1 if asked is None else self._attempt_at(asked)
@@ -71,7 +77,7 @@ class Ledger:
         with self._changed:
             return self._changed.wait_for(reached, timeout_seconds)
 
-    def _attempt_at(self, asked: Asked) -> int:
+    def _attempt_at(self, asked: ScriptPosition) -> int:
         key = repr(asked)
         self._attempts[key] += 1
         return self._attempts[key]
@@ -88,8 +94,8 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, ledger: Ledger, port: int) -> None:
-        self.ledger = ledger
+    def __init__(self, ledger: RequestLog, port: int) -> None:
+        self.request_log = ledger
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
         super().__init__(("127.0.0.1", port), _Exchange)
@@ -127,25 +133,25 @@ class _Exchange(BaseHTTPRequestHandler):
         """Keep stderr for failures; `ScriptedModel.requests` is the log."""
 
     def do_HEAD(self) -> None:
-        self.server.ledger.record("other", self.path)
+        self.server.request_log.record("other", self.path)
         self._send(b"", "text/plain")
 
     def do_GET(self) -> None:
-        self.server.ledger.record("other", self.path)
+        self.server.request_log.record("other", self.path)
         self._send_json({"data": [], "models": []} if self._route.endswith("/models") else {})
 
     def do_POST(self) -> None:
         raw = self.rfile.read(int(self.headers.get("content-length") or 0))
         protocol = next((each for each in PROTOCOLS if self._route.endswith(each.path_end)), None)
         if protocol is None:
-            self.server.ledger.record("other", self.path)
+            self.server.request_log.record("other", self.path)
             self._send_json({"input_tokens": 10} if self._route.endswith("/count_tokens") else {})
             return
         try:
             body = _body(raw)
             asked = None if protocol.is_side_call(body) else protocol.read(body)
         except BadScript as error:
-            self.server.ledger.record(protocol.kind, self.path)
+            self.server.request_log.record(protocol.kind, self.path)
             self._send_json(error_document(400, str(error)), 400)
             return
         self._answer(protocol, self._step(protocol, asked), body)
@@ -154,16 +160,16 @@ class _Exchange(BaseHTTPRequestHandler):
     def _route(self) -> str:
         return self.path.partition("?")[0]
 
-    def _step(self, protocol: ModelProtocol, asked: Asked | None) -> Step:
+    def _step(self, protocol: ModelProtocol, asked: ScriptPosition | None) -> ModelStep:
         if asked is None:
-            self.server.ledger.record("side", self.path)
+            self.server.request_log.record("side", self.path)
             return _SIDE_ANSWER
-        attempt = self.server.ledger.record(protocol.kind, self.path, asked)
+        attempt = self.server.request_log.record(protocol.kind, self.path, asked)
         return step_at(asked.steps, asked.index).on_attempt(attempt)
 
-    def _answer(self, protocol: ModelProtocol, step: Step, body: Mapping[str, Any]) -> None:
+    def _answer(self, protocol: ModelProtocol, step: ModelStep, body: Mapping[str, Any]) -> None:
         model, breaks = str(body.get("model")), step.hang or step.close
-        stopped_meanwhile = self.server.ledger.stopping.wait(step.delay_seconds)
+        stopped_meanwhile = self.server.request_log.stopping.wait(step.delay_seconds)
         if stopped_meanwhile or breaks is Point.ACCEPT:
             self._break_off(step)
         elif step.status is not None:
@@ -179,7 +185,7 @@ class _Exchange(BaseHTTPRequestHandler):
         else:
             self._send_json(protocol.document(step, model))
 
-    def _stream(self, protocol: ModelProtocol, step: Step, model: str) -> None:
+    def _stream(self, protocol: ModelProtocol, step: ModelStep, model: str) -> None:
         self._open_stream()
         if step.breaks_at(Point.HEADERS):
             self._break_off(step)
@@ -198,14 +204,14 @@ class _Exchange(BaseHTTPRequestHandler):
         self.send_header("connection", "close")
         self.end_headers()
 
-    def _break_off(self, step: Step) -> None:
+    def _break_off(self, step: ModelStep) -> None:
         if step.hang is not None:
             self._wait_for_client_to_leave()
         self.close_connection = True
         _cut(self.connection)
 
     def _wait_for_client_to_leave(self) -> None:
-        with self.server.ledger.one_hanging():
+        with self.server.request_log.one_hanging():
             while self.connection.recv(4096):
                 pass
 
@@ -262,8 +268,8 @@ class ScriptedModel:
     """The server as a context manager; `requests` grows while it runs and stays readable afterwards."""
 
     def __init__(self, port: int = 0) -> None:
-        self._ledger = Ledger()
-        self._server = Server(self._ledger, port)
+        self._request_log = RequestLog()
+        self._server = Server(self._request_log, port)
         self.port = self._server.server_port
         self.url = f"http://127.0.0.1:{self.port}"
         self._thread = threading.Thread(
@@ -282,22 +288,22 @@ class ScriptedModel:
     @property
     def requests(self) -> list[Request]:
         """Every request so far, oldest first."""
-        return self._ledger.requests
+        return self._request_log.requests
 
     @property
     def hanging(self) -> int:
         """How many clients wait for an answer that will not come."""
-        return self._ledger.hanging
+        return self._request_log.hanging
 
     def wait_until(self, reached: Callable[[], bool], timeout_seconds: float) -> bool:
         """Whether `reached` came true in time; it is asked after every request and every change of `hanging`."""
-        return self._ledger.wait_until(reached, timeout_seconds)
+        return self._request_log.wait_until(reached, timeout_seconds)
 
     def stop(self) -> None:
         """End the server and every answer it still gives, hung ones too. May be called twice."""
-        if self._ledger.stopping.is_set():
+        if self._request_log.stopping.is_set():
             return
-        self._ledger.stopping.set()
+        self._request_log.stopping.set()
         self._server.shutdown()
         self._thread.join()
         self._server.server_close()

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal
 from uuid import uuid4
 
-from wakeful.testing.scripted_steps import DONE, Call, Point, ShellCall, Step, find_script
+from wakeful.testing.scripted_steps import DONE, Call, ModelStep, Point, ShellCall, find_script
 
 # What a stream says before it breaks in the middle.
 _PARTIAL_TEXT: Final = "Let me "
@@ -19,7 +19,7 @@ _CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "local_shel
 
 
 @dataclass(frozen=True, slots=True)
-class Event:
+class ServerSentEvent:
     """One server-sent event."""
 
     kind: str
@@ -29,15 +29,15 @@ class Event:
         return f"event: {self.kind}\ndata: {json.dumps({'type': self.kind, **self.facts})}\n\n".encode()
 
 
-Kind = Literal["messages", "responses", "side", "other"]
-Answer = Iterator[Event | Point]
+RequestKind = Literal["messages", "responses", "side", "other"]
+AnswerParts = Iterator[ServerSentEvent | Point]
 
 
 @dataclass(frozen=True, slots=True)
-class Asked:
+class ScriptPosition:
     """What a request wants: the script of its last scripted prompt, and how many answers that has had."""
 
-    steps: Sequence[Step]
+    steps: Sequence[ModelStep]
     index: int
 
 
@@ -45,23 +45,23 @@ class Asked:
 class ModelProtocol:
     """One way of asking a model, as a table of its differences."""
 
-    kind: Kind
+    kind: RequestKind
     path_end: str
     conversation_key: str
     answers_in: Callable[[Sequence[Mapping[str, Any]]], int]
     is_side_call: Callable[[Mapping[str, Any]], bool]
-    answer: Callable[[Step, str], Answer]
-    document: Callable[[Step, str], Mapping[str, Any]]
+    answer: Callable[[ModelStep, str], AnswerParts]
+    document: Callable[[ModelStep, str], Mapping[str, Any]]
 
-    def read(self, body: Mapping[str, Any]) -> Asked:
+    def read(self, body: Mapping[str, Any]) -> ScriptPosition:
         """The script the request carries; without one the model is done. Raises BadScript."""
         messages = body.get(self.conversation_key, [])
         for position in reversed(range(len(messages))):
             message = messages[position]
             steps = find_script(_text(message.get("content"))) if message.get("role") == "user" else None
             if steps is not None:
-                return Asked(steps, self.answers_in(messages[position + 1 :]))
-        return Asked((DONE,), 0)
+                return ScriptPosition(steps, self.answers_in(messages[position + 1 :]))
+        return ScriptPosition((DONE,), 0)
 
 
 def error_document(status: int, message: str | None = None) -> dict[str, Any]:
@@ -87,12 +87,12 @@ def _text(content: Any) -> str:
     return "\n".join(part.get("text", "") for part in content or [])
 
 
-def _fresh(prefix: str) -> str:
+def _new_id(prefix: str) -> str:
     # Clients refuse a conversation in which a tool id occurs twice, also after a resume from a new server.
     return f"{prefix}_{uuid4().hex[:20]}"
 
 
-def _spoken(step: Step) -> str | None:
+def _text_of_step(step: ModelStep) -> str | None:
     return _PARTIAL_TEXT if step.text is None and step.breaks_at(Point.MID) else step.text
 
 
@@ -106,9 +106,9 @@ def _message_answers(messages: Sequence[Mapping[str, Any]]) -> int:
     return sum(message.get("role") == "assistant" for message in messages)
 
 
-def _message_blocks(step: Step) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
+def _message_blocks(step: ModelStep) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
     """Each content block as it begins, as its one delta, and as it is whole."""
-    text = _spoken(step)
+    text = _text_of_step(step)
     if text is not None:
         yield (
             {"type": "text", "text": ""},
@@ -117,15 +117,15 @@ def _message_blocks(step: Step) -> Iterator[tuple[dict[str, Any], dict[str, Any]
         )
     for call in step.calls:
         name, arguments = _messages_call(call)
-        opening = {"type": "tool_use", "id": _fresh("toolu"), "name": name, "input": {}}
+        opening = {"type": "tool_use", "id": _new_id("toolu"), "name": name, "input": {}}
         delta = {"type": "input_json_delta", "partial_json": json.dumps(arguments)}
         yield opening, delta, opening | {"input": arguments}
 
 
-def _message(step: Step, model: str) -> dict[str, Any]:
+def _message(step: ModelStep, model: str) -> dict[str, Any]:
     """A whole message, as Claude asks for it after a broken stream."""
     return {
-        "id": _fresh("msg"),
+        "id": _new_id("msg"),
         "type": "message",
         "role": "assistant",
         "model": model,
@@ -136,25 +136,25 @@ def _message(step: Step, model: str) -> dict[str, Any]:
     }
 
 
-def _message_events(step: Step, model: str) -> Answer:
-    opening = _message(Step(), model) | {
+def _message_events(step: ModelStep, model: str) -> AnswerParts:
+    opening = _message(ModelStep(), model) | {
         "stop_reason": None,
         "usage": {"input_tokens": 5, "output_tokens": 1},
     }
-    yield Event("message_start", {"message": opening})
+    yield ServerSentEvent("message_start", {"message": opening})
     yield Point.START
     if step.sse_error is not None:
-        yield Event("error", {"error": step.sse_error})
+        yield ServerSentEvent("error", {"error": step.sse_error})
         return
     for index, (begun, delta, _) in enumerate(_message_blocks(step)):
-        yield Event("content_block_start", {"index": index, "content_block": begun})
-        yield Event("content_block_delta", {"index": index, "delta": delta})
+        yield ServerSentEvent("content_block_start", {"index": index, "content_block": begun})
+        yield ServerSentEvent("content_block_delta", {"index": index, "delta": delta})
         yield Point.MID
-        yield Event("content_block_stop", {"index": index})
+        yield ServerSentEvent("content_block_stop", {"index": index})
     reason = "tool_use" if step.calls else "end_turn"
     ended = {"delta": {"stop_reason": reason, "stop_sequence": None}, "usage": {"output_tokens": 7}}
-    yield Event("message_delta", ended)
-    yield Event("message_stop", {})
+    yield ServerSentEvent("message_delta", ended)
+    yield ServerSentEvent("message_stop", {})
 
 
 def _responses_call(call: Call) -> tuple[str, Mapping[str, Any]]:
@@ -173,18 +173,23 @@ def _response_answers(items: Sequence[Mapping[str, Any]]) -> int:
     return answers
 
 
-def _response_items(step: Step) -> Iterator[dict[str, Any]]:
-    text = _spoken(step)
+def _response_items(step: ModelStep) -> Iterator[dict[str, Any]]:
+    text = _text_of_step(step)
     if text is not None:
         content = [{"type": "output_text", "text": text, "annotations": []}]
-        yield {"type": "message", "id": _fresh("msg"), "role": "assistant", "content": content}
+        yield {"type": "message", "id": _new_id("msg"), "role": "assistant", "content": content}
     for call in step.calls:
         name, arguments = _responses_call(call)
-        call_ids = {"id": _fresh("fc"), "call_id": _fresh("call")}
-        yield {"type": "function_call", **call_ids, **_named(name), "arguments": json.dumps(arguments)}
+        call_ids = {"id": _new_id("fc"), "call_id": _new_id("call")}
+        yield {
+            "type": "function_call",
+            **call_ids,
+            **_tool_name_fields(name),
+            "arguments": json.dumps(arguments),
+        }
 
 
-def _named(name: str) -> dict[str, str]:
+def _tool_name_fields(name: str) -> dict[str, str]:
     """A tool of an MCP server (`mcp__SERVER__TOOL`) stands in the namespace of its server."""
     server, _, tool = name.removeprefix(_MCP).partition("__")
     if not name.startswith(_MCP) or not tool:
@@ -192,18 +197,20 @@ def _named(name: str) -> dict[str, str]:
     return {"namespace": f"{_MCP}{server}", "name": tool}
 
 
-def _response_item_events(index: int, item: Mapping[str, Any]) -> Answer:
+def _response_item_events(index: int, item: Mapping[str, Any]) -> AnswerParts:
     if item["type"] == "message":
-        yield Event("response.output_item.added", {"output_index": index, "item": {**item, "content": []}})
+        yield ServerSentEvent(
+            "response.output_item.added", {"output_index": index, "item": {**item, "content": []}}
+        )
         delta = {"item_id": item["id"], "output_index": index, "content_index": 0}
-        yield Event("response.output_text.delta", {**delta, "delta": item["content"][0]["text"]})
+        yield ServerSentEvent("response.output_text.delta", {**delta, "delta": item["content"][0]["text"]})
         yield Point.MID
-    yield Event("response.output_item.done", {"output_index": index, "item": item})
+    yield ServerSentEvent("response.output_item.done", {"output_index": index, "item": item})
 
 
-def _response(step: Step, _model: str) -> dict[str, Any]:
+def _response(step: ModelStep, _model: str) -> dict[str, Any]:
     return {
-        "id": _fresh("resp"),
+        "id": _new_id("resp"),
         "object": "response",
         "status": "completed",
         "output": list(_response_items(step)),
@@ -217,18 +224,18 @@ def _response(step: Step, _model: str) -> dict[str, Any]:
     }
 
 
-def _response_events(step: Step, model: str) -> Answer:
+def _response_events(step: ModelStep, model: str) -> AnswerParts:
     whole = _response(step, model)
     opening = {"id": whole["id"], "object": "response", "status": "in_progress", "output": []}
-    yield Event("response.created", {"response": opening})
+    yield ServerSentEvent("response.created", {"response": opening})
     yield Point.START
     if step.sse_error is not None:
         failed = {"id": whole["id"], "status": "failed", "error": step.sse_error}
-        yield Event("response.failed", {"response": failed})
+        yield ServerSentEvent("response.failed", {"response": failed})
         return
     for index, item in enumerate(whole["output"]):
         yield from _response_item_events(index, item)
-    yield Event("response.completed", {"response": whole})
+    yield ServerSentEvent("response.completed", {"response": whole})
 
 
 PROTOCOLS: Final = (

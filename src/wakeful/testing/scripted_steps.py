@@ -41,7 +41,7 @@ class Garbage(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class ToolCall:
+class ScriptedToolCall:
     name: str
     input: Mapping[str, Any]
 
@@ -53,11 +53,11 @@ class ShellCall:
     command: str
 
 
-Call = ToolCall | ShellCall
+Call = ScriptedToolCall | ShellCall
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ModelStep:
     """One answer of the model."""
 
     text: str | None = None
@@ -74,7 +74,7 @@ class Step:
     loop: bool = False
 
     @classmethod
-    def parse(cls, raw: object) -> "Step":
+    def parse(cls, raw: object) -> "ModelStep":
         """The step a JSON object stands for. Raises BadScript."""
         row = _row(raw, _STEP_KEYS)
         try:
@@ -95,19 +95,19 @@ class Step:
         except ValueError as error:
             raise BadScript(why=error) from error
 
-    def on_attempt(self, attempt: int) -> "Step":
+    def on_attempt(self, attempt: int) -> "ModelStep":
         """This step, or what is left of it when its fault was meant for fewer attempts."""
         if attempt <= self.times:
             return self
         if self.text is None and not self.calls:
-            return Step(text="Recovered.")
-        return Step(text=self.text, calls=self.calls)
+            return ModelStep(text="Recovered.")
+        return ModelStep(text=self.text, calls=self.calls)
 
     def breaks_at(self, point: Point) -> bool:
         return point in (self.hang, self.close)
 
 
-DONE: Final = Step(text="Done.")
+DONE: Final = ModelStep(text="Done.")
 
 _Keys = Mapping[str, type | tuple[type, ...]]
 
@@ -132,12 +132,12 @@ _STEP_KEYS: Final[_Keys] = {
 def script(*steps: Mapping[str, Any]) -> str:
     """The text to put into a prompt. A step's tool input may hold the script of a subagent."""
     for step in steps:
-        Step.parse(dict(step))
+        ModelStep.parse(dict(step))
     # A nested script must not end this one; JSON spells the sign in another way and reads back the same.
     return f"@@{json.dumps(steps).replace('@@', chr(92) + 'u0040@')}@@"
 
 
-def find_script(prompt: str) -> Sequence[Step] | None:
+def find_script(prompt: str) -> Sequence[ModelStep] | None:
     """The last script in a prompt, or None. Raises BadScript."""
     found = _SCRIPT.findall(prompt)
     if not found:
@@ -146,10 +146,10 @@ def find_script(prompt: str) -> Sequence[Step] | None:
         rows = json.loads(found[-1])
     except ValueError as error:
         raise BadScript(why=error) from error
-    return tuple(Step.parse(row) for row in rows)
+    return tuple(ModelStep.parse(row) for row in rows)
 
 
-def step_at(steps: Sequence[Step], index: int) -> Step:
+def step_at(steps: Sequence[ModelStep], index: int) -> ModelStep:
     """The step to play after `index` answers; a script that ran out says so, or repeats a looping last step."""
     if index < len(steps):
         return steps[index]
@@ -166,7 +166,7 @@ def _call(row: Mapping[str, Any]) -> Call:
         return ShellCall(row["run"])
     if "tool" not in row:
         raise BadScript(why=f"a call names a tool or a command to run, not {sorted(row)}")
-    return ToolCall(row["tool"], row.get("input", {}))
+    return ScriptedToolCall(row["tool"], row.get("input", {}))
 
 
 def _row(raw: object, keys: _Keys) -> dict[str, Any]:

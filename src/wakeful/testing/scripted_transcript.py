@@ -61,7 +61,7 @@ def registry_path(home: Path, pid: int) -> Path:
     return home / "sessions" / f"{pid}.json"
 
 
-class Transcript:
+class ScriptedTranscript:
     """Appends records to one conversation. The file appears with the first prompt; an older one is continued."""
 
     def __init__(self, home: Path, cwd: Path, conversation: str) -> None:
@@ -75,7 +75,7 @@ class Transcript:
             "version": VERSION,
             "gitBranch": "HEAD",
         }
-        self._parent = _last_answered(self.path)
+        self._parent = _last_complete_record(self.path)
         self._prompt_id = self._last_prompt = ""
         self._message_id = ""
         self._turn_records = 0
@@ -112,14 +112,14 @@ class Transcript:
                 "isImage": False,
                 "noOutputExpected": False,
             }
-        self._came_back(call, output or f"({tool} completed with no output)", is_error, after)
+        self._call_result(call, output or f"({tool} completed with no output)", is_error, after)
 
-    def interrupted(self, call: str | None) -> None:
+    def interrupt(self, call: str | None) -> None:
         """The person cut the turn short; no mark of its end follows."""
         text = "[Request interrupted by user]"
         if call is not None:
             text = "[Request interrupted by user for tool use]"
-            self._came_back(call, _REJECTED, True, {"toolUseResult": "User rejected tool use"})
+            self._call_result(call, _REJECTED, True, {"toolUseResult": "User rejected tool use"})
         self._user([{"type": "text", "text": text}])
 
     def end(self, text: str) -> None:
@@ -127,7 +127,7 @@ class Transcript:
         self._assistant({"type": "text", "text": text}, "end_turn")
         self._mark()
 
-    def failed(self, failure: str) -> None:
+    def fail(self, failure: str) -> None:
         """The turn died of the provider or the login. The client closes it like any other."""
         status, text = FAILURES[failure]
         message = _message(str(uuid4()), {"type": "text", "text": text}, "stop_sequence")
@@ -161,7 +161,7 @@ class Transcript:
         fields = {"promptId": self._prompt_id, "message": {"role": "user", "content": content}}
         self._record("user", fields, after=after)
 
-    def _came_back(self, call: str, content: str, is_error: bool, after: dict[str, Any]) -> None:
+    def _call_result(self, call: str, content: str, is_error: bool, after: dict[str, Any]) -> None:
         block = {"tool_use_id": call, "type": "tool_result", "content": content, "is_error": is_error}
         self._user([block], after | {"sourceToolAssistantUUID": self._parent})
 
@@ -195,7 +195,7 @@ class Transcript:
             os.close(descriptor)
 
 
-class Registry:
+class ScriptedRegistryFile:
     """The file in which a running process says who it is and what it is doing."""
 
     def __init__(self, home: Path, cwd: Path, conversation: str) -> None:
@@ -206,7 +206,7 @@ class Registry:
             "sessionId": conversation,
             "cwd": str(cwd),
             "startedAt": _now_ms(),
-            "procStart": _started(),
+            "procStart": _start_ticks(),
             "version": VERSION,
             "peerProtocol": 1,
             "kind": "interactive",
@@ -216,7 +216,7 @@ class Registry:
         }
         self.path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
 
-    def say(self, status: str, waiting_for: str | None = None) -> None:
+    def write_status(self, status: str, waiting_for: str | None = None) -> None:
         """Rewrite the file: busy, idle, or waiting and for what."""
         now_ms = _now_ms()
         said: dict[str, Any] = {"status": status, "updatedAt": now_ms, "statusUpdatedAt": now_ms}
@@ -249,7 +249,7 @@ def _message(message_id: str, block: Mapping[str, Any], stop_reason: str) -> dic
     }
 
 
-def _last_answered(path: Path) -> str | None:
+def _last_complete_record(path: Path) -> str | None:
     """What a resumed client goes on from: the last record that is no call left dangling by a kill."""
     last = None
     for line in path.read_bytes().splitlines() if path.exists() else ():
@@ -260,7 +260,7 @@ def _last_answered(path: Path) -> str | None:
     return last
 
 
-def _started() -> str:
+def _start_ticks() -> str:
     """Field 22 of proc(5). The name in the line is the process's own choice and may hold anything."""
     line = Path("/proc/self/stat").read_bytes()
     return line[line.rindex(b")") + 2 :].split()[19].decode()

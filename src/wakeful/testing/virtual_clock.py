@@ -9,7 +9,7 @@ from collections.abc import Sized
 from itertools import count
 from typing import Final
 
-from wakeful.core.clock import Instant, Reading, Sleep, Timeline
+from wakeful.core.clock import ClockReading, Instant, Sleep, Timeline
 
 START_WALL: Final = 1_800_000_000.0
 START_AWAKE: Final = 10_000.0
@@ -35,9 +35,9 @@ class VirtualClock:
         return self._timeline.jumps
 
     @property
-    def slept(self) -> Sleep | None:
+    def last_sleep(self) -> Sleep | None:
         """The host's last sleep, as far as somebody looked."""
-        return self._timeline.slept
+        return self._timeline.last_sleep
 
     def now(self) -> Instant:
         return self._timeline.observe(self._reading())
@@ -78,8 +78,8 @@ class VirtualClock:
         self._move_to(end)
         await settle()
 
-    def _reading(self) -> Reading:
-        return Reading(self._wall, self._awake, self._awake + self._slept_seconds)
+    def _reading(self) -> ClockReading:
+        return ClockReading(self._wall, self._awake, self._awake + self._slept_seconds)
 
     def _move_to(self, awake: float) -> None:
         assert awake >= self._awake, "time does not go back; set_wall turns the wall clock back"

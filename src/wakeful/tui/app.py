@@ -18,30 +18,46 @@ from textual.widgets import Footer, Input, Static
 from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from wakeful.agents.model import AgentState
-from wakeful.cli.commands.ls import NOBODY, whole_list
-from wakeful.cli.commands.status import Overview
-from wakeful.cli.format.sessions import Sessions
+from wakeful.cli.commands.ls import NO_SESSIONS, whole_list
+from wakeful.cli.commands.status import StatusBody
+from wakeful.cli.format.sessions import SessionListBody
 from wakeful.cli.output import wall_now
-from wakeful.cli.read import DaemonDesk
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
+from wakeful.cli.read import DaemonReader
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WakefulError
 from wakeful.core.text import plain
-from wakeful.judging.available_actions import HELD
+from wakeful.judging.available_actions import INTERRUPTED_CALL
 from wakeful.judging.session_record import SessionRecord
 from wakeful.linux.child_environment import helper_environ
-from wakeful.tui.commands import Order, approval_of, give, looked_order, order_of, refusal
-from wakeful.tui.connection import Link
-from wakeful.tui.detail import WIDE, Standing, Told, assembled, banner, detail, lost_text, told_of
-from wakeful.tui.dialogs import Choosing, Keys, Question
-from wakeful.tui.session_table import Board, SessionTable
+from wakeful.tui.commands import (
+    ActionRequest,
+    approved_again,
+    approved_revival,
+    refusal_reason,
+    send_action,
+    session_request,
+)
+from wakeful.tui.connection import FeedConnection
+from wakeful.tui.detail import (
+    WIDE,
+    BannerState,
+    SessionDetail,
+    banner,
+    detail,
+    disconnected_text,
+    fetch_detail,
+    to_rich_text,
+)
+from wakeful.tui.dialogs import ChoiceDialog, ConfirmDialog, KeysDialog
+from wakeful.tui.session_table import SessionListModel, SessionTable
 from wakeful.tui.theme import PALETTES, styles, themes
-from wakeful.tui.views import KINDS, View
+from wakeful.tui.views import VIEW_KINDS, View
 
 # Whoever holds an arrow key down wants the row it ends at explained, not those it passes.
 EXPLAIN_SECONDS: Final = 0.08
-ATTACH_WORDS_MAX: Final = 200
-_TROUBLED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
+ATTACH_ERROR_CHARS_MAX: Final = 200
+_PROBLEM_STATES: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
 
 
 class Filter(Input):
@@ -92,33 +108,35 @@ class TopApp(App[None]):
         Binding("question_mark", "keys", "Keys", key_display="?"),
         Binding("q", "quit", "Quit"),
         # From here on only where there is room; `?` has them all.
-        *(Binding(key, f"view('{key}')", kind.title) for key, kind in KINDS.items()),
+        *(Binding(key, f"view('{key}')", kind.title) for key, kind in VIEW_KINDS.items()),
         Binding("w", "order('wrong')", "Wrong"),
         Binding("d", "scroll_detail", "Detail"),
         Binding("t", "look", "Light", show=False),
         Binding("escape", "clear", show=False),
     ]
 
-    def __init__(self, places: Places, *, now: Callable[[], float] = wall_now) -> None:
+    def __init__(self, paths: StatePaths, *, now: Callable[[], float] = wall_now) -> None:
         super().__init__()
         for theme in themes():
             self.register_theme(theme)
         self.theme = next(iter(PALETTES))
-        self._places = places
-        self._client = Client(places)
+        self._paths = paths
+        self._client = DaemonClient(paths)
         self._now = now
-        self.board = Board()
-        self._linking: Worker[None] | None = None
-        self._link = Link(places.socket, self, lambda: whole_list(DaemonDesk(self._client), {}))
-        self._overview: Overview | None = None
+        self.session_list = SessionListModel()
+        self._feed_worker: Worker[None] | None = None
+        self._feed_connection = FeedConnection(
+            paths.socket, self, lambda: whole_list(DaemonReader(self._client), {})
+        )
+        self._overview: StatusBody | None = None
         self._agents: dict[str, str] = {}
-        self._is_lost = True
-        self._proven_at = ""
-        self._trouble = ""
+        self._is_disconnected = True
+        self._last_contact = ""
+        self._disconnect_reason = ""
         self._filter = ""
         self._banner_lines = 0
-        self._told: Told | None = None
-        self._explaining: Timer | None = None
+        self._session_detail: SessionDetail | None = None
+        self._explain_timer: Timer | None = None
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return {key: PALETTES["wakeful-dark"][key] for key in ("quiet", "lost", "cursor")}
@@ -126,7 +144,7 @@ class TopApp(App[None]):
     def compose(self) -> ComposeResult:
         yield Static(id="banner", markup=False)
         with Container(id="middle"):
-            yield SessionTable(self.board, self._now)
+            yield SessionTable(self.session_list, self._now)
             yield Static(id="empty", markup=False)
             with VerticalScroll(id="detail", can_focus=True):
                 yield Static(id="about", markup=False)
@@ -135,17 +153,17 @@ class TopApp(App[None]):
 
     def on_mount(self) -> None:
         self.table.focus()
-        self._show()
+        self._show_all()
         # Ages go on by themselves; nobody is asked for them.
         self.set_interval(1.0, self.table.refresh)
-        self._linking = self.run_worker(self._link.run(), name="link", exit_on_error=True)
+        self._feed_worker = self.run_worker(self._feed_connection.run(), name="link", exit_on_error=True)
 
     async def on_unmount(self) -> None:
         """Hang up before the loop ends: whoever is cut off in that leaves its socket open."""
-        if self._linking is not None:
-            self._linking.cancel()
+        if self._feed_worker is not None:
+            self._feed_worker.cancel()
             with suppress(WorkerCancelled, WorkerFailed):
-                await self._linking.wait()
+                await self._feed_worker.wait()
 
     @property
     def table(self) -> SessionTable:
@@ -153,58 +171,58 @@ class TopApp(App[None]):
 
     # What the link tells.
 
-    def _stirred(self) -> None:
+    def _refresh_view(self) -> None:
         if isinstance(self.screen, View):
             self.screen.redraw()
-            self.screen.stir()
+            self.screen.fetch_soon()
 
-    def _lost_words(self) -> str:
-        return lost_text(self._proven_at, self._trouble) if self._is_lost else ""
+    def _disconnected_text(self) -> str:
+        return disconnected_text(self._last_contact, self._disconnect_reason) if self._is_disconnected else ""
 
-    def greeted(self, overview: Overview) -> None:
+    def on_feed_status(self, overview: StatusBody) -> None:
         self._overview = overview
         self._agents = {each.id: each.state for each in overview.agents.agents}
-        self._prove()
+        self._mark_connected()
         self._show_banner()
-        self._stirred()
+        self._refresh_view()
 
-    def listed(self, page: Sessions) -> None:
-        self.board.replace(page.sessions, page.older)
-        self._prove()
-        self._show()
+    def on_feed_sessions(self, page: SessionListBody) -> None:
+        self.session_list.replace(page.sessions, page.older)
+        self._mark_connected()
+        self._show_all()
         self._show_detail()
         self._explain_soon()
 
-    def changed(self, records: list[SessionRecord]) -> None:
-        self.board.change(records)
-        self._prove()
-        self._show()
-        chosen = self.table.chosen
+    def on_feed_changes(self, records: list[SessionRecord]) -> None:
+        self.session_list.change(records)
+        self._mark_connected()
+        self._show_all()
+        chosen = self.table.selected
         if chosen is not None and any(each.id == chosen.id for each in records):
             self._explain_soon()
-        self._stirred()
+        self._refresh_view()
 
-    def agent_changed(self, name: str, state: str) -> None:
+    def on_feed_agent(self, name: str, state: str) -> None:
         self._agents[name] = state
         self._show_banner()
-        self._stirred()
+        self._refresh_view()
 
-    def lost(self, reason: str) -> None:
-        self._is_lost = True
-        self._trouble = reason
-        self._show()
+    def on_feed_lost(self, reason: str) -> None:
+        self._is_disconnected = True
+        self._disconnect_reason = reason
+        self._show_all()
         self._show_detail()
-        self._stirred()
+        self._refresh_view()
 
     # Keys.
 
     def action_next_needing(self) -> None:
-        place = self.board.next_needing(self.table.place)
+        place = self.session_list.next_needing_person(self.table.row_number)
         if place is None:
             self.notify("Nobody needs you.", timeout=2)
             return
         self.table.focus()
-        self.table.choose(place)
+        self.table.select_row(place)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
         """In the filter `/` is a letter."""
@@ -225,8 +243,8 @@ class TopApp(App[None]):
 
     def on_input_changed(self, event: Input.Changed) -> None:
         self._filter = event.value
-        self.board.filter(event.value)
-        self._show()
+        self.session_list.filter(event.value)
+        self._show_all()
 
     def on_input_submitted(self) -> None:
         field = self.query_one("#filter", Input)
@@ -241,11 +259,11 @@ class TopApp(App[None]):
     def action_look(self) -> None:
         dark, light = PALETTES
         self.theme = light if self.theme == dark else dark
-        self._show()
+        self._show_all()
         self._show_detail()
 
     def action_attach(self) -> None:
-        record = self.table.chosen
+        record = self.table.selected
         if record is None:
             return
         argv = [sys.executable, "-P", "-m", "wakeful", "attach", str(record.id)]
@@ -253,32 +271,34 @@ class TopApp(App[None]):
             # Its complaints are shown here afterwards: the terminal they would stand in is covered again.
             done = subprocess.run(argv, env=helper_environ(os.environ), stderr=subprocess.PIPE, check=False)
         if done.returncode:
-            said = plain(done.stderr.decode(errors="replace").removeprefix("wakeful: "), ATTACH_WORDS_MAX)
+            said = plain(
+                done.stderr.decode(errors="replace").removeprefix("wakeful: "), ATTACH_ERROR_CHARS_MAX
+            )
             self.notify(said, severity="warning", timeout=8, markup=False)
         self.refresh(layout=True)
 
     @work(group="orders")
     async def action_order(self, act: str) -> None:
-        record = self.table.chosen
+        record = self.table.selected
         if record is None:
             return
         if act == "hand":
             act = "release" if record.managed else "adopt"
-        why_not = refusal(act, record)
-        if why_not == HELD:
-            await self.give(looked_order(record))
+        why_not = refusal_reason(act, record)
+        if why_not == INTERRUPTED_CALL:
+            await self.confirm_and_send(approved_revival(record))
             return
         if why_not:
             self.notify(f"Not now: {plain(why_not)}", severity="warning", timeout=5, markup=False)
             return
-        expected = await self.push_screen_wait(_wrong_choice(record)) if act == "wrong" else "ok"
+        expected = await self.push_screen_wait(_wrong_verdict_dialog(record)) if act == "wrong" else "ok"
         if act == "wrong" and expected is not None:
-            await self._carry_out(order_of(act, record, expected))
+            await self._send(session_request(act, record, expected))
         elif expected is not None:
-            await self.give(order_of(act, record))
+            await self.confirm_and_send(session_request(act, record))
 
     def action_keys(self) -> None:
-        self.push_screen(Keys())
+        self.push_screen(KeysDialog())
 
     @work(group="views")
     async def action_view(self, key: str) -> None:
@@ -289,24 +309,24 @@ class TopApp(App[None]):
                 chosen,
                 self._client,
                 now=self._now,
-                give=self.give,
-                lost_words=self._lost_words,
+                give=self.confirm_and_send,
+                lost_words=self._disconnected_text,
                 mode=lambda: self._overview.mode if self._overview is not None else "",
             )
             chosen = await self.push_screen_wait(view)
 
-    async def give(self, order: Order) -> None:
+    async def confirm_and_send(self, order: ActionRequest) -> None:
         """Ask the person, then the daemon; say what came of it."""
-        if await self.push_screen_wait(Question(order.asked, order.told)):
-            await self._carry_out(order)
+        if await self.push_screen_wait(ConfirmDialog(order.asked, order.told)):
+            await self._send(order)
 
-    async def _carry_out(self, order: Order) -> None:
+    async def _send(self, order: ActionRequest) -> None:
         try:
-            said = await asyncio.to_thread(give, self._client, order)
+            said = await asyncio.to_thread(send_action, self._client, order)
         except WakefulError as refused:
-            again = approval_of(order, refused)
+            again = approved_again(order, refused)
             if again is not None:
-                await self.give(again)
+                await self.confirm_and_send(again)
                 return
             self.notify(plain(str(refused), 300), severity="warning", timeout=8, markup=False)
         else:
@@ -316,44 +336,48 @@ class TopApp(App[None]):
 
     def on_session_table_chosen(self, event: SessionTable.Chosen) -> None:
         del event
-        self._told = None
+        self._session_detail = None
         self._show_detail()
         self._explain_soon()
 
-    def _prove(self) -> None:
-        self._is_lost, self._trouble = False, ""
-        self._proven_at = f"{datetime.fromtimestamp(self._now(), UTC).astimezone():%H:%M}"
+    def _mark_connected(self) -> None:
+        self._is_disconnected, self._disconnect_reason = False, ""
+        self._last_contact = f"{datetime.fromtimestamp(self._now(), UTC).astimezone():%H:%M}"
 
-    def _show(self) -> None:
-        self.table.is_lost = self._is_lost
-        self.table.show_board()
+    def _show_all(self) -> None:
+        self.table.is_lost = self._is_disconnected
+        self.table.show_rows()
         self._show_banner()
         self._show_empty()
 
     def _show_empty(self) -> None:
-        is_empty = not self.board.rows and self._overview is not None
+        is_empty = not self.session_list.rows and self._overview is not None
         self.screen.set_class(is_empty, "-empty")
         if is_empty:
             words = (
-                f"No session fits. {len(self.board):,} do not; Escape shows them." if self._filter else NOBODY
+                f"No session fits. {len(self.session_list):,} do not; Escape shows them."
+                if self._filter
+                else NO_SESSIONS
             )
             self.query_one("#empty", Static).update(words)
 
     def _show_banner(self) -> None:
-        agents = [f"agent {name} is {state}" for name, state in self._agents.items() if state in _TROUBLED]
-        standing = Standing(
+        agents = [
+            f"agent {name} is {state}" for name, state in self._agents.items() if state in _PROBLEM_STATES
+        ]
+        standing = BannerState(
             overview=self._overview,
-            counts=self.board.counts(),
-            older=self.board.older,
+            counts=self.session_list.counts(),
+            older=self.session_list.older,
             filter=self._filter,
-            shown=len(self.board.rows),
+            shown=len(self.session_list.rows),
             agents=agents,
-            is_lost=self._is_lost,
-            proven_at=self._proven_at,
-            trouble=self._trouble,
+            is_lost=self._is_disconnected,
+            proven_at=self._last_contact,
+            trouble=self._disconnect_reason,
         )
         lines = banner(standing)
-        shown = assembled(lines, styles(self.theme, is_lost=self._is_lost))
+        shown = to_rich_text(lines, styles(self.theme, is_lost=self._is_disconnected))
         # Everything is laid out anew only where its height changes.
         self.query_one("#banner", Static).update(shown, layout=len(lines) != self._banner_lines)
         self._banner_lines = len(lines)
@@ -365,37 +389,41 @@ class TopApp(App[None]):
         if not self.is_running or not self.query(SessionTable):
             # What was asked for may be answered after everything was taken down.
             return
-        record = self.table.chosen
+        record = self.table.selected
         about = self.query_one("#about", Static)
         if record is None:
             about.update("")
             return
-        told = self._told if self._told is not None and self._told.why.id == record.id else None
+        told = (
+            self._session_detail
+            if self._session_detail is not None and self._session_detail.why.id == record.id
+            else None
+        )
         # By the size itself: its class is set a moment later.
         lines = detail(record, told, self._now(), columns=self.size.width)
-        about.update(assembled(lines, styles(self.theme, is_lost=self._is_lost)))
+        about.update(to_rich_text(lines, styles(self.theme, is_lost=self._is_disconnected)))
 
     def _explain_soon(self) -> None:
-        if self._explaining is not None:
-            self._explaining.stop()
-        self._explaining = self.set_timer(EXPLAIN_SECONDS, self._explain)
+        if self._explain_timer is not None:
+            self._explain_timer.stop()
+        self._explain_timer = self.set_timer(EXPLAIN_SECONDS, self._explain)
 
     @work(exclusive=True, group="why")
     async def _explain(self) -> None:
-        record = self.table.chosen
-        if record is None or self._is_lost:
+        record = self.table.selected
+        if record is None or self._is_disconnected:
             return
         try:
-            told = await asyncio.to_thread(told_of, self._client, record.id)
+            told = await asyncio.to_thread(fetch_detail, self._client, record.id)
         except WakefulError:
             # The link says what is wrong with the daemon; a session that is gone leaves the list by itself.
             return
-        self._told = told
+        self._session_detail = told
         self._show_detail()
 
 
 # As the page asks it.
-_EXPECTED: Final = (
+_EXPECTED_VERDICTS: Final = (
     ("ok", "it was fine"),
     ("dead", "it was dead"),
     ("silent", "it had gone silent"),
@@ -405,6 +433,6 @@ _EXPECTED: Final = (
 )
 
 
-def _wrong_choice(record: SessionRecord) -> Choosing:
-    said = f"Wakeful said {record.state}, {record.health}. {order_of('wrong', record).told}"
-    return Choosing("What should Wakeful have said?", said, _EXPECTED)
+def _wrong_verdict_dialog(record: SessionRecord) -> ChoiceDialog:
+    said = f"Wakeful said {record.state}, {record.health}. {session_request('wrong', record).told}"
+    return ChoiceDialog("What should Wakeful have said?", said, _EXPECTED_VERDICTS)

@@ -8,8 +8,8 @@ import sys
 
 import click
 
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.core.errors import OperatorError, WorldError
 
 
@@ -19,7 +19,7 @@ class TopMissing(WorldError):
     code = "top-missing"
 
 
-class NoScreen(OperatorError):
+class TerminalNeeded(OperatorError):
     """`wakeful top` draws on a terminal, and this is none. `wakeful ls` shows the same once."""
 
     code = "no-screen"
@@ -32,15 +32,15 @@ def top() -> int:
     Enter goes to a session's terminal and comes back, n jumps to the next one that waits for you, / filters.
     """
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        raise NoScreen
-    places = Places.of(os.environ)
+        raise TerminalNeeded
+    paths = StatePaths.from_environ(os.environ)
     # Raises what is wrong before the screen is taken.
-    Client(places).get("/api/status")
+    DaemonClient(paths).get("/api/status")
     try:
         from wakeful.tui.app import TopApp  # noqa: PLC0415 - half a second, for this command alone
     except ModuleNotFoundError as problem:
         if problem.name is None or not problem.name.startswith("textual"):
             raise
         raise TopMissing from problem
-    TopApp(places).run()
+    TopApp(paths).run()
     return 0

@@ -10,26 +10,26 @@ from typing import Any, Final, NamedTuple
 import msgspec
 
 from wakeful.agents.model import AgentState
-from wakeful.checkpoints.model import Choice, ChoiceName
-from wakeful.cli.commands.mute import who
-from wakeful.cli.commands.session_control import ACT_SECONDS_MAX
-from wakeful.client.client import Client
+from wakeful.checkpoints.model import CheckpointChoice, ChoiceName
+from wakeful.cli.commands.mute import operator_name
+from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX
+from wakeful.client.client import DaemonClient
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError
 from wakeful.core.text import plain
-from wakeful.judging.available_actions import HELD, ActionName
+from wakeful.judging.available_actions import INTERRUPTED_CALL, ActionName
 from wakeful.judging.session_record import SessionRecord
 
 MUTE_SECONDS: Final = 2 * 3600
 # What only wants to hear that a person looked, or means it.
-HELD_CODES: Final = frozenset({"held-for-person", "held-in-queue"})
-BUSY: Final = "agent-busy"
-FOUND: Final = "Wakeful only found it; `a` hands it over"
+APPROVAL_NEEDED_CODES: Final = frozenset({"held-for-person", "held-in-queue"})
+BUSY_CODE: Final = "agent-busy"
+NOT_MANAGED: Final = "Wakeful only found it; `a` hands it over"
 
 Body = dict[str, object]
 
 
-class Order(NamedTuple):
+class ActionRequest(NamedTuple):
     """One act: where it is ordered, the question, what it means, and what is sent along."""
 
     target: str
@@ -38,15 +38,15 @@ class Order(NamedTuple):
     body: Body
 
 
-class Offer(NamedTuple):
+class KeyedAction(NamedTuple):
     """An order and the key that gives it."""
 
     key: str
     label: str
-    order: Order
+    order: ActionRequest
 
 
-def refusal(act: str, record: SessionRecord) -> str:
+def refusal_reason(act: str, record: SessionRecord) -> str:
     """Why it is not to be had now; empty if it is."""
     known = {action.name: action for action in record.actions}
     is_hosted = ActionName.RESTART in known
@@ -59,35 +59,35 @@ def refusal(act: str, record: SessionRecord) -> str:
         return "" if record.session_alive else "its process was not seen"
     action = known.get(ActionName.RESTART if is_hosted and act == "revive" else ActionName(act))
     if action is None:
-        return FOUND
+        return NOT_MANAGED
     return "" if action.allowed else action.reason
 
 
-def order_of(act: str, record: SessionRecord, expected: str = "ok") -> Order:
+def session_request(act: str, record: SessionRecord, expected: str = "ok") -> ActionRequest:
     """The order for this session. `expected` is what should have been said of it, for `wrong`."""
     is_hosted = any(action.name is ActionName.RESTART for action in record.actions)
-    if is_hosted and act in _OF_HOSTED:
-        return agent_order(_OF_HOSTED[act], record.agent or "")
+    if is_hosted and act in _AGENT_ACTION_OF:
+        return agent_request(_AGENT_ACTION_OF[act], record.agent or "")
     name, project = plain(record.name or str(record.id), 60), plain(record.project, 40)
     called = f"{name} ({project})" if project else name
     bodies: dict[str, Body] = {
-        "revive": {"approved": False, "by": who()},
-        "mute": {"for_seconds": MUTE_SECONDS, "by": who()},
+        "revive": {"approved": False, "by": operator_name()},
+        "mute": {"for_seconds": MUTE_SECONDS, "by": operator_name()},
         "wrong": {"expect": expected, "note": ""},
     }
     asked = f"{act.capitalize()} {called}?"
-    return Order(f"/api/sessions/{record.id}/{act}", asked, _MEANS[act], bodies.get(act, {}))
+    return ActionRequest(f"/api/sessions/{record.id}/{act}", asked, _EXPLANATIONS[act], bodies.get(act, {}))
 
 
-def looked_order(record: SessionRecord) -> Order:
+def approved_revival(record: SessionRecord) -> ActionRequest:
     """The revival of one that was cut off inside a call which may have happened: a person's yes is its own question."""
-    order = order_of("revive", record)
-    told = f"Not without you: {HELD}. Key 2 shows what it was."
-    return order._replace(asked=_LOOKED, told=told, body={**order.body, "approved": True})
+    order = session_request("revive", record)
+    told = f"Not without you: {INTERRUPTED_CALL}. Key 2 shows what it was."
+    return order._replace(asked=_APPROVAL_QUESTION, told=told, body={**order.body, "approved": True})
 
 
-_LOOKED: Final = "You looked at what was cut off: may it go on?"
-_MEANS: Final = {
+_APPROVAL_QUESTION: Final = "You looked at what was cut off: may it go on?"
+_EXPLANATIONS: Final = {
     "revive": "Its conversation goes on, and it is told what was cut off.",
     "stop": "Its agent is ended. A stop is final: nothing revives it.",
     "adopt": "Wakeful may then act on it: bring it back when it dies, stop it when you say so.",
@@ -96,8 +96,8 @@ _MEANS: Final = {
     "wrong": "What was seen is kept on this machine, redacted, as a case to test the rules with.",
 }
 # Whom an agent of the hub hosts is treated by its agent.
-_OF_HOSTED: Final = {"revive": "restart-session", "stop": "stop"}
-_AGENT_MEANS: Final = {
+_AGENT_ACTION_OF: Final = {"revive": "restart-session", "stop": "stop"}
+_AGENT_QUESTIONS: Final = {
     "start": ("Start agent {}?", "It is started as it is declared, and running once it was seen ready."),
     "stop": ("Stop agent {}?", "Its session is ended and its container is removed."),
     "teardown": (
@@ -118,16 +118,18 @@ _AGENT_KEYS: Final[dict[AgentState, tuple[tuple[str, str], ...]]] = {
 }
 
 
-def agent_order(act: str, name: str) -> Order:
+def agent_request(act: str, name: str) -> ActionRequest:
     """Tearing down is stopping what has no session any more."""
-    asked, told = _AGENT_MEANS[act]
+    asked, told = _AGENT_QUESTIONS[act]
     path = "stop" if act == "teardown" else act
-    return Order(f"/api/agents/{name}/{path}", asked.format(plain(name, 60)), told, {})
+    return ActionRequest(f"/api/agents/{name}/{path}", asked.format(plain(name, 60)), told, {})
 
 
-def agent_offers(name: str, state: AgentState) -> tuple[Offer, ...]:
+def agent_actions(name: str, state: AgentState) -> tuple[KeyedAction, ...]:
     """What can be ordered of an agent in this state."""
-    return tuple(Offer(key, act.replace("-", " "), agent_order(act, name)) for key, act in _AGENT_KEYS[state])
+    return tuple(
+        KeyedAction(key, act.replace("-", " "), agent_request(act, name)) for key, act in _AGENT_KEYS[state]
+    )
 
 
 _CHOICE_KEYS: Final = {
@@ -138,10 +140,10 @@ _CHOICE_KEYS: Final = {
 }
 
 
-def choice_offer(number: int, choice: Choice) -> Offer:
+def choice_action(number: int, choice: CheckpointChoice) -> KeyedAction:
     """A decision about a checkpoint; what it will run is read before it is taken."""
     key, label = _CHOICE_KEYS[choice.name]
-    body: Body = {"by": who()}
+    body: Body = {"by": operator_name()}
     if choice.name is ChoiceName.DONE:
         body["done"] = True
     if choice.name is ChoiceName.ROLLBACK:
@@ -149,39 +151,39 @@ def choice_offer(number: int, choice: Choice) -> Offer:
     path = "continue" if choice.name is ChoiceName.DONE else choice.name.value
     told = "\n".join(plain(each, 200) for each in (choice.consequence, *choice.commands[1:]))
     asked = f"Checkpoint {number}: {label}?"
-    return Offer(key, label, Order(f"/api/checkpoints/{number}/{path}", asked, told, body))
+    return KeyedAction(key, label, ActionRequest(f"/api/checkpoints/{number}/{path}", asked, told, body))
 
 
-def approval_of(order: Order, refused: WakefulError) -> Order | None:
+def approved_again(order: ActionRequest, refused: WakefulError) -> ActionRequest | None:
     """The same order once a person looked, or means it; None where that changes nothing."""
     problem = refused.facts.get("problem")
     code = problem.get("code") if isinstance(problem, dict) else None
     told = plain(str(refused), 300)
-    if code in HELD_CODES and not order.body.get("approved"):
-        return order._replace(asked=_LOOKED, told=told, body={**order.body, "approved": True})
-    if code == BUSY and not order.body.get("yes"):
+    if code in APPROVAL_NEEDED_CODES and not order.body.get("approved"):
+        return order._replace(asked=_APPROVAL_QUESTION, told=told, body={**order.body, "approved": True})
+    if code == BUSY_CODE and not order.body.get("yes"):
         return order._replace(asked="In the middle of its turn?", told=told, body={"yes": True})
     return None
 
 
-def give(client: Client, order: Order) -> str:
+def send_action(client: DaemonClient, order: ActionRequest) -> str:
     """Ask the daemon; what it saw, in a few words. Blocks. Raises what it refused with."""
-    answer = client.post(order.target, msgspec.json.encode(order.body), timeout_seconds=ACT_SECONDS_MAX)
+    answer = client.post(order.target, msgspec.json.encode(order.body), timeout_seconds=ACTION_SECONDS_MAX)
     said = decode_json(answer.body)
-    return plain(_outcome(order.target, said), 200)
+    return plain(_outcome_text(order.target, said), 200)
 
 
-def _outcome(target: str, said: Mapping[str, Any]) -> str:
+def _outcome_text(target: str, said: Mapping[str, Any]) -> str:
     act = target.rpartition("/")[2]
     if act == "mute":
         return f"muted until {said.get('until', '')[11:16]} UTC"
     if act == "wrong":
         return f"kept in {said.get('path', '')}, thank you"
-    if act in _HANDED:
-        return _HANDED[act]
+    if act in _OWNERSHIP_RESULTS:
+        return _OWNERSHIP_RESULTS[act]
     if target.startswith("/api/agents/"):
         return f"agent {said.get('name', '')} is {said.get('state', '')}"
     return ": ".join(str(each) for each in (act, said.get("outcome"), said.get("words")) if each)
 
 
-_HANDED: Final = {"adopt": "it is managed now", "release": "it is only watched now"}
+_OWNERSHIP_RESULTS: Final = {"adopt": "it is managed now", "release": "it is only watched now"}

@@ -12,8 +12,8 @@ from msgspec import Struct
 from websockets.asyncio.client import ClientConnection, unix_connect
 from websockets.exceptions import WebSocketException
 
-from wakeful.cli.commands.status import Overview
-from wakeful.cli.format.sessions import DaemonOfAnotherVersion, Sessions, decoded
+from wakeful.cli.commands.status import StatusBody
+from wakeful.cli.format.sessions import DaemonVersionMismatch, SessionListBody, decode_body
 from wakeful.core.errors import WakefulError
 from wakeful.judging.session_record import SessionRecord
 
@@ -24,48 +24,48 @@ RETRY_SECONDS: Final = (0.2, 0.5, 1.0, 2.0, 5.0)
 MESSAGE_BYTES_MAX: Final = 64 << 20
 
 
-class Told(Protocol):
+class FeedListener(Protocol):
     """Whoever shows it. Called in the link's own loop."""
 
-    def greeted(self, overview: Overview) -> None: ...
+    def on_feed_status(self, overview: StatusBody) -> None: ...
 
-    def listed(self, page: Sessions) -> None: ...
+    def on_feed_sessions(self, page: SessionListBody) -> None: ...
 
-    def changed(self, records: list[SessionRecord]) -> None: ...
+    def on_feed_changes(self, records: list[SessionRecord]) -> None: ...
 
-    def agent_changed(self, name: str, state: str) -> None: ...
+    def on_feed_agent(self, name: str, state: str) -> None: ...
 
-    def lost(self, reason: str) -> None: ...
+    def on_feed_lost(self, reason: str) -> None: ...
 
 
-class _Change(Struct, frozen=True):
+class _ChangeBody(Struct, frozen=True):
     record: SessionRecord
 
 
-class _AgentChange(Struct, frozen=True):
+class _AgentChangeBody(Struct, frozen=True):
     id: str
     state: str
 
 
-class _Message(Struct, frozen=True):
+class _FeedMessageBody(Struct, frozen=True):
     """What the feed says; kinds that are not shown here are passed over."""
 
-    hello: Overview | None = None
-    changes: list[_Change] = []
-    agent: _AgentChange | None = None
+    hello: StatusBody | None = None
+    changes: list[_ChangeBody] = []
+    agent: _AgentChangeBody | None = None
 
 
-class Link:
+class FeedConnection:
     """Keeps the push open, opens it again, and says when it is not."""
 
-    def __init__(self, socket: str, told: Told, fetch: Callable[[], Sessions]) -> None:
+    def __init__(self, socket: str, told: FeedListener, fetch: Callable[[], SessionListBody]) -> None:
         self._socket = socket
-        self._told = told
+        self._listener = told
         # Blocks: it is run in a thread.
-        self._fetch = fetch
+        self._fetch_blocking = fetch
         # What came while the list was on its way.
-        self._waiting: list[SessionRecord] | None = None
-        self._listing: asyncio.Task[None] | None = None
+        self._buffered: list[SessionRecord] | None = None
+        self._fetch_task: asyncio.Task[None] | None = None
         self._failures = 0
 
     async def run(self) -> None:
@@ -73,16 +73,16 @@ class Link:
         while True:
             try:
                 await self._follow()
-            except DaemonOfAnotherVersion as problem:
-                self._told.lost(str(problem))
+            except DaemonVersionMismatch as problem:
+                self._listener.on_feed_lost(str(problem))
             except (OSError, WebSocketException, WakefulError):
                 # Whatever it was: nothing is proven any more, and it is tried again.
-                self._told.lost("")
+                self._listener.on_feed_lost("")
             await asyncio.sleep(RETRY_SECONDS[min(self._failures, len(RETRY_SECONDS) - 1)])
             self._failures += 1
 
     async def _follow(self) -> None:
-        self._waiting = None
+        self._buffered = None
         async with unix_connect(
             self._socket,
             "ws://localhost/api/ws",
@@ -94,41 +94,41 @@ class Link:
         ) as connection:
             try:
                 async for message in connection:
-                    self._hear(message, connection)
+                    self._on_message(message, connection)
             finally:
-                await self._end_listing()
+                await self._cancel_fetch()
         raise ConnectionResetError
 
-    def _hear(self, message: str | bytes, connection: ClientConnection) -> None:
-        said = decoded(message.encode() if isinstance(message, str) else message, _Message)
+    def _on_message(self, message: str | bytes, connection: ClientConnection) -> None:
+        said = decode_body(message.encode() if isinstance(message, str) else message, _FeedMessageBody)
         if said.hello is not None:
             self._failures = 0
-            self._told.greeted(said.hello)
-            if self._waiting is None:
-                self._waiting = []
-                self._listing = asyncio.create_task(self._list(connection))
+            self._listener.on_feed_status(said.hello)
+            if self._buffered is None:
+                self._buffered = []
+                self._fetch_task = asyncio.create_task(self._fetch_sessions(connection))
         if said.agent is not None:
-            self._told.agent_changed(said.agent.id, said.agent.state)
+            self._listener.on_feed_agent(said.agent.id, said.agent.state)
         records = [each.record for each in said.changes]
-        if self._waiting is not None:
-            self._waiting += records
+        if self._buffered is not None:
+            self._buffered += records
         elif records:
-            self._told.changed(records)
+            self._listener.on_feed_changes(records)
 
-    async def _list(self, connection: ClientConnection) -> None:
+    async def _fetch_sessions(self, connection: ClientConnection) -> None:
         """The whole list, and after it what changed while it was on its way. Without it the link is of no use."""
         try:
-            page = await asyncio.to_thread(self._fetch)
+            page = await asyncio.to_thread(self._fetch_blocking)
         except WakefulError:
             await connection.close()
             return
-        waiting, self._waiting = self._waiting or [], None
-        self._told.listed(page)
+        waiting, self._buffered = self._buffered or [], None
+        self._listener.on_feed_sessions(page)
         if waiting:
-            self._told.changed(waiting)
+            self._listener.on_feed_changes(waiting)
 
-    async def _end_listing(self) -> None:
-        if self._listing is not None:
-            self._listing.cancel()
-            await asyncio.gather(self._listing, return_exceptions=True)
-            self._listing = None
+    async def _cancel_fetch(self) -> None:
+        if self._fetch_task is not None:
+            self._fetch_task.cancel()
+            await asyncio.gather(self._fetch_task, return_exceptions=True)
+            self._fetch_task = None

@@ -12,34 +12,34 @@ from typing import Final, TypeVar
 from msgspec import Struct
 from rich.text import Text
 
-from wakeful.alerts.mute_pause_model import pause_words
-from wakeful.cli.commands.events import Events
-from wakeful.cli.commands.status import MODES, Overview
+from wakeful.alerts.mute_pause_model import pause_text
+from wakeful.cli.commands.events import EventListBody
+from wakeful.cli.commands.status import MODES, StatusBody
 from wakeful.cli.format.explanation import (
-    HEALTHS,
-    HOLDS,
+    HEALTH_STYLES,
+    LEVEL_MARKS,
     Line,
     evidence_lines,
     fired_lines,
-    held_lines,
-    ladder_lines,
-    refused_lines,
-    rung_style,
+    level_style,
+    liveness_lines,
+    refused_action_lines,
+    suppressed_lines,
 )
-from wakeful.cli.format.sessions import decoded, needs_you
-from wakeful.client.client import Client, Refused
+from wakeful.cli.format.sessions import decode_body, needs_you
+from wakeful.client.client import DaemonClient, RequestRefused
 from wakeful.core.durations import age
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.judging.explanation import Hold, Why
+from wakeful.judging.explanation import Explanation, LevelState
 from wakeful.judging.findings import Health
-from wakeful.judging.resuming import command_line
+from wakeful.judging.resume_command import command_line
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.wording import call_text
-from wakeful.tui.timeline import Call, Calls, Past, timeline_lines, wall
+from wakeful.tui.timeline import CallBody, CallListBody, SessionHistory, timeline_lines, wall_of
 from wakeful.views.sessions import EventList, EventRecord
 
-_ENDS: Final = {
+_CALL_MARKS: Final = {
     "ok": ("✓", "success"),
     "error": ("✗", "error"),
     "refused": ("⊘", "warning"),
@@ -56,10 +56,10 @@ WIDE: Final = 120
 _MARGIN_CELLS: Final = 9
 
 
-class Standing(Struct, frozen=True):
+class BannerState(Struct, frozen=True):
     """What the banner is made of. `lost_since` is the time of day of the last proof, empty while the link is proven."""
 
-    overview: Overview | None
+    overview: StatusBody | None
     counts: str
     older: int
     filter: str
@@ -70,12 +70,12 @@ class Standing(Struct, frozen=True):
     trouble: str = ""
 
 
-def banner(standing: Standing) -> list[Line]:
+def banner(standing: BannerState) -> list[Line]:
     """What is wrong with the view first, then what Wakeful may touch, then how many stand where."""
-    lines = [*_link_lines(standing)]
+    lines = [*_connection_lines(standing)]
     overview = standing.overview
     if overview is not None and overview.daemon.paused is not None:
-        words = plain(pause_words(overview.daemon.paused))
+        words = plain(pause_text(overview.daemon.paused))
         lines.append(((f" {words} · `wakeful resume` ends it ", "paused"),))
     mode = overview.mode if overview is not None else ""
     title: list[tuple[str, str]] = [(" Wakeful", "title")]
@@ -84,16 +84,16 @@ def banner(standing: Standing) -> list[Line]:
     lines.append(tuple(title))
     lines.append(tuple(_counts(standing)))
     if overview is not None:
-        lines += [((f" ! {plain(each)}", "warning"),) for each in _remarks(overview, standing.agents)]
+        lines += [((f" ! {plain(each)}", "warning"),) for each in _problem_texts(overview, standing.agents)]
     return lines
 
 
-def _link_lines(standing: Standing) -> Iterator[Line]:
+def _connection_lines(standing: BannerState) -> Iterator[Line]:
     if standing.is_lost:
-        yield ((f" {lost_text(standing.proven_at, standing.trouble)} ", "lost"),)
+        yield ((f" {disconnected_text(standing.proven_at, standing.trouble)} ", "lost"),)
 
 
-def lost_text(proven_at: str, trouble: str) -> str:
+def disconnected_text(proven_at: str, trouble: str) -> str:
     """What is said first while nothing is proven; `proven_at` is the time of day of the last proof."""
     said = plain(trouble or "trying again")
     if proven_at:
@@ -101,7 +101,7 @@ def lost_text(proven_at: str, trouble: str) -> str:
     return f"Connecting; {said} …"
 
 
-def _counts(standing: Standing) -> Iterator[tuple[str, str]]:
+def _counts(standing: BannerState) -> Iterator[tuple[str, str]]:
     first, comma, others = standing.counts.partition(", ")
     urgent = first.endswith("you")
     yield (f" {first or 'nobody'}", "needs-you" if urgent else "text")
@@ -114,7 +114,7 @@ def _counts(standing: Standing) -> Iterator[tuple[str, str]]:
         yield (f" · filter: {plain(standing.filter)} ({standing.shown:,} fit), Esc clears it", "accent")
 
 
-def _remarks(overview: Overview, agents: Sequence[str]) -> Iterator[str]:
+def _problem_texts(overview: StatusBody, agents: Sequence[str]) -> Iterator[str]:
     """What is seen late or not at all, what is open, and agents of the hub in trouble."""
     for eye in overview.daemon.eyes:
         if eye.slow is not None:
@@ -130,14 +130,14 @@ def _remarks(overview: Overview, agents: Sequence[str]) -> Iterator[str]:
 _BY_KEY: Final = {"`wakeful incidents`": "key 3", "`wakeful checkpoint list`": "key 2"}
 
 
-class Told(Struct, frozen=True):
+class SessionDetail(Struct, frozen=True):
     """What was asked about one session beside its record."""
 
-    why: Why
-    past: Past = Past()
+    why: Explanation
+    past: SessionHistory = SessionHistory()
 
 
-def detail(record: SessionRecord, told: Told | None, now_wall: float, *, columns: int) -> list[Line]:
+def detail(record: SessionRecord, told: SessionDetail | None, now_wall: float, *, columns: int) -> list[Line]:
     """One session: who it is, why it is judged so and what to do, its time, the ladder, last calls, evidence."""
     is_wide = columns >= WIDE
     # Beside the list it has two fifths of them; each has its margins.
@@ -152,26 +152,31 @@ def detail(record: SessionRecord, told: Told | None, now_wall: float, *, columns
     ]
     if told is None:
         return [*lines, (("…", "quiet"),)]
-    why = told.why
-    asks = needs_you(record) and why.health is Health.HEALTHY
-    lines.append(((plain(why.sentence), "needs-you" if asks else HEALTHS[why.health]),))
-    lines += [] if is_wide else [_ladder_line(why)]
+    explanation = told.why
+    asks = needs_you(record) and explanation.health is Health.HEALTHY
+    lines.append(((plain(explanation.sentence), "needs-you" if asks else HEALTH_STYLES[explanation.health]),))
+    lines += [] if is_wide else [_liveness_line(explanation)]
     lines.append(
-        (("→ ", "quiet"), (plain(command_line(why.command)), "strong"), (f"  {why.command_text}", "quiet"))
+        (
+            ("→ ", "quiet"),
+            (plain(command_line(explanation.command)), "strong"),
+            (f"  {explanation.command_text}", "quiet"),
+        )
     )
-    lines.append(_standing(record, now_wall))
-    lines += [(), *ladder_lines(why)] if is_wide else []
-    lines += _section("Not to be had now", [*refused_lines(why)])
+    lines.append(_state_line(record, now_wall))
+    lines += [(), *liveness_lines(explanation)] if is_wide else []
+    lines += _section("Not to be had now", [*refused_action_lines(explanation)])
     lines += _section("Timeline", timeline_lines(told.past, now_wall, width - _MARGIN_CELLS))
-    lines += _section("Found", [*fired_lines(why, with_rules=False)])
-    lines += _section("Held back", [*held_lines(why, with_rules=False)])
+    lines += _section("Found", [*fired_lines(explanation, with_rules=False)])
+    lines += _section("Held back", [*suppressed_lines(explanation, with_rules=False)])
     lines += _section(
-        "Last calls", [_call(each, record, now_wall) for each in told.past.calls.calls[-CALLS_SHOWN_MAX:]]
+        "Last calls",
+        [_call_line(each, record, now_wall) for each in told.past.calls.calls[-CALLS_SHOWN_MAX:]],
     )
-    return lines + _section("Evidence", [*evidence_lines(why, whole_stamps=False)][-_EVIDENCE_MAX:])
+    return lines + _section("Evidence", [*evidence_lines(explanation, whole_stamps=False)][-_EVIDENCE_MAX:])
 
 
-def _standing(record: SessionRecord, now_wall: float) -> Line:
+def _state_line(record: SessionRecord, now_wall: float) -> Line:
     began = _age(record.started_at, now_wall)
     parts = [
         f"{record.state}, {record.health}",
@@ -183,20 +188,20 @@ def _standing(record: SessionRecord, now_wall: float) -> Line:
     return ((" · ".join(parts), "quiet"),)
 
 
-def _ladder_line(why: Why) -> Line:
+def _liveness_line(explanation: Explanation) -> Line:
     """The same where lines are few."""
     pieces: list[tuple[str, str]] = []
-    for each in why.ladder:
-        if each.hold is not Hold.NOT_APPLICABLE:
-            mark, style = HOLDS[each.hold]
-            pieces += [(f"{mark} ", style), (f"{each.rung.replace('_', ' ')}  ", rung_style(each.hold))]
+    for each in explanation.ladder:
+        if each.hold is not LevelState.NOT_APPLICABLE:
+            mark, style = LEVEL_MARKS[each.hold]
+            pieces += [(f"{mark} ", style), (f"{each.rung.replace('_', ' ')}  ", level_style(each.hold))]
     return tuple(pieces)
 
 
-def _call(call: Call, record: SessionRecord, now_wall: float) -> Line:
+def _call_line(call: CallBody, record: SessionRecord, now_wall: float) -> Line:
     """What is open where no agent was seen is neither running nor known to be cut off."""
     end = "unseen" if call.end == "open" and not record.session_alive else call.end
-    mark, style = _ENDS.get(end, ("?", "warning"))
+    mark, style = _CALL_MARKS.get(end, ("?", "warning"))
     words = plain(call_text(f"{call.untrusted.tool} {call.untrusted.input}"), 200)
     return ((f"  {mark} ", style), (f"{_age(call.at, now_wall):>4} ", "quiet"), (words, "text"))
 
@@ -209,7 +214,7 @@ def _age(stamp: str | None, now_wall: float) -> str:
     return age(now_wall - datetime.fromisoformat(stamp).timestamp()) if stamp is not None else ""
 
 
-def assembled(lines: Sequence[Line], styles: Mapping[str, str]) -> Text:
+def to_rich_text(lines: Sequence[Line], styles: Mapping[str, str]) -> Text:
     """As one text, by the styles of the theme."""
     text = Text()
     for number, line in enumerate(lines):
@@ -228,65 +233,65 @@ EVENT_PAGES_MAX: Final = 10
 T = TypeVar("T", bound=Struct)
 
 
-class _Member(Struct, frozen=True):
+class _MemberBody(Struct, frozen=True):
     id: str
 
 
-class _Episode(Struct, frozen=True):
+class _IncidentBody(Struct, frozen=True):
     opened_at: str
     resolved_at: str | None
-    members: list[_Member]
+    members: list[_MemberBody]
 
 
-class _Episodes(Struct, frozen=True):
-    incidents: list[_Episode] = []
+class _IncidentListBody(Struct, frozen=True):
+    incidents: list[_IncidentBody] = []
 
 
-def told_of(client: Client, session_id: SessionId) -> Told:
+def fetch_detail(client: DaemonClient, session_id: SessionId) -> SessionDetail:
     """Raises what the daemon refuses with."""
     one = f"/api/sessions/{session_id}"
-    why = decoded(client.get(f"{one}/why").body, Why)
-    calls = _asked(client, f"{one}/calls?limit={CALLS_READ_MAX}", Calls) or Calls()
-    episodes = _asked(client, "/api/incidents?all=true", _Episodes) or _Episodes()
-    critical = _asked(client, "/api/events?since=7d", Events)
-    past = Past(
-        _events(client, session_id),
+    explanation = decode_body(client.get(f"{one}/why").body, Explanation)
+    calls = _fetch_optional(client, f"{one}/calls?limit={CALLS_READ_MAX}", CallListBody) or CallListBody()
+    episodes = _fetch_optional(client, "/api/incidents?all=true", _IncidentListBody) or _IncidentListBody()
+    critical = _fetch_optional(client, "/api/events?since=7d", EventListBody)
+    past = SessionHistory(
+        _fetch_events(client, session_id),
         calls,
         [
             _span(each)
             for each in episodes.incidents
             if any(member.id == session_id for member in each.members)
         ],
-        _acts(critical, session_id) if critical is not None else [],
+        _action_times(critical, session_id) if critical is not None else [],
     )
-    return Told(why, past)
+    return SessionDetail(explanation, past)
 
 
-def _asked(client: Client, target: str, shape: type[T]) -> T | None:
+def _fetch_optional(client: DaemonClient, target: str, shape: type[T]) -> T | None:
     """None from a daemon of an earlier version, which has no such route."""
     try:
-        return decoded(client.get(target).body, shape)
-    except Refused:
+        return decode_body(client.get(target).body, shape)
+    except RequestRefused:
         return None
 
 
-def _span(episode: _Episode) -> tuple[float, float | None]:
+def _span(episode: _IncidentBody) -> tuple[float, float | None]:
     over = episode.resolved_at
-    return wall(episode.opened_at), wall(over) if over is not None else None
+    return wall_of(episode.opened_at), wall_of(over) if over is not None else None
 
 
-def _acts(critical: Events, session_id: SessionId) -> list[float]:
+def _action_times(critical: EventListBody, session_id: SessionId) -> list[float]:
     """When Wakeful did something about it."""
     mine = (each for each in critical.events if each.get("session_id") == session_id)
-    return [wall(str(each["timestamp"])) for each in mine if each.get("action_taken", "none") != "none"]
+    return [wall_of(str(each["timestamp"])) for each in mine if each.get("action_taken", "none") != "none"]
 
 
-def _events(client: Client, session_id: SessionId) -> list[EventRecord]:
+def _fetch_events(client: DaemonClient, session_id: SessionId) -> list[EventRecord]:
     """Oldest first."""
     found: list[EventRecord] = []
     for _ in range(EVENT_PAGES_MAX):
         after = found[-1].seq if found else 0
-        page = decoded(client.get(f"/api/sessions/{session_id}/events?after={after}").body, EventList)
+        page = decode_body(client.get(f"/api/sessions/{session_id}/events?after={after}").body, EventList)
         found += page.events
         if page.next_cursor is None:
             break

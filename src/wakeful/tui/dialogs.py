@@ -10,7 +10,7 @@ from textual.events import Key
 from textual.screen import ModalScreen
 from textual.widgets import Static
 
-_LOOK = """
+_DIALOG_CSS = """
     align: center middle; background: $background 60%;
     & > Vertical {
         width: 64; max-width: 90%; height: auto; max-height: 90%; padding: 1 2; background: $surface;
@@ -22,10 +22,10 @@ _LOOK = """
 """
 
 
-class Question(ModalScreen[bool]):
+class ConfirmDialog(ModalScreen[bool]):
     """True for `y`, False for `n` and Escape."""
 
-    CSS = f"Question {{ {_LOOK} }}"
+    CSS = f"Question {{ {_DIALOG_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", show=False),
         Binding("n,escape,q", "answer(False)", "No", show=False),
@@ -33,36 +33,36 @@ class Question(ModalScreen[bool]):
 
     def __init__(self, asked: str, told: str) -> None:
         super().__init__()
-        self._asked = asked
-        self._told = told
+        self._question = asked
+        self._explanation = told
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Static(self._asked, classes="asked", markup=False)
-            yield Static(self._told, classes="told", markup=False)
+            yield Static(self._question, classes="asked", markup=False)
+            yield Static(self._explanation, classes="told", markup=False)
             yield Static("y  yes      n  no", classes="keys", markup=False)
 
     def action_answer(self, answer: bool) -> None:
         self.dismiss(answer)
 
 
-class Choosing(ModalScreen[str | None]):
+class ChoiceDialog(ModalScreen[str | None]):
     """The name of what was chosen by its number; None for Escape."""
 
-    CSS = f"Choosing {{ {_LOOK} }}"
+    CSS = f"Choosing {{ {_DIALOG_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,n", "leave", show=False)]
 
     def __init__(self, asked: str, told: str, choices: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        self._asked = asked
-        self._told = told
+        self._question = asked
+        self._explanation = told
         self._choices = choices
 
     def compose(self) -> ComposeResult:
         lines = [f"{number}  {words}" for number, (_, words) in enumerate(self._choices, 1)]
         with Vertical():
-            yield Static(self._asked, classes="asked", markup=False)
-            yield Static(self._told, classes="told", markup=False)
+            yield Static(self._question, classes="asked", markup=False)
+            yield Static(self._explanation, classes="told", markup=False)
             yield Static("\n".join([*lines, "", "Esc  leave it"]), classes="keys", markup=False)
 
     def on_key(self, event: Key) -> None:
@@ -73,7 +73,7 @@ class Choosing(ModalScreen[str | None]):
         self.dismiss(None)
 
 
-_KEYS = """\
+_KEYS_TEXT = """\
 arrows, j k, page keys, g G   move
 n         the next session that needs you, and round again
 Enter     go to its terminal; when you leave it you are back
@@ -88,10 +88,10 @@ t         light or dark
 q         quit"""
 
 
-class Keys(ModalScreen[None]):
+class KeysDialog(ModalScreen[None]):
     """All of them."""
 
-    CSS = f"Keys {{ {_LOOK} }}\nKeys > Vertical {{ width: 72; }}"
+    CSS = f"Keys {{ {_DIALOG_CSS} }}\nKeys > Vertical {{ width: 72; }}"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,question_mark", "dismiss", show=False),
     ]
@@ -99,5 +99,5 @@ class Keys(ModalScreen[None]):
     def compose(self) -> ComposeResult:
         with Vertical():
             yield Static("Keys", classes="asked", markup=False)
-            yield Static(_KEYS, classes="told", markup=False)
+            yield Static(_KEYS_TEXT, classes="told", markup=False)
             yield Static("Esc  back", classes="keys", markup=False)

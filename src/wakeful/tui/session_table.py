@@ -1,6 +1,6 @@
 """The session list of `wakeful top`: order, filter and counts of the sessions, and the table widget.
 
-`Board` is pure: records in, rows out. It keeps ten thousand sessions in order by keys that are computed once.
+`SessionListModel` is pure: records in, rows out. It keeps ten thousand sessions in order by keys that are computed once.
 The table renders only visible lines, so that ten thousand rows cost as much as thirty.
 """
 
@@ -18,30 +18,38 @@ from textual.reactive import reactive
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from wakeful.cli.format.sessions import Row, Tone, counts_text, doing, needs_you, order_of, row_of
+from wakeful.cli.format.sessions import (
+    RowTone,
+    SessionTableRow,
+    activity_text,
+    counts_text,
+    needs_you,
+    row_of,
+    sort_key_of,
+)
 from wakeful.cli.table import MARKS
-from wakeful.core.ids import SessionId, shortened
+from wakeful.core.ids import SessionId, abbreviate_ids
 from wakeful.core.text import plain
 from wakeful.judging.session_record import SessionRecord
 
-Key = tuple[int, int, float, str]
+SortKey = tuple[int, int, float, str]
 
-MOVED_AT_ONCE_MAX: Final = 200
+MOVED_ROWS_MAX: Final = 200
 
 
-class Board:
+class SessionListModel:
     """Written by the link, read by the table."""
 
     def __init__(self) -> None:
         self._records: dict[SessionId, SessionRecord] = {}
-        self._keys: dict[SessionId, Key] = {}
+        self._keys: dict[SessionId, SortKey] = {}
         self._texts: dict[SessionId, str] = {}
-        self._asked_for = ""
-        self._words: tuple[str, ...] = ()
+        self._filter_text = ""
+        self._filter_words: tuple[str, ...] = ()
         # Those that fit, in order, and the keys they are ordered by.
         self._rows: list[SessionRecord] = []
-        self._order: list[Key] = []
-        self._short: dict[str, str] | None = None
+        self._row_keys: list[SortKey] = []
+        self._short_ids: dict[str, str] | None = None
         self._counts: str | None = None
         self.older = 0
 
@@ -51,41 +59,41 @@ class Board:
     def replace(self, records: Iterable[SessionRecord], older: int) -> None:
         """The whole list."""
         self._records = {record.id: record for record in records}
-        self._keys = {record.id: order_of(record) for record in self._records.values()}
+        self._keys = {record.id: sort_key_of(record) for record in self._records.values()}
         self._texts.clear()
-        self._short = self._counts = None
+        self._short_ids = self._counts = None
         self.older = older
         self._sort()
 
     def change(self, records: Sequence[SessionRecord]) -> None:
         """What changed; news that overtook each other count by their time."""
         # One after the other moves rows; beyond this many sorting anew is quicker.
-        moves = len(records) <= MOVED_AT_ONCE_MAX
+        moves = len(records) <= MOVED_ROWS_MAX
         for record in records:
             known = self._records.get(record.id)
             if known is not None and known.updated_at > record.updated_at:
                 continue
             if known is None:
-                self._short = None
+                self._short_ids = None
             elif moves:
-                self._take_out(record.id)
+                self._remove_row(record.id)
             self._records[record.id] = record
-            self._keys[record.id] = order_of(record)
+            self._keys[record.id] = sort_key_of(record)
             self._texts.pop(record.id, None)
             if moves:
-                self._put_in(record)
+                self._insert_row(record)
         self._counts = None
         if not moves:
             self._sort()
 
     def filter(self, text: str) -> None:
         """Show only sessions in whose text every one of these words stands."""
-        before, self._asked_for = self._asked_for, text
-        self._words = tuple(text.lower().split())
+        before, self._filter_text = self._filter_text, text
+        self._filter_words = tuple(text.lower().split())
         if before and text.startswith(before):
             # One letter more: whoever did not fit does not fit now, and the order stays.
-            self._rows = [each for each in self._rows if self._fits(each)]
-            self._order = [self._keys[each.id] for each in self._rows]
+            self._rows = [each for each in self._rows if self._matches_filter(each)]
+            self._row_keys = [self._keys[each.id] for each in self._rows]
         else:
             self._sort()
 
@@ -94,14 +102,14 @@ class Board:
         """Those that fit, who needs a person first."""
         return self._rows
 
-    def place_of(self, session_id: SessionId) -> int | None:
+    def row_number(self, session_id: SessionId) -> int | None:
         """Its row, if it fits."""
         key = self._keys.get(session_id)
-        place = bisect_left(self._order, key) if key is not None else len(self._rows)
+        place = bisect_left(self._row_keys, key) if key is not None else len(self._rows)
         is_there = place < len(self._rows) and self._rows[place].id == session_id
         return place if is_there else None
 
-    def next_needing(self, place: int) -> int | None:
+    def next_needing_person(self, place: int) -> int | None:
         """The row of the next one behind this row that needs a person; the first one again after the last."""
         # They stand together at the top.
         count = next((at for at, each in enumerate(self.rows) if not needs_you(each)), len(self.rows))
@@ -111,9 +119,9 @@ class Board:
 
     def short_id(self, session_id: SessionId) -> str:
         """As much of an id as commands need."""
-        if self._short is None:
-            self._short = shortened(map(str, self._records))
-        return self._short[session_id]
+        if self._short_ids is None:
+            self._short_ids = abbreviate_ids(map(str, self._records))
+        return self._short_ids[session_id]
 
     def counts(self) -> str:
         """`2 need you, 3 prompting`, of all, whatever the filter."""
@@ -121,36 +129,41 @@ class Board:
             self._counts = counts_text(list(self._records.values()))
         return self._counts
 
-    def _fits(self, record: SessionRecord) -> bool:
-        if not self._words:
+    def _matches_filter(self, record: SessionRecord) -> bool:
+        if not self._filter_words:
             return True
         text = self._texts.get(record.id)
         if text is None:
-            text = self._texts[record.id] = _text_of(record)
-        return all(word in text for word in self._words)
+            text = self._texts[record.id] = _filter_text_of(record)
+        return all(word in text for word in self._filter_words)
 
-    def _take_out(self, session_id: SessionId) -> None:
-        place = self.place_of(session_id)
+    def _remove_row(self, session_id: SessionId) -> None:
+        place = self.row_number(session_id)
         if place is not None:
-            del self._rows[place], self._order[place]
+            del self._rows[place], self._row_keys[place]
 
-    def _put_in(self, record: SessionRecord) -> None:
-        if self._fits(record):
-            place = bisect_left(self._order, self._keys[record.id])
+    def _insert_row(self, record: SessionRecord) -> None:
+        if self._matches_filter(record):
+            place = bisect_left(self._row_keys, self._keys[record.id])
             self._rows.insert(place, record)
-            self._order.insert(place, self._keys[record.id])
+            self._row_keys.insert(place, self._keys[record.id])
 
     def _sort(self) -> None:
-        fitting = (each for each in self._records.values() if self._fits(each))
+        fitting = (each for each in self._records.values() if self._matches_filter(each))
         self._rows = sorted(fitting, key=lambda each: self._keys[each.id])
-        self._order = [self._keys[each.id] for each in self._rows]
+        self._row_keys = [self._keys[each.id] for each in self._rows]
 
 
-def _text_of(record: SessionRecord) -> str:
+def _filter_text_of(record: SessionRecord) -> str:
     """What a person may remember of a session."""
     parts = (
         *(record.id, record.project, record.state, record.health, record.attention, record.provider),
-        *(record.agent or "", record.name or "", "managed" if record.managed else "found", doing(record)),
+        *(
+            record.agent or "",
+            record.name or "",
+            "managed" if record.managed else "found",
+            activity_text(record),
+        ),
     )
     return " ".join(parts).lower()
 
@@ -165,13 +178,13 @@ _ID_CELLS: Final = 16
 # The ids that begin with their time are longer.
 _ID_CELLS_WIDE: Final = 20
 WIDER_CELLS: Final = 110
-_CLASSES: Final = {
-    Tone.NEEDS_YOU: "table--needs-you",
-    Tone.TROUBLE: "table--trouble",
-    Tone.BUSY: "table--busy",
-    Tone.LATER: "table--later",
-    Tone.CALM: "table--calm",
-    Tone.PAST: "table--past",
+_TONE_CLASSES: Final = {
+    RowTone.NEEDS_YOU: "table--needs-you",
+    RowTone.PROBLEM: "table--trouble",
+    RowTone.BUSY: "table--busy",
+    RowTone.LATER: "table--later",
+    RowTone.IDLE: "table--calm",
+    RowTone.PAST: "table--past",
 }
 
 
@@ -179,7 +192,7 @@ class SessionTable(ScrollView, can_focus=True):
     """The board's rows. The cursor stays with its session, wherever that moves."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
-        *_CLASSES.values(),
+        *_TONE_CLASSES.values(),
         *("table--header", "table--quiet", "table--text", "table--strong", "table--cursor", "table--lost"),
     }
     DEFAULT_CSS = """
@@ -215,81 +228,81 @@ class SessionTable(ScrollView, can_focus=True):
             super().__init__()
             self.session_id = session_id
 
-    def __init__(self, board: Board, now: Callable[[], float]) -> None:
+    def __init__(self, model: SessionListModel, now: Callable[[], float]) -> None:
         super().__init__(id="table")
         self._now = now
-        self._board = board
-        self._place = 0
-        self._chosen: SessionId | None = None
+        self._session_list = model
+        self._row_number = 0
+        self._selected_id: SessionId | None = None
 
     @property
-    def chosen(self) -> SessionRecord | None:
+    def selected(self) -> SessionRecord | None:
         """The session under the cursor."""
-        rows = self._board.rows
-        return rows[self._place] if self._place < len(rows) else None
+        rows = self._session_list.rows
+        return rows[self._row_number] if self._row_number < len(rows) else None
 
     @property
-    def place(self) -> int:
-        return self._place
+    def row_number(self) -> int:
+        return self._row_number
 
-    def show_board(self) -> None:
+    def show_rows(self) -> None:
         """The board changed: stay with the session under the cursor, or where it was."""
-        place = self._board.place_of(self._chosen) if self._chosen is not None else None
-        count = len(self._board.rows)
+        place = self._session_list.row_number(self._selected_id) if self._selected_id is not None else None
+        count = len(self._session_list.rows)
         # One more for the header.
         self.virtual_size = Size(self.size.width, count + 1)
-        self.choose(place if place is not None else min(self._place, max(0, count - 1)))
+        self.select_row(place if place is not None else min(self._row_number, max(0, count - 1)))
 
-    def choose(self, place: int) -> None:
+    def select_row(self, place: int) -> None:
         """Put the cursor on a row."""
-        self._place = place
-        record = self.chosen
+        self._row_number = place
+        record = self.selected
         chosen = record.id if record is not None else None
-        if chosen != self._chosen:
-            self._chosen = chosen
+        if chosen != self._selected_id:
+            self._selected_id = chosen
             self.post_message(self.Chosen(chosen))
-        self._keep_in_sight()
+        self._scroll_to_cursor()
         self.refresh()
 
     def action_move(self, rows: int) -> None:
-        self._go(self._place + rows)
+        self._select_nearest(self._row_number + rows)
 
     def action_page(self, pages: int) -> None:
-        self._go(self._place + pages * max(1, self.size.height - 2))
+        self._select_nearest(self._row_number + pages * max(1, self.size.height - 2))
 
     def action_jump(self, place: int) -> None:
-        self._go(place if place >= 0 else len(self._board.rows) - 1)
+        self._select_nearest(place if place >= 0 else len(self._session_list.rows) - 1)
 
     def on_click(self, event: object) -> None:
         """A mouse is not needed, but it works."""
         line = getattr(event, "y", 0)
         if line >= 1:
-            self._go(self.scroll_offset.y + line - 1)
+            self._select_nearest(self.scroll_offset.y + line - 1)
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width
         if y == 0:
-            return self._line([("table--header", text) for text in self._header(width)], width, None)
+            return self._strip([("table--header", text) for text in self._header(width)], width, None)
         place = self.scroll_offset.y + y - 1
-        rows = self._board.rows
+        rows = self._session_list.rows
         if place >= len(rows):
             return Strip.blank(width, self.rich_style)
-        background = self.get_component_rich_style("table--cursor") if place == self._place else None
-        return self._line(self._cells(row_of(rows[place], self._now()), width), width, background)
+        background = self.get_component_rich_style("table--cursor") if place == self._row_number else None
+        return self._strip(self._cells(row_of(rows[place], self._now()), width), width, background)
 
     def watch_is_lost(self) -> None:
         self.refresh()
 
-    def _go(self, place: int) -> None:
-        self.choose(max(0, min(place, len(self._board.rows) - 1)))
+    def _select_nearest(self, place: int) -> None:
+        self.select_row(max(0, min(place, len(self._session_list.rows) - 1)))
 
-    def _keep_in_sight(self) -> None:
+    def _scroll_to_cursor(self) -> None:
         seen = max(1, self.size.height - 1)
         top = self.scroll_offset.y
-        if self._place < top:
-            self.scroll_to(y=self._place, animate=False, immediate=True)
-        elif self._place >= top + seen:
-            self.scroll_to(y=self._place - seen + 1, animate=False, immediate=True)
+        if self._row_number < top:
+            self.scroll_to(y=self._row_number, animate=False, immediate=True)
+        elif self._row_number >= top + seen:
+            self.scroll_to(y=self._row_number - seen + 1, animate=False, immediate=True)
 
     def _header(self, width: int) -> list[str]:
         cells = self._widths(width)
@@ -302,8 +315,8 @@ class SessionTable(ScrollView, can_focus=True):
         fixed += [(_ID_CELLS_WIDE if width >= WIDER_CELLS else _ID_CELLS) + 1] if wide else []
         return [*fixed, max(1, width - sum(fixed))]
 
-    def _cells(self, row: Row, width: int) -> list[tuple[str, str]]:
-        tone, past = _CLASSES[row.tone], row.tone is Tone.PAST
+    def _cells(self, row: SessionTableRow, width: int) -> list[tuple[str, str]]:
+        tone, past = _TONE_CLASSES[row.tone], row.tone is RowTone.PAST
         mark, _ = MARKS[row.tone]
         texts = [(tone, f" {mark} {row.word}"), ("table--quiet", f" {row.age:>4}")]
         # Where there is room for one of them, who has a name is known by it: many work in one project.
@@ -312,18 +325,18 @@ class SessionTable(ScrollView, can_focus=True):
         if width >= WIDE_CELLS:
             # What Wakeful only found stays back.
             hands = "table--text" if row.record.managed and not past else "table--quiet"
-            texts.append((hands, f" {self._called(row.record)}"))
+            texts.append((hands, f" {self._display_name(row.record)}"))
         texts.append((tone if past else "table--text", f" {row.doing}"))
         return [
-            (style, _fitted(text, cells))
+            (style, _fit(text, cells))
             for (style, text), cells in zip(texts, self._widths(width), strict=True)
         ]
 
-    def _called(self, record: SessionRecord) -> str:
+    def _display_name(self, record: SessionRecord) -> str:
         """As a command takes it."""
-        return plain(record.name or record.agent or "") or self._board.short_id(record.id)
+        return plain(record.name or record.agent or "") or self._session_list.short_id(record.id)
 
-    def _line(self, cells: list[tuple[str, str]], width: int, background: Style | None) -> Strip:
+    def _strip(self, cells: list[tuple[str, str]], width: int, background: Style | None) -> Strip:
         base = self.rich_style
         over = Style(bgcolor=background.bgcolor, bold=True) if background is not None else Style.null()
         # Never stale green: what is not proven has no colour.
@@ -337,7 +350,7 @@ class SessionTable(ScrollView, can_focus=True):
         return self.get_component_rich_style(name, partial=True)
 
 
-def _fitted(text: str, cells: int) -> str:
+def _fit(text: str, cells: int) -> str:
     """Exactly so wide, with a mark where something is missing."""
     if cell_len(text) <= cells:
         return set_cell_size(text, cells)

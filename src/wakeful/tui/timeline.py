@@ -17,32 +17,32 @@ from wakeful.cli.format.explanation import Line
 from wakeful.core.durations import age
 from wakeful.views.sessions import EventRecord
 
-_SILENT: Final = frozenset({"silent", "tool_wedged", "never_started"})
-_OVER: Final = frozenset({"ok", "error", "refused"})
+_SILENT_REASONS: Final = frozenset({"silent", "tool_wedged", "never_started"})
+_FINISHED_ENDS: Final = frozenset({"ok", "error", "refused"})
 
 
-class CallWords(Struct, frozen=True):
+class CallTextBody(Struct, frozen=True):
     tool: str
     input: str
 
 
-class Call(Struct, frozen=True):
+class CallBody(Struct, frozen=True):
     """One of /api/sessions/{id}/calls."""
 
     at: str
     end: str
-    untrusted: CallWords
+    untrusted: CallTextBody
     ended_at: str | None = None
 
 
-class Calls(Struct, frozen=True):
+class CallListBody(Struct, frozen=True):
     """The newest calls, oldest first. `since` is where the part of the log begins that was read for them."""
 
-    calls: list[Call] = []
+    calls: list[CallBody] = []
     since: str | None = None
 
 
-class Kind(StrEnum):
+class ActivityKind(StrEnum):
     """What a person would call it, in the order of the legend."""
 
     WORKING = "working"
@@ -50,7 +50,7 @@ class Kind(StrEnum):
     TOOL = "in a tool"
     PERSON = "waiting for you"
     IDLE = "idle"
-    TROUBLE = "in trouble"
+    PROBLEM = "in trouble"
     SILENT = "silent"
     DEAD = "dead"
     UNKNOWN = "not known"
@@ -60,43 +60,43 @@ class Kind(StrEnum):
 class Span(NamedTuple):
     start: float
     end: float
-    kind: Kind
+    kind: ActivityKind
 
 
-_Run = tuple[float, float]
+_ToolRun = tuple[float, float]
 
 
-def spans_of(events: Sequence[EventRecord], calls: Calls, now_wall: float) -> list[Span]:
+def spans_of(events: Sequence[EventRecord], calls: CallListBody, now_wall: float) -> list[Span]:
     """From the first transition to now; where calls are known, work is told apart."""
-    since = wall(calls.since) if calls.since is not None else None
-    runs = list(_runs(calls.calls, now_wall))
-    cuts = [wall(each.at) for each in calls.calls if not _end_of(each, now_wall)]
-    starts = [wall(each.at) for each in events]
+    since = wall_of(calls.since) if calls.since is not None else None
+    runs = list(_tool_runs(calls.calls, now_wall))
+    cuts = [wall_of(each.at) for each in calls.calls if not _end_of(each, now_wall)]
+    starts = [wall_of(each.at) for each in events]
     found: list[Span] = []
     for event, start, end in zip(events, starts, [*starts[1:], now_wall], strict=True):
         span = Span(start, end, kind_of(event))
-        is_work = span.kind is Kind.WORKING and since is not None
-        found += _detailed(span, runs, cuts, since or 0.0) if is_work else [span]
+        is_work = span.kind is ActivityKind.WORKING and since is not None
+        found += _split_by_calls(span, runs, cuts, since or 0.0) if is_work else [span]
     return found
 
 
-def kind_of(event: EventRecord) -> Kind:
+def kind_of(event: EventRecord) -> ActivityKind:
     """The same words as on the page."""
     if event.health == "dead":
-        return Kind.DEAD
-    if event.reason in _SILENT:
-        return Kind.SILENT
+        return ActivityKind.DEAD
+    if event.reason in _SILENT_REASONS:
+        return ActivityKind.SILENT
     if event.state == "waiting":
-        return Kind.PERSON
-    by_health = {"degraded": Kind.TROUBLE, "unknown": Kind.UNKNOWN}
-    by_state = {"stopped": Kind.STOPPED, "idle": Kind.IDLE, "detached": Kind.IDLE}
-    return by_health.get(event.health) or by_state.get(event.state, Kind.WORKING)
+        return ActivityKind.PERSON
+    by_health = {"degraded": ActivityKind.PROBLEM, "unknown": ActivityKind.UNKNOWN}
+    by_state = {"stopped": ActivityKind.STOPPED, "idle": ActivityKind.IDLE, "detached": ActivityKind.IDLE}
+    return by_health.get(event.health) or by_state.get(event.state, ActivityKind.WORKING)
 
 
-def _runs(calls: Sequence[Call], now_wall: float) -> Iterator[_Run]:
+def _tool_runs(calls: Sequence[CallBody], now_wall: float) -> Iterator[_ToolRun]:
     """When tools ran, side by side as they do: one run for all that overlap."""
-    runs = sorted((wall(call.at), _end_of(call, now_wall)) for call in calls)
-    last: _Run | None = None
+    runs = sorted((wall_of(call.at), _end_of(call, now_wall)) for call in calls)
+    last: _ToolRun | None = None
     for start, end in runs:
         if end <= start:
             continue
@@ -110,32 +110,34 @@ def _runs(calls: Sequence[Call], now_wall: float) -> Iterator[_Run]:
         yield last
 
 
-def _end_of(call: Call, now_wall: float) -> float:
+def _end_of(call: CallBody, now_wall: float) -> float:
     """A call that was cut off ended nobody knows when: it is not drawn as if it had run."""
-    if call.end in _OVER and call.ended_at is not None:
-        return wall(call.ended_at)
+    if call.end in _FINISHED_ENDS and call.ended_at is not None:
+        return wall_of(call.ended_at)
     return now_wall if call.end in {"open", "waiting"} else 0.0
 
 
-def _detailed(span: Span, runs: Sequence[_Run], cuts: Sequence[float], known: float) -> Iterator[Span]:
+def _split_by_calls(
+    span: Span, runs: Sequence[_ToolRun], cuts: Sequence[float], known: float
+) -> Iterator[Span]:
     """Between calls a turn waits for its model.
 
     Before the part of the log that was read it just works, and so it does after a call that was cut off began.
     """
     cut = min((each for each in cuts if span.start <= each < span.end), default=span.end)
-    marks = [(known, Kind.WORKING)]
+    marks = [(known, ActivityKind.WORKING)]
     for start, end in runs:
         if end > span.start and start < span.end:
-            marks += [(start, Kind.MODEL), (end, Kind.TOOL)]
+            marks += [(start, ActivityKind.MODEL), (end, ActivityKind.TOOL)]
     at = span.start
-    for mark, kind in [*marks, (cut, Kind.MODEL), (span.end, Kind.WORKING)]:
+    for mark, kind in [*marks, (cut, ActivityKind.MODEL), (span.end, ActivityKind.WORKING)]:
         end = min(mark, span.end)
         if end > at:
             yield Span(at, end, kind)
             at = end
 
 
-def wall(stamp: str) -> float:
+def wall_of(stamp: str) -> float:
     return datetime.fromisoformat(stamp).timestamp()
 
 
@@ -143,39 +145,39 @@ CELLS_MAX: Final = 48
 CELLS_MIN: Final = 12
 # The shortest of these that shows everything; the last one where nothing does.
 MINUTES: Final = (5, 15, 30, 60, 180, 360, 720, 1440, 4320, 10080)
-_LOOKS: Final = {
-    Kind.WORKING: ("▄", "success"),
-    Kind.MODEL: ("▃", "success"),
-    Kind.TOOL: ("▅", "success"),
-    Kind.PERSON: ("▇", "needs-you"),
-    Kind.IDLE: ("▂", "accent"),
-    Kind.TROUBLE: ("▆", "error"),
-    Kind.SILENT: ("▒", "warning"),
-    Kind.DEAD: ("█", "error"),
-    Kind.UNKNOWN: ("░", "warning"),
-    Kind.STOPPED: ("▁", "quiet"),
+_KIND_STYLES: Final = {
+    ActivityKind.WORKING: ("▄", "success"),
+    ActivityKind.MODEL: ("▃", "success"),
+    ActivityKind.TOOL: ("▅", "success"),
+    ActivityKind.PERSON: ("▇", "needs-you"),
+    ActivityKind.IDLE: ("▂", "accent"),
+    ActivityKind.PROBLEM: ("▆", "error"),
+    ActivityKind.SILENT: ("▒", "warning"),
+    ActivityKind.DEAD: ("█", "error"),
+    ActivityKind.UNKNOWN: ("░", "warning"),
+    ActivityKind.STOPPED: ("▁", "quiet"),
 }
 _BLANK: Final = (" ", "quiet")
-_ACT: Final = ("◆", "accent")
-_INCIDENT: Final = ("─", "error")
+_ACTION_MARK: Final = ("◆", "accent")
+_INCIDENT_MARK: Final = ("─", "error")
 _MARGIN: Final = "        "
 
 
-class Past(Struct, frozen=True):
+class SessionHistory(Struct, frozen=True):
     """What happened to a session: its transitions, its calls, incidents as (start, end), and when Wakeful acted."""
 
     events: Sequence[EventRecord] = ()
-    calls: Calls = Calls()
+    calls: CallListBody = CallListBody()
     incidents: Sequence[tuple[float, float | None]] = ()
     acts: Sequence[float] = ()
 
 
-def timeline_lines(past: Past, now_wall: float, cells: int = CELLS_MAX) -> list[Line]:
+def timeline_lines(past: SessionHistory, now_wall: float, cells: int = CELLS_MAX) -> list[Line]:
     """The strip with the time it begins at, below it incidents and acts, then how long each kind lasted.
 
     Nothing without a transition, or in its first second.
     """
-    if not past.events or now_wall - wall(past.events[0].at) < 1:
+    if not past.events or now_wall - wall_of(past.events[0].at) < 1:
         return []
     cells = max(CELLS_MIN, min(CELLS_MAX, cells))
     spans = spans_of(past.events, past.calls, now_wall)
@@ -184,7 +186,7 @@ def timeline_lines(past: Past, now_wall: float, cells: int = CELLS_MAX) -> list[
     edges = [(began + number * step, began + (number + 1) * step) for number in range(cells)]
     when = f"{datetime.fromtimestamp(began, UTC).astimezone():%H:%M} "
     # The last cell is now, however short that has been.
-    looks = [*(_look_in(spans, *each) for each in edges[:-1]), _LOOKS[spans[-1].kind]]
+    looks = [*(_kind_style_in(spans, *each) for each in edges[:-1]), _KIND_STYLES[spans[-1].kind]]
     lines: list[Line] = [((f"  {when}", "quiet"), *looks)]
     marks = [_mark_in(past, *each, now_wall) for each in edges]
     if any(each is not _BLANK for each in marks):
@@ -193,27 +195,29 @@ def timeline_lines(past: Past, now_wall: float, cells: int = CELLS_MAX) -> list[
 
 
 def _legend(spans: Sequence[Span], began: float) -> Line:
-    lasted: Counter[Kind] = Counter()
+    lasted: Counter[ActivityKind] = Counter()
     for start, end, kind in spans:
         lasted[kind] += max(0, int(end - max(start, began)))
     shown = [
-        (f"{_LOOKS[kind][0]} {kind} {age(lasted[kind])}  ", _LOOKS[kind][1]) for kind in Kind if lasted[kind]
+        (f"{_KIND_STYLES[kind][0]} {kind} {age(lasted[kind])}  ", _KIND_STYLES[kind][1])
+        for kind in ActivityKind
+        if lasted[kind]
     ]
     return (("  ", "quiet"), *shown)
 
 
-def _look_in(spans: Sequence[Span], start: float, end: float) -> tuple[str, str]:
+def _kind_style_in(spans: Sequence[Span], start: float, end: float) -> tuple[str, str]:
     """What lasted longest in a cell."""
-    lasted: Counter[Kind] = Counter()
+    lasted: Counter[ActivityKind] = Counter()
     for span in spans:
         seconds = min(span.end, end) - max(span.start, start)
         if seconds > 0:
             lasted[span.kind] += int(seconds * 1000)
-    return _LOOKS[lasted.most_common(1)[0][0]] if lasted else _BLANK
+    return _KIND_STYLES[lasted.most_common(1)[0][0]] if lasted else _BLANK
 
 
-def _mark_in(past: Past, start: float, end: float, now_wall: float) -> tuple[str, str]:
+def _mark_in(past: SessionHistory, start: float, end: float, now_wall: float) -> tuple[str, str]:
     if any(start <= each < end for each in past.acts):
-        return _ACT
+        return _ACTION_MARK
     open_in = any(began < end and (over or now_wall) > start for began, over in past.incidents)
-    return _INCIDENT if open_in else _BLANK
+    return _INCIDENT_MARK if open_in else _BLANK

@@ -22,23 +22,23 @@ from textual.widgets import Footer, Static
 
 from wakeful.agents.model import AgentRecord, AgentState
 from wakeful.checkpoints.model import CheckpointRecord
-from wakeful.cli.commands.checkpoint import Checkpoints
-from wakeful.cli.commands.events import Events
-from wakeful.cli.commands.incidents import Episode, Episodes, incident_details
+from wakeful.cli.commands.checkpoint import CheckpointListBody
+from wakeful.cli.commands.events import EventListBody
+from wakeful.cli.commands.incidents import IncidentBody, IncidentListBody, incident_details
 from wakeful.cli.format.explanation import Line
-from wakeful.cli.format.sessions import decoded
-from wakeful.client.client import Client
+from wakeful.cli.format.sessions import decode_body
+from wakeful.client.client import DaemonClient
 from wakeful.core.durations import age
 from wakeful.core.errors import WakefulError
 from wakeful.core.text import plain
 from wakeful.judging.available_actions import OBSERVING
-from wakeful.tui.commands import Offer, Order, agent_offers, choice_offer
-from wakeful.tui.detail import assembled
+from wakeful.tui.commands import ActionRequest, KeyedAction, agent_actions, choice_action
+from wakeful.tui.detail import to_rich_text
 from wakeful.tui.theme import styles
 
-DOUBTS_SHOWN_MAX: Final = 5
+POSSIBLE_EFFECTS_SHOWN_MAX: Final = 5
 # Who needs somebody comes first.
-_STATES: Final[Mapping[AgentState, tuple[str, str]]] = {
+_STATE_MARKS: Final[Mapping[AgentState, tuple[str, str]]] = {
     AgentState.STALE: ("✗", "warning"),
     AgentState.ERROR: ("✗", "error"),
     AgentState.UNKNOWN: ("?", "warning"),
@@ -47,15 +47,15 @@ _STATES: Final[Mapping[AgentState, tuple[str, str]]] = {
     AgentState.RUNNING: ("●", "success"),
     AgentState.STOPPED: ("○", "quiet"),
 }
-_ORDER: Final = tuple(_STATES)
+_STATE_ORDER: Final = tuple(_STATE_MARKS)
 
 
-class Entry(NamedTuple):
+class ViewEntry(NamedTuple):
     """What one thing of a view says, and what can be ordered while it is chosen."""
 
     key: str
     lines: tuple[Line, ...]
-    offers: tuple[Offer, ...] = ()
+    offers: tuple[KeyedAction, ...] = ()
 
 
 class ViewKind(NamedTuple):
@@ -64,26 +64,26 @@ class ViewKind(NamedTuple):
     title: str
     target: str
     nothing: str
-    entries: Callable[[bytes, float], Iterator[Entry]]
+    entries: Callable[[bytes, float], Iterator[ViewEntry]]
 
 
-class _Agents(Struct, frozen=True):
+class _AgentListBody(Struct, frozen=True):
     agents: list[AgentRecord]
 
 
-def decisions(body: bytes, now: float) -> Iterator[Entry]:
+def decision_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
     """Each with what may have happened, and what each choice leads to."""
-    for each in decoded(body, Checkpoints).checkpoints:
+    for each in decode_body(body, CheckpointListBody).checkpoints:
         if each.state == "open":
-            offers = tuple(choice_offer(each.number, choice) for choice in each.choices)
-            yield Entry(str(each.number), tuple(_decision(each, offers, now)), offers)
+            offers = tuple(choice_action(each.number, choice) for choice in each.choices)
+            yield ViewEntry(str(each.number), tuple(_decision_lines(each, offers, now)), offers)
 
 
-def _decision(record: CheckpointRecord, offers: tuple[Offer, ...], now: float) -> Iterator[Line]:
+def _decision_lines(record: CheckpointRecord, offers: tuple[KeyedAction, ...], now: float) -> Iterator[Line]:
     head = f"checkpoint {record.number}"
     about = plain(f"{record.project or '-'} · {record.subject} · for {_age(record.opened_at, now)}")
     yield (("◆ ", "needs-you"), (head, "strong"), (f"  {about}", "quiet"))
-    for doubt in record.may_have[:DOUBTS_SHOWN_MAX]:
+    for doubt in record.may_have[:POSSIBLE_EFFECTS_SHOWN_MAX]:
         yield (("  may have happened: ", "quiet"), (plain(doubt), "text"))
     for offer in offers:
         yield (
@@ -93,13 +93,13 @@ def _decision(record: CheckpointRecord, offers: tuple[Offer, ...], now: float) -
         )
 
 
-def incidents(body: bytes, now: float) -> Iterator[Entry]:
+def incident_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
     """Open ones first, with what became of each session."""
-    for each in decoded(body, Episodes).incidents:
-        yield Entry(each.id, tuple(_incident(each, now)))
+    for each in decode_body(body, IncidentListBody).incidents:
+        yield ViewEntry(each.id, tuple(_incident_lines(each, now)))
 
 
-def _incident(episode: Episode, now: float) -> Iterator[Line]:
+def _incident_lines(episode: IncidentBody, now: float) -> Iterator[Line]:
     is_open = episode.resolved_at is None
     lasted = (
         now - _wall(episode.opened_at)
@@ -113,41 +113,43 @@ def _incident(episode: Episode, now: float) -> Iterator[Line]:
         yield ((f"  {plain(line)}", "text" if is_open else "quiet"),)
 
 
-def agents(body: bytes, now: float) -> Iterator[Entry]:
+def agent_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
     """Who needs somebody first; what can be ordered of each."""
-    found = sorted(decoded(body, _Agents).agents, key=lambda each: (_ORDER.index(each.state), each.name))
+    found = sorted(
+        decode_body(body, _AgentListBody).agents, key=lambda each: (_STATE_ORDER.index(each.state), each.name)
+    )
     for each in found:
-        offers = agent_offers(each.name, each.state)
-        mark, style = _STATES[each.state]
+        offers = agent_actions(each.name, each.state)
+        mark, style = _STATE_MARKS[each.state]
         about = f"  {each.runtime}  for {_age(each.since, now)}"
         lines: list[Line] = [
             ((f"{mark} ", style), (each.name, "strong"), (f"  {each.state}", style), (about, "quiet")),
             *([((f"  {plain(each.reason)}", "text"),)] if each.reason else []),
         ]
         if offers:
-            lines.append(tuple(_keys(offers)))
-        yield Entry(each.id, tuple(lines), offers)
+            lines.append(tuple(_key_pieces(offers)))
+        yield ViewEntry(each.id, tuple(lines), offers)
 
 
-def withheld(entry: Entry) -> Entry:
+def without_actions(entry: ViewEntry) -> ViewEntry:
     """An agent while the mode is observe: no order is taken, which is said where its keys stood."""
-    if not entry.lines or entry.lines[-1] != tuple(_keys(entry.offers)):
+    if not entry.lines or entry.lines[-1] != tuple(_key_pieces(entry.offers)):
         return entry
     names = ", ".join(offer.label for offer in entry.offers)
     said: Line = ((f"  {names} not now: ", "text"), (OBSERVING, "quiet"))
     return entry._replace(lines=(*entry.lines[:-1], said), offers=())
 
 
-def _keys(offers: tuple[Offer, ...]) -> Iterator[tuple[str, str]]:
+def _key_pieces(offers: tuple[KeyedAction, ...]) -> Iterator[tuple[str, str]]:
     yield ("  ", "quiet")
     for offer in offers:
         yield (f"{offer.key} ", "accent")
         yield (f"{offer.label}   ", "text")
 
 
-def events(body: bytes, now: float) -> Iterator[Entry]:
+def event_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
     """The newest first; whatever another program put into them."""
-    for number, each in enumerate(reversed(decoded(body, Events).events)):
+    for number, each in enumerate(reversed(decode_body(body, EventListBody).events)):
         told = {key: plain(str(value), 100).replace("_", " ") for key, value in each.items() if value}
         at, what = str(each.get("timestamp") or ""), told.get("event", "-")
         style = "success" if what.endswith("recovered") else "error"
@@ -160,16 +162,23 @@ def events(body: bytes, now: float) -> Iterator[Entry]:
             (f"{told.get('reason', '')}", "text"),
             (f"  Wakeful: {acted}" if acted != "none" else "", "accent"),
         )
-        yield Entry(f"{at}{number}", (line,))
+        yield ViewEntry(f"{at}{number}", (line,))
 
 
-KINDS: Final[Mapping[str, ViewKind]] = {
-    "2": ViewKind("Decisions", "/api/checkpoints", "Nothing waits for a decision.", decisions),
-    "3": ViewKind("Incidents", "/api/incidents?all=true", "No incident in the last 30 days.", incidents),
-    "4": ViewKind(
-        "Agents", "/api/agents", "No agent is declared. [agents.NAME] in wakeful.toml declares one.", agents
+VIEW_KINDS: Final[Mapping[str, ViewKind]] = {
+    "2": ViewKind("Decisions", "/api/checkpoints", "Nothing waits for a decision.", decision_entries),
+    "3": ViewKind(
+        "Incidents", "/api/incidents?all=true", "No incident in the last 30 days.", incident_entries
     ),
-    "5": ViewKind("Events", "/api/events?since=24h&limit=200", "No critical event in the last 24 h.", events),
+    "4": ViewKind(
+        "Agents",
+        "/api/agents",
+        "No agent is declared. [agents.NAME] in wakeful.toml declares one.",
+        agent_entries,
+    ),
+    "5": ViewKind(
+        "Events", "/api/events?since=24h&limit=200", "No critical event in the last 24 h.", event_entries
+    ),
 }
 """By the key that opens each; `1` is the sessions."""
 
@@ -193,7 +202,7 @@ def _clock(stamp: str, now: float) -> str:
 
 
 # What is not pushed is asked for again this long after a change.
-SETTLED_SECONDS: Final = 0.5
+REFRESH_DELAY_SECONDS: Final = 0.5
 
 
 class View(ModalScreen[str | None]):
@@ -212,30 +221,30 @@ class View(ModalScreen[str | None]):
         Binding("down,j", "move(1)", "Next", key_display="↓"),
         Binding("up,k", "move(-1)", "Previous", key_display="↑"),
         Binding("1,escape,q", "go('')", "Sessions", key_display="1"),
-        *(Binding(key, f"go('{key}')", kind.title) for key, kind in KINDS.items()),
+        *(Binding(key, f"go('{key}')", kind.title) for key, kind in VIEW_KINDS.items()),
     ]
 
     def __init__(
         self,
         key: str,
-        client: Client,
+        client: DaemonClient,
         *,
         now: Callable[[], float],
-        give: Callable[[Order], Awaitable[None]],
+        give: Callable[[ActionRequest], Awaitable[None]],
         lost_words: Callable[[], str],
         mode: Callable[[], str],
     ) -> None:
         super().__init__()
         self._key = key
-        self._kind = KINDS[key]
+        self._kind = VIEW_KINDS[key]
         self._client = client
         self._now = now
-        self._give = give
-        self._lost_words = lost_words
+        self._confirm_and_send = give
+        self._disconnected_text = lost_words
         self._mode = mode
-        self._entries: list[Entry] = []
-        self._chosen = 0
-        self._asking: Timer | None = None
+        self._entries: list[ViewEntry] = []
+        self._selected = 0
+        self._fetch_timer: Timer | None = None
 
     def compose(self) -> ComposeResult:
         yield Static(id="head", markup=False)
@@ -246,19 +255,19 @@ class View(ModalScreen[str | None]):
         self.set_class(self._key == "5", "-dense")
         self.query_one("#entries").focus()
         self.draw_head()
-        self._ask()
+        self._fetch()
 
-    def stir(self) -> None:
+    def fetch_soon(self) -> None:
         """Something happened: ask again soon, once for many changes."""
-        if self._asking is None:
-            self._asking = self.set_timer(SETTLED_SECONDS, self._ask)
+        if self._fetch_timer is None:
+            self._fetch_timer = self.set_timer(REFRESH_DELAY_SECONDS, self._fetch)
 
     def draw_head(self) -> None:
-        lost = self._lost_words()
+        lost = self._disconnected_text()
         lines: list[Line] = [((f" {lost} ", "lost"),)] if lost else []
         count = f"  {len(self._entries)}" if self._entries else ""
         lines.append(((f" {self._kind.title}", "title"), (count, "quiet")))
-        self.query_one("#head", Static).update(assembled(lines, self._styles()))
+        self.query_one("#head", Static).update(to_rich_text(lines, self._styles()))
 
     def redraw(self) -> None:
         """In other colours: the link changed."""
@@ -267,14 +276,14 @@ class View(ModalScreen[str | None]):
             return
         self.draw_head()
         for shown, entry in zip(self.query(".entry").results(Static), self._entries, strict=False):
-            shown.update(assembled(entry.lines, self._styles()))
+            shown.update(to_rich_text(entry.lines, self._styles()))
 
     def _styles(self) -> dict[str, str]:
-        return styles(self.app.theme, is_lost=bool(self._lost_words()))
+        return styles(self.app.theme, is_lost=bool(self._disconnected_text()))
 
     @work(exclusive=True, group="view")
-    async def _ask(self) -> None:
-        self._asking = None
+    async def _fetch(self) -> None:
+        self._fetch_timer = None
         try:
             answer = await asyncio.to_thread(self._client.get, self._kind.target)
         except WakefulError:
@@ -282,43 +291,43 @@ class View(ModalScreen[str | None]):
             return
         entries = self._kind.entries(answer.body, self._now())
         observing = self._mode() == "observe"
-        await self._show([withheld(each) if observing else each for each in entries])
+        await self._show([without_actions(each) if observing else each for each in entries])
 
-    async def _show(self, entries: list[Entry]) -> None:
-        chosen = self._entries[self._chosen].key if self._entries else None
+    async def _show(self, entries: list[ViewEntry]) -> None:
+        chosen = self._entries[self._selected].key if self._entries else None
         keys = [entry.key for entry in entries]
-        self._chosen = keys.index(chosen) if chosen in keys else min(self._chosen, max(0, len(keys) - 1))
+        self._selected = keys.index(chosen) if chosen in keys else min(self._selected, max(0, len(keys) - 1))
         self._entries = entries
         place = self.query_one("#entries", VerticalScroll)
         await place.remove_children()
-        made = [Static(assembled(each.lines, self._styles()), classes="entry") for each in entries]
+        made = [Static(to_rich_text(each.lines, self._styles()), classes="entry") for each in entries]
         await place.mount_all(made or [Static(self._kind.nothing, id="nothing", markup=False)])
         self.draw_head()
-        self._mark()
+        self._mark_selected()
 
-    def _mark(self) -> None:
+    def _mark_selected(self) -> None:
         for number, shown in enumerate(self.query(".entry").results(Static)):
-            shown.set_class(number == self._chosen, "-chosen")
-            if number == self._chosen:
+            shown.set_class(number == self._selected, "-chosen")
+            if number == self._selected:
                 shown.scroll_visible(animate=False)
 
     def action_move(self, steps: int) -> None:
         if self._entries:
-            self._chosen = max(0, min(len(self._entries) - 1, self._chosen + steps))
-            self._mark()
+            self._selected = max(0, min(len(self._entries) - 1, self._selected + steps))
+            self._mark_selected()
 
     def action_go(self, key: str) -> None:
         if key != self._key:
             self.dismiss(key or None)
 
     def on_key(self, event: Key) -> None:
-        offers = self._entries[self._chosen].offers if self._entries else ()
+        offers = self._entries[self._selected].offers if self._entries else ()
         chosen = next((each for each in offers if each.key == event.key), None)
         if chosen is not None:
             event.stop()
-            self._order(chosen.order)
+            self._send(chosen.order)
 
     @work(group="orders")
-    async def _order(self, order: Order) -> None:
-        await self._give(order)
-        self.stir()
+    async def _send(self, order: ActionRequest) -> None:
+        await self._confirm_and_send(order)
+        self.fetch_soon()

@@ -10,7 +10,15 @@ from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
 from wakeful.core.labels import WORDS_MAX, label, quotations
-from wakeful.incidents.model import Cause, Fate, Incident, Member, did_words, fate_words, words_of
+from wakeful.incidents.model import (
+    Cause,
+    Incident,
+    Member,
+    MemberStatus,
+    actions_text,
+    member_text,
+    summary_of,
+)
 
 # The newest of them: nobody reads a longer list, and a month has fewer.
 INCIDENTS_MAX: Final = 1000
@@ -23,7 +31,7 @@ class MemberRecord(Struct, frozen=True):
 
     id: SessionId
     name: str
-    fate: Fate
+    fate: MemberStatus
     words: str
     left_at: str | None
 
@@ -75,7 +83,7 @@ def _record(told: Incident) -> IncidentRecord:
         replace(each, name=label(each.name, NAME_CHARS_MAX, 2 * WORDS_MAX)) for each in told.members
     )
     incident = replace(told, members=members, scope=_scope(told))
-    words, did = words_of(incident), did_words(incident)
+    words, did = summary_of(incident), actions_text(incident)
     return IncidentRecord(
         id=incident.id,
         cause=incident.cause,
@@ -102,4 +110,4 @@ def _scope(incident: Incident) -> str:
 
 def _member(member: Member) -> MemberRecord:
     left_at = iso(member.left_at) if member.left_at is not None else None
-    return MemberRecord(member.id, member.name, member.fate, fate_words(member), left_at)
+    return MemberRecord(member.id, member.name, member.fate, member_text(member), left_at)

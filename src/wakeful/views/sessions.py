@@ -15,14 +15,14 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.agents.model import AgentsStanding
+from wakeful.agents.model import AgentsSummary
 from wakeful.alerts.mute_pause_model import PauseRecord
-from wakeful.core.answer import Answer
 from wakeful.core.clock import Clock, iso
 from wakeful.core.errors import OperatorError, SessionNotFound
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, Sight
-from wakeful.healing.trouble import Trouble
+from wakeful.core.process import Process, ProcessState
+from wakeful.core.query_result import QueryResult
+from wakeful.healing.case import HealingCase
 from wakeful.heartbeat.model import HeartbeatStatus
 from wakeful.judging.activity import LATE_SECONDS_MAX, Activity
 from wakeful.judging.events import (
@@ -35,15 +35,15 @@ from wakeful.judging.events import (
     TurnInterrupted,
 )
 from wakeful.judging.evidence import Pane
-from wakeful.judging.explanation import Why, WhyEvidence, explain
+from wakeful.judging.explanation import Explanation, ExplanationEvidence, explain
 from wakeful.judging.findings import EXIT_CODES, State, Verdict
 from wakeful.judging.session_record import SessionRecord, safe
 from wakeful.judging.thresholds import Policy
-from wakeful.replay.cases import EVENTS_RECALLED_MAX, CaseBook, Expect, KeptCase, NoCaseBook, case_of
+from wakeful.replay.cases import EVENTS_RECALLED_MAX, CaseFile, Expect, NoCaseFile, SavedCase, case_of
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.prompt_timeouts import TimerRules
-from wakeful.sessions.registry import Ending, Query, Roster
-from wakeful.sessions.session import Watched
+from wakeful.sessions.registry import Query, SessionRegistry, WaitResult
+from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import Transition
 
 
@@ -94,7 +94,7 @@ class CallEnd(StrEnum):
     CUT_OFF = "cut_off"
 
 
-class CallWords(Struct, frozen=True):
+class CallText(Struct, frozen=True):
     """What an agent and its tool wrote."""
 
     tool: str
@@ -108,7 +108,7 @@ class CallRecord(Struct, frozen=True):
     at: str
     ended_at: str | None
     end: CallEnd
-    untrusted: CallWords
+    untrusted: CallText
 
 
 class CallList(Struct, frozen=True):
@@ -128,14 +128,14 @@ def recent_calls(
     known = list(events)
     joined = [
         replace(call, end=still_open(call.untrusted.tool)) if call.end is CallEnd.OPEN else call
-        for call in _calls_joined(known)
+        for call in _join_calls(known)
     ]
     # A record that cannot be placed in time stands at the epoch.
     times = [event.at for event in known if event.at > 0]
     return CallList(tuple(joined[-limit:]), iso(min(times)) if times else None)
 
 
-def _calls_joined(events: Iterable[Event]) -> Iterator[CallRecord]:
+def _join_calls(events: Iterable[Event]) -> Iterator[CallRecord]:
     """Calls in the order in which they began."""
     records: dict[int, CallRecord] = {}
     begun: dict[str, tuple[int, CallStarted]] = {}
@@ -145,10 +145,10 @@ def _calls_joined(events: Iterable[Event]) -> Iterator[CallRecord]:
             begun[event.call] = (number, event)
             records[number] = _call_record(event, CallEnd.OPEN)
         elif isinstance(event, CallEnded):
-            if (found := _begun(begun, event)) is not None:
+            if (found := _find_open_call(begun, event)) is not None:
                 place, call = begun.pop(found)
-                records[place] = _call_record(call, _end(event), event)
-        elif isinstance(event, _TURN_MARKS) and not _is_late(event, newest_at):
+                records[place] = _call_record(call, _call_end(event), event)
+        elif isinstance(event, _TURN_MARKS) and not _is_out_of_order(event, newest_at):
             for place, call in begun.values():
                 records[place] = _call_record(call, CallEnd.CUT_OFF)
             begun.clear()
@@ -156,14 +156,14 @@ def _calls_joined(events: Iterable[Event]) -> Iterator[CallRecord]:
     return iter(records.values())
 
 
-def _is_late(event: Event, newest_at: float) -> bool:
+def _is_out_of_order(event: Event, newest_at: float) -> bool:
     """A client may write its first batch out of order: the calls of a prompt then stand before it."""
     return isinstance(event, Prompted) and 0 < newest_at - event.at <= LATE_SECONDS_MAX
 
 
-def still_open(activity: Activity, verdict: Verdict, tool: str) -> CallEnd:
+def open_call_end(activity: Activity, verdict: Verdict, tool: str) -> CallEnd:
     """How a call stands that has not come back: cut off only where its agent is gone, or goes on with nothing."""
-    if verdict.agent is Sight.DEAD or activity.is_out_of_budget:
+    if verdict.agent is ProcessState.DEAD or activity.is_out_of_budget:
         return CallEnd.CUT_OFF
     if verdict.state is not State.WAITING:
         return CallEnd.OPEN
@@ -172,14 +172,14 @@ def still_open(activity: Activity, verdict: Verdict, tool: str) -> CallEnd:
     return CallEnd.OPEN if runs else CallEnd.WAITING
 
 
-def _begun(begun: dict[str, tuple[int, CallStarted]], end: CallEnded) -> str | None:
+def _find_open_call(begun: dict[str, tuple[int, CallStarted]], end: CallEnded) -> str | None:
     """The open call that came back; logs without ids mean the newest of its tool."""
     if end.call:
         return end.call if end.call in begun else None
     return next((key for key, (_, call) in reversed(begun.items()) if call.tool == end.tool), None)
 
 
-def _end(event: CallEnded) -> CallEnd:
+def _call_end(event: CallEnded) -> CallEnd:
     if event.refused:
         return CallEnd.REFUSED
     return CallEnd.ERROR if event.is_error else CallEnd.OK
@@ -187,7 +187,7 @@ def _end(event: CallEnded) -> CallEnd:
 
 def _call_record(call: CallStarted, end: CallEnd, ended: CallEnded | None = None) -> CallRecord:
     result = ended.result if ended is not None else b""
-    words = CallWords(safe(call.tool), safe(_text(call.input)), safe(_text(result)))
+    words = CallText(safe(call.tool), safe(_text(call.input)), safe(_text(result)))
     return CallRecord(iso(call.at), iso(ended.at) if ended is not None else None, end, words)
 
 
@@ -198,15 +198,15 @@ def _text(raw: bytes) -> str:
 _encode: Final = msgspec.json.Encoder().encode
 # 0 reached; the others are told apart by scripts. 6 is ours: design's codes had none for "a person is needed".
 WAIT_EXIT_CODES: Final = {
-    Ending.REACHED: 0,
-    Ending.DIED: 1,
-    Ending.STOPPED: 1,
-    Ending.TIMEOUT: 3,
-    Ending.NEEDS_PERSON: 6,
+    WaitResult.REACHED: 0,
+    WaitResult.DIED: 1,
+    WaitResult.STOPPED: 1,
+    WaitResult.TIMEOUT: 3,
+    WaitResult.NEEDS_PERSON: 6,
 }
 
 
-class History(Protocol):
+class TransitionReader(Protocol):
     """The stored transitions of a session; `Store.transitions` is one."""
 
     async def __call__(
@@ -221,7 +221,7 @@ class NotASession(OperatorError):
     http_status = 404
 
 
-class EyeRecord(Struct, frozen=True):
+class SourceRecord(Struct, frozen=True):
     """An eye: why it sees late, and which logs it does not read."""
 
     name: str
@@ -229,7 +229,7 @@ class EyeRecord(Struct, frozen=True):
     left_out: str | None = None
 
 
-class Standing(Struct, frozen=True):
+class DaemonRecord(Struct, frozen=True):
     """What the daemon says of itself, ahead of any session. One look without a daemon has no pid and no start."""
 
     mode: str
@@ -238,7 +238,7 @@ class Standing(Struct, frozen=True):
     pid: int | None
     started_at: str | None
     listening: tuple[str, ...]
-    eyes: tuple[EyeRecord, ...]
+    eyes: tuple[SourceRecord, ...]
     notes: tuple[str, ...]
     paused: PauseRecord | None = None
     # The configuration files it has read; null where there is no daemon.
@@ -251,12 +251,12 @@ class Overview(Struct, frozen=True):
     schema: int
     mode: str
     paused: bool
-    daemon: Standing
+    daemon: DaemonRecord
     sessions: dict[str, dict[str, int]]
-    agents: AgentsStanding
+    agents: AgentsSummary
 
 
-class Supervision(Struct, frozen=True):
+class SupervisionRecord(Struct, frozen=True):
     """Timers that stand beside health and never write it."""
 
     last_progress_at: str | None
@@ -267,7 +267,7 @@ class Supervision(Struct, frozen=True):
     warnings: tuple[str, ...]
 
 
-class HolderRecord(Struct, frozen=True):
+class AgentProcessRecord(Struct, frozen=True):
     pid: int
     started: int
     boot_id: str
@@ -285,11 +285,11 @@ class ProcessRecord(Struct, frozen=True):
     untrusted: str
 
 
-class Evidence(Struct, frozen=True):
+class EvidenceRecord(Struct, frozen=True):
     """What a verdict was judged from. `untrusted` holds the open calls."""
 
     phase: str
-    holders: tuple[HolderRecord, ...]
+    holders: tuple[AgentProcessRecord, ...]
     pane: Pane | None
     orphans: tuple[int, ...]
     processes: tuple[ProcessRecord, ...]
@@ -302,21 +302,21 @@ class Evidence(Struct, frozen=True):
     untrusted: tuple[str, ...]
 
 
-class Desk:
+class SessionQueries:
     """Reads the roster for every door. Holds no state of its own."""
 
     def __init__(
         self,
         clock: Clock,
-        roster: Roster,
+        registry: SessionRegistry,
         feed: Feed,
-        history: History,
+        history: TransitionReader,
         policy: Policy,
-        standing: Callable[[], Standing],
+        standing: Callable[[], DaemonRecord],
         tree: Callable[[Process], Sequence[ProcessRecord]] = lambda _holder: (),
-        cases: CaseBook | None = None,
-        trouble_of: Callable[[SessionId], Trouble | None] = lambda _session_id: None,
-        agents: Callable[[], AgentsStanding] = lambda: AgentsStanding({}, ()),
+        cases: CaseFile | None = None,
+        trouble_of: Callable[[SessionId], HealingCase | None] = lambda _session_id: None,
+        agents: Callable[[], AgentsSummary] = lambda: AgentsSummary({}, ()),
         exists: Callable[[str], bool] = lambda _folder: True,
         wake_of: Callable[[SessionId], HeartbeatStatus | None] = lambda _session_id: None,
         timers: TimerRules = TimerRules(),  # noqa: B008 - frozen, and its defaults are the documented ones
@@ -326,139 +326,143 @@ class Desk:
         self.feed = feed
         self.wake_of = wake_of
         # The newest events of a session's log. Blocks.
-        self.recall = recall
+        self.read_last_events = recall
         self._timers = timers
         self._warnings_of = warnings_of
         self._clock = clock
-        self._roster = roster
-        self._history = history
+        self._registry = registry
+        self._read_transitions = history
         self._policy = policy
-        self._standing = standing
-        self._tree = tree
-        self._cases = cases
-        self._trouble_of = trouble_of
+        self._daemon_record = standing
+        self._process_tree = tree
+        self._case_file = cases
+        self._healing_case_of = trouble_of
         self._agents = agents
         # Whether a folder is there.
-        self._exists = exists
+        self._folder_exists = exists
 
-    def health(self, text: str) -> Answer:
+    def health(self, text: str) -> QueryResult:
         """The health fields of one session."""
-        watched = self._found(text)
-        return Answer(watched.health_body(), _exit_code(watched))
+        session = self._find(text)
+        return QueryResult(session.health_body(), _exit_code(session))
 
-    def record(self, text: str) -> Answer:
+    def record(self, text: str) -> QueryResult:
         """The whole record of one session."""
-        watched = self._found(text)
-        return Answer(watched.body(), _exit_code(watched))
+        session = self._find(text)
+        return QueryResult(session.body(), _exit_code(session))
 
-    def status(self, text: str) -> Answer:
+    def status(self, text: str) -> QueryResult:
         """The record with supervision timers and warnings."""
-        watched = self._found(text)
-        return Answer(_joined(watched.body(), supervision=self._supervision(watched)), _exit_code(watched))
-
-    def inspect(self, text: str) -> Answer:
-        """The status with the evidence, the policy that was applied, and what wake and audit know."""
-        watched = self._found(text)
-        body = _joined(
-            watched.body(),
-            supervision=self._supervision(watched),
-            evidence=_evidence(watched, self._tree),
-            policy=self._policy,
-            **_wake_part(self.wake_of(watched.subject.id)),
+        session = self._find(text)
+        return QueryResult(
+            _join_keys(session.body(), supervision=self._supervision(session)), _exit_code(session)
         )
-        return Answer(body, _exit_code(watched))
 
-    def why(self, text: str) -> Answer:
+    def inspect(self, text: str) -> QueryResult:
+        """The status with the evidence, the policy that was applied, and what wake and audit know."""
+        session = self._find(text)
+        body = _join_keys(
+            session.body(),
+            supervision=self._supervision(session),
+            evidence=_evidence(session, self._process_tree),
+            policy=self._policy,
+            **_wake_part(self.wake_of(session.subject.id)),
+        )
+        return QueryResult(body, _exit_code(session))
+
+    def why(self, text: str) -> QueryResult:
         """The verdict in one sentence, with all that led to it and the one right command."""
-        watched = self._found(text)
-        record, verdict = _record(watched), _verdict(watched)
-        activity, presence, now = watched.activity, watched.presence, self._clock.now()
-        cwd = activity.cwd or presence.cwd
-        gone = cwd is not None and not record.session_alive and not self._exists(cwd)
-        why = explain(record, activity, presence, verdict, self._policy, now, place_gone=gone)
-        if note := watched.subject.note:
-            unseen = WhyEvidence(None, "hands", note, "")
-            why = msgspec.structs.replace(why, evidence=(*why.evidence, unseen))
-        if (trouble := self._trouble_of(watched.subject.id)) is not None:
-            why = _treated(why, trouble)
-        return Answer(_encode(why), _exit_code(watched))
+        session = self._find(text)
+        record, verdict = _record(session), _verdict(session)
+        activity, runtime, now = session.activity, session.presence, self._clock.now()
+        cwd = activity.cwd or runtime.cwd
+        gone = cwd is not None and not record.session_alive and not self._folder_exists(cwd)
+        explanation = explain(record, activity, runtime, verdict, self._policy, now, place_gone=gone)
+        if note := session.subject.note:
+            unseen = ExplanationEvidence(None, "hands", note, "")
+            explanation = msgspec.structs.replace(explanation, evidence=(*explanation.evidence, unseen))
+        if (case := self._healing_case_of(session.subject.id)) is not None:
+            explanation = _with_healing(explanation, case)
+        return QueryResult(_encode(explanation), _exit_code(session))
 
-    async def wrong(self, text: str, expect: Expect, note: str) -> Answer:
-        """Keep the evidence of a verdict that should have been `expect`. Raises NoCaseBook without a daemon."""
-        book = self._cases
+    async def report_wrong(self, text: str, expect: Expect, note: str) -> QueryResult:
+        """Keep the evidence of a verdict that should have been `expect`. Raises NoCaseFile without a daemon."""
+        book = self._case_file
         if book is None:
-            raise NoCaseBook
-        watched = self._found(text)
-        events = book.recall(watched.subject.id, EVENTS_RECALLED_MAX)
+            raise NoCaseFile
+        session = self._find(text)
+        events = book.read_last_events(session.subject.id, EVENTS_RECALLED_MAX)
         now = self._clock.now()
-        case = case_of(_record(watched), _verdict(watched), events, now, expect=expect, note=note)
+        case = case_of(_record(session), _verdict(session), events, now, expect=expect, note=note)
         # In a thread: a slow disk must not keep verdicts waiting.
         await asyncio.to_thread(book.append, _encode(case))
-        return Answer(_encode(KeptCase(case.id, book.path, len(case.events), case.expect, case.verdict)))
+        return QueryResult(
+            _encode(SavedCase(case.id, book.path, len(case.events), case.expect, case.verdict))
+        )
 
-    def _found(self, text: str) -> Watched:
-        watched = self._roster.find(text)
-        self._roster.prove(watched)
-        return watched
+    def _find(self, text: str) -> TrackedSession:
+        session = self._registry.find(text)
+        self._registry.check_reachability(session)
+        return session
 
     def resolve(self, text: str) -> SessionId:
         """The id of the session somebody means. Raises SessionNotFound, AmbiguousSession, BadSessionId."""
-        return self._roster.resolve(text)
+        return self._registry.resolve(text)
 
-    def sessions(self, query: Query) -> Answer:
+    def sessions(self, query: Query) -> QueryResult:
         """A page of records."""
-        page = self._roster.page(query, self._clock.now())
-        paused = _encode(self._standing().paused)
+        page = self._registry.page(query, self._clock.now())
+        paused = _encode(self._daemon_record().paused)
         tail = b'],"older":%d,"next_cursor":%b,"paused":%b}' % (page.older, _encode(page.next_cursor), paused)
-        return Answer(_enclosed(b'{"sessions":[', page.bodies, tail))
+        return QueryResult(_join_bodies(b'{"sessions":[', page.bodies, tail))
 
-    def overview(self) -> Answer:
+    def overview(self) -> QueryResult:
         """Mode first, then the daemon, then how many sessions stand where."""
-        standing = self._standing()
-        counts = self._roster.counts(self._clock.now())
+        standing = self._daemon_record()
+        counts = self._registry.counts(self._clock.now())
         paused = standing.paused is not None
-        return Answer(_encode(Overview(1, standing.mode, paused, standing, counts, self._agents())))
+        return QueryResult(_encode(Overview(1, standing.mode, paused, standing, counts, self._agents())))
 
-    def _supervision(self, watched: Watched) -> Supervision:
-        activity, presence = watched.activity, watched.presence
+    def _supervision(self, session: TrackedSession) -> SupervisionRecord:
+        activity, runtime = session.activity, session.presence
         progress_at = activity.progress_at
-        running = progress_at if _record(watched).active_prompt else None
-        note = (watched.subject.note,) if watched.subject.note else ()
-        return Supervision(
+        running = progress_at if _record(session).active_prompt else None
+        note = (session.subject.note,) if session.subject.note else ()
+        return SupervisionRecord(
             iso(progress_at.wall) if progress_at else None,
-            iso(presence.tool_seen_at.wall) if presence.tool_seen_at else None,
+            iso(runtime.tool_seen_at.wall) if runtime.tool_seen_at else None,
             iso(running.wall + self._timers.warning_seconds) if running else None,
             iso(running.wall + self._timers.timeout_seconds) if running else None,
-            (*note, *self._warnings_of(watched.subject.id)),
+            (*note, *self._warnings_of(session.subject.id)),
         )
 
-    async def events(self, text: str, *, after: int, limit: int) -> Answer:
+    async def events(self, text: str, *, after: int, limit: int) -> QueryResult:
         """Transitions of one session after a sequence number, oldest first; `limit` is at least 1."""
-        session_id = self._roster.resolve(text)
-        rows = await self._history(session_id, after=after, limit=limit)
+        session_id = self._registry.resolve(text)
+        rows = await self._read_transitions(session_id, after=after, limit=limit)
         more = rows[-1].seq if len(rows) == limit else None
-        return Answer(_encode(EventList(tuple(map(event_record, rows)), more)))
+        return QueryResult(_encode(EventList(tuple(map(event_record, rows)), more)))
 
-    async def calls(self, text: str, *, limit: int) -> Answer:
+    async def calls(self, text: str, *, limit: int) -> QueryResult:
         """The newest calls of one session, oldest first; what they say is redacted."""
-        session_id = self._roster.resolve(text)
+        session_id = self._registry.resolve(text)
         # In a thread: a long log takes longer to read than verdicts may wait.
-        events = await asyncio.to_thread(self.recall, session_id, EVENTS_RECALLED_MAX)
-        watched = self._roster.watched.get(session_id)
-        if watched is None or watched.verdict is None:
-            return Answer(_encode(recent_calls(events, limit)))
-        stands = partial(still_open, watched.activity, watched.verdict)
-        return Answer(_encode(recent_calls(events, limit, stands)))
+        events = await asyncio.to_thread(self.read_last_events, session_id, EVENTS_RECALLED_MAX)
+        session = self._registry.sessions.get(session_id)
+        if session is None or session.verdict is None:
+            return QueryResult(_encode(recent_calls(events, limit)))
+        stands = partial(open_call_end, session.activity, session.verdict)
+        return QueryResult(_encode(recent_calls(events, limit, stands)))
 
-    async def wait(self, text: str, until: State, timeout_seconds: float) -> Answer:
+    async def wait(self, text: str, until: State, timeout_seconds: float) -> QueryResult:
         """Block until the session is in a state, needs a person, died, or the time is over."""
-        watched = self._found(text)
-        ending = await self._roster.wait(watched.subject.id, until, timeout_seconds)
-        self._roster.prove(watched)
-        body = b'{"ending":%b,"session":%b}' % (_encode(ending), watched.body())
-        return Answer(body, WAIT_EXIT_CODES[ending])
+        session = self._find(text)
+        ending = await self._registry.wait(session.subject.id, until, timeout_seconds)
+        self._registry.check_reachability(session)
+        body = b'{"ending":%b,"session":%b}' % (_encode(ending), session.body())
+        return QueryResult(body, WAIT_EXIT_CODES[ending])
 
-    def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> Answer:
+    def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> QueryResult:
         """The session that asks: by its conversation id, else by the process it descends from."""
         for conversation in conversations:
             try:
@@ -466,24 +470,24 @@ class Desk:
             except SessionNotFound:
                 continue
         wanted = set(pids)
-        for watched in self._roster.watched.values():
-            if any(holder.process.pid in wanted for holder in watched.presence.living):
-                return self.record(watched.subject.id)
+        for session in self._registry.sessions.values():
+            if any(process.process.pid in wanted for process in session.presence.living_processes):
+                return self.record(session.subject.id)
         raise NotASession
 
 
-def _exit_code(watched: Watched) -> int:
-    return EXIT_CODES[_record(watched).health]
+def _exit_code(session: TrackedSession) -> int:
+    return EXIT_CODES[_record(session).health]
 
 
-def _record(watched: Watched) -> SessionRecord:
-    assert watched.record is not None, "a session is judged before it is shown"
-    return watched.record
+def _record(session: TrackedSession) -> SessionRecord:
+    assert session.record is not None, "a session is judged before it is shown"
+    return session.record
 
 
-def _verdict(watched: Watched) -> Verdict:
-    assert watched.verdict is not None, "a session is judged before it is shown"
-    return watched.verdict
+def _verdict(session: TrackedSession) -> Verdict:
+    assert session.verdict is not None, "a session is judged before it is shown"
+    return session.verdict
 
 
 def _wake_part(status: HeartbeatStatus | None) -> dict[str, object]:
@@ -493,12 +497,12 @@ def _wake_part(status: HeartbeatStatus | None) -> dict[str, object]:
     return part | {"wake_reason": status.ineligibility_reason if status is not None else None}
 
 
-def _joined(body: bytes, **parts: object) -> bytes:
+def _join_keys(body: bytes, **parts: object) -> bytes:
     """The record with further keys behind its own, without encoding the record again."""
     return body[:-1] + b"," + _encode(parts)[1:]
 
 
-def _enclosed(head: bytes, bodies: list[bytes], tail: bytes) -> bytes:
+def _join_bodies(head: bytes, bodies: list[bytes], tail: bytes) -> bytes:
     """Bodies with commas between head and tail, copied once: ten thousand of them have 11 MB."""
     parts = bodies or [b""]
     parts[0] = head + parts[0]
@@ -506,41 +510,41 @@ def _enclosed(head: bytes, bodies: list[bytes], tail: bytes) -> bytes:
     return b",".join(parts)
 
 
-def _treated(why: Why, trouble: Trouble) -> Why:
+def _with_healing(explanation: Explanation, case: HealingCase) -> Explanation:
     """With what Wakeful did about it; what is held needs nothing but a person's yes."""
-    if not trouble.did:
-        return why
-    evidence = (*why.evidence, WhyEvidence(None, "healing", f"Wakeful {trouble.did}", ""))
-    if not trouble.held:
-        return msgspec.structs.replace(why, evidence=evidence)
+    if not case.did:
+        return explanation
+    evidence = (*explanation.evidence, ExplanationEvidence(None, "healing", f"Wakeful {case.did}", ""))
+    if not case.held:
+        return msgspec.structs.replace(explanation, evidence=evidence)
     return msgspec.structs.replace(
-        why,
+        explanation,
         evidence=evidence,
-        command=("wakeful", "checkpoint", "show", str(trouble.checkpoint)),
+        command=("wakeful", "checkpoint", "show", str(case.checkpoint)),
         command_text="shows what was cut off and what you can decide",
     )
 
 
-def _evidence(watched: Watched, tree: Callable[[Process], Sequence[ProcessRecord]]) -> Evidence:
-    activity, presence = watched.activity, watched.presence
+def _evidence(session: TrackedSession, tree: Callable[[Process], Sequence[ProcessRecord]]) -> EvidenceRecord:
+    activity, runtime = session.activity, session.presence
     holders = tuple(
-        HolderRecord(
-            holder.process.pid,
-            holder.process.started,
-            holder.process.boot_id,
-            holder.sight,
-            holder.source,
-            holder.status,
-            iso(holder.seen_at.wall),
+        AgentProcessRecord(
+            process.process.pid,
+            process.process.started,
+            process.process.boot_id,
+            process.sight,
+            process.source,
+            process.status,
+            iso(process.seen_at.wall),
         )
-        for holder in presence.holders.values()
+        for process in runtime.holders.values()
     )
-    return Evidence(
+    return EvidenceRecord(
         activity.phase,
         holders,
-        presence.pane,
-        tuple(orphan.process.pid for orphan in presence.orphans),
-        tuple(each for holder in presence.living for each in tree(holder.process)),
+        runtime.pane,
+        tuple(orphan.process.pid for orphan in runtime.orphans),
+        tuple(each for process in runtime.living_processes for each in tree(process.process)),
         activity.calls_total,
         activity.input_tokens,
         activity.output_tokens,

@@ -16,25 +16,31 @@ from wakeful.alerts.delivery import Refused
 from wakeful.core.clock import Clock
 from wakeful.core.errors import BadSessionId, OperatorError
 from wakeful.core.ids import parse_session_id
-from wakeful.healing.plan import Rules
-from wakeful.healing.rate_limit import Pace
+from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_log import CriticalLog
-from wakeful.incidents.issue_breaker import SparedForge
-from wakeful.incidents.issue_tracker import Report
-from wakeful.integrations.github import FileLedger, GhForge
+from wakeful.incidents.issue_breaker import BreakingIssueTracker
+from wakeful.incidents.issue_tracker import IssueReport
+from wakeful.integrations.github import FileIssueLedger, GhIssueTracker
 from wakeful.judging.thresholds import Policy
 from wakeful.linux.clock import SystemClock
 from wakeful.sources.log_file import LogFile
 from wakeful.sources.parsing import plain_record
-from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, Callbacks, Calls
+from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, CallbackRunner, Callbacks
 from wakeful.watchdog.healing import FolderGone
-from wakeful.watchdog.judging import Case, Skip, begun, judged_case, take_in
+from wakeful.watchdog.judging import (
+    JudgedAttempt,
+    SkipReason,
+    fold_attempt_event,
+    judge_attempt,
+    new_attempt_log,
+)
 from wakeful.watchdog.loop import Cycle, RedisWatch, connect
-from wakeful.watchdog.queue import Job, Jobs, QueuedSession, Watched, Work
-from wakeful.watchdog.redis_queue import JobsLedger
+from wakeful.watchdog.queue import Job, JobQueue, QueueAttempt, QueuedSession, Work
+from wakeful.watchdog.redis_queue import QueueIssueLedger
 from wakeful.watchdog.rules import FAILURE_MESSAGE, last_calls
-from wakeful.watchdog.tool_logs import ToolLogGround
-from wakeful.watchdog.unfiled_issues import ToldForge
+from wakeful.watchdog.tool_logs import ToolLogFiles
+from wakeful.watchdog.unfiled_issues import QueueIssueFallback
 
 __all__ = [
     "DURATION_THRESHOLD",
@@ -64,9 +70,9 @@ DURATION_THRESHOLD: Final = 7200
 MAX_REVIVALS: Final = 1
 ISSUE_COOLDOWN: Final = 3600
 # A burst, then one every two seconds, as the daemon does.
-PACE_SECONDS: Final = 2.0
-PACE_BURST: Final = 10
-LOGS: Final = "logs/sessions"
+REVIVAL_INTERVAL_SECONDS: Final = 2.0
+REVIVAL_BURST: Final = 10
+LOGS_PATH: Final = "logs/sessions"
 CRITICAL_EVENTS: Final = "./logs/critical_events.jsonl"
 # Some thousand calls; more than anybody asks for.
 _RECENT_BYTES_MAX: Final = 8 * 1024 * 1024
@@ -103,12 +109,12 @@ async def watchdog_loop(**settings: Unpack[Settings]) -> None:
     `enqueue_job(work)` gets a `Work`, and without it the next job is made in Redis; `send_message(chat_id, text)` may
     raise `Refused` when the message surely did not arrive, and only then is it sent again.
     """
-    await _watch(settings).run()
+    await _build_watch(settings).run()
 
 
 async def check_all_sessions(**settings: Unpack[Settings]) -> Cycle:
     """One cycle of `watchdog_loop`: what it found. Acts as the loop does."""
-    watch = _watch(settings)
+    watch = _build_watch(settings)
     try:
         return await watch.check()
     finally:
@@ -121,37 +127,41 @@ async def attempt_revival(session: object, *, approved: bool = False, **settings
     `session` is its id, or anything that has one. `approved`: a person has looked, and what is held may go on. Raises
     FolderGone if its working directory is not there.
     """
-    session_id = session if isinstance(session, str) else _watched(session).session.session_id
-    watch = _watch(settings)
+    session_id = session if isinstance(session, str) else _attempt_of(session).session.session_id
+    watch = _build_watch(settings)
     try:
-        found = [each for each in (await watch.jobs.look()).watched if each.session.session_id == session_id]
+        found = [
+            each for each in (await watch.jobs.snapshot()).watched if each.session.session_id == session_id
+        ]
         is_there = bool(found) and found[0].job is not None
-        choice = await watch.healing.heal(found[0], approved=approved) if is_there else None
+        choice = await watch.healer.heal(found[0], approved=approved) if is_there else None
     finally:
         await watch.close()
-    return str(choice.course) if choice is not None else "nothing"
+    return str(choice.action) if choice is not None else "nothing"
 
 
 def assess_session_health(
-    session: object, *, logs: AnyPath = LOGS, policy: Policy | None = None, clock: Clock | None = None
+    session: object, *, logs: AnyPath = LOGS_PATH, policy: Policy | None = None, clock: Clock | None = None
 ) -> dict[str, Any]:
     """Health of one session: `healthy` (None if unknown), `issues` as reasons of critical events, `severity`.
 
     `session` is anything with `session_id` and, where they are known, `last_activity`, `started_at` and
     `project_key`: a record of yours or a mapping.
     """
-    case = _case(session, Path(logs), policy, clock)
-    if isinstance(case, Skip):
+    case = _judge_session(session, Path(logs), policy, clock)
+    if isinstance(case, SkipReason):
         return {"healthy": None, "issues": [str(case)], "severity": "unknown"}
     issues = [case.reason(finding) for finding in case.verdict.findings]
     return {
-        "healthy": None if case.is_unknown else case.is_well,
+        "healthy": None if case.is_unknown else case.is_healthy,
         "issues": issues,
         "severity": "critical" if len(issues) > 1 else "warning" if issues else "none",
     }
 
 
-def read_recent_tool_calls(session_id: str, limit: int = 50, *, logs: AnyPath = LOGS) -> list[dict[str, Any]]:
+def read_recent_tool_calls(
+    session_id: str, limit: int = 50, *, logs: AnyPath = LOGS_PATH
+) -> list[dict[str, Any]]:
     """The newest entries of a session's tool log, oldest first; none if there is no log or no such session."""
     try:
         name = parse_session_id(session_id)
@@ -170,22 +180,24 @@ async def create_investigation_issue(
     *,
     github_repo: str | None = None,
     github_public: bool = False,
-    logs: AnyPath = LOGS,
+    logs: AnyPath = LOGS_PATH,
     critical_events: AnyPath = CRITICAL_EVENTS,
 ) -> str | None:
     """File what is known of a session through `gh`, or find the open issue of its project; its address or None."""
-    case = _case(session, Path(logs), None, None)
-    watched = case.watched if isinstance(case, Case) else _watched(session)
-    began_at, now = watched.began_at, SystemClock().now().wall
-    ledger = FileLedger(Path(critical_events).with_name("watchdog_issues.jsonl"))
-    forge = GhForge(ledger, repo=_repository(github_repo), public=github_public)
-    report = Report(
-        project=watched.session.project_key,
-        session_id=watched.session.session_id,
+    case = _judge_session(session, Path(logs), None, None)
+    attempt = case.watched if isinstance(case, JudgedAttempt) else _attempt_of(session)
+    began_at, now = attempt.began_at, SystemClock().now().wall
+    ledger = FileIssueLedger(Path(critical_events).with_name("watchdog_issues.jsonl"))
+    forge = GhIssueTracker(ledger, repo=_repository(github_repo), public=github_public)
+    report = IssueReport(
+        project=attempt.session.project_key,
+        session_id=attempt.session.session_id,
         reason=reason,
-        summary="; ".join(each.summary for each in case.verdict.findings) if isinstance(case, Case) else "",
+        summary="; ".join(each.summary for each in case.verdict.findings)
+        if isinstance(case, JudgedAttempt)
+        else "",
         duration_seconds=max(0.0, now - began_at) if began_at is not None else 0.0,
-        calls=last_calls(case.diary) if isinstance(case, Case) else (),
+        calls=last_calls(case.diary) if isinstance(case, JudgedAttempt) else (),
     )
     return (await forge.file(report)).url
 
@@ -207,7 +219,7 @@ _NUMBERS: Final = (
 _PATHS: Final = ("logs", "critical_events")
 
 
-def _checked(settings: Settings) -> Settings:
+def _check_settings(settings: Settings) -> Settings:
     """As given. A misspelt callback would never be called, and nobody would know. Raises BadSetting."""
     for name, value in settings.items():
         if name not in Settings.__annotations__:
@@ -225,40 +237,40 @@ def _checked(settings: Settings) -> Settings:
     return settings
 
 
-def _watch(given: Settings) -> RedisWatch:
-    settings = _checked(given)
+def _build_watch(given: Settings) -> RedisWatch:
+    settings = _check_settings(given)
     jobs = connect(settings.get("redis") or os.environ.get("REDIS_URL") or "redis://127.0.0.1:6379/0")
-    rules = Rules(revive_runaways=settings.get("revive_runaways", True))
+    rules = HealingRules(revive_runaways=settings.get("revive_runaways", True))
     clock = SystemClock()
-    forge = _forge(settings, jobs, clock)
+    forge = _build_issue_tracker(settings, jobs, clock)
     return RedisWatch(
         jobs=jobs,
-        logs=Path(settings.get("logs", LOGS)),
+        logs=Path(settings.get("logs", LOGS_PATH)),
         clock=clock,
-        callbacks=_callbacks(settings),
+        callbacks=_build_callbacks(settings),
         rules=lambda: rules,
-        forge=forge,
-        policy=_policy(settings),
+        tracker=forge,
+        policy=_build_policy(settings),
         active_projects=settings.get("active_projects"),
         interval_seconds=settings.get("interval_seconds", WATCHDOG_INTERVAL),
         call_seconds=settings.get("callback_seconds", CALL_SECONDS_MAX),
-        pace=Pace(clock, PACE_SECONDS, PACE_BURST),
-        errand=forge.try_again if forge is not None else None,
+        limiter=RevivalLimiter(clock, REVIVAL_INTERVAL_SECONDS, REVIVAL_BURST),
+        errand=forge.retry_unfiled if forge is not None else None,
     )
 
 
-def _forge(settings: Settings, jobs: Jobs, clock: Clock) -> ToldForge | None:
+def _build_issue_tracker(settings: Settings, jobs: JobQueue, clock: Clock) -> QueueIssueFallback | None:
     """None without a repository."""
     repo = _repository(settings.get("github_repo"))
     if not repo:
         return None
-    calls = Calls(clock, settings.get("callback_seconds", CALL_SECONDS_MAX))
-    forge = GhForge(JobsLedger(jobs), repo=repo, public=settings.get("github_public", False))
+    calls = CallbackRunner(clock, settings.get("callback_seconds", CALL_SECONDS_MAX))
+    forge = GhIssueTracker(QueueIssueLedger(jobs), repo=repo, public=settings.get("github_public", False))
     tell = partial(calls.call, "alert", settings.get("alert"))
-    return ToldForge(SparedForge(forge, clock), jobs, clock, tell)
+    return QueueIssueFallback(BreakingIssueTracker(forge, clock), jobs, clock, tell)
 
 
-def _callbacks(settings: Settings) -> Callbacks:
+def _build_callbacks(settings: Settings) -> Callbacks:
     return Callbacks(
         enqueue_job=settings.get("enqueue_job"),
         send_message=settings.get("send_message"),
@@ -269,7 +281,7 @@ def _callbacks(settings: Settings) -> Callbacks:
     )
 
 
-def _policy(settings: Settings) -> Policy:
+def _build_policy(settings: Settings) -> Policy:
     return Policy(
         silence_seconds=settings.get("silence_seconds", SILENCE_THRESHOLD),
         errors_in_a_row_max=settings.get("errors_in_a_row_max", ERROR_CASCADE_THRESHOLD),
@@ -282,17 +294,19 @@ def _repository(given: str | None) -> str:
     return given or os.environ.get("WAKEFUL_GITHUB__REPO") or os.environ.get("GH_REPO") or ""
 
 
-def _case(session: object, logs: Path, policy: Policy | None, clock: Clock | None) -> Case | Skip:
-    watched, eyes = _watched(session), clock if clock is not None else SystemClock()
-    session_id = watched.session.session_id
-    reading = ToolLogGround(logs).read([session_id]).get(session_id)
-    diary = begun(watched, eyes)
+def _judge_session(
+    session: object, logs: Path, policy: Policy | None, clock: Clock | None
+) -> JudgedAttempt | SkipReason:
+    attempt, eyes = _attempt_of(session), clock if clock is not None else SystemClock()
+    session_id = attempt.session.session_id
+    reading = ToolLogFiles(logs).read([session_id]).get(session_id)
+    log = new_attempt_log(attempt, eyes)
     for event in reading.events if reading is not None else ():
-        take_in(diary, event, watched, eyes)
-    return judged_case(watched, diary, eyes, policy if policy is not None else Policy())
+        fold_attempt_event(log, event, attempt, eyes)
+    return judge_attempt(attempt, log, eyes, policy if policy is not None else Policy())
 
 
-def _watched(session: object) -> Watched:
+def _attempt_of(session: object) -> QueueAttempt:
     """A session as its owner keeps it; that it runs is the owner's word. Raises BadSessionId."""
 
     def told(name: str) -> Any:
@@ -308,7 +322,7 @@ def _watched(session: object) -> Watched:
         last_activity=_seconds(told("last_activity")),
         tool_call_count=int(_seconds(told("tool_call_count")) or 0),
     )
-    return Watched(known, Job(key="", job_id="", project_key=project_key))
+    return QueueAttempt(known, Job(key="", job_id="", project_key=project_key))
 
 
 def _seconds(value: object) -> float | None:

@@ -23,9 +23,9 @@ from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Happening, critical_event
-from wakeful.incidents.issue_tracker import Filing, Forge, Report
-from wakeful.watchdog.queue import Jobs, Owed, Revival
+from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, CriticalEventKind, critical_event
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
+from wakeful.watchdog.queue import JobQueue, PendingMessage, QueueRevival
 
 # Longer than a slow network needs, and short enough for the next session to have its turn.
 CALL_SECONDS_MAX: Final = 20.0
@@ -36,7 +36,7 @@ Callback = Callable[..., Any]
 log = logging.getLogger("wakeful.watchdog")
 
 
-class Ending(StrEnum):
+class CallbackOutcome(StrEnum):
     """How a call ended. `late`: it may still do what it was asked for."""
 
     DONE = "done"
@@ -45,16 +45,16 @@ class Ending(StrEnum):
     LATE = "late"
 
 
-class Answer(Struct, frozen=True):
+class CallbackResult(Struct, frozen=True):
     """What became of a call, in words too."""
 
-    ending: Ending
+    ending: CallbackOutcome
     words: str
     value: Any = None
     error: BaseException | None = None
 
 
-class Calls:
+class CallbackRunner:
     """Calls with a deadline, on the clock of the loop they are made in."""
 
     def __init__(self, clock: Clock, seconds_max: float = CALL_SECONDS_MAX) -> None:
@@ -63,12 +63,12 @@ class Calls:
 
     async def call(
         self, name: str, callback: Callback | None, *arguments: object, seconds_max: float | None = None
-    ) -> Answer:
+    ) -> CallbackResult:
         """Never raises what the callback raises; being cancelled cancels the callback too."""
         if callback is None:
-            return Answer(Ending.ABSENT, f"no {name} was given")
+            return CallbackResult(CallbackOutcome.ABSENT, f"no {name} was given")
         seconds = self._seconds_max if seconds_max is None else seconds_max
-        task = asyncio.ensure_future(_called(callback, arguments))
+        task = asyncio.ensure_future(_invoke(callback, arguments))
         timer = asyncio.ensure_future(self._clock.sleep_until(self._clock.now().awake + seconds))
         try:
             await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
@@ -76,29 +76,31 @@ class Calls:
             timer.cancel()
             if not task.done():
                 # Not waited for: whoever ignores the end of a deadline ignores this, too.
-                task.add_done_callback(_forget)
+                task.add_done_callback(_consume_exception)
                 task.cancel()
         if not task.done():
-            return Answer(Ending.LATE, f"{name} did not return within {seconds:g} s")
-        return _answer(name, task)
+            return CallbackResult(CallbackOutcome.LATE, f"{name} did not return within {seconds:g} s")
+        return _result_of(name, task)
 
 
-def _answer(name: str, task: asyncio.Future[Any]) -> Answer:
+def _result_of(name: str, task: asyncio.Future[Any]) -> CallbackResult:
     error = asyncio.CancelledError() if task.cancelled() else task.exception()
     if error is None:
-        return Answer(Ending.DONE, f"{name} was called", task.result())
+        return CallbackResult(CallbackOutcome.DONE, f"{name} was called", task.result())
     said = plain(redact(str(error)), 200)
-    return Answer(
-        Ending.RAISED, f"{name} raised {type(error).__name__}{f': {said}' if said else ''}", error=error
+    return CallbackResult(
+        CallbackOutcome.RAISED,
+        f"{name} raised {type(error).__name__}{f': {said}' if said else ''}",
+        error=error,
     )
 
 
-def _forget(task: asyncio.Future[Any]) -> None:
+def _consume_exception(task: asyncio.Future[Any]) -> None:
     if not task.cancelled():
         task.exception()
 
 
-async def _called(callback: Callback, arguments: tuple[object, ...]) -> Any:
+async def _invoke(callback: Callback, arguments: tuple[object, ...]) -> Any:
     is_async = inspect.iscoroutinefunction(callback) or inspect.iscoroutinefunction(
         getattr(callback, "__call__", None)  # noqa: B004 - an object whose call is async
     )
@@ -133,63 +135,67 @@ def _in_thread(callback: Callback, arguments: tuple[object, ...]) -> Awaitable[A
     return future
 
 
-class Said(StrEnum):
+class ChatSendResult(StrEnum):
     """What became of a message to a chat."""
 
     SENT = "sent"
-    ALREADY = "already said"
-    OWED = "refused, will be sent again"
+    ALREADY_SENT = "already said"
+    WILL_RETRY = "refused, will be sent again"
     UNKNOWN = "nobody knows whether it arrived"
-    NOBODY = "nobody to tell"
+    NO_RECIPIENT = "nobody to tell"
 
 
-class Chats:
+class ChatSender:
     """Messages to the chats that work came from: each once, whoever sends it and however often it restarts."""
 
-    def __init__(self, jobs: Jobs, calls: Calls, send_message: Callback | None) -> None:
+    def __init__(self, jobs: JobQueue, calls: CallbackRunner, send_message: Callback | None) -> None:
         self._jobs = jobs
-        self._calls = calls
+        self._callback_runner = calls
         self._send_message = send_message
 
-    async def tell(self, name: str, chat_id: str | None, text: str) -> Said:
+    async def send_once(self, name: str, chat_id: str | None, text: str) -> ChatSendResult:
         """Say it, unless something under this name was said before."""
         if self._send_message is None or chat_id is None:
-            return Said.NOBODY
-        if not await self._jobs.once(f"told:{name}"):
-            return Said.ALREADY
-        return await self._send(Owed(name, chat_id, text, 0))
+            return ChatSendResult.NO_RECIPIENT
+        if not await self._jobs.mark_once(f"told:{name}"):
+            return ChatSendResult.ALREADY_SENT
+        return await self._send(PendingMessage(name, chat_id, text, 0))
 
-    async def try_again(self) -> None:
+    async def retry_refused(self) -> None:
         """Send what was refused before."""
         if self._send_message is None:
             return
-        for owed in await self._jobs.take_owed():
-            said = await self._send(owed)
-            log.info("watchdog: message to chat %s: %s", plain(owed.chat_id, 40), said)
+        for message in await self._jobs.take_messages():
+            said = await self._send(message)
+            log.info("watchdog: message to chat %s: %s", plain(message.chat_id, 40), said)
 
-    async def _send(self, owed: Owed) -> Said:
-        answer = await self._calls.call("send_message", self._send_message, owed.chat_id, owed.text)
-        if answer.ending is Ending.DONE:
-            return Said.SENT
+    async def _send(self, message: PendingMessage) -> ChatSendResult:
+        answer = await self._callback_runner.call(
+            "send_message", self._send_message, message.chat_id, message.text
+        )
+        if answer.ending is CallbackOutcome.DONE:
+            return ChatSendResult.SENT
         log.warning("watchdog: %s", answer.words)
         if not isinstance(answer.error, Refused):
-            return Said.UNKNOWN
-        if owed.tries + 1 >= SEND_TRIES_MAX:
-            log.error("watchdog: chat %s refused a message %d times", plain(owed.chat_id, 40), SEND_TRIES_MAX)
-            return Said.UNKNOWN
-        await self._jobs.owe(replace(owed, tries=owed.tries + 1))
-        return Said.OWED
+            return ChatSendResult.UNKNOWN
+        if message.tries + 1 >= SEND_TRIES_MAX:
+            log.error(
+                "watchdog: chat %s refused a message %d times", plain(message.chat_id, 40), SEND_TRIES_MAX
+            )
+            return ChatSendResult.UNKNOWN
+        await self._jobs.store_message(replace(message, tries=message.tries + 1))
+        return ChatSendResult.WILL_RETRY
 
 
 # A forge ends by itself after 20 s; this is for one that does not.
-FORGE_SECONDS_MAX: Final = 21.0
+ISSUE_SECONDS_MAX: Final = 21.0
 
 # One watchdog at a time writes what is owed: for so long, and then one more write within its deadline.
-OWED_SECONDS_MAX: Final = CALL_SECONDS_MAX
-OWED_CLAIM_SECONDS: Final = 3 * CALL_SECONDS_MAX
-_OWED: Final = "owed-events"
+PENDING_WRITE_SECONDS_MAX: Final = CALL_SECONDS_MAX
+PENDING_CLAIM_SECONDS: Final = 3 * CALL_SECONDS_MAX
+_PENDING_CLAIM: Final = "owed-events"
 
-_owed_form: Final = msgspec.json.Encoder().encode
+_encode_event: Final = msgspec.json.Encoder().encode
 _decode: Final = json_decoder(CriticalEvent)
 
 
@@ -207,29 +213,36 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     gone_on: Callback | None = None
 
 
-class Ledger:
+class EventRecorder:
     """Files issues and writes events down. What fails here is said, and stops nothing."""
 
     def __init__(
-        self, jobs: Jobs, clock: Clock, calls: Calls, forge: Forge | None, write: Callback | None
+        self,
+        jobs: JobQueue,
+        clock: Clock,
+        calls: CallbackRunner,
+        tracker: IssueTracker | None,
+        write: Callback | None,
     ) -> None:
         self._jobs = jobs
         self._clock = clock
-        self._calls = calls
-        self._forge = forge
+        self._callback_runner = calls
+        self._issue_tracker = tracker
         self._write = write
 
-    async def file(self, report: Report) -> Filing:
-        if self._forge is None:
-            return Filing(None, "no repository is configured for issues")
-        answer = await self._calls.call("the issue", self._forge.file, report, seconds_max=FORGE_SECONDS_MAX)
-        if answer.ending is Ending.DONE and isinstance(answer.value, Filing):
+    async def file(self, report: IssueReport) -> FilingResult:
+        if self._issue_tracker is None:
+            return FilingResult(None, "no repository is configured for issues")
+        answer = await self._callback_runner.call(
+            "the issue", self._issue_tracker.file, report, seconds_max=ISSUE_SECONDS_MAX
+        )
+        if answer.ending is CallbackOutcome.DONE and isinstance(answer.value, FilingResult):
             return answer.value
-        return Filing(None, answer.words)
+        return FilingResult(None, answer.words)
 
-    async def event(
+    async def record_event(
         self,
-        happening: Happening,
+        kind: CriticalEventKind,
         session_id: str,
         project_key: str,
         reason: str,
@@ -242,62 +255,64 @@ class Ledger:
         """Whether it is written down, or nobody wants it to be. `owed`: it is written later if it cannot be now."""
         at_wall = self._clock.now().wall
         event = critical_event(
-            happening, session_id, project_key, reason, action, issue_url, details, at_wall=at_wall
+            kind, session_id, project_key, reason, action, issue_url, details, at_wall=at_wall
         )
-        if await self._written(event):
+        if await self._write_event(event):
             return True
         if owed:
-            await self._jobs.owe_event(_owed_form(event))
+            await self._jobs.store_event(_encode_event(event))
         return owed
 
-    def owed_forms(self, happening: Happening, revival: Revival, outcome: str) -> list[bytes]:
+    def encode_revival_events(
+        self, kind: CriticalEventKind, revival: QueueRevival, outcome: str
+    ) -> list[bytes]:
         """What is told of a revival, one line for each finding it was about, as it is kept until it is written."""
         about, at_wall = (revival.session_id, revival.project_key), self._clock.now().wall
         details = {"outcome": outcome}
         return [
-            _owed_form(
+            _encode_event(
                 critical_event(
-                    happening, *about, reason, ActionTaken.NONE, revival.issue_url, details, at_wall=at_wall
+                    kind, *about, reason, ActionTaken.NONE, revival.issue_url, details, at_wall=at_wall
                 )
             )
             for reason in revival.reasons
         ]
 
-    async def try_again(self) -> None:
+    async def retry_pending(self) -> None:
         """Write what is owed, in its order; what the log still does not take is kept.
 
         An event is kept until it is written: ended in between we leave it to the next one, who may write it twice.
         """
-        if not await self._jobs.owed_events():
+        if not await self._jobs.stored_events():
             return
         token = uuid4().hex
-        if not await self._jobs.claim(_OWED, token, OWED_CLAIM_SECONDS):
+        if not await self._jobs.claim(_PENDING_CLAIM, token, PENDING_CLAIM_SECONDS):
             return
         try:
-            until = self._clock.now().awake + OWED_SECONDS_MAX
-            for body in await self._jobs.owed_events():
-                if self._clock.now().awake > until or not await self._is_settled(body):
+            until = self._clock.now().awake + PENDING_WRITE_SECONDS_MAX
+            for body in await self._jobs.stored_events():
+                if self._clock.now().awake > until or not await self._write_pending(body):
                     return
-                await self._jobs.drop_owed_event(body)
+                await self._jobs.drop_event(body)
         finally:
-            await self._jobs.yield_(_OWED, token)
+            await self._jobs.release_claim(_PENDING_CLAIM, token)
 
-    async def _is_settled(self, owed: bytes) -> bool:
+    async def _write_pending(self, owed: bytes) -> bool:
         try:
             event = _decode(owed)
         except msgspec.DecodeError as problem:
             log.error("watchdog: an event of another version is not written: %s", problem)  # noqa: TRY400 - told, not ours
             return True
-        return await self._written(event)
+        return await self._write_event(event)
 
-    async def _written(self, event: CriticalEvent) -> bool:
-        answer = await self._calls.call("the log of critical events", self._write, event)
-        if answer.ending in {Ending.DONE, Ending.ABSENT}:
+    async def _write_event(self, event: CriticalEvent) -> bool:
+        answer = await self._callback_runner.call("the log of critical events", self._write, event)
+        if answer.ending in {CallbackOutcome.DONE, CallbackOutcome.ABSENT}:
             return True
         log.error("watchdog: an event about %s was not written: %s", event.session_id, answer.words)
         return False
 
 
-def action_of(said: Said) -> ActionTaken:
+def action_of(said: ChatSendResult) -> ActionTaken:
     """What was done for a chat, in the words of the log."""
-    return ActionTaken.FAILURE_MESSAGE_SENT if said is Said.SENT else ActionTaken.NONE
+    return ActionTaken.FAILURE_MESSAGE_SENT if said is ChatSendResult.SENT else ActionTaken.NONE

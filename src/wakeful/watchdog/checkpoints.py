@@ -7,17 +7,19 @@ was asked about does nothing.
 from typing import Final, Protocol
 
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind, ChoiceName
-from wakeful.checkpoints.service import Checkpoints, Done
+from wakeful.checkpoints.service import Checkpoints, DecisionOutcome
 from wakeful.checkpoints.session_draft import queue_draft
-from wakeful.storage.base import Outcome
-from wakeful.watchdog.judging import Case
-from wakeful.watchdog.rules import Choice
+from wakeful.storage.base import ActionOutcome
+from wakeful.watchdog.judging import JudgedAttempt
+from wakeful.watchdog.rules import QueueDecision
 
-GONE_ON: Final = "whoever went on with it"
-NOTHING_LEFT: Final = Done(Outcome.RECOVERED, "its attempt has ended meanwhile: nothing was left to do")
+CONTINUED_BY: Final = "whoever went on with it"
+NOTHING_LEFT: Final = DecisionOutcome(
+    ActionOutcome.CONFIRMED, "its attempt has ended meanwhile: nothing was left to do"
+)
 
 
-class Queue(Protocol):
+class QueueControl(Protocol):
     """The watch over the queue."""
 
     async def release(
@@ -32,13 +34,13 @@ class Queue(Protocol):
         """What it waits for, in words; empty if for nothing, None if the queue runs none of that name."""
 
 
-class HeldQueue:
+class QueueCheckpoints:
     """Opens checkpoints for a watchdog, and answers those that time has answered."""
 
     def __init__(self, checkpoints: Checkpoints) -> None:
         self._checkpoints = checkpoints
 
-    async def hold(self, case: Case, choice: Choice) -> int:
+    async def open_checkpoint(self, case: JudgedAttempt, choice: QueueDecision) -> int:
         """The number of the checkpoint that asks about this attempt; asked twice it is one."""
         session = case.watched.session
         draft = queue_draft(
@@ -46,54 +48,54 @@ class HeldQueue:
             project=session.project_key,
             work=case.watched.work,
             reason=choice.reason,
-            calls=case.interrupted,
+            calls=case.interrupted_calls,
             done=tuple(case.diary.remote),
         )
         return (await self._checkpoints.open(draft)).number
 
-    async def open_for(self, session_id: str) -> Checkpoint | None:
+    async def find_open(self, session_id: str) -> Checkpoint | None:
         """The checkpoint that asks about this session."""
-        found = await self._checkpoints.listed(everything=False)
+        found = await self._checkpoints.list_checkpoints(everything=False)
         of_queue = (each for each in found if each.kind is CheckpointKind.QUEUE)
         return next((each for each in of_queue if each.subject == session_id), None)
 
-    async def gone_on(self, session_id: str) -> None:
+    async def on_continued(self, session_id: str) -> None:
         """It is well again or was ended elsewhere: nobody has to decide any more."""
-        checkpoint = await self.open_for(session_id)
+        checkpoint = await self.find_open(session_id)
         if checkpoint is not None:
-            await self._checkpoints.record(checkpoint.number, ChoiceName.CONTINUE, GONE_ON)
-            await self._checkpoints.settle(checkpoint.number)
+            await self._checkpoints.record(checkpoint.number, ChoiceName.CONTINUE, CONTINUED_BY)
+            await self._checkpoints.mark_done(checkpoint.number)
 
 
-class QueueCarrier:
+class QueueDecisionExecutor:
     """Does to a queue what a person decided."""
 
-    def __init__(self, queue: Queue) -> None:
+    def __init__(self, queue: QueueControl) -> None:
         self._queue = queue
 
-    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:
+    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:
         session_id, work = checkpoint.subject, checkpoint.trace_id
         if choice is ChoiceName.ABORT:
             by = checkpoint.decided_by or "somebody"
             words = await self._queue.give_up(session_id, by, work=work)
-            return NOTHING_LEFT if words is None else Done(Outcome.RECOVERED, words)
+            return NOTHING_LEFT if words is None else DecisionOutcome(ActionOutcome.CONFIRMED, words)
         happened = choice is ChoiceName.DONE
         words = await self._queue.release(session_id, work=work, happened=happened)
         # That a worker takes it up is seen later, and told then.
-        return NOTHING_LEFT if words is None else Done(Outcome.UNVERIFIED, words)
+        return NOTHING_LEFT if words is None else DecisionOutcome(ActionOutcome.UNVERIFIED, words)
 
 
-class QueueDoor:
+class QueueApproval:
     """Where a person says yes to a session of the queue: the answer to its checkpoint, if it has one."""
 
-    def __init__(self, queue: Queue, held: HeldQueue, checkpoints: Checkpoints) -> None:
+    def __init__(self, queue: QueueControl, held: QueueCheckpoints, checkpoints: Checkpoints) -> None:
         self._queue = queue
-        self._held = held
+        self._queue_checkpoints = held
         self._checkpoints = checkpoints
 
     async def release(self, session_id: str, by: str) -> str | None:
         """What was done; None if there is none of that name."""
-        checkpoint = await self._held.open_for(session_id)
+        checkpoint = await self._queue_checkpoints.find_open(session_id)
         if checkpoint is None:
             return await self._queue.release(session_id)
         return (await self._checkpoints.decide(checkpoint.number, ChoiceName.CONTINUE, by)).words

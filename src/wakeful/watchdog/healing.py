@@ -13,32 +13,62 @@ from msgspec.structs import replace
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, WorldError
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.text import plain
-from wakeful.healing.plan import Rules
-from wakeful.healing.rate_limit import Pace
-from wakeful.incidents.critical_event import ActionTaken, Happening, stamp
-from wakeful.incidents.issue_tracker import Filing, Report
-from wakeful.incidents.model import Fate
+from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind, stamp
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
+from wakeful.incidents.model import MemberStatus
 from wakeful.judging.user_effect_rules import Lesson, apply_lessons
-from wakeful.judging.wording import quoted
-from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, Callbacks, Calls, Chats, Ending, Ledger, action_of
-from wakeful.watchdog.judging import Case, Cases
-from wakeful.watchdog.notifications import CHECKPOINT, EVENTS, STOPPED, Operator, QueueNews, news_of
-from wakeful.watchdog.queue import Fenced, Ground, Jobs, Revival, Stage, Watched, Work
-from wakeful.watchdog.rules import FAILURE_MESSAGE, Choice, Course, choose, last_calls, revival_context
+from wakeful.judging.wording import quote
+from wakeful.watchdog.callbacks import (
+    CALL_SECONDS_MAX,
+    CallbackOutcome,
+    CallbackRunner,
+    Callbacks,
+    ChatSender,
+    EventRecorder,
+    action_of,
+)
+from wakeful.watchdog.judging import JudgedAttempt, QueueJudge
+from wakeful.watchdog.notifications import (
+    CHECKPOINT_COMMAND,
+    EVENTS_COMMAND,
+    OTHERWISE_STOPPED,
+    QueueSessionAlert,
+    WatchdogNotifier,
+    session_alert_body,
+)
+from wakeful.watchdog.queue import (
+    FenceResult,
+    JobQueue,
+    QueueAttempt,
+    QueueRevival,
+    QueueRevivalStage,
+    QueueSessionFiles,
+    Work,
+)
+from wakeful.watchdog.rules import (
+    FAILURE_MESSAGE,
+    QueueAction,
+    QueueDecision,
+    choose,
+    last_calls,
+    revival_context,
+)
 
 # Issue, stop, enqueue, message, event and alert, each within its deadline, a turn among those revived, and some room.
 CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
 # What marks the running attempt failed: looked at again right before, if the first look was longer ago than this.
-FENCING: Final = frozenset({Course.REVIVE, Course.GIVE_UP})
+FENCING_ACTIONS: Final = frozenset({QueueAction.REVIVE, QueueAction.GIVE_UP})
 CONFIRMED_SECONDS_MAX: Final = 1.0
 
 # What happens if nobody does anything.
-GOES_ON: Final = "its message is tried once more; a second failure is given up"
-WAITS: Final = "it waits until somebody decides"
-STAYS: Final = "it stays as it is"
-UNASKED: Final = " (nobody was asked)"
+OTHERWISE_RETRIED: Final = "its message is tried once more; a second failure is given up"
+OTHERWISE_WAITS: Final = "it waits until somebody decides"
+OTHERWISE_UNCHANGED: Final = "it stays as it is"
+NOT_ASKED_SUFFIX: Final = " (nobody was asked)"
 
 log = logging.getLogger("wakeful.watchdog")
 
@@ -51,107 +81,107 @@ class FolderGone(OperatorError):
     http_status = 409
 
 
-class Healing:
+class QueueHealer:
     """Acts on sessions in trouble, one claim at a time each."""
 
     def __init__(
         self,
         *,
-        jobs: Jobs,
-        cases: Cases,
-        ground: Ground,
+        jobs: JobQueue,
+        judge: QueueJudge,
+        files: QueueSessionFiles,
         clock: Clock,
-        calls: Calls,
-        chats: Chats,
-        ledger: Ledger,
+        calls: CallbackRunner,
+        chats: ChatSender,
+        recorder: EventRecorder,
         callbacks: Callbacks,
-        rules: Callable[[], Rules],
-        operator: Operator,
-        pace: Pace | None,
+        rules: Callable[[], HealingRules],
+        notifier: WatchdogNotifier,
+        limiter: RevivalLimiter | None,
         taught: Callable[[str], Sequence[Lesson]],
     ) -> None:
-        self._taught = taught
+        self._lessons_of = taught
         self._jobs = jobs
-        self._cases = cases
-        self._ground = ground
+        self._judge = judge
+        self._session_files = files
         self._clock = clock
-        self._calls = calls
-        self._chats = chats
-        self._ledger = ledger
+        self._callback_runner = calls
+        self._chat_sender = chats
+        self._recorder = recorder
         self._callbacks = callbacks
         self._rules = rules
-        self._operator = operator
-        self._pace = pace
+        self._notifier = notifier
+        self._limiter = limiter
 
     async def heal(
-        self, watched: Watched, *, approved: bool = False, happened: bool = False, together: int = 1
-    ) -> Choice | None:
+        self, attempt: QueueAttempt, *, approved: bool = False, happened: bool = False, together: int = 1
+    ) -> QueueDecision | None:
         """What was done about it; None if it is well by now or another watchdog has it.
 
         `approved`: a person said so; `happened`: who looked, and what was cut off has happened. `together`: how many of
         its project are in trouble. Raises JobsUnreachable, and FolderGone if it was approved.
         """
         token = uuid4().hex
-        if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
+        if not await self._jobs.claim(attempt.work, token, CLAIM_SECONDS):
             return None
         try:
-            return await self._healed(watched, together, approved=approved, happened=happened)
+            return await self._heal_claimed(attempt, together, approved=approved, happened=happened)
         finally:
-            await self._jobs.yield_(watched.work, token)
+            await self._jobs.release_claim(attempt.work, token)
 
-    async def _healed(
-        self, watched: Watched, together: int, *, approved: bool, happened: bool
-    ) -> Choice | None:
-        case = await self._confirmed(watched, approved=approved)
+    async def _heal_claimed(
+        self, attempt: QueueAttempt, together: int, *, approved: bool, happened: bool
+    ) -> QueueDecision | None:
+        case = await self._recheck(attempt, approved=approved)
         if case is None:
             return None
-        choice = await self._choice(case, approved=approved)
-        filing = await self._prepared(case, choice) if choice.course in FENCING else None
+        choice = await self._choose(case, approved=approved)
+        filing = await self._prepare(case, choice) if choice.action in FENCING_ACTIONS else None
         if filing is not None and self._clock.now().seconds_since(case.now) > CONFIRMED_SECONDS_MAX:
             # The world went on meanwhile: it may be well, and somebody may have said pause.
-            case = await self._confirmed(watched, approved=approved)
+            case = await self._recheck(attempt, approved=approved)
             if case is None:
                 return None
-            choice = await self._choice(case, approved=approved)
-        if filing is None or choice.course not in FENCING:
-            await self._tell(case, choice, filing, together)
-        elif choice.course is Course.REVIVE:
+            choice = await self._choose(case, approved=approved)
+        if filing is None or choice.action not in FENCING_ACTIONS:
+            await self._report_once(case, choice, filing, together)
+        elif choice.action is QueueAction.REVIVE:
             await self._revive(case, filing, together, happened=happened)
         else:
             await self._give_up(case, "it failed again after it was revived", filing, together)
         return choice
 
-    async def _prepared(self, case: Case, choice: Choice) -> Filing:
+    async def _prepare(self, case: JudgedAttempt, choice: QueueDecision) -> FilingResult:
         """Whatever may take its time: a turn among all that are brought back, and the issue."""
-        if choice.course is Course.REVIVE and self._pace is not None:
-            await self._pace.turn()
+        if choice.action is QueueAction.REVIVE and self._limiter is not None:
+            await self._limiter.acquire()
         filing = await self._file(case)
-        reach("queue.filed")
+        fault_point("queue.filed")
         return filing
 
-    async def give_up(self, watched: Watched, by: str) -> bool:
+    async def give_up(self, attempt: QueueAttempt, by: str) -> bool:
         """A person wants nothing more done about it. False: another watchdog has it, or it is gone."""
         token = uuid4().hex
-        if not await self._jobs.claim(watched.work, token, CLAIM_SECONDS):
+        if not await self._jobs.claim(attempt.work, token, CLAIM_SECONDS):
             return False
         try:
-            case = await self._confirmed(watched, approved=True)
+            case = await self._recheck(attempt, approved=True)
             return case is not None and await self._give_up(case, f"aborted by {by}", await self._file(case))
         finally:
-            await self._jobs.yield_(watched.work, token)
+            await self._jobs.release_claim(attempt.work, token)
 
-    async def gone_on(self, session_id: str) -> None:
+    async def close_checkpoint(self, session_id: str) -> None:
         """Nobody has to decide about it any more."""
-        await self._calls.call("the end of its checkpoint", self._callbacks.gone_on, session_id)
+        await self._callback_runner.call("the end of its checkpoint", self._callbacks.gone_on, session_id)
 
-    async def recovered(self, case: Case) -> None:
+    async def on_recovered(self, case: JudgedAttempt) -> None:
         """A session that was told of is well again by itself."""
         session = case.watched.session
-        await self.gone_on(session.session_id)
-        if await self._jobs.end(_episode(case.watched)):
+        await self.close_checkpoint(session.session_id)
+        if await self._jobs.end_episode(_episode_name(case.watched)):
             details = {**_details(case), "outcome": "recovered: it went on by itself"}
-            await self._ledger.event(
-                Happening.SESSION_RECOVERED,
+            await self._recorder.record_event(
+                CriticalEventKind.SESSION_RECOVERED,
                 session.session_id,
                 session.project_key,
                 "recovered",
@@ -161,158 +191,186 @@ class Healing:
                 owed=True,
             )
 
-    async def _confirmed(self, watched: Watched, *, approved: bool) -> Case | None:
+    async def _recheck(self, attempt: QueueAttempt, *, approved: bool) -> JudgedAttempt | None:
         """The session as it is now that nobody else acts on it; None if there is nothing to act on any more."""
-        now = await self._jobs.look_again(watched)
+        now = await self._jobs.reread(attempt)
         if now is None or now.job is None:
             return None
-        (case,) = await self._cases.judged([now])
-        if not isinstance(case, Case) or (case.is_well and not approved):
+        (case,) = await self._judge.judge([now])
+        if not isinstance(case, JudgedAttempt) or (case.is_healthy and not approved):
             return None
         return case
 
-    async def _choice(self, case: Case, *, approved: bool) -> Choice:
+    async def _choose(self, case: JudgedAttempt, *, approved: bool) -> QueueDecision:
         job = case.watched.job
         folder = job.working_dir if job is not None else None
         gone = (
             folder is not None
-            and (await self._calls.call("a look at its folder", self._ground.folder_is_gone, folder)).value
+            and (
+                await self._callback_runner.call(
+                    "a look at its folder", self._session_files.is_folder_gone, folder
+                )
+            ).value
             is True
         )
         if approved and gone:
             raise FolderGone(shown=case.watched.session.session_id, folder=folder)
-        spent = await self._jobs.is_spent(case.watched.work)
+        spent = await self._jobs.is_budget_spent(case.watched.work)
         if approved and not spent:
-            return Choice(Course.REVIVE, "a person approved it")
+            return QueueDecision(QueueAction.REVIVE, "a person approved it")
         choice = choose(
             case.verdict,
             case.diary.activity,
-            apply_lessons(case.interrupted, self._taught(case.watched.session.project_key)),
+            apply_lessons(case.interrupted_calls, self._lessons_of(case.watched.session.project_key)),
             spent=spent,
             folder_gone=gone,
             rules=self._rules(),
             now=case.now,
         )
-        return self._braked(choice)
+        return self._apply_breaker(choice)
 
-    def _braked(self, choice: Choice) -> Choice:
+    def _apply_breaker(self, choice: QueueDecision) -> QueueDecision:
         """Nothing is revived while most of what was revived failed again."""
-        if choice.course is not Course.REVIVE or self._pace is None or self._pace.braked_seconds <= 0:
+        if (
+            choice.action is not QueueAction.REVIVE
+            or self._limiter is None
+            or self._limiter.breaker_seconds <= 0
+        ):
             return choice
-        return Choice(Course.NOTIFY, "too many revivals failed lately: none is tried for a while")
+        return QueueDecision(QueueAction.NOTIFY, "too many revivals failed lately: none is tried for a while")
 
-    async def _revive(self, case: Case, filing: Filing, together: int, *, happened: bool) -> None:
-        watched = case.watched
+    async def _revive(
+        self, case: JudgedAttempt, filing: FilingResult, together: int, *, happened: bool
+    ) -> None:
+        attempt = case.watched
         revival = self._revival(case, filing, happened=happened)
-        text = await self._jobs.message_text(watched)
-        fenced = await self._jobs.revive(watched, revival)
-        if fenced is not Fenced.DONE:
-            log.info("watchdog: %s was not revived: %s", watched.session.session_id, fenced)
+        text = await self._jobs.message_text(attempt)
+        fenced = await self._jobs.revive(attempt, revival)
+        if fenced is not FenceResult.DONE:
+            log.info("watchdog: %s was not revived: %s", attempt.session.session_id, fenced)
             return
-        reach("queue.fenced")
-        await self._jobs.end(_episode(watched))
-        await self.gone_on(watched.session.session_id)
-        ended, stopped = await self._stop(watched)
-        failed, words, revival = await self._enqueue(revival, _work(watched, revival, text), stopped=ended)
-        reach("queue.enqueued")
+        fault_point("queue.fenced")
+        await self._jobs.end_episode(_episode_name(attempt))
+        await self.close_checkpoint(attempt.session.session_id)
+        ended, stopped = await self._stop(attempt)
+        failed, words, revival = await self._enqueue(revival, _work_of(attempt, revival, text), stopped=ended)
+        fault_point("queue.enqueued")
         if failed:
-            await self._failed(case, revival, filing, f"ineffective: {words}{stopped}")
+            await self._on_enqueue_failed(case, revival, filing, f"ineffective: {words}{stopped}")
             return
         outcome = f"unverified: {words}{stopped}; not yet seen running"
         action = ActionTaken.REVIVAL_ATTEMPTED
-        is_written = await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome)
-        reach("queue.written")
+        is_written = await self._write_events(
+            case, CriticalEventKind.SESSION_UNHEALTHY, action, filing, outcome
+        )
+        fault_point("queue.written")
         if is_written:
             await self._jobs.advance(revival, replace(revival, unwritten=False))
-        if self._pace is not None:
-            self._pace.ended(gave_up=False)
-        await self._say(case, Fate.REVIVED, f"revived it: {words}{stopped}", GOES_ON, filing, together)
+        if self._limiter is not None:
+            self._limiter.record_result(gave_up=False)
+        await self._notify_operator(
+            case, MemberStatus.REVIVED, f"revived it: {words}{stopped}", OTHERWISE_RETRIED, filing, together
+        )
 
-    def _revival(self, case: Case, filing: Filing, *, happened: bool) -> Revival:
-        watched, job = case.watched, case.watched.job
+    def _revival(self, case: JudgedAttempt, filing: FilingResult, *, happened: bool) -> QueueRevival:
+        attempt, job = case.watched, case.watched.job
         assert job is not None, "only an attempt that runs is revived"
         own_queue = self._callbacks.enqueue_job is None
         at_once = own_queue and self._callbacks.stop_session is None
-        return Revival(
-            work=watched.work,
-            session_id=watched.session.session_id,
-            project_key=watched.session.project_key,
-            chat_id=watched.chat_id,
+        return QueueRevival(
+            work=attempt.work,
+            session_id=attempt.session.session_id,
+            project_key=attempt.session.project_key,
+            chat_id=attempt.chat_id,
             reason=case.reasons or "approved",
             began_at=self._clock.now().wall,
-            stage=Stage.ENQUEUED if at_once else Stage.FENCED if own_queue else Stage.ASKED,
+            stage=QueueRevivalStage.ENQUEUED
+            if at_once
+            else QueueRevivalStage.FENCED
+            if own_queue
+            else QueueRevivalStage.ASKED,
             job_id=uuid4().hex if own_queue else None,
             context=revival_context(
-                case.verdict, case.diary, case.interrupted, filing.url, case.now, happened=happened
+                case.verdict, case.diary, case.interrupted_calls, filing.url, case.now, happened=happened
             ),
             failed_key=f"{job.key.rpartition(':')[0]}:failed",
-            session_key=watched.session.key,
+            session_key=attempt.session.key,
             issue_url=filing.url,
             unwritten=True,
         )
 
-    async def _stop(self, watched: Watched) -> tuple[bool, str]:
+    async def _stop(self, attempt: QueueAttempt) -> tuple[bool, str]:
         """Whether the old owner was stopped, and what went wrong; it is fenced already, so that nothing waits for it."""
         if self._callbacks.stop_session is None:
             return False, ""
-        session_id = watched.session.session_id
-        answer = await self._calls.call("stop_session", self._callbacks.stop_session, session_id)
-        return (True, "") if answer.ending is Ending.DONE else (False, f"; {answer.words}")
+        session_id = attempt.session.session_id
+        answer = await self._callback_runner.call("stop_session", self._callbacks.stop_session, session_id)
+        return (True, "") if answer.ending is CallbackOutcome.DONE else (False, f"; {answer.words}")
 
-    async def _enqueue(self, revival: Revival, work: Work, *, stopped: bool) -> tuple[bool, str, Revival]:
+    async def _enqueue(
+        self, revival: QueueRevival, work: Work, *, stopped: bool
+    ) -> tuple[bool, str, QueueRevival]:
         """Whether it surely failed, what was done, in words, and how far it has come."""
-        if revival.stage is Stage.ENQUEUED:
+        if revival.stage is QueueRevivalStage.ENQUEUED:
             return False, "the message was enqueued again", revival
-        enqueued = replace(revival, stage=Stage.ENQUEUED, stopped=stopped)
-        if revival.stage is Stage.FENCED:
+        enqueued = replace(revival, stage=QueueRevivalStage.ENQUEUED, stopped=stopped)
+        if revival.stage is QueueRevivalStage.FENCED:
             await self._jobs.enqueue(revival, enqueued)
             return False, "the message was enqueued again", enqueued
-        answer = await self._calls.call("enqueue_job", self._callbacks.enqueue_job, work)
-        if answer.ending is Ending.DONE and await self._jobs.advance(revival, enqueued):
+        answer = await self._callback_runner.call("enqueue_job", self._callbacks.enqueue_job, work)
+        if answer.ending is CallbackOutcome.DONE and await self._jobs.advance(revival, enqueued):
             revival = enqueued
-        return answer.ending is Ending.RAISED, answer.words, revival
+        return answer.ending is CallbackOutcome.RAISED, answer.words, revival
 
-    async def _failed(self, case: Case, revival: Revival, filing: Filing, outcome: str) -> None:
-        said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
+    async def _on_enqueue_failed(
+        self, case: JudgedAttempt, revival: QueueRevival, filing: FilingResult, outcome: str
+    ) -> None:
+        said = await self._chat_sender.send_once(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
         words = f"{outcome}; the chat: {said}"
-        if await self._write(case, Happening.REVIVAL_FAILED, action_of(said), filing, words):
+        if await self._write_events(case, CriticalEventKind.REVIVAL_FAILED, action_of(said), filing, words):
             await self._jobs.close_revival(revival.work)
         did = f"tried to revive it, {outcome}; the chat: {said}"
-        await self._say(case, Fate.GIVEN_UP, did, STOPPED, filing)
+        await self._notify_operator(case, MemberStatus.GIVEN_UP, did, OTHERWISE_STOPPED, filing)
 
-    async def _give_up(self, case: Case, because: str, filing: Filing, together: int = 1) -> bool:
-        watched = case.watched
-        if await self._jobs.fence(watched) is not Fenced.DONE:
+    async def _give_up(
+        self, case: JudgedAttempt, because: str, filing: FilingResult, together: int = 1
+    ) -> bool:
+        attempt = case.watched
+        if await self._jobs.fence(attempt) is not FenceResult.DONE:
             return False
-        reach("queue.given_up")
-        await self._jobs.end(_episode(watched))
-        await self.gone_on(watched.session.session_id)
-        _, stopped = await self._stop(watched)
-        said = await self._chats.tell(f"failure:{watched.work}", watched.chat_id, FAILURE_MESSAGE)
-        reach("queue.told")
+        fault_point("queue.given_up")
+        await self._jobs.end_episode(_episode_name(attempt))
+        await self.close_checkpoint(attempt.session.session_id)
+        _, stopped = await self._stop(attempt)
+        said = await self._chat_sender.send_once(f"failure:{attempt.work}", attempt.chat_id, FAILURE_MESSAGE)
+        fault_point("queue.told")
         outcome = f"gave up: {because}; the chat: {said}{stopped}"
         # Open until it is written, so that whoever comes after us says what we did not get to say.
-        if await self._write(case, Happening.REVIVAL_FAILED, action_of(said), filing, outcome):
-            await self._jobs.close_revival(watched.work)
-        if self._pace is not None:
-            self._pace.ended(gave_up=True)
-        await self._say(case, Fate.GIVEN_UP, outcome, STOPPED, filing, together)
+        if await self._write_events(case, CriticalEventKind.REVIVAL_FAILED, action_of(said), filing, outcome):
+            await self._jobs.close_revival(attempt.work)
+        if self._limiter is not None:
+            self._limiter.record_result(gave_up=True)
+        await self._notify_operator(case, MemberStatus.GIVEN_UP, outcome, OTHERWISE_STOPPED, filing, together)
         return True
 
-    async def _tell(self, case: Case, choice: Choice, filing: Filing | None, together: int) -> None:
+    async def _report_once(
+        self, case: JudgedAttempt, choice: QueueDecision, filing: FilingResult | None, together: int
+    ) -> None:
         """Once for as long as it stays so."""
-        if choice.course is Course.NOTHING:
+        if choice.action is QueueAction.NOTHING:
             log.info("watchdog: %s: %s", case.watched.session.session_id, choice.reason)
             return
-        name, words = _episode(case.watched), f"{choice.course}: {choice.reason}"
+        name, words = _episode_name(case.watched), f"{choice.action}: {choice.reason}"
         known = (await self._jobs.episodes()).get(name)
-        held = choice.course is Course.HOLD
+        held = choice.action is QueueAction.HOLD
         # Noted, so that a watchdog that can ask a person does so, and one that cannot leaves it at that.
-        unasked = UNASKED if held and self._callbacks.hold is None else ""
+        unasked = NOT_ASKED_SUFFIX if held and self._callbacks.hold is None else ""
         if known in {words, f"{words}{unasked}"}:
             return
-        asked = await self._calls.call("checkpoint", self._callbacks.hold if held else None, case, choice)
-        if asked.ending in {Ending.RAISED, Ending.LATE}:
+        asked = await self._callback_runner.call(
+            "checkpoint", self._callbacks.hold if held else None, case, choice
+        )
+        if asked.ending in {CallbackOutcome.RAISED, CallbackOutcome.LATE}:
             # Tried again in the next cycle, and told again once somebody can decide.
             words = f"{words} ({asked.words})"
             if known == words:
@@ -321,50 +379,56 @@ class Healing:
         outcome = words
         if held:
             told = f"held:{case.watched.work}"
-            said = await self._chats.tell(told, case.watched.chat_id, choice.told)
+            said = await self._chat_sender.send_once(told, case.watched.chat_id, choice.chat_text)
             outcome = f"{words}; the chat: {said}"
         action = ActionTaken.HELD_FOR_APPROVAL if held else ActionTaken.NONE
-        await self._write(case, Happening.SESSION_UNHEALTHY, action, filing, outcome, owed=True)
-        calls = "; ".join(f"{each.tool} {quoted(each.verdict.words)}" for each in case.interrupted)
+        await self._write_events(
+            case, CriticalEventKind.SESSION_UNHEALTHY, action, filing, outcome, owed=True
+        )
+        calls = "; ".join(f"{each.tool} {quote(each.verdict.words)}" for each in case.interrupted_calls)
         did = f"{'held' if held else 'nothing'}: {choice.reason}{f': {calls}' if held and calls else ''}"
-        fate, otherwise = (Fate.HELD, WAITS) if held else (Fate.LEFT_ALONE, STAYS)
-        await self._say(case, fate, did, otherwise, filing, together, checkpoint=asked.value)
+        status, otherwise = (
+            (MemberStatus.HELD, OTHERWISE_WAITS) if held else (MemberStatus.LEFT_ALONE, OTHERWISE_UNCHANGED)
+        )
+        await self._notify_operator(case, status, did, otherwise, filing, together, checkpoint=asked.value)
         # Last: a watchdog that is ended before it has told everybody leaves that to the next cycle.
-        await self._jobs.mark(name, f"{words}{unasked}")
+        await self._jobs.set_episode(name, f"{words}{unasked}")
 
-    async def _say(
+    async def _notify_operator(
         self,
-        case: Case,
-        fate: Fate,
+        case: JudgedAttempt,
+        status: MemberStatus,
         did: str,
         otherwise: str,
-        filing: Filing,
+        filing: FilingResult,
         together: int = 1,
         *,
         checkpoint: int | None = None,
     ) -> None:
         """To the operator; what fails there stops nothing."""
         session_id = case.watched.session.session_id
-        command = EVENTS
-        if fate is Fate.HELD:
+        command = EVENTS_COMMAND
+        if status is MemberStatus.HELD:
             by_hand = f"wakeful session revive {session_id} --yes"
-            command = by_hand if checkpoint is None else f"{CHECKPOINT} {checkpoint}"
-        news = news_of(case, did, otherwise, place=self._jobs.place, command=command, together=together)
+            command = by_hand if checkpoint is None else f"{CHECKPOINT_COMMAND} {checkpoint}"
+        body = session_alert_body(
+            case, did, otherwise, place=self._jobs.address, command=command, together=together
+        )
         project_key = case.watched.session.project_key
         codes = tuple(str(finding.code) for finding in case.verdict.findings)
         try:
-            await self._operator.told(
-                QueueNews(session_id, project_key, fate, news, together, codes, filing.url)
+            await self._notifier.notify_session(
+                QueueSessionAlert(session_id, project_key, status, body, together, codes, filing.url)
             )
         except WorldError as problem:
             log.warning("watchdog: nobody could be told of %s: %s", session_id, problem)
 
-    async def _file(self, case: Case) -> Filing:
+    async def _file(self, case: JudgedAttempt) -> FilingResult:
         session = case.watched.session
         began_at = case.watched.began_at
         findings = case.verdict.findings
-        return await self._ledger.file(
-            Report(
+        return await self._recorder.file(
+            IssueReport(
                 project=session.project_key,
                 session_id=session.session_id,
                 reason=case.reason(findings[0]) if findings else "approved",
@@ -374,12 +438,12 @@ class Healing:
             )
         )
 
-    async def _write(
+    async def _write_events(
         self,
-        case: Case,
-        happening: Happening,
+        case: JudgedAttempt,
+        kind: CriticalEventKind,
         action: ActionTaken,
-        filing: Filing,
+        filing: FilingResult,
         outcome: str,
         *,
         owed: bool = False,
@@ -394,14 +458,16 @@ class Healing:
         about = session.session_id, session.project_key
         return all(
             [
-                await self._ledger.event(happening, *about, reason, action, filing.url, details, owed=owed)
+                await self._recorder.record_event(
+                    kind, *about, reason, action, filing.url, details, owed=owed
+                )
                 for reason in reasons
             ]
         )
 
 
-def _work(watched: Watched, revival: Revival, text: str) -> Work:
-    job = watched.job
+def _work_of(attempt: QueueAttempt, revival: QueueRevival, text: str) -> Work:
+    job = attempt.job
     return Work(
         project_key=revival.project_key,
         session_id=revival.session_id,
@@ -414,11 +480,11 @@ def _work(watched: Watched, revival: Revival, text: str) -> Work:
     )
 
 
-def _episode(watched: Watched) -> str:
-    return f"session:{watched.session.session_id}"
+def _episode_name(attempt: QueueAttempt) -> str:
+    return f"session:{attempt.session.session_id}"
 
 
-def _details(case: Case) -> dict[str, Any]:
+def _details(case: JudgedAttempt) -> dict[str, Any]:
     """`last_tool_call` and `tool_count` first."""
     activity = case.diary.activity
     return {

@@ -16,14 +16,14 @@ from wakeful.core.ids import SessionId
 from wakeful.incidents.critical_event import reason_of
 from wakeful.judging import events as e
 from wakeful.judging.activity import fold
-from wakeful.judging.evidence import Presence
+from wakeful.judging.evidence import RuntimeState
 from wakeful.judging.findings import Finding, Health, Verdict
-from wakeful.judging.interrupted_calls import InterruptedCall, interrupted
+from wakeful.judging.interrupted_calls import InterruptedCall, interrupted_calls
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.watchdog.callbacks import Calls, Ending
-from wakeful.watchdog.queue import Ground, LogReading, LogsUnreadable, Watched
-from wakeful.watchdog.rules import Diary, note
+from wakeful.watchdog.callbacks import CallbackOutcome, CallbackRunner
+from wakeful.watchdog.queue import LogReading, LogsUnreadable, QueueAttempt, QueueSessionFiles
+from wakeful.watchdog.rules import AttemptLog, fold_log_event
 
 # Folding so many events takes some ten milliseconds; then others have their turn.
 EVENTS_AT_ONCE_MAX: Final = 2000
@@ -31,37 +31,37 @@ EVENTS_AT_ONCE_MAX: Final = 2000
 READ_SECONDS_MAX: Final = 60.0
 
 
-class Skip(StrEnum):
+class SkipReason(StrEnum):
     """Why a session was not judged."""
 
     RECORD_STALE = "record_stale: no running job has this session"
     NO_EVIDENCE = "unknown: neither a tool log nor a last activity"
 
 
-class Case(Struct, frozen=True):
+class JudgedAttempt(Struct, frozen=True):
     """One session, judged."""
 
-    watched: Watched
-    diary: Diary
+    watched: QueueAttempt
+    diary: AttemptLog
     verdict: Verdict
     now: Instant
 
     @property
-    def is_well(self) -> bool:
+    def is_healthy(self) -> bool:
         return not self.verdict.findings
 
     def has_worked_since(self, wall: float) -> bool:
         """Whether it is well, and did something after that moment. That its record was made is not yet work."""
         last_at, started_at = self.diary.activity.last_at, self.watched.session.started_at
-        return self.is_well and last_at is not None and last_at.wall > max(wall, started_at or 0.0)
+        return self.is_healthy and last_at is not None and last_at.wall > max(wall, started_at or 0.0)
 
     @property
     def is_unknown(self) -> bool:
         return self.verdict.health is Health.UNKNOWN
 
     @property
-    def interrupted(self) -> tuple[InterruptedCall, ...]:
-        return interrupted(self.diary.activity)
+    def interrupted_calls(self) -> tuple[InterruptedCall, ...]:
+        return interrupted_calls(self.diary.activity)
 
     def reason(self, finding: Finding) -> str:
         """As the critical event spells it (docs/specs/watchdog.md)."""
@@ -73,53 +73,53 @@ class Case(Struct, frozen=True):
         return ", ".join(self.reason(finding) for finding in self.verdict.findings)
 
 
-class _Open(Struct):
+class _OpenLog(Struct):
     """The diary of one attempt as far as it was read. Another attempt of the same session has another."""
 
     began_at: float | None
-    diary: Diary
+    diary: AttemptLog
 
 
-class Cases:
+class QueueJudge:
     """Judges sessions, remembering how far each log was read."""
 
-    def __init__(self, ground: Ground, clock: Clock, calls: Calls, policy: Policy) -> None:
-        self._ground = ground
+    def __init__(self, files: QueueSessionFiles, clock: Clock, calls: CallbackRunner, policy: Policy) -> None:
+        self._session_files = files
         self._clock = clock
-        self._calls = calls
+        self._callback_runner = calls
         self._policy = policy
-        self._open: dict[SessionId, _Open] = {}
+        self._open_logs: dict[SessionId, _OpenLog] = {}
         # Two looks at one log at once would each see half of what is new.
-        self._one_look = asyncio.Lock()
+        self._read_lock = asyncio.Lock()
 
-    async def judged(self, watched: Sequence[Watched]) -> list[Case | Skip]:
+    async def judge(self, watched: Sequence[QueueAttempt]) -> list[JudgedAttempt | SkipReason]:
         """A case or the reason why there is none, in the order given."""
-        async with self._one_look:
-            return await self._judged(watched)
+        async with self._read_lock:
+            return await self._judge_all(watched)
 
-    async def _judged(self, watched: Sequence[Watched]) -> list[Case | Skip]:
+    async def _judge_all(self, watched: Sequence[QueueAttempt]) -> list[JudgedAttempt | SkipReason]:
         running = [each for each in watched if each.job is not None]
         self._forget_ended_attempts(running)
         readings = await self._read([each.session.session_id for each in running])
         for each in running:
-            await self._take_in(each, readings.get(each.session.session_id))
+            await self._fold_reading(each, readings.get(each.session.session_id))
         return [self._judge(each) for each in watched]
 
     async def _read(self, session_ids: Sequence[SessionId]) -> dict[SessionId, LogReading]:
         """Raises LogsUnreadable: a log that was not read is not a log that is missing."""
-        answer = await self._calls.call(
-            "reading", self._ground.read, session_ids, seconds_max=READ_SECONDS_MAX
+        answer = await self._callback_runner.call(
+            "reading", self._session_files.read, session_ids, seconds_max=READ_SECONDS_MAX
         )
-        if answer.ending is not Ending.DONE:
+        if answer.ending is not CallbackOutcome.DONE:
             self.keep_only(())
             raise LogsUnreadable(reason=answer.words)
         found: dict[SessionId, LogReading] = answer.value
         return found
 
-    async def logged_at(self, session_id: SessionId) -> float | None:
+    async def last_logged_at(self, session_id: SessionId) -> float | None:
         """When the log of a session was last written to; None if nothing tells."""
-        async with self._one_look:
-            others = self._open.keys() - {session_id}
+        async with self._read_lock:
+            others = self._open_logs.keys() - {session_id}
             # Read from its start, now and by whoever judges it later.
             self.keep_only(others)
             reading = (await self._read([session_id])).get(session_id)
@@ -129,75 +129,79 @@ class Cases:
     def keep_only(self, session_ids: Iterable[SessionId]) -> None:
         """Forget the logs of sessions that are active no more."""
         kept = set(session_ids)
-        self._open = {each: opened for each, opened in self._open.items() if each in kept}
-        self._ground.forget(kept)
+        self._open_logs = {each: opened for each, opened in self._open_logs.items() if each in kept}
+        self._session_files.forget(kept)
 
-    def _forget_ended_attempts(self, running: Sequence[Watched]) -> None:
+    def _forget_ended_attempts(self, running: Sequence[QueueAttempt]) -> None:
         """A log goes on over attempts, but nothing of an earlier one counts: it is read again for the new one."""
         over = {
             each.session.session_id
             for each in running
-            if (opened := self._open.get(each.session.session_id)) is not None
+            if (opened := self._open_logs.get(each.session.session_id)) is not None
             and opened.began_at != each.began_at
         }
         if over:
-            self.keep_only(self._open.keys() - over)
+            self.keep_only(self._open_logs.keys() - over)
 
-    async def _take_in(self, watched: Watched, reading: LogReading | None) -> None:
-        session_id = watched.session.session_id
+    async def _fold_reading(self, attempt: QueueAttempt, reading: LogReading | None) -> None:
+        session_id = attempt.session.session_id
         if reading is None:
-            self._open.pop(session_id, None)
+            self._open_logs.pop(session_id, None)
             return
-        opened = self._open.get(session_id)
+        opened = self._open_logs.get(session_id)
         if opened is None or reading.reset:
-            opened = self._open[session_id] = _Open(watched.began_at, begun(watched, self._clock))
+            opened = self._open_logs[session_id] = _OpenLog(
+                attempt.began_at, new_attempt_log(attempt, self._clock)
+            )
         for count, event in enumerate(reading.events, start=1):
-            take_in(opened.diary, event, watched, self._clock)
+            fold_attempt_event(opened.diary, event, attempt, self._clock)
             if count % EVENTS_AT_ONCE_MAX == 0:
                 await asyncio.sleep(0)
 
-    def _judge(self, watched: Watched) -> Case | Skip:
-        if watched.job is None:
-            return Skip.RECORD_STALE
-        opened = self._open.get(watched.session.session_id)
-        return judged_case(watched, opened.diary if opened is not None else None, self._clock, self._policy)
+    def _judge(self, attempt: QueueAttempt) -> JudgedAttempt | SkipReason:
+        if attempt.job is None:
+            return SkipReason.RECORD_STALE
+        opened = self._open_logs.get(attempt.session.session_id)
+        return judge_attempt(attempt, opened.diary if opened is not None else None, self._clock, self._policy)
 
 
-def judged_case(watched: Watched, diary: Diary | None, clock: Clock, policy: Policy) -> Case | Skip:
+def judge_attempt(
+    attempt: QueueAttempt, log: AttemptLog | None, clock: Clock, policy: Policy
+) -> JudgedAttempt | SkipReason:
     """The verdict over an attempt by its log or, where that has nothing of it, by its record."""
-    known = diary if diary is not None and diary.entries else _by_record(watched, clock)
+    known = log if log is not None and log.entries else _log_from_record(attempt, clock)
     if known is None:
-        return Skip.NO_EVIDENCE
+        return SkipReason.NO_EVIDENCE
     now = clock.now()
-    presence = Presence(vouched=True, slept=clock.slept)
-    return Case(watched, known, judge(known.activity, presence, policy, now), now)
+    runtime = RuntimeState(vouched=True, slept=clock.last_sleep)
+    return JudgedAttempt(attempt, known, judge(known.activity, runtime, policy, now), now)
 
 
-def begun(watched: Watched, clock: Clock) -> Diary:
+def new_attempt_log(attempt: QueueAttempt, clock: Clock) -> AttemptLog:
     """An empty diary. The attempt's clock starts with it, not with its first call."""
-    diary = Diary()
-    if watched.began_at is not None:
-        fold(diary.activity, e.Prompted(watched.began_at), clock.instant(watched.began_at))
-    return diary
+    log = AttemptLog()
+    if attempt.began_at is not None:
+        fold(log.activity, e.Prompted(attempt.began_at), clock.instant(attempt.began_at))
+    return log
 
 
-def take_in(diary: Diary, event: e.Event, watched: Watched, clock: Clock) -> None:
+def fold_attempt_event(log: AttemptLog, event: e.Event, attempt: QueueAttempt, clock: Clock) -> None:
     """Note what belongs to this attempt; a log goes on over attempts."""
-    began_at = watched.began_at
+    began_at = attempt.began_at
     if began_at is None or not event.at or event.at >= began_at:
-        note(diary, event, clock.instant(event.at))
+        fold_log_event(log, event, clock.instant(event.at))
 
 
-def _by_record(watched: Watched, clock: Clock) -> Diary | None:
+def _log_from_record(attempt: QueueAttempt, clock: Clock) -> AttemptLog | None:
     """What the record alone tells: when the attempt began and when it last did something."""
-    last_at = watched.session.last_activity
+    last_at = attempt.session.last_activity
     if last_at is None:
         return None
-    diary = begun(watched, clock)
-    began_at = watched.began_at if watched.began_at is not None else last_at
+    log = new_attempt_log(attempt, clock)
+    began_at = attempt.began_at if attempt.began_at is not None else last_at
     seen = clock.instant(max(last_at, began_at))
-    fold(diary.activity, e.Progressed(seen.wall), seen)
+    fold(log.activity, e.Progressed(seen.wall), seen)
     # One gap is all a record shows of what lay between, so here it counts whole.
-    diary.activity.active_seconds = seen.seconds_since(clock.instant(began_at))
-    diary.activity.calls_total = max(0, watched.session.tool_call_count)
-    return diary
+    log.activity.active_seconds = seen.seconds_since(clock.instant(began_at))
+    log.activity.calls_total = max(0, attempt.session.tool_call_count)
+    return log

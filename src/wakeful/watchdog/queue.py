@@ -64,7 +64,7 @@ def work_of(job: Job | None, session_id: str) -> str:
     return f"{job.project_key}:{job.chat_id}:{job.message_id}"
 
 
-class Watched(Struct, frozen=True):
+class QueueAttempt(Struct, frozen=True):
     """An active session with the job that runs it; without one its record is stale."""
 
     session: QueuedSession
@@ -87,10 +87,10 @@ class Watched(Struct, frozen=True):
         return max(started or 0.0, self.job.created_at)
 
 
-class Snapshot(Struct, frozen=True):
+class QueueSnapshot(Struct, frozen=True):
     """The queue world at one look. `strange` says what could not be read, in words."""
 
-    watched: tuple[Watched, ...] = ()
+    watched: tuple[QueueAttempt, ...] = ()
     pending: tuple[Job, ...] = ()
     running_projects: frozenset[str] = frozenset()
     strange: tuple[str, ...] = ()
@@ -109,7 +109,7 @@ class Work(Struct, frozen=True):
     issue_url: str | None
 
 
-class Stage(StrEnum):
+class QueueRevivalStage(StrEnum):
     """How far a revival has come. `asked`: somebody else's queue was asked, and has not answered.
 
     `running`: its next job was seen to work, and may still fail.
@@ -121,7 +121,7 @@ class Stage(StrEnum):
     RUNNING = "running"
 
 
-class Revival(Struct, frozen=True, kw_only=True, omit_defaults=True):
+class QueueRevival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The one revival of a work: what spent its budget, kept where the budget is."""
 
     work: str
@@ -130,7 +130,7 @@ class Revival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     chat_id: str | None
     reason: str
     began_at: float
-    stage: Stage
+    stage: QueueRevivalStage
     # The job it makes; None where somebody else's queue makes one.
     job_id: str | None
     context: str
@@ -151,7 +151,7 @@ class Revival(Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.reason.split(", ")
 
 
-class Fenced(StrEnum):
+class FenceResult(StrEnum):
     """What a fence answered. Only after `done` anything was changed, and then all of it."""
 
     DONE = "done"
@@ -159,7 +159,7 @@ class Fenced(StrEnum):
     GONE = "gone"
 
 
-class Owed(Struct, frozen=True):
+class PendingMessage(Struct, frozen=True):
     """A message that was surely not delivered."""
 
     name: str
@@ -168,7 +168,7 @@ class Owed(Struct, frozen=True):
     tries: int
 
 
-class Turn(StrEnum):
+class NextJobState(StrEnum):
     """What became of a revived work's next job."""
 
     MISSING = "missing"
@@ -178,93 +178,93 @@ class Turn(StrEnum):
     FAILED = "failed"
 
 
-class Jobs(Protocol):
+class JobQueue(Protocol):
     """Every call has a deadline of its own and raises JobsUnreachable; then nobody knows whether it was done."""
 
-    place: str
+    address: str
 
-    async def look(self) -> Snapshot:
+    async def snapshot(self) -> QueueSnapshot:
         """Every active session, every other one that a running job has, and every pending job."""
 
-    async def look_again(self, watched: Watched) -> Watched | None:
+    async def reread(self, attempt: QueueAttempt) -> QueueAttempt | None:
         """The same session and job as they are now; None if it is active no more."""
 
-    async def message_text(self, watched: Watched) -> str:
+    async def message_text(self, attempt: QueueAttempt) -> str:
         """The original message, as it was written."""
 
     async def claim(self, name: str, token: str, ttl_seconds: float) -> bool:
         """Keep others from doing the same for a while; False if somebody else does it."""
 
-    async def yield_(self, name: str, token: str) -> None:
+    async def release_claim(self, name: str, token: str) -> None:
         """Give a claim back, if it is still ours."""
 
-    async def is_spent(self, work: str) -> bool:
+    async def is_budget_spent(self, work: str) -> bool:
         """Whether this work was revived before."""
 
-    async def revive(self, watched: Watched, revival: Revival) -> Fenced:
+    async def revive(self, attempt: QueueAttempt, revival: QueueRevival) -> FenceResult:
         """Spend the budget, mark session and job failed and, at stage `enqueued`, make the next job: all or nothing."""
 
-    async def fence(self, watched: Watched) -> Fenced:
+    async def fence(self, attempt: QueueAttempt) -> FenceResult:
         """Mark session and job failed, both or neither."""
 
-    async def enqueue(self, before: Revival, after: Revival) -> bool:
+    async def enqueue(self, before: QueueRevival, after: QueueRevival) -> bool:
         """Make the next job of a revival that is still as `before` says; False if it is not."""
 
-    async def advance(self, before: Revival, after: Revival) -> bool:
+    async def advance(self, before: QueueRevival, after: QueueRevival) -> bool:
         """Keep how far a revival has come; False if it is not as `before` says any more."""
 
-    async def withdraw(self, revival: Revival, events: Sequence[bytes]) -> bool:
+    async def withdraw(self, revival: QueueRevival, events: Sequence[bytes]) -> bool:
         """Let the old attempt run again, give its budget back and owe these events, all or nothing.
 
         False if its next job was taken. An old attempt that has ended meanwhile stays ended.
         """
 
-    async def last_activity(self, revival: Revival) -> float | None:
+    async def last_activity(self, revival: QueueRevival) -> float | None:
         """When the record of its session says that it did something last, unless it says that it failed."""
 
-    async def others_ran(self, revival: Revival) -> bool:
+    async def has_other_runs(self, revival: QueueRevival) -> bool:
         """Whether its session had a job that was made after the fenced one and taken: who did something is not known then."""
 
-    async def open_revivals(self) -> Sequence[Revival]:
+    async def open_revivals(self) -> Sequence[QueueRevival]:
         """Revivals whose next job was not seen to end yet, oldest first."""
 
-    async def is_open(self, revival: Revival) -> bool:
+    async def is_open(self, revival: QueueRevival) -> bool:
         """Whether it is open, and has come exactly this far."""
 
     async def close_revival(self, work: str) -> bool:
         """Nothing more is expected of it; False if somebody else said so before. Its budget stays spent."""
 
-    async def turn_of(self, revival: Revival) -> Turn:
+    async def next_job_state(self, revival: QueueRevival) -> NextJobState:
         """What became of the next job."""
 
-    async def once(self, name: str) -> bool:
+    async def mark_once(self, name: str) -> bool:
         """True for the first who asks within a week."""
 
     async def episodes(self) -> dict[str, str]:
         """What lasts, by name, with the words kept of it."""
 
-    async def begin(self, name: str, words: str) -> bool:
+    async def begin_episode(self, name: str, words: str) -> bool:
         """Begin an episode; False if it lasts already, which stays as it is."""
 
-    async def mark(self, name: str, words: str) -> None:
+    async def set_episode(self, name: str, words: str) -> None:
         """Begin an episode, or change its words."""
 
-    async def end(self, name: str) -> bool:
+    async def end_episode(self, name: str) -> bool:
         """End an episode; False if it was over, or somebody else was quicker."""
 
-    async def owe(self, owed: Owed) -> None:
+    async def store_message(self, message: PendingMessage) -> None:
         """Keep a message for later."""
 
-    async def take_owed(self) -> Sequence[Owed]:
+    async def take_messages(self) -> Sequence[PendingMessage]:
         """Messages to try again. Whoever takes one is the only one who has it."""
 
-    async def owe_event(self, event: bytes) -> None:
+    async def store_event(self, event: bytes) -> None:
         """Keep an event that the log did not take."""
 
-    async def owed_events(self) -> Sequence[bytes]:
+    async def stored_events(self) -> Sequence[bytes]:
         """Events to write, oldest first. They are kept until they are dropped."""
 
-    async def drop_owed_event(self, event: bytes) -> None:
+    async def drop_event(self, event: bytes) -> None:
         """It is written, or nobody can write it."""
 
     async def close(self) -> None:
@@ -278,7 +278,7 @@ class LogReading(Struct, frozen=True):
     reset: bool = False
 
 
-class Ground(Protocol):
+class QueueSessionFiles(Protocol):
     """What this host has of such sessions. Asked as callbacks are, plain or async and with a deadline: files may hang."""
 
     def read(
@@ -289,5 +289,5 @@ class Ground(Protocol):
     def forget(self, kept: Collection[SessionId]) -> None:
         """Drop what is remembered of every other session; asked about again, they are read from their start."""
 
-    def folder_is_gone(self, path: str) -> bool | Awaitable[bool]:
+    def is_folder_gone(self, path: str) -> bool | Awaitable[bool]:
         """Whether there surely is no such folder; a doubt is a no."""

@@ -9,18 +9,25 @@ from functools import partial
 from typing import Final
 from uuid import uuid4
 
-from wakeful.alerts.model import News
+from wakeful.alerts.model import AlertBody
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.issue_tracker import Filing, Report
-from wakeful.judging.wording import length
-from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, Answer, Callback, Calls, Ending, Ledger
-from wakeful.watchdog.notifications import EVENTS, Operator, QueueEpisode
-from wakeful.watchdog.queue import Job, Jobs, Snapshot
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
+from wakeful.judging.wording import format_length
+from wakeful.watchdog.callbacks import (
+    CALL_SECONDS_MAX,
+    Callback,
+    CallbackOutcome,
+    CallbackResult,
+    CallbackRunner,
+    EventRecorder,
+)
+from wakeful.watchdog.notifications import EVENTS_COMMAND, QueueEpisode, WatchdogNotifier
+from wakeful.watchdog.queue import Job, JobQueue, QueueSnapshot
 
 # Three jobs once lay in a queue and no worker had started. A worker takes the next job at once.
 STALLED_SECONDS_MAX: Final = 300.0
@@ -42,11 +49,11 @@ class QueueWatch:
     def __init__(
         self,
         *,
-        jobs: Jobs,
+        jobs: JobQueue,
         clock: Clock,
-        calls: Calls,
-        ledger: Ledger,
-        operator: Operator,
+        calls: CallbackRunner,
+        recorder: EventRecorder,
+        notifier: WatchdogNotifier,
         start_worker: Callback | None,
         active_projects: Collection[str] | None,
         stalled_seconds: float = STALLED_SECONDS_MAX,
@@ -54,31 +61,35 @@ class QueueWatch:
     ) -> None:
         self._jobs = jobs
         self._clock = clock
-        self._calls = calls
-        self._ledger = ledger
-        self._operator = operator
+        self._callback_runner = calls
+        self._recorder = recorder
+        self._notifier = notifier
         self._start_worker = start_worker
         self._active_projects = None if active_projects is None else frozenset(active_projects)
         self._stalled_seconds = stalled_seconds
         self._confirm_seconds = confirm_seconds
 
-    async def look(self, snapshot: Snapshot, episodes: Mapping[str, str]) -> None:
+    async def check(self, snapshot: QueueSnapshot, episodes: Mapping[str, str]) -> None:
         """Tell what began, and let what is over be told again."""
-        stalled = self._stalled(snapshot)
+        stalled = self._stalled_jobs(snapshot)
         if stalled.keys() - {name.removeprefix(_STALLED) for name in episodes if name.startswith(_STALLED)}:
             await self._clock.sleep_until(self._clock.now().awake + self._confirm_seconds)
-            again = self._stalled(await self._jobs.look())
+            again = self._stalled_jobs(await self._jobs.snapshot())
             stalled = {project: again[project] for project in stalled if project in again}
-        unrouted = self._unrouted(snapshot)
+        unrouted = self._unrouted_jobs(snapshot)
         for project, waiting in stalled.items():
-            await self._tell(_STALLED + project, waiting, partial(self._tell_stalled, waiting=waiting))
+            await self._report_once(
+                _STALLED + project, waiting, partial(self._report_stalled, waiting=waiting)
+            )
         for project, waiting in unrouted.items():
-            await self._tell(_UNROUTED + project, waiting, partial(self._tell_unrouted, waiting=waiting))
-        await self._end(
+            await self._report_once(
+                _UNROUTED + project, waiting, partial(self._report_unrouted, waiting=waiting)
+            )
+        await self._end_episodes(
             episodes, {_STALLED + each for each in stalled} | {_UNROUTED + each for each in unrouted}
         )
 
-    def _stalled(self, snapshot: Snapshot) -> dict[str, list[Job]]:
+    def _stalled_jobs(self, snapshot: QueueSnapshot) -> dict[str, list[Job]]:
         """Pending work by project, where one has waited too long and nothing runs. Nobody serves the unrouted ones."""
         oldest = self._clock.now().wall - self._stalled_seconds
         idle = [job for job in snapshot.pending if job.project_key not in snapshot.running_projects]
@@ -86,84 +97,86 @@ class QueueWatch:
         late = {job.project_key for job in served if job.created_at is not None and job.created_at < oldest}
         return _by_project(job for job in served if job.project_key in late)
 
-    def _unrouted(self, snapshot: Snapshot) -> dict[str, list[Job]]:
+    def _unrouted_jobs(self, snapshot: QueueSnapshot) -> dict[str, list[Job]]:
         return _by_project(job for job in snapshot.pending if not self._serves(job.project_key))
 
     def _serves(self, project: str) -> bool:
         return self._active_projects is None or project in self._active_projects
 
-    async def _tell(
+    async def _report_once(
         self, name: str, waiting: list[Job], tell: Callable[[QueueEpisode], Awaitable[None]]
     ) -> None:
         """Tell of an episode once, whichever watchdog does: it is marked as told only after everybody heard of it."""
-        if await self._is_told(name):
+        if await self._is_reported(name):
             return
         token = uuid4().hex
         if not await self._jobs.claim(f"queue:{name}", token, CLAIM_SECONDS):
             return
         try:
-            if not await self._is_told(name):
-                episode = _episode(name, "", self._since(waiting))
+            if not await self._is_reported(name):
+                episode = _parse_episode(name, "", self._since(waiting))
                 await tell(episode)
-                reach("queue.stalled_told")
-                await self._jobs.mark(name, f"{episode.since:.3f}")
+                fault_point("queue.stalled_told")
+                await self._jobs.set_episode(name, f"{episode.since:.3f}")
         finally:
-            await self._jobs.yield_(f"queue:{name}", token)
+            await self._jobs.release_claim(f"queue:{name}", token)
 
-    async def _is_told(self, name: str) -> bool:
+    async def _is_reported(self, name: str) -> bool:
         return name in await self._jobs.episodes()
 
-    async def _tell_stalled(self, episode: QueueEpisode, waiting: list[Job]) -> None:
+    async def _report_stalled(self, episode: QueueEpisode, waiting: list[Job]) -> None:
         project, waited_seconds = episode.project_key, self._waited_seconds(waiting)
         jobs = "1 job waits" if len(waiting) == 1 else f"{len(waiting)} jobs wait"
-        words = f"{project}: {jobs} for up to {length(waited_seconds)}, and none runs"
-        filing = await self._file(project, waiting, Happening.QUEUE_STALLED, words, waited_seconds)
-        reach("queue.stalled_filed")
-        started = await self._started(project)
-        reach("queue.stalled_started")
-        did = NO_WORKER if started.ending is Ending.ABSENT else started.words
-        alerted = await self._told(episode, stalled_news(episode, words, self._jobs.place, did))
+        words = f"{project}: {jobs} for up to {format_length(waited_seconds)}, and none runs"
+        filing = await self._file(project, waiting, CriticalEventKind.QUEUE_STALLED, words, waited_seconds)
+        fault_point("queue.stalled_filed")
+        started = await self._start_worker_once(project)
+        fault_point("queue.stalled_started")
+        did = NO_WORKER if started.ending is CallbackOutcome.ABSENT else started.words
+        alerted = await self._notify(episode, stalled_alert_body(episode, words, self._jobs.address, did))
         outcome = f"{did}; {alerted}"
-        if started.ending is Ending.DONE:
+        if started.ending is CallbackOutcome.DONE:
             outcome = f"unverified: {outcome}"
-        await self._write(Happening.QUEUE_STALLED, project, waiting, filing, outcome)
+        await self._write_event(CriticalEventKind.QUEUE_STALLED, project, waiting, filing, outcome)
 
-    async def _started(self, project: str) -> Answer:
+    async def _start_worker_once(self, project: str) -> CallbackResult:
         """A worker is asked for once for as long as the queue stalls, however often we are ended meanwhile."""
-        if self._start_worker is not None and not await self._jobs.begin(_WORKER + project, "called"):
-            return Answer(Ending.LATE, "start_worker was called before")
-        return await self._calls.call("start_worker", self._start_worker, project)
+        if self._start_worker is not None and not await self._jobs.begin_episode(_WORKER + project, "called"):
+            return CallbackResult(CallbackOutcome.LATE, "start_worker was called before")
+        return await self._callback_runner.call("start_worker", self._start_worker, project)
 
-    async def _tell_unrouted(self, episode: QueueEpisode, waiting: list[Job]) -> None:
+    async def _report_unrouted(self, episode: QueueEpisode, waiting: list[Job]) -> None:
         project = episode.project_key
         messages = "1 message waits" if len(waiting) == 1 else f"{len(waiting)} messages wait"
         words = f"{project}: {messages}, and nobody serves this project"
-        alerted = await self._told(episode, unrouted_news(episode, words, self._jobs.place))
-        await self._write(Happening.MESSAGE_UNROUTED, project, waiting, Filing(None, "not filed"), alerted)
+        alerted = await self._notify(episode, unrouted_alert_body(episode, words, self._jobs.address))
+        await self._write_event(
+            CriticalEventKind.MESSAGE_UNROUTED, project, waiting, FilingResult(None, "not filed"), alerted
+        )
 
-    async def _told(self, episode: QueueEpisode, news: News) -> str:
+    async def _notify(self, episode: QueueEpisode, body: AlertBody) -> str:
         """What came of telling it; what fails there stops nothing."""
         try:
-            return await self._operator.stalled(episode, news)
+            return await self._notifier.notify_queue(episode, body)
         except WorldError as problem:
             return f"nobody could be told: {problem}"
 
     async def _file(
-        self, project: str, waiting: list[Job], reason: Happening, words: str, waited_seconds: float
-    ) -> Filing:
+        self, project: str, waiting: list[Job], reason: CriticalEventKind, words: str, waited_seconds: float
+    ) -> FilingResult:
         session_id = SessionId(waiting[0].session_id or waiting[0].job_id)
-        return await self._ledger.file(Report(project, session_id, reason, words, waited_seconds))
+        return await self._recorder.file(IssueReport(project, session_id, reason, words, waited_seconds))
 
-    async def _write(
-        self, happening: Happening, project: str, waiting: list[Job], filing: Filing, outcome: str
+    async def _write_event(
+        self, kind: CriticalEventKind, project: str, waiting: list[Job], filing: FilingResult, outcome: str
     ) -> None:
         waited_seconds = int(self._waited_seconds(waiting))
         details = {"pending": len(waiting), "waited_seconds": waited_seconds, "outcome": outcome}
         session_id = waiting[0].session_id or waiting[0].job_id
-        await self._ledger.event(
-            happening, session_id, project, happening, ActionTaken.NONE, filing.url, details, owed=True
+        await self._recorder.record_event(
+            kind, session_id, project, kind, ActionTaken.NONE, filing.url, details, owed=True
         )
-        log.warning("watchdog: %s %s: %s", happening, plain(project, 100), plain(outcome, 300))
+        log.warning("watchdog: %s %s: %s", kind, plain(project, 100), plain(outcome, 300))
 
     def _waited_seconds(self, waiting: list[Job]) -> float:
         now = self._clock.now().wall
@@ -172,51 +185,53 @@ class QueueWatch:
     def _since(self, waiting: list[Job]) -> float:
         return self._clock.now().wall - self._waited_seconds(waiting)
 
-    async def _end(self, episodes: Mapping[str, str], lasting: Collection[str]) -> None:
+    async def _end_episodes(self, episodes: Mapping[str, str], lasting: Collection[str]) -> None:
         over = [name for name in episodes if name.startswith((_STALLED, _UNROUTED)) and name not in lasting]
-        ended = [name for name in over if await self._jobs.end(name)]
+        ended = [name for name in over if await self._jobs.end_episode(name)]
         for name in episodes:
             if name.startswith(_WORKER) and _STALLED + name.removeprefix(_WORKER) not in lasting:
-                await self._jobs.end(name)
+                await self._jobs.end_episode(name)
         now = self._clock.now().wall
         try:
-            await self._operator.moves(
-                {_episode(name, "", now).key for name in lasting},
-                [_episode(name, episodes[name], now) for name in ended],
+            await self._notifier.resolve_queues(
+                {_parse_episode(name, "", now).key for name in lasting},
+                [_parse_episode(name, episodes[name], now) for name in ended],
             )
         except WorldError as problem:
             log.warning("watchdog: nobody could be told that a queue moves again: %s", problem)
 
 
-def stalled_news(episode: QueueEpisode, words: str, place: str, did: str) -> News:
+def stalled_alert_body(episode: QueueEpisode, words: str, place: str, did: str) -> AlertBody:
     """That work waits and nobody does it."""
-    return _news(episode, words, place, did, "it waits until a worker of this project runs")
+    return _alert_body(episode, words, place, did, "it waits until a worker of this project runs")
 
 
-def unrouted_news(episode: QueueEpisode, words: str, place: str) -> News:
+def unrouted_alert_body(episode: QueueEpisode, words: str, place: str) -> AlertBody:
     """That messages wait for somebody who does not exist."""
-    return _news(episode, words, place, "nothing: who serves it is for you to say", "nobody answers there")
+    return _alert_body(
+        episode, words, place, "nothing: who serves it is for you to say", "nobody answers there"
+    )
 
 
-def _news(episode: QueueEpisode, words: str, place: str, did: str, otherwise: str) -> News:
-    return News(
+def _alert_body(episode: QueueEpisode, words: str, place: str, did: str, otherwise: str) -> AlertBody:
+    return AlertBody(
         what=f"{words} ({episode.happening})",
         where=f"project {episode.project_key}, in {place}",
         since=episode.since,
         did=did,
         otherwise=otherwise,
-        command=EVENTS,
+        command=EVENTS_COMMAND,
     )
 
 
-def _episode(name: str, since: str, now: float) -> QueueEpisode:
+def _parse_episode(name: str, since: str, now: float) -> QueueEpisode:
     """By the name it has in the queue's world; another version may have kept no time with it."""
     prefix, _, project = name.partition(":")
-    happening = Happening.QUEUE_STALLED if f"{prefix}:" == _STALLED else Happening.MESSAGE_UNROUTED
+    kind = CriticalEventKind.QUEUE_STALLED if f"{prefix}:" == _STALLED else CriticalEventKind.MESSAGE_UNROUTED
     try:
-        return QueueEpisode(happening, project, float(since))
+        return QueueEpisode(kind, project, float(since))
     except ValueError:
-        return QueueEpisode(happening, project, now)
+        return QueueEpisode(kind, project, now)
 
 
 def _by_project(jobs: Iterable[Job]) -> dict[str, list[Job]]:

@@ -23,10 +23,10 @@ from wakeful.watchdog.queue import JobsUnreachable
 DEADLINE_SECONDS: Final = 10.0
 CONNECT_SECONDS: Final = 5.0
 # Commands sent together; so many answer within a few milliseconds.
-COMMANDS_TOGETHER_MAX: Final = 500
+BATCH_COMMANDS_MAX: Final = 500
 
-Word = str | bytes | int | float
-_LATE: Final = (TimeoutError, RedisTimeout)
+RedisValue = str | bytes | int | float
+_TIMEOUTS: Final = (TimeoutError, RedisTimeout)
 
 
 class BadRedisUrl(OperatorError):
@@ -35,11 +35,11 @@ class BadRedisUrl(OperatorError):
     code = "bad-redis-url"
 
 
-class Connection:
+class RedisConnection:
     """Implements asking. `place` is how people know it, without its password."""
 
     def __init__(self, url: str, deadline_seconds: float = DEADLINE_SECONDS) -> None:
-        self.place = _place(url)
+        self.address = _address_of(url)
         self._deadline_seconds = deadline_seconds
         try:
             self._client = Redis.from_url(
@@ -51,38 +51,40 @@ class Connection:
                 client_name="wakeful",
             )
         except ValueError as problem:
-            raise BadRedisUrl(shown=self.place) from problem
+            raise BadRedisUrl(shown=self.address) from problem
 
-    async def reach(self) -> None:
+    async def check_reachable(self) -> None:
         """See that it answers. A connection it closed while nobody asked is made anew. Raises JobsUnreachable."""
         try:
-            await self.ask("PING")
+            await self.execute("PING")
         except JobsUnreachable as problem:
-            if isinstance(problem.__cause__, _LATE):
+            if isinstance(problem.__cause__, _TIMEOUTS):
                 raise
             await self._client.connection_pool.disconnect()
-            await self.ask("PING")
+            await self.execute("PING")
 
-    async def ask(self, *command: Word) -> Any:
+    async def execute(self, *command: RedisValue) -> Any:
         """The answer to one command. Raises JobsUnreachable."""
-        (answer,) = await self.ask_all([command])
+        (answer,) = await self.execute_all([command])
         if isinstance(answer, Exception):
             raise self._unreachable(answer) from answer
         return answer
 
-    async def ask_all(self, commands: Iterable[Sequence[Word]]) -> list[Any]:
+    async def execute_all(self, commands: Iterable[Sequence[RedisValue]]) -> list[Any]:
         """The answers to many; what one of them was refused for stands in its place. Raises JobsUnreachable."""
         asked, answers = list(commands), []
-        for at in range(0, len(asked), COMMANDS_TOGETHER_MAX):
-            answers += await self._ask_together(asked[at : at + COMMANDS_TOGETHER_MAX])
+        for at in range(0, len(asked), BATCH_COMMANDS_MAX):
+            answers += await self._execute_batch(asked[at : at + BATCH_COMMANDS_MAX])
         return answers
 
-    async def run(self, script: str, keys: Sequence[Word], arguments: Sequence[Word] = ()) -> str:
+    async def run_script(
+        self, script: str, keys: Sequence[RedisValue], arguments: Sequence[RedisValue] = ()
+    ) -> str:
         """What a script answers, in words. Raises JobsUnreachable: then it may have run."""
         name = sha1(script.encode(), usedforsecurity=False).hexdigest()
-        answer = (await self.ask_all([("EVALSHA", name, len(keys), *keys, *arguments)]))[0]
+        answer = (await self.execute_all([("EVALSHA", name, len(keys), *keys, *arguments)]))[0]
         if isinstance(answer, NoScriptError):  # Redis was started anew, or never saw it
-            answer = (await self.ask_all([("EVAL", script, len(keys), *keys, *arguments)]))[0]
+            answer = (await self.execute_all([("EVAL", script, len(keys), *keys, *arguments)]))[0]
         if isinstance(answer, Exception):
             raise self._unreachable(answer) from answer
         return answer.decode("utf-8", "replace") if isinstance(answer, bytes) else str(answer)
@@ -90,7 +92,7 @@ class Connection:
     async def close(self) -> None:
         await self._client.aclose()
 
-    async def _ask_together(self, commands: Sequence[Sequence[Word]]) -> list[Any]:
+    async def _execute_batch(self, commands: Sequence[Sequence[RedisValue]]) -> list[Any]:
         try:
             async with asyncio.timeout(self._deadline_seconds):
                 async with self._client.pipeline(transaction=False) as pipeline:
@@ -106,9 +108,9 @@ class Connection:
 
     def _unreachable(self, problem: BaseException) -> JobsUnreachable:
         said = plain(redact(str(problem)), 200).rstrip(".") or type(problem).__name__
-        late = isinstance(problem, _LATE)
+        late = isinstance(problem, _TIMEOUTS)
         reason = f"no answer within {self._deadline_seconds:g} s" if late else said
-        return JobsUnreachable(place=self.place, reason=reason)
+        return JobsUnreachable(place=self.address, reason=reason)
 
 
 def _is_refusal_of_all(answer: object) -> bool:
@@ -122,7 +124,7 @@ def _is_refusal_of_all(answer: object) -> bool:
     )
 
 
-def _place(url: str) -> str:
+def _address_of(url: str) -> str:
     """Where it is, without who asks."""
     try:
         parts = urlsplit(url)

@@ -2,7 +2,7 @@
 
 Only this module reads the records, and only its Lua scripts change them; each script runs atomically.
 Wakeful's own keys all begin with `wakeful:`: budgets, claims, episodes, owed messages. A request that may
-have been carried out is not repeated: when a revival's answer was lost, its key is read instead. `JobsLedger`
+have been carried out is not repeated: when a revival's answer was lost, its key is read instead. `QueueIssueLedger`
 keeps the time of the last issue of each project in the queue, shared by all its watchdogs.
 """
 
@@ -19,30 +19,30 @@ from wakeful.core.ids import parse_session_id
 from wakeful.core.text import plain
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.queue import (
-    Fenced,
+    FenceResult,
     Job,
-    Jobs,
+    JobQueue,
     JobsUnreachable,
-    Owed,
+    NextJobState,
+    PendingMessage,
+    QueueAttempt,
     QueuedSession,
-    Revival,
-    Snapshot,
-    Stage,
-    Turn,
-    Watched,
+    QueueRevival,
+    QueueRevivalStage,
+    QueueSnapshot,
     work_of,
 )
-from wakeful.watchdog.redis_connection import Connection, Word
+from wakeful.watchdog.redis_connection import RedisConnection, RedisValue
 from wakeful.watchdog.redis_records import (
-    GOING_ON,
     JOB_FIELDS,
     JOB_STATUSES,
+    NOT_FAILED_STATUSES,
     SESSION_FIELDS,
     SESSION_STATUSES,
-    decoded,
+    decode_value,
+    encode_value,
     job_of,
-    packed,
-    parts_of,
+    parse_key,
     session_key,
     session_of,
 )
@@ -60,25 +60,25 @@ FENCE: Final = _script("fence.lua")
 ENQUEUE: Final = _script("enqueue.lua")
 WITHDRAW: Final = _script("withdraw.lua")
 ADVANCE: Final = (_HERE / "advance.lua").read_text("utf-8")
-YIELD: Final = (_HERE / "yield.lua").read_text("utf-8")
+RELEASE_CLAIM: Final = (_HERE / "yield.lua").read_text("utf-8")
 
 # formats.md: one revival per message, remembered for a week.
 BUDGET_SECONDS: Final = 7 * 86_400
 # The oldest are looked at first, and a revived job is among them: what came after it is another message.
 JOBS_SINCE_MAX: Final = 500
 # A log that is back takes them in one go; whatever is left comes with the next cycle.
-OWED_EVENTS_AT_ONCE_MAX: Final = 1000
+PENDING_EVENTS_AT_ONCE_MAX: Final = 1000
 # A fence moves the record of the attempt it fences, and frees the name that an earlier failed one still has.
 FENCED_STATUSES: Final = frozenset({"active", "failed"})
 REVIVALS: Final = "wakeful:revivals"
 EPISODES: Final = "wakeful:episodes"
-OWED: Final = "wakeful:owed"
-OWED_EVENTS: Final = "wakeful:owed-events"
+PENDING_MESSAGES: Final = "wakeful:owed"
+PENDING_EVENTS: Final = "wakeful:owed-events"
 # Jobs that no record calls active, and when each was first seen running.
-RUNNING: Final = "wakeful:running"
+RUNNING_JOBS: Final = "wakeful:running"
 
-_decode_revival: Final = json_decoder(Revival)
-_decode_owed: Final = json_decoder(Owed)
+_decode_revival: Final = json_decoder(QueueRevival)
+_decode_message: Final = json_decoder(PendingMessage)
 _encode: Final = msgspec.json.encode
 
 
@@ -88,16 +88,16 @@ class RecordStrange(JobsUnreachable):
     code = "record-strange"
 
 
-class RedisJobs:
+class RedisJobQueue:
     """Implements watchdog.queue.Jobs."""
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: RedisConnection) -> None:
         self._connection = connection
         self._clock = SystemClock()
-        self.place = connection.place
+        self.address = connection.address
 
-    async def look(self) -> Snapshot:
-        await self._connection.reach()
+    async def snapshot(self) -> QueueSnapshot:
+        await self._connection.check_reachable()
         strange: list[str] = []
         sessions = await self._sessions(await self._members("AgentSession", "active", strange), strange)
         running = await self._jobs("running", strange)
@@ -105,181 +105,200 @@ class RedisJobs:
         by_session = _by_session(running)
         active = {each.session_id for each in sessions}
         unrecorded = [job for session_id, job in by_session.items() if session_id not in active]
-        watched = [Watched(each, by_session.get(each.session_id)) for each in sessions]
-        await self._forget_ended(running)
-        return Snapshot(
-            watched=(*watched, *await self._unrecorded(unrecorded, strange)),
+        watched = [QueueAttempt(each, by_session.get(each.session_id)) for each in sessions]
+        await self._forget_ended_jobs(running)
+        return QueueSnapshot(
+            watched=(*watched, *await self._unrecorded_attempts(unrecorded, strange)),
             pending=tuple(pending),
             running_projects=frozenset(job.project_key for job in running),
             strange=tuple(strange),
         )
 
-    async def look_again(self, watched: Watched) -> Watched | None:
+    async def reread(self, attempt: QueueAttempt) -> QueueAttempt | None:
         strange: list[str] = []
-        keys = [watched.job.key] if watched.job is not None else []
+        keys = [attempt.job.key] if attempt.job is not None else []
         jobs = await self._jobs_at(keys, "running", strange)
-        active = [watched.session.key] if _is_active(watched.session.key) else []
+        active = [attempt.session.key] if _is_active(attempt.session.key) else []
         sessions = await self._sessions(active, strange)
         if sessions:
-            return Watched(sessions[0], next(iter(jobs), None))
-        return next(iter(await self._unrecorded(jobs, strange)), None)
+            return QueueAttempt(sessions[0], next(iter(jobs), None))
+        return next(iter(await self._unrecorded_attempts(jobs, strange)), None)
 
-    async def message_text(self, watched: Watched) -> str:
-        keys = [watched.job.key] if watched.job is not None else []
-        asked = [("HGET", _raw(key), "message_text") for key in (*keys, watched.session.key)]
-        texts = [decoded(answer) for answer in await self._connection.ask_all(asked)]
+    async def message_text(self, attempt: QueueAttempt) -> str:
+        keys = [attempt.job.key] if attempt.job is not None else []
+        asked = [("HGET", _raw(key), "message_text") for key in (*keys, attempt.session.key)]
+        texts = [decode_value(answer) for answer in await self._connection.execute_all(asked)]
         return next((text for text in texts if isinstance(text, str) and text), "")
 
     async def claim(self, name: str, token: str, ttl_seconds: float) -> bool:
         milliseconds = int(ttl_seconds * 1000)
         return bool(
-            await self._connection.ask("SET", f"wakeful:claim:{name}", token, "NX", "PX", milliseconds)
+            await self._connection.execute("SET", f"wakeful:claim:{name}", token, "NX", "PX", milliseconds)
         )
 
-    async def yield_(self, name: str, token: str) -> None:
-        await self._connection.run(YIELD, [f"wakeful:claim:{name}"], [token])
+    async def release_claim(self, name: str, token: str) -> None:
+        await self._connection.run_script(RELEASE_CLAIM, [f"wakeful:claim:{name}"], [token])
 
-    async def is_spent(self, work: str) -> bool:
-        return bool(await self._connection.ask("EXISTS", _budget(work)))
+    async def is_budget_spent(self, work: str) -> bool:
+        return bool(await self._connection.execute("EXISTS", _budget(work)))
 
-    async def revive(self, watched: Watched, revival: Revival) -> Fenced:
-        assert watched.job is not None, "only an attempt that runs can be revived"
-        keys: list[Word] = [_budget(revival.work), _fenced_record(watched), _raw(watched.job.key), REVIVALS]
-        enqueued = revival.stage is Stage.ENQUEUED and revival.job_id is not None
-        values: list[Word] = [_encode(revival), BUDGET_SECONDS, revival.work, repr(revival.began_at)]
+    async def revive(self, attempt: QueueAttempt, revival: QueueRevival) -> FenceResult:
+        assert attempt.job is not None, "only an attempt that runs can be revived"
+        keys: list[RedisValue] = [
+            _budget(revival.work),
+            _record_to_fence(attempt),
+            _raw(attempt.job.key),
+            REVIVALS,
+        ]
+        enqueued = revival.stage is QueueRevivalStage.ENQUEUED and revival.job_id is not None
+        values: list[RedisValue] = [_encode(revival), BUDGET_SECONDS, revival.work, repr(revival.began_at)]
         values += [
             revival.job_id or "" if enqueued else "",
-            packed(revival.began_at),
-            packed(revival.context),
+            encode_value(revival.began_at),
+            encode_value(revival.context),
         ]
         try:
-            return self._fenced(await self._connection.run(REVIVE, keys, values))
+            return self._fence_result(await self._connection.run_script(REVIVE, keys, values))
         except RecordStrange:
             raise
         except JobsUnreachable:
             # Its answer may be what was lost. Only we can have written this revival.
-            if await self._connection.ask("GET", _budget(revival.work)) == _encode(revival):
-                return Fenced.DONE
+            if await self._connection.execute("GET", _budget(revival.work)) == _encode(revival):
+                return FenceResult.DONE
             raise
 
-    async def fence(self, watched: Watched) -> Fenced:
-        assert watched.job is not None, "only an attempt that runs can be fenced"
-        keys = [_fenced_record(watched), _raw(watched.job.key)]
-        return self._fenced(await self._connection.run(FENCE, keys))
+    async def fence(self, attempt: QueueAttempt) -> FenceResult:
+        assert attempt.job is not None, "only an attempt that runs can be fenced"
+        keys = [_record_to_fence(attempt), _raw(attempt.job.key)]
+        return self._fence_result(await self._connection.run_script(FENCE, keys))
 
-    async def enqueue(self, before: Revival, after: Revival) -> bool:
+    async def enqueue(self, before: QueueRevival, after: QueueRevival) -> bool:
         assert after.job_id is not None, "the next job has a name before it exists"
-        keys: list[Word] = [_budget(before.work), _raw(before.failed_key)]
-        values: list[Word] = [_encode(before), _encode(after), after.job_id, packed(after.began_at)]
-        values += [packed(after.context), repr(after.began_at)]
-        return self._fenced(await self._connection.run(ENQUEUE, keys, values)) is Fenced.DONE
+        keys: list[RedisValue] = [_budget(before.work), _raw(before.failed_key)]
+        values: list[RedisValue] = [
+            _encode(before),
+            _encode(after),
+            after.job_id,
+            encode_value(after.began_at),
+        ]
+        values += [encode_value(after.context), repr(after.began_at)]
+        return (
+            self._fence_result(await self._connection.run_script(ENQUEUE, keys, values)) is FenceResult.DONE
+        )
 
-    async def advance(self, before: Revival, after: Revival) -> bool:
+    async def advance(self, before: QueueRevival, after: QueueRevival) -> bool:
         values = [_encode(before), _encode(after)]
-        answer = await self._connection.run(ADVANCE, [_budget(before.work)], values)
-        return self._fenced(answer) is Fenced.DONE
+        answer = await self._connection.run_script(ADVANCE, [_budget(before.work)], values)
+        return self._fence_result(answer) is FenceResult.DONE
 
-    async def withdraw(self, revival: Revival, events: Sequence[bytes]) -> bool:
-        failed = parts_of(revival.failed_key)
+    async def withdraw(self, revival: QueueRevival, events: Sequence[bytes]) -> bool:
+        failed = parse_key(revival.failed_key)
         if failed is None or revival.job_id is None:
             return False
-        session = parts_of(revival.session_key)
+        session = parse_key(revival.session_key)
         # Only what the fence took from active goes back there.
         was_active = session is not None and session.status == "active"
-        keys: list[Word] = [
+        keys: list[RedisValue] = [
             _budget(revival.work),
             _raw(f"RedisJob:{revival.job_id}:{failed.second}:pending"),
             _raw(revival.failed_key),
             _raw(session.with_status("failed") if session is not None and was_active else ""),
             REVIVALS,
-            OWED_EVENTS,
+            PENDING_EVENTS,
         ]
-        values: list[Word] = [_encode(revival), revival.work, *events]
-        return self._fenced(await self._connection.run(WITHDRAW, keys, values)) is Fenced.DONE
+        values: list[RedisValue] = [_encode(revival), revival.work, *events]
+        return (
+            self._fence_result(await self._connection.run_script(WITHDRAW, keys, values)) is FenceResult.DONE
+        )
 
-    async def last_activity(self, revival: Revival) -> float | None:
-        parts = parts_of(revival.session_key)
+    async def last_activity(self, revival: QueueRevival) -> float | None:
+        parts = parse_key(revival.session_key)
         if parts is None:
             return None
-        asked = [("HGET", _raw(parts.with_status(each)), "last_activity") for each in GOING_ON]
-        seconds = [_seconds(answer) for answer in await self._connection.ask_all(asked)]
+        asked = [("HGET", _raw(parts.with_status(each)), "last_activity") for each in NOT_FAILED_STATUSES]
+        seconds = [_seconds(answer) for answer in await self._connection.execute_all(asked)]
         return max((each for each in seconds if each is not None), default=None)
 
-    async def others_ran(self, revival: Revival) -> bool:
-        failed = parts_of(revival.failed_key)
+    async def has_other_runs(self, revival: QueueRevival) -> bool:
+        failed = parse_key(revival.failed_key)
         if failed is None:
             return True
-        (made_at,) = await self._connection.ask_all([("HGET", _raw(revival.failed_key), "created_at")])
+        (made_at,) = await self._connection.execute_all([("HGET", _raw(revival.failed_key), "created_at")])
         jobs = await self._jobs_since(failed.second, _seconds(made_at) or 0.0)
         ours = {failed.first, revival.job_id}
         return any(
             parts.first not in ours and parts.status != "pending"
             for job in jobs
-            if job.session_id == revival.session_id and (parts := parts_of(job.key)) is not None
+            if job.session_id == revival.session_id and (parts := parse_key(job.key)) is not None
         )
 
-    async def open_revivals(self) -> list[Revival]:
-        works = await self._connection.ask("ZRANGE", REVIVALS, 0, -1)
-        kept = await self._connection.ask_all(("GET", b"wakeful:revival:" + work) for work in works)
+    async def open_revivals(self) -> list[QueueRevival]:
+        works = await self._connection.execute("ZRANGE", REVIVALS, 0, -1)
+        kept = await self._connection.execute_all(("GET", b"wakeful:revival:" + work) for work in works)
         revivals = [_revival(body) for body in kept]
         over = [work for work, revival in zip(works, revivals, strict=True) if revival is None]
         if over:
-            await self._connection.ask("ZREM", REVIVALS, *over)
+            await self._connection.execute("ZREM", REVIVALS, *over)
         return [revival for revival in revivals if revival is not None]
 
-    async def is_open(self, revival: Revival) -> bool:
-        asked: list[Sequence[Word]] = [("ZSCORE", REVIVALS, revival.work), ("GET", _budget(revival.work))]
-        listed, body = await self._connection.ask_all(asked)
+    async def is_open(self, revival: QueueRevival) -> bool:
+        asked: list[Sequence[RedisValue]] = [
+            ("ZSCORE", REVIVALS, revival.work),
+            ("GET", _budget(revival.work)),
+        ]
+        listed, body = await self._connection.execute_all(asked)
         return listed is not None and body == _encode(revival)
 
     async def close_revival(self, work: str) -> bool:
-        return bool(await self._connection.ask("ZREM", REVIVALS, work))
+        return bool(await self._connection.execute("ZREM", REVIVALS, work))
 
-    async def turn_of(self, revival: Revival) -> Turn:
+    async def next_job_state(self, revival: QueueRevival) -> NextJobState:
         statuses = await self._statuses_of(revival) or await self._statuses_since(revival)
-        return _furthest(statuses) if statuses else await self._turn_of_session(revival)
+        return _furthest_state(statuses) if statuses else await self._state_by_session(revival)
 
-    async def once(self, name: str) -> bool:
+    async def mark_once(self, name: str) -> bool:
         return bool(
-            await self._connection.ask("SET", f"wakeful:once:{name}", "1", "NX", "EX", BUDGET_SECONDS)
+            await self._connection.execute("SET", f"wakeful:once:{name}", "1", "NX", "EX", BUDGET_SECONDS)
         )
 
     async def episodes(self) -> dict[str, str]:
-        kept = await self._connection.ask("HGETALL", EPISODES)
+        kept = await self._connection.execute("HGETALL", EPISODES)
         return {_text(name): _text(words) for name, words in kept.items()}
 
-    async def begin(self, name: str, words: str) -> bool:
-        return bool(await self._connection.ask("HSETNX", EPISODES, name, words))
+    async def begin_episode(self, name: str, words: str) -> bool:
+        return bool(await self._connection.execute("HSETNX", EPISODES, name, words))
 
-    async def mark(self, name: str, words: str) -> None:
-        await self._connection.ask("HSET", EPISODES, name, words)
+    async def set_episode(self, name: str, words: str) -> None:
+        await self._connection.execute("HSET", EPISODES, name, words)
 
-    async def end(self, name: str) -> bool:
-        return bool(await self._connection.ask("HDEL", EPISODES, name))
+    async def end_episode(self, name: str) -> bool:
+        return bool(await self._connection.execute("HDEL", EPISODES, name))
 
-    async def owe(self, owed: Owed) -> None:
-        await self._connection.ask("HSET", OWED, owed.name, _encode(owed))
+    async def store_message(self, message: PendingMessage) -> None:
+        await self._connection.execute("HSET", PENDING_MESSAGES, message.name, _encode(message))
 
-    async def take_owed(self) -> list[Owed]:
-        kept = await self._connection.ask("HGETALL", OWED)
-        taken = await self._connection.ask_all(("HDEL", OWED, name) for name in kept)
-        return [_decode_owed(body) for body, ours in zip(kept.values(), taken, strict=True) if ours == 1]
+    async def take_messages(self) -> list[PendingMessage]:
+        kept = await self._connection.execute("HGETALL", PENDING_MESSAGES)
+        taken = await self._connection.execute_all(("HDEL", PENDING_MESSAGES, name) for name in kept)
+        return [_decode_message(body) for body, ours in zip(kept.values(), taken, strict=True) if ours == 1]
 
-    async def owe_event(self, event: bytes) -> None:
-        await self._connection.ask("RPUSH", OWED_EVENTS, event)
+    async def store_event(self, event: bytes) -> None:
+        await self._connection.execute("RPUSH", PENDING_EVENTS, event)
 
-    async def owed_events(self) -> list[bytes]:
-        return list(await self._connection.ask("LRANGE", OWED_EVENTS, 0, OWED_EVENTS_AT_ONCE_MAX - 1))
+    async def stored_events(self) -> list[bytes]:
+        return list(
+            await self._connection.execute("LRANGE", PENDING_EVENTS, 0, PENDING_EVENTS_AT_ONCE_MAX - 1)
+        )
 
-    async def drop_owed_event(self, event: bytes) -> None:
-        await self._connection.ask("LREM", OWED_EVENTS, 1, event)
+    async def drop_event(self, event: bytes) -> None:
+        await self._connection.execute("LREM", PENDING_EVENTS, 1, event)
 
     async def close(self) -> None:
         await self._connection.close()
 
     async def _members(self, model: str, status: str, strange: list[str]) -> list[str]:
         name = f"$KeyF:{model}:status:{status}"
-        (answer,) = await self._connection.ask_all([("SMEMBERS", name)])
+        (answer,) = await self._connection.execute_all([("SMEMBERS", name)])
         if isinstance(answer, Exception):
             strange.append(f"{name}: {plain(str(answer), 100)}")
             return []
@@ -289,7 +308,7 @@ class RedisJobs:
         self, keys: Sequence[str], fields: Sequence[str], strange: list[str]
     ) -> Iterable[tuple[str, list[Any]]]:
         """The fields of each record; a key without one is an index that nobody tidied up."""
-        answers = await self._connection.ask_all(("HMGET", _raw(key), *fields) for key in keys)
+        answers = await self._connection.execute_all(("HMGET", _raw(key), *fields) for key in keys)
         found = []
         for key, answer in zip(keys, answers, strict=True):
             if isinstance(answer, Exception):
@@ -301,28 +320,28 @@ class RedisJobs:
     async def _sessions(self, keys: Sequence[str], strange: list[str]) -> list[QueuedSession]:
         hashes = await self._hashes(keys, SESSION_FIELDS, strange)
         sessions = [session_of(key, fields, strange) for key, fields in hashes]
-        return await self._truly_active([each for each in sessions if each is not None])
+        return await self._without_stale_active([each for each in sessions if each is not None])
 
-    async def _unrecorded(self, jobs: Sequence[Job], strange: list[str]) -> list[Watched]:
+    async def _unrecorded_attempts(self, jobs: Sequence[Job], strange: list[str]) -> list[QueueAttempt]:
         """Running jobs whose session no record calls active: a worker may keep its own account of what it runs.
 
         A record that was saved as ended since its job was made says that it ended.
         """
-        seen_at = await self._first_seen(jobs)
+        seen_at = await self._first_seen_at(jobs)
         sessions = [(job, await self._session_of(job, seen_at[job.key], strange)) for job in jobs]
-        return [Watched(session, job) for job, session in sessions if session is not None]
+        return [QueueAttempt(session, job) for job, session in sessions if session is not None]
 
-    async def _first_seen(self, jobs: Sequence[Job]) -> dict[str, float]:
+    async def _first_seen_at(self, jobs: Sequence[Job]) -> dict[str, float]:
         """When each of these jobs was first seen running, by whichever watchdog."""
         now = self._clock.now().wall
-        await self._connection.ask_all(("HSETNX", RUNNING, _raw(job.key), repr(now)) for job in jobs)
-        kept = await self._connection.ask_all(("HGET", RUNNING, _raw(job.key)) for job in jobs)
+        await self._connection.execute_all(("HSETNX", RUNNING_JOBS, _raw(job.key), repr(now)) for job in jobs)
+        kept = await self._connection.execute_all(("HGET", RUNNING_JOBS, _raw(job.key)) for job in jobs)
         return {job.key: _wall(seen, now) for job, seen in zip(jobs, kept, strict=True)}
 
-    async def _forget_ended(self, running: Sequence[Job]) -> None:
-        over = set(await self._connection.ask("HKEYS", RUNNING)) - {_raw(job.key) for job in running}
+    async def _forget_ended_jobs(self, running: Sequence[Job]) -> None:
+        over = set(await self._connection.execute("HKEYS", RUNNING_JOBS)) - {_raw(job.key) for job in running}
         if over:
-            await self._connection.ask("HDEL", RUNNING, *over)
+            await self._connection.execute("HDEL", RUNNING_JOBS, *over)
 
     async def _session_of(self, job: Job, seen_at: float, strange: list[str]) -> QueuedSession | None:
         """What the newest record says of a job's attempt; None if that ended, or nobody could act on it."""
@@ -342,16 +361,16 @@ class RedisJobs:
         # What an earlier attempt did says nothing about this one, nor does what was logged while its job waited.
         return replace(known, started_at=seen_at, last_activity=None)
 
-    async def _truly_active(self, sessions: Sequence[QueuedSession]) -> list[QueuedSession]:
+    async def _without_stale_active(self, sessions: Sequence[QueuedSession]) -> list[QueuedSession]:
         """Without those of which a record with another status is as new: a late save leaves both behind."""
         others = SESSION_STATUSES[1:]
         asked = [
             ("HGET", _raw(parts.with_status(status)), "last_activity")
             for session in sessions
-            if (parts := parts_of(session.key)) is not None
+            if (parts := parse_key(session.key)) is not None
             for status in others
         ]
-        answers = [_seconds(answer) for answer in await self._connection.ask_all(asked)]
+        answers = [_seconds(answer) for answer in await self._connection.execute_all(asked)]
         groups = [answers[at : at + len(others)] for at in range(0, len(answers), len(others))]
         return [
             session
@@ -368,59 +387,61 @@ class RedisJobs:
         hashes = await self._hashes(keys, JOB_FIELDS, strange)
         jobs = [job for key, fields in hashes if (job := job_of(key, fields, strange)) is not None]
         further = JOB_STATUSES[JOB_STATUSES.index(status) + 1 :]
-        asked: list[Sequence[Word]] = [
+        asked: list[Sequence[RedisValue]] = [
             ("EXISTS", *(_raw(parts.with_status(each)) for each in further))
             for job in jobs
-            if (parts := parts_of(job.key)) is not None
+            if (parts := parse_key(job.key)) is not None
         ]
-        moved_on = await self._connection.ask_all(asked)
+        moved_on = await self._connection.execute_all(asked)
         return [job for job, later in zip(jobs, moved_on, strict=True) if later == 0]
 
-    async def _statuses_of(self, revival: Revival) -> list[str]:
+    async def _statuses_of(self, revival: QueueRevival) -> list[str]:
         """Of the job that was made for it, while it has the name it was made under."""
-        failed = parts_of(revival.failed_key)
+        failed = parse_key(revival.failed_key)
         if failed is None or revival.job_id is None:
             return []
         stem = f"RedisJob:{revival.job_id}:{failed.second}:"
-        there = await self._connection.ask_all(("EXISTS", _raw(stem + status)) for status in JOB_STATUSES)
+        there = await self._connection.execute_all(("EXISTS", _raw(stem + status)) for status in JOB_STATUSES)
         return [status for status, is_there in zip(JOB_STATUSES, there, strict=True) if is_there == 1]
 
-    async def _statuses_since(self, revival: Revival) -> list[str]:
+    async def _statuses_since(self, revival: QueueRevival) -> list[str]:
         """Of the jobs that were made for this work since it was fenced: a worker may save the one it takes as another."""
-        failed = parts_of(revival.failed_key)
+        failed = parse_key(revival.failed_key)
         if failed is None:
             return []
         jobs = await self._jobs_since(failed.second, revival.began_at)
-        keys_of_it = [parts_of(job.key) for job in jobs if _is_of(revival, job)]
+        keys_of_it = [parse_key(job.key) for job in jobs if _is_of(revival, job)]
         return [parts.status for parts in keys_of_it if parts is not None and parts.first != failed.first]
 
     async def _jobs_since(self, project: str, at: float) -> list[Job]:
         """The jobs of a project, as its keys name it, that were made at this moment or later."""
         name = f"$SortF:RedisJob:created_at:{project}"
         asked = ("ZRANGEBYSCORE", name, repr(at), "+inf", "LIMIT", 0, JOBS_SINCE_MAX)
-        (keys,) = await self._connection.ask_all([asked])
+        (keys,) = await self._connection.execute_all([asked])
         if isinstance(keys, Exception):
             return []
         hashes = await self._hashes([_text(key) for key in keys], JOB_FIELDS, [])
         return [job for key, fields in hashes if (job := job_of(key, fields, [])) is not None]
 
-    async def _turn_of_session(self, revival: Revival) -> Turn:
+    async def _state_by_session(self, revival: QueueRevival) -> NextJobState:
         """The job we made is gone: whoever took it away also saved what its session did since."""
-        parts = parts_of(revival.session_key)
-        if parts is None or revival.job_id is None or revival.stage is Stage.FENCED:
-            return Turn.MISSING
-        asked = [("HGET", _raw(parts.with_status(status)), "last_activity") for status in GOING_ON]
-        seconds = [_seconds(answer) or 0.0 for answer in await self._connection.ask_all(asked)]
-        since = [status for status, at in zip(GOING_ON, seconds, strict=True) if at >= revival.began_at]
+        parts = parse_key(revival.session_key)
+        if parts is None or revival.job_id is None or revival.stage is QueueRevivalStage.FENCED:
+            return NextJobState.MISSING
+        asked = [("HGET", _raw(parts.with_status(status)), "last_activity") for status in NOT_FAILED_STATUSES]
+        seconds = [_seconds(answer) or 0.0 for answer in await self._connection.execute_all(asked)]
+        since = [
+            status for status, at in zip(NOT_FAILED_STATUSES, seconds, strict=True) if at >= revival.began_at
+        ]
         if not since:
-            return Turn.MISSING
-        return Turn.RUNNING if since[0] == "active" else Turn.COMPLETED
+            return NextJobState.MISSING
+        return NextJobState.RUNNING if since[0] == "active" else NextJobState.COMPLETED
 
-    def _fenced(self, answer: str) -> Fenced:
+    def _fence_result(self, answer: str) -> FenceResult:
         kind, _, what = answer.partition(" ")
         if kind == "strange":
-            raise RecordStrange(place=self.place, reason=plain(what, 120))
-        return Fenced(kind)
+            raise RecordStrange(place=self.address, reason=plain(what, 120))
+        return FenceResult(kind)
 
 
 def _without_record(job: Job, strange: list[str]) -> QueuedSession | None:
@@ -432,14 +453,14 @@ def _without_record(job: Job, strange: list[str]) -> QueuedSession | None:
     return QueuedSession(key="", session_id=session_id, project_key=job.project_key, chat_id=job.chat_id)
 
 
-def _fenced_record(watched: Watched) -> bytes:
+def _record_to_fence(attempt: QueueAttempt) -> bytes:
     """The record that a fence moves; empty where that of another attempt is all there is."""
-    parts = parts_of(watched.session.key)
-    return _raw(watched.session.key) if parts is not None and parts.status in FENCED_STATUSES else b""
+    parts = parse_key(attempt.session.key)
+    return _raw(attempt.session.key) if parts is not None and parts.status in FENCED_STATUSES else b""
 
 
 def _is_active(key: str) -> bool:
-    parts = parts_of(key)
+    parts = parse_key(key)
     return parts is not None and parts.status == "active"
 
 
@@ -449,19 +470,19 @@ def _by_session(running: Sequence[Job]) -> dict[str, Job]:
     return {job.session_id: job for job in oldest_first if job.session_id is not None}
 
 
-def _is_of(revival: Revival, job: Job) -> bool:
+def _is_of(revival: QueueRevival, job: Job) -> bool:
     """A queue of somebody else's may not have kept which message it is about."""
     if job.message_id is None:
         return job.session_id == revival.session_id
     return work_of(job, job.session_id or "") == revival.work
 
 
-def _furthest(statuses: Sequence[str]) -> Turn:
+def _furthest_state(statuses: Sequence[str]) -> NextJobState:
     known = [status for status in JOB_STATUSES if status in statuses]
-    return Turn(known[-1]) if known else Turn.MISSING
+    return NextJobState(known[-1]) if known else NextJobState.MISSING
 
 
-def _revival(body: object) -> Revival | None:
+def _revival(body: object) -> QueueRevival | None:
     try:
         return _decode_revival(body) if isinstance(body, bytes) else None
     except msgspec.DecodeError:
@@ -469,7 +490,7 @@ def _revival(body: object) -> Revival | None:
 
 
 def _seconds(answer: object) -> float | None:
-    value = decoded(answer)
+    value = decode_value(answer)
     if answer is None or isinstance(answer, Exception):
         return None
     return float(value) if isinstance(value, int | float) else 0.0
@@ -495,24 +516,24 @@ def _raw(key: str) -> bytes:
 
 
 # One issue per project per hour.
-WINDOW_SECONDS: Final = 3600.0
+ISSUE_WINDOW_SECONDS: Final = 3600.0
 _OWNER: Final = "filed"
 
 
-class JobsLedger:
+class QueueIssueLedger:
     """Implements integrations.github.Ledger."""
 
-    def __init__(self, jobs: Jobs) -> None:
+    def __init__(self, jobs: JobQueue) -> None:
         self._jobs = jobs
 
     async def claim(self, project: str) -> bool:
-        return await self._jobs.claim(f"issue:{project}", _OWNER, WINDOW_SECONDS)
+        return await self._jobs.claim(f"issue:{project}", _OWNER, ISSUE_WINDOW_SECONDS)
 
-    async def give_back(self, project: str) -> None:
-        await self._jobs.yield_(f"issue:{project}", _OWNER)
+    async def release(self, project: str) -> None:
+        await self._jobs.release_claim(f"issue:{project}", _OWNER)
 
-    async def filed(self, project: str, url: str) -> None:
-        await self._jobs.mark(f"issue:{project}", url)
+    async def record_filed(self, project: str, url: str) -> None:
+        await self._jobs.set_episode(f"issue:{project}", url)
 
     async def newest(self, project: str) -> str | None:
         kept = (await self._jobs.episodes()).get(f"issue:{project}")

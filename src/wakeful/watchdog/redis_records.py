@@ -28,8 +28,8 @@ SESSION_FIELDS: Final = (
 JOB_FIELDS: Final = (
     "job_id", "project_key", "session_id", "created_at", "chat_id", "message_id", "working_dir", "revival_context",
 )  # fmt: skip
-GOING_ON: Final = ("active", "dormant", "completed")
-SESSION_STATUSES: Final = (*GOING_ON, "failed")
+NOT_FAILED_STATUSES: Final = ("active", "dormant", "completed")
+SESSION_STATUSES: Final = (*NOT_FAILED_STATUSES, "failed")
 # A job only ever moves on: of two records the further one is the newer.
 JOB_STATUSES: Final = ("pending", "running", "completed", "failed")
 _COLON: Final = "{&#58;}"
@@ -48,7 +48,7 @@ class KeyParts(Struct, frozen=True):
         return f"{self.model}:{self.first}:{self.second}:{status}"
 
 
-def parts_of(key: str) -> KeyParts | None:
+def parse_key(key: str) -> KeyParts | None:
     """None if it is no key of a record with three key fields."""
     parts = key.split(":")
     return KeyParts(*parts) if len(parts) == 4 else None
@@ -56,15 +56,15 @@ def parts_of(key: str) -> KeyParts | None:
 
 def session_key(project_key: str, session_id: str, status: str) -> str:
     """Where popoto keeps the record of a session."""
-    return f"AgentSession:{escaped(project_key)}:{escaped(session_id)}:{status}"
+    return f"AgentSession:{escape_field(project_key)}:{escape_field(session_id)}:{status}"
 
 
-def escaped(field: str) -> str:
-    """A field as a part of a key; `unescaped` is the way back."""
+def escape_field(field: str) -> str:
+    """A field as a part of a key; `unescape_field` is the way back."""
     return "".join(_COLON if each == ":" else f"/{each}" if each in _ESCAPED else each for each in field)
 
 
-def unescaped(part: str) -> str:
+def unescape_field(part: str) -> str:
     """A part of a key as its field says it: a slash stands before what Redis' patterns would take for theirs."""
     out, at = [], 0
     while at < len(part):
@@ -80,7 +80,7 @@ def unescaped(part: str) -> str:
     return "".join(out)
 
 
-def decoded(raw: object) -> Any:
+def decode_value(raw: object) -> Any:
     """A field's value; None for what is missing or no msgpack."""
     if not isinstance(raw, bytes):
         return None
@@ -90,7 +90,7 @@ def decoded(raw: object) -> Any:
         return None
 
 
-def packed(value: object) -> bytes:
+def encode_value(value: object) -> bytes:
     """A value as popoto writes it."""
     return msgspec.msgpack.encode(value)
 
@@ -98,19 +98,19 @@ def packed(value: object) -> bytes:
 def session_of(key: str, fields: Sequence[object], strange: list[str]) -> QueuedSession | None:
     """The session of a record with SESSION_FIELDS; None, and told, if nobody could act on it."""
     values = _Values(key, dict(zip(SESSION_FIELDS, fields, strict=True)), strange)
-    parts = parts_of(key)
+    parts = parse_key(key)
     if parts is None or all(field is None for field in fields):
-        strange.append(f"{_shown(key)} is no session's record")
+        strange.append(f"{_display_key(key)} is no session's record")
         return None
     try:
-        session_id = parse_session_id(values.text("session_id") or unescaped(parts.second))
+        session_id = parse_session_id(values.text("session_id") or unescape_field(parts.second))
     except BadSessionId as problem:
-        strange.append(f"{_shown(key)}: {problem}")
+        strange.append(f"{_display_key(key)}: {problem}")
         return None
     return QueuedSession(
         key=key,
         session_id=session_id,
-        project_key=values.text("project_key") or unescaped(parts.first),
+        project_key=values.text("project_key") or unescape_field(parts.first),
         chat_id=values.text("chat_id"),
         started_at=values.seconds("started_at"),
         last_activity=values.seconds("last_activity"),
@@ -121,14 +121,14 @@ def session_of(key: str, fields: Sequence[object], strange: list[str]) -> Queued
 def job_of(key: str, fields: Sequence[object], strange: list[str]) -> Job | None:
     """The job of a record with JOB_FIELDS; None, and told, if it is none."""
     values = _Values(key, dict(zip(JOB_FIELDS, fields, strict=True)), strange)
-    parts = parts_of(key)
+    parts = parse_key(key)
     if parts is None or all(field is None for field in fields):
-        strange.append(f"{_shown(key)} is no job's record")
+        strange.append(f"{_display_key(key)} is no job's record")
         return None
     return Job(
         key=key,
-        job_id=values.text("job_id") or unescaped(parts.first),
-        project_key=values.text("project_key") or unescaped(parts.second),
+        job_id=values.text("job_id") or unescape_field(parts.first),
+        project_key=values.text("project_key") or unescape_field(parts.second),
         session_id=values.text("session_id"),
         created_at=values.seconds("created_at"),
         chat_id=values.text("chat_id"),
@@ -153,11 +153,11 @@ class _Values:
             return None
         if isinstance(value, str | int) and not isinstance(value, bool):
             return str(value)
-        self._tell(name, "text")
+        self._note_strange(name, "text")
         return None
 
     def number_or_text(self, name: str) -> int | str | None:
-        text, value = self.text(name), decoded(self._fields[name])
+        text, value = self.text(name), decode_value(self._fields[name])
         return value if isinstance(value, int) and text is not None else text
 
     def seconds(self, name: str) -> float | None:
@@ -166,20 +166,20 @@ class _Values:
             return None
         if isinstance(value, int | float) and not isinstance(value, bool) and math.isfinite(value):
             return float(value)
-        self._tell(name, "a number")
+        self._note_strange(name, "a number")
         return None
 
     def _value(self, name: str) -> Any:
         raw = self._fields[name]
-        value = decoded(raw)
+        value = decode_value(raw)
         # In msgpack one byte says that there is no value.
         if value is None and raw is not None and raw != b"\xc0":
-            self._tell(name, "msgpack")
+            self._note_strange(name, "msgpack")
         return value
 
-    def _tell(self, name: str, kind: str) -> None:
-        self._strange.append(f"{_shown(self._key)}: {name} is not {kind}")
+    def _note_strange(self, name: str, kind: str) -> None:
+        self._strange.append(f"{_display_key(self._key)}: {name} is not {kind}")
 
 
-def _shown(key: str) -> str:
+def _display_key(key: str) -> str:
     return plain(key, 120)

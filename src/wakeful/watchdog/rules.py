@@ -13,13 +13,13 @@ from msgspec import Struct, field
 
 from wakeful.core.clock import Instant, iso
 from wakeful.effects.rules import Effect
-from wakeful.healing.plan import ACTS, History, Rules, Situation, Step, plan
-from wakeful.healing.trouble import HAPPENED
+from wakeful.healing.case import CALLS_HAPPENED
+from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingRules, HealingStep, Situation, plan
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, OpenCall, fold
-from wakeful.judging.findings import Code, Verdict
+from wakeful.judging.findings import FindingCode, Verdict
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
-from wakeful.judging.wording import clock, length, quoted
+from wakeful.judging.wording import format_length, format_time_of_day, quote
 
 # An issue lists that many; the log has the rest.
 CALLS_KEPT_MAX: Final = 20
@@ -30,7 +30,7 @@ CALLS_NAMED_MAX: Final = 8
 FAILURE_MESSAGE: Final = (
     "Sorry, I ran into an issue and couldn't recover. The error has been logged for investigation."
 )
-HELD_MESSAGE: Final = (
+AWAITING_DECISION_MESSAGE: Final = (
     "I was cut off in the middle of a step that may already have changed something outside. "
     "I do not repeat it by myself: it waits for a person's approval."
 )
@@ -38,10 +38,10 @@ NO_FOLDER_MESSAGE: Final = (
     "I cannot go on: the folder I worked in is gone. It waits for a person to bring it back."
 )
 
-MAY_HAVE: Final = "Each may have run whole, in part or not at all: check before you repeat any of it."
+MAY_HAVE_RUN: Final = "Each may have run whole, in part or not at all: check before you repeat any of it."
 
 
-class Course(StrEnum):
+class QueueAction(StrEnum):
     """What is done about an attempt."""
 
     NOTHING = "nothing"
@@ -51,15 +51,15 @@ class Course(StrEnum):
     GIVE_UP = "give_up"
 
 
-class Choice(Struct, frozen=True):
+class QueueDecision(Struct, frozen=True):
     """What to do and why. `told` is what the chat hears while the work waits."""
 
-    course: Course
+    action: QueueAction
     reason: str
-    told: str = ""
+    chat_text: str = ""
 
 
-class Diary(Struct):
+class AttemptLog(Struct):
     """What the log of one attempt told: folded for judging, and the calls a person or the next attempt is shown."""
 
     activity: Activity = field(default_factory=Activity)
@@ -70,37 +70,37 @@ class Diary(Struct):
     entries: int = 0
 
 
-def note(diary: Diary, event: e.Event, at: Instant) -> None:
+def fold_log_event(log: AttemptLog, event: e.Event, at: Instant) -> None:
     """Take one event of the log into account."""
     if not isinstance(event, e.CallEnded):
-        diary.entries += isinstance(event, e.CallStarted)
-        fold(diary.activity, event, at)
+        log.entries += isinstance(event, e.CallStarted)
+        fold(log.activity, event, at)
         return
-    diary.entries += 1
-    before = dict(diary.activity.calls)
-    fold(diary.activity, event, at)
-    for name in before.keys() - diary.activity.calls.keys():
-        _came_back(diary, before[name], event)
+    log.entries += 1
+    before = dict(log.activity.calls)
+    fold(log.activity, event, at)
+    for name in before.keys() - log.activity.calls.keys():
+        _on_call_ended(log, before[name], event)
 
 
-def _came_back(diary: Diary, call: OpenCall, event: e.CallEnded) -> None:
-    about = _about(call.tool, call.input)
-    diary.recent.append((iso(call.since.wall), call.tool, about, "error" if event.is_error else "ok"))
+def _on_call_ended(log: AttemptLog, call: OpenCall, event: e.CallEnded) -> None:
+    about = _call_summary(call.tool, call.input)
+    log.recent.append((iso(call.since.wall), call.tool, about, "error" if event.is_error else "ok"))
     if classify(call.tool, call.input).effect is Effect.REMOTE:
-        diary.remote.append(f"{call.tool} {about}")
+        log.remote.append(f"{call.tool} {about}")
 
 
-def last_calls(diary: Diary) -> tuple[tuple[str, str, str, str], ...]:
+def last_calls(log: AttemptLog) -> tuple[tuple[str, str, str, str], ...]:
     """The newest calls, those still open at the end."""
     still_open = [
-        (iso(call.since.wall), call.tool, _about(call.tool, call.input), "no answer")
-        for call in diary.activity.calls.values()
+        (iso(call.since.wall), call.tool, _call_summary(call.tool, call.input), "no answer")
+        for call in log.activity.calls.values()
     ]
-    return tuple([*diary.recent, *still_open][-CALLS_KEPT_MAX:])
+    return tuple([*log.recent, *still_open][-CALLS_KEPT_MAX:])
 
 
-def _about(tool: str, given: bytes) -> str:
-    return quoted(f"{tool} {given.decode('utf-8', 'replace')}")
+def _call_summary(tool: str, given: bytes) -> str:
+    return quote(f"{tool} {given.decode('utf-8', 'replace')}")
 
 
 def choose(
@@ -110,28 +110,28 @@ def choose(
     *,
     spent: bool,
     folder_gone: bool,
-    rules: Rules,
+    rules: HealingRules,
     now: Instant,
-) -> Choice:
+) -> QueueDecision:
     """What to do about an attempt in trouble. Never acts."""
     if not verdict.findings:
-        return Choice(Course.NOTHING, "nothing is wrong")
-    situation = _situation(verdict, activity, None if spent else _worst(interrupted), now)
+        return QueueDecision(QueueAction.NOTHING, "nothing is wrong")
+    situation = _situation(verdict, activity, None if spent else _worst_effect(interrupted), now)
     # A queue carries no words to an agent at work, so it counts as told; and the trouble was confirmed by a second look.
-    history = History(revivals=int(spent), steered_seconds_ago=rules.steer_seconds)
+    history = CaseHistory(revivals=int(spent), steered_seconds_ago=rules.steer_seconds)
     decision = plan(situation, history, rules)
-    if decision.step is Step.HOLD:
-        return Choice(Course.HOLD, decision.reason, HELD_MESSAGE)
-    if decision.step is Step.GIVE_UP:
-        return Choice(Course.GIVE_UP, decision.reason)
-    if decision.step not in ACTS:
-        return Choice(
-            Course.NOTIFY if decision.step is Step.NOTIFY else Course.NOTHING,
+    if decision.step is HealingStep.HOLD:
+        return QueueDecision(QueueAction.HOLD, decision.reason, AWAITING_DECISION_MESSAGE)
+    if decision.step is HealingStep.GIVE_UP:
+        return QueueDecision(QueueAction.GIVE_UP, decision.reason)
+    if decision.step not in ACTING_STEPS:
+        return QueueDecision(
+            QueueAction.NOTIFY if decision.step is HealingStep.NOTIFY else QueueAction.NOTHING,
             decision.reason,
         )
     if folder_gone:
-        return Choice(Course.HOLD, "its working directory is gone", NO_FOLDER_MESSAGE)
-    return Choice(Course.REVIVE, decision.reason)
+        return QueueDecision(QueueAction.HOLD, "its working directory is gone", NO_FOLDER_MESSAGE)
+    return QueueDecision(QueueAction.REVIVE, decision.reason)
 
 
 def _situation(verdict: Verdict, activity: Activity, effect: Effect | None, now: Instant) -> Situation:
@@ -147,19 +147,19 @@ def _situation(verdict: Verdict, activity: Activity, effect: Effect | None, now:
     )
 
 
-def _code(verdict: Verdict) -> Code:
+def _code(verdict: Verdict) -> FindingCode:
     """The first finding names the trouble."""
     return verdict.findings[0].code
 
 
-def _worst(interrupted: Sequence[InterruptedCall]) -> Effect | None:
+def _worst_effect(interrupted: Sequence[InterruptedCall]) -> Effect | None:
     order = (Effect.LOCAL, Effect.UNKNOWN, Effect.REMOTE)
     return max((call.verdict.effect for call in interrupted), key=order.index, default=None)
 
 
 def revival_context(
     verdict: Verdict,
-    diary: Diary,
+    log: AttemptLog,
     interrupted: Sequence[InterruptedCall],
     issue_url: str | None,
     now: Instant,
@@ -171,37 +171,37 @@ def revival_context(
     lines = [
         "Wakeful: an earlier attempt at this message ended before its work was done, and you take it up.",
         f"Why it ended: {reasons or 'a person asked for it'}.",
-        f"What it was doing: {_doing(diary, now)}",
+        f"What it was doing: {_activity_text(log, now)}",
     ]
     if interrupted:
-        lines.append(f"Begun and never answered: {_named(interrupted, diary, now)}.")
-        lines.append(HAPPENED if happened else MAY_HAVE)
-    if diary.remote:
-        lines.append(f"Already done elsewhere, do not repeat: {'; '.join(diary.remote)}.")
+        lines.append(f"Begun and never answered: {_format_calls(interrupted, log, now)}.")
+        lines.append(CALLS_HAPPENED if happened else MAY_HAVE_RUN)
+    if log.remote:
+        lines.append(f"Already done elsewhere, do not repeat: {'; '.join(log.remote)}.")
     if issue_url is not None:
         lines.append(f"Issue: {issue_url}")
     lines.append("Look at what is done already, then go on.")
     return "\n".join(lines)
 
 
-def _doing(diary: Diary, now: Instant) -> str:
-    calls = last_calls(diary)
+def _activity_text(log: AttemptLog, now: Instant) -> str:
+    calls = last_calls(log)
     if not calls:
         return "no call of it is known."
     _, tool, about, ended = calls[-1]
-    last_at = diary.activity.last_at
-    when = f" at {clock(last_at, now)}" if last_at is not None else ""
-    return f"{tool} {about} ({ended}), {diary.activity.calls_total} calls so far, the last word{when}."
+    last_at = log.activity.last_at
+    when = f" at {format_time_of_day(last_at, now)}" if last_at is not None else ""
+    return f"{tool} {about} ({ended}), {log.activity.calls_total} calls so far, the last word{when}."
 
 
-def _named(interrupted: Sequence[InterruptedCall], diary: Diary, now: Instant) -> str:
+def _format_calls(interrupted: Sequence[InterruptedCall], log: AttemptLog, now: Instant) -> str:
     more = len(interrupted) - CALLS_NAMED_MAX
-    named = [_call_words(call, diary, now) for call in interrupted[:CALLS_NAMED_MAX]]
+    named = [_call_text(call, log, now) for call in interrupted[:CALLS_NAMED_MAX]]
     return "; ".join([*named, *([f"and {more} more"] if more > 0 else [])])
 
 
-def _call_words(call: InterruptedCall, diary: Diary, now: Instant) -> str:
-    known = diary.activity.calls.get(call.call)
-    about = _about(known.tool, known.input) if known is not None else quoted(call.verdict.words)
-    ago = length(now.seconds_since(call.since))
+def _call_text(call: InterruptedCall, log: AttemptLog, now: Instant) -> str:
+    known = log.activity.calls.get(call.call)
+    about = _call_summary(known.tool, known.input) if known is not None else quote(call.verdict.words)
+    ago = format_length(now.seconds_since(call.since))
     return f"{call.tool} {about} ({call.verdict.effect}, begun {ago} ago)"

@@ -8,14 +8,14 @@ from pathlib import Path
 from wakeful.core.ids import SessionId
 from wakeful.judging.events import Event
 from wakeful.sources.log_file import LogFile
-from wakeful.sources.parsing import read_torn
+from wakeful.sources.parsing import read_damaged
 from wakeful.sources.tool_use_log import ToolUseReader
 from wakeful.watchdog.queue import LogReading
 
 _Logs = dict[SessionId, tuple[LogFile, ToolUseReader]]
 
 
-class ToolLogGround:
+class ToolLogFiles:
     """Implements watchdog.queue.Ground for `<root>/<session id>/tool_use.jsonl`."""
 
     def __init__(self, root: Path) -> None:
@@ -33,7 +33,7 @@ class ToolLogGround:
     def forget(self, kept: Collection[SessionId]) -> None:
         self._logs = {each: log for each, log in self._logs.items() if each in kept}
 
-    def folder_is_gone(self, path: str) -> bool:
+    def is_folder_gone(self, path: str) -> bool:
         if not path.startswith("/") or "\0" in path:
             return False
         try:
@@ -63,6 +63,6 @@ def _new_events(logs: _Logs, session_id: SessionId, root: str) -> LogReading | N
         for line in batch.lines:
             events += reader.read(line)
         for mark in batch.marks:
-            events += read_torn(mark.tail, reader.read)
+            events += read_damaged(mark.tail, reader.read)
         more = batch.more and batch.refused is None
     return LogReading(tuple(events), reset)

@@ -10,76 +10,78 @@ from typing import Final
 
 import msgspec
 
-from wakeful.alerts.model import forge_news, resolved, text_of
+from wakeful.alerts.model import format_alert, issue_tracker_alert, resolved_text
 from wakeful.core.clock import Clock, iso
 from wakeful.core.decoding import json_decoder
-from wakeful.incidents.issue_tracker import Filing, Forge, Report
-from wakeful.watchdog.queue import Jobs
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
+from wakeful.watchdog.queue import JobQueue
 
 EPISODE: Final = "forge"
-OWED: Final = "unfiled:"
-OWED_MAX: Final = 50
+UNFILED_PREFIX: Final = "unfiled:"
+UNFILED_MAX: Final = 50
 # Where reports were kept before; issues' addresses are kept there as well.
-_OWED_BEFORE: Final = "issue:"
-WITHOUT_ONE: Final = "wrote its event without one; it is filed later"
+_LEGACY_PREFIX: Final = "issue:"
+UNFILED_ACTION_TEXT: Final = "wrote its event without one; it is filed later"
 _encode: Final = msgspec.json.Encoder().encode
-_decode: Final = json_decoder(Report)
+_decode: Final = json_decoder(IssueReport)
 log = logging.getLogger("wakeful.watchdog")
 
 
-class ToldForge:
+class QueueIssueFallback:
     """Implements Forge. `tell` gets the words; that it is told once is kept where the queue is."""
 
     def __init__(
-        self, forge: Forge, jobs: Jobs, clock: Clock, tell: Callable[[str], Awaitable[object]]
+        self, tracker: IssueTracker, jobs: JobQueue, clock: Clock, tell: Callable[[str], Awaitable[object]]
     ) -> None:
-        self._forge = forge
+        self._issue_tracker = tracker
         self._jobs = jobs
         self._clock = clock
-        self._tell = tell
+        self._notify = tell
 
-    async def file(self, report: Report) -> Filing:
-        filing = await self._forge.file(report)
+    async def file(self, report: IssueReport) -> FilingResult:
+        filing = await self._issue_tracker.file(report)
         if filing.url is None:
-            await self._keep(report)
-            await self._fails(filing.words)
+            await self._store_report(report)
+            await self._on_failure(filing.words)
         else:
-            await self._jobs.end(f"{OWED}{report.project}")
-            await self._works()
+            await self._jobs.end_episode(f"{UNFILED_PREFIX}{report.project}")
+            await self._on_success()
         return filing
 
-    async def _keep(self, report: Report) -> None:
+    async def _store_report(self, report: IssueReport) -> None:
         """For later, unless so many wait already: their projects' names may be anybody's choice."""
-        name = f"{OWED}{report.project}"
-        owed = {each for each in await self._jobs.episodes() if each.startswith(OWED)}
-        if name in owed or len(owed) < OWED_MAX:
-            await self._jobs.mark(name, _encode(report).decode())
+        name = f"{UNFILED_PREFIX}{report.project}"
+        owed = {each for each in await self._jobs.episodes() if each.startswith(UNFILED_PREFIX)}
+        if name in owed or len(owed) < UNFILED_MAX:
+            await self._jobs.set_episode(name, _encode(report).decode())
 
-    async def try_again(self) -> None:
+    async def retry_unfiled(self) -> None:
         """File what was not taken before, by whichever watchdog."""
         for name, kept in (await self._jobs.episodes()).items():
-            if name.startswith(OWED):
-                await self._file_kept(name, kept)
-            elif name.startswith(_OWED_BEFORE) and kept.startswith("{"):
-                await self._jobs.begin(f"{OWED}{name.removeprefix(_OWED_BEFORE)}", kept)
-                await self._jobs.end(name)
+            if name.startswith(UNFILED_PREFIX):
+                await self._file_stored(name, kept)
+            elif name.startswith(_LEGACY_PREFIX) and kept.startswith("{"):
+                await self._jobs.begin_episode(f"{UNFILED_PREFIX}{name.removeprefix(_LEGACY_PREFIX)}", kept)
+                await self._jobs.end_episode(name)
 
-    async def _file_kept(self, name: str, kept: str) -> None:
+    async def _file_stored(self, name: str, kept: str) -> None:
         try:
             report = _decode(kept)
         except msgspec.DecodeError:
-            log.info("watchdog: a report about %s is of another version", name.removeprefix(OWED))
-            await self._jobs.end(name)
+            log.info("watchdog: a report about %s is of another version", name.removeprefix(UNFILED_PREFIX))
+            await self._jobs.end_episode(name)
             return
         filing = await self.file(report)
         if filing.url is not None:
             log.info("watchdog: %s was filed late: %s", report.session_id, filing.url)
 
-    async def _fails(self, words: str) -> None:
+    async def _on_failure(self, words: str) -> None:
         now = self._clock.now().wall
-        if await self._jobs.begin(EPISODE, f"{now:.3f}"):
-            await self._tell(text_of(forge_news(words, "this host", now, did=WITHOUT_ONE)))
+        if await self._jobs.begin_episode(EPISODE, f"{now:.3f}"):
+            await self._notify(
+                format_alert(issue_tracker_alert(words, "this host", now, did=UNFILED_ACTION_TEXT))
+            )
 
-    async def _works(self) -> None:
-        if (since := (await self._jobs.episodes()).get(EPISODE)) and await self._jobs.end(EPISODE):
-            await self._tell(resolved("no issue could be filed", iso(float(since))))
+    async def _on_success(self) -> None:
+        if (since := (await self._jobs.episodes()).get(EPISODE)) and await self._jobs.end_episode(EPISODE):
+            await self._notify(resolved_text("no issue could be filed", iso(float(since))))

@@ -12,177 +12,190 @@ from uuid import uuid4
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.alerts.model import News
+from wakeful.alerts.model import AlertBody
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.healing.plan import Rules
-from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.model import Fate
-from wakeful.watchdog.callbacks import Chats, Ledger, action_of
+from wakeful.healing.plan import HealingRules
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
+from wakeful.incidents.model import MemberStatus
+from wakeful.watchdog.callbacks import ChatSender, EventRecorder, action_of
 from wakeful.watchdog.healing import CLAIM_SECONDS
-from wakeful.watchdog.judging import Case, Cases
-from wakeful.watchdog.notifications import EVENTS, STOPPED, Operator, QueueNews
-from wakeful.watchdog.queue import Jobs, Revival, Stage, Turn
+from wakeful.watchdog.judging import JudgedAttempt, QueueJudge
+from wakeful.watchdog.notifications import (
+    EVENTS_COMMAND,
+    OTHERWISE_STOPPED,
+    QueueSessionAlert,
+    WatchdogNotifier,
+)
+from wakeful.watchdog.queue import JobQueue, NextJobState, QueueRevival, QueueRevivalStage
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 # A worker that was told of a job takes it within this time, or it was never told.
 REVIVED_SECONDS_MAX: Final = 600.0
-Settle = Callable[[Revival], Awaitable[None]]
-CUT_OFF: Final = "unverified: this could not be written down when it was done; not yet seen running"
+RevivalHandler = Callable[[QueueRevival], Awaitable[None]]
+UNWRITTEN_OUTCOME: Final = "unverified: this could not be written down when it was done; not yet seen running"
 
 log = logging.getLogger("wakeful.watchdog")
 
 
-class Verified(Struct, frozen=True):
+class VerifiedRevivals(Struct, frozen=True):
     """The sessions whose next job was not seen to work yet; those whose next job ended well, or who went on without it."""
 
     reviving: set[SessionId]
     recovered: set[SessionId]
 
 
-class Verifying:
+class RevivalVerifier:
     """Looks at every revival that is still open, once a cycle."""
 
     def __init__(
         self,
         *,
-        jobs: Jobs,
-        cases: Cases,
+        jobs: JobQueue,
+        judge: QueueJudge,
         clock: Clock,
-        chats: Chats,
-        ledger: Ledger,
-        operator: Operator,
-        rules: Callable[[], Rules],
+        chats: ChatSender,
+        recorder: EventRecorder,
+        notifier: WatchdogNotifier,
+        rules: Callable[[], HealingRules],
     ) -> None:
         self._jobs = jobs
-        self._cases = cases
+        self._judge = judge
         self._clock = clock
-        self._chats = chats
-        self._ledger = ledger
-        self._operator = operator
+        self._chat_sender = chats
+        self._recorder = recorder
+        self._notifier = notifier
         self._rules = rules
 
-    async def verify(self, judged: Collection[Case]) -> Verified:
+    async def verify(self, judged: Collection[JudgedAttempt]) -> VerifiedRevivals:
         """Look what became of earlier revivals."""
         cases = {each.watched.session.session_id: each for each in judged}
         settled = set()
         for revival in await self._jobs.open_revivals():
-            turn = await self._jobs.turn_of(revival)
-            settle = await self._due(revival, turn, cases.get(revival.session_id))
+            turn = await self._jobs.next_job_state(revival)
+            settle = await self._next_handler(revival, turn, cases.get(revival.session_id))
             if settle is not None or revival.unwritten:
-                await self._alone_with(revival, settle)
-            if settle is not None and turn in (Turn.COMPLETED, Turn.PENDING):
+                await self._run_claimed(revival, settle)
+            if settle is not None and turn in (NextJobState.COMPLETED, NextJobState.PENDING):
                 settled.add(revival.session_id)
         still_open = await self._jobs.open_revivals()
-        reviving = {revival.session_id for revival in still_open if revival.stage is not Stage.RUNNING}
-        return Verified(reviving, settled - {revival.session_id for revival in still_open})
+        reviving = {
+            revival.session_id for revival in still_open if revival.stage is not QueueRevivalStage.RUNNING
+        }
+        return VerifiedRevivals(reviving, settled - {revival.session_id for revival in still_open})
 
-    async def _due(self, revival: Revival, turn: Turn, case: Case | None) -> Settle | None:
+    async def _next_handler(
+        self, revival: QueueRevival, turn: NextJobState, case: JudgedAttempt | None
+    ) -> RevivalHandler | None:
         """What follows from the turn its next job has taken; None while nothing does."""
         age_seconds = self._clock.now().wall - revival.began_at
-        if turn is Turn.FAILED:
-            return self._failed
-        if revival.stage is Stage.RUNNING:
-            return self._ended if turn in (Turn.COMPLETED, Turn.MISSING) else None
-        if turn is Turn.RUNNING:
+        if turn is NextJobState.FAILED:
+            return self._on_failed
+        if revival.stage is QueueRevivalStage.RUNNING:
+            return self._close if turn in (NextJobState.COMPLETED, NextJobState.MISSING) else None
+        if turn is NextJobState.RUNNING:
             # A job that runs is not yet a session that works, and what was written before may be the old attempt's.
             if revival.running_at is None:
-                return self._runs
-            return self._works if case is not None and case.has_worked_since(revival.running_at) else None
-        if turn is Turn.COMPLETED:
-            return self._completed
-        if turn is Turn.PENDING:
-            return self._withdraw if await self._goes_on(revival) else None
-        if revival.stage is Stage.FENCED:
-            return self._enqueue if age_seconds > CLAIM_SECONDS and self._rules().acts else None
-        return self._missing if age_seconds > REVIVED_SECONDS_MAX else None
+                return self._on_running
+            return (
+                self._on_working if case is not None and case.has_worked_since(revival.running_at) else None
+            )
+        if turn is NextJobState.COMPLETED:
+            return self._on_completed
+        if turn is NextJobState.PENDING:
+            return self._withdraw if await self._is_continuing(revival) else None
+        if revival.stage is QueueRevivalStage.FENCED:
+            return self._enqueue if age_seconds > CLAIM_SECONDS and self._rules().may_act else None
+        return self._on_missing if age_seconds > REVIVED_SECONDS_MAX else None
 
-    async def _goes_on(self, revival: Revival) -> bool:
+    async def _is_continuing(self, revival: QueueRevival) -> bool:
         """Whether the attempt that was given up does something all the same; its next job still waits."""
-        if revival.job_id is None or revival.stage is not Stage.ENQUEUED or revival.stopped:
+        if revival.job_id is None or revival.stage is not QueueRevivalStage.ENQUEUED or revival.stopped:
             return False
-        seen = await self._jobs.last_activity(revival), await self._cases.logged_at(revival.session_id)
+        seen = await self._jobs.last_activity(revival), await self._judge.last_logged_at(revival.session_id)
         if all(at is None or at <= revival.began_at for at in seen):
             return False
         # Asked last: who was seen may be whoever ran until now, and nobody else.
-        return not await self._jobs.others_ran(revival)
+        return not await self._jobs.has_other_runs(revival)
 
-    async def _alone_with(self, revival: Revival, settle: Settle | None) -> None:
+    async def _run_claimed(self, revival: QueueRevival, settle: RevivalHandler | None) -> None:
         """Unless another watchdog or a healing is at it, or was since we looked."""
         token = uuid4().hex
         if not await self._jobs.claim(revival.work, token, CLAIM_SECONDS):
             return
         try:
             if await self._jobs.is_open(revival):
-                revival = await self._written(revival)
+                revival = await self._write_if_missing(revival)
                 if settle is not None:
                     await settle(revival)
         finally:
-            await self._jobs.yield_(revival.work, token)
+            await self._jobs.release_claim(revival.work, token)
 
-    async def _written(self, revival: Revival) -> Revival:
+    async def _write_if_missing(self, revival: QueueRevival) -> QueueRevival:
         """What it was about, if whoever revived was ended before that was written down."""
         if not revival.unwritten:
             return revival
         action = ActionTaken.REVIVAL_ATTEMPTED
-        if not await self._write(revival, Happening.SESSION_UNHEALTHY, CUT_OFF, action):
+        if not await self._write_events(
+            revival, CriticalEventKind.SESSION_UNHEALTHY, UNWRITTEN_OUTCOME, action
+        ):
             return revival
         written = replace(revival, unwritten=False)
         await self._jobs.advance(revival, written)
         return written
 
-    async def _runs(self, revival: Revival) -> None:
+    async def _on_running(self, revival: QueueRevival) -> None:
         await self._jobs.advance(revival, replace(revival, running_at=self._clock.now().wall))
 
-    async def _works(self, revival: Revival) -> None:
-        await self._write(
-            revival, Happening.SESSION_RECOVERED, "recovered: its next job is at work", owed=True
+    async def _on_working(self, revival: QueueRevival) -> None:
+        await self._write_events(
+            revival, CriticalEventKind.SESSION_RECOVERED, "recovered: its next job is at work", owed=True
         )
-        await self._jobs.advance(revival, replace(revival, stage=Stage.RUNNING))
+        await self._jobs.advance(revival, replace(revival, stage=QueueRevivalStage.RUNNING))
 
-    async def _withdraw(self, revival: Revival) -> None:
+    async def _withdraw(self, revival: QueueRevival) -> None:
         words = "recovered: it went on by itself before anybody took its next job, which was withdrawn"
-        events = self._ledger.owed_forms(Happening.SESSION_RECOVERED, revival, words)
+        events = self._recorder.encode_revival_events(CriticalEventKind.SESSION_RECOVERED, revival, words)
         if await self._jobs.withdraw(revival, events):
             log.info("watchdog: %s: %s", revival.session_id, words)
-            await self._ledger.try_again()
+            await self._recorder.retry_pending()
 
-    async def _completed(self, revival: Revival) -> None:
+    async def _on_completed(self, revival: QueueRevival) -> None:
         words = "recovered: its next job is completed"
-        await self._write(revival, Happening.SESSION_RECOVERED, words, owed=True)
-        await self._ended(revival)
+        await self._write_events(revival, CriticalEventKind.SESSION_RECOVERED, words, owed=True)
+        await self._close(revival)
 
-    async def _ended(self, revival: Revival) -> None:
+    async def _close(self, revival: QueueRevival) -> None:
         await self._jobs.close_revival(revival.work)
 
-    async def _enqueue(self, revival: Revival) -> None:
+    async def _enqueue(self, revival: QueueRevival) -> None:
         """Whoever began it was ended in between; the queue is ours, and the failed job is still there."""
-        await self._jobs.enqueue(revival, replace(revival, stage=Stage.ENQUEUED))
+        await self._jobs.enqueue(revival, replace(revival, stage=QueueRevivalStage.ENQUEUED))
 
-    async def _missing(self, revival: Revival) -> None:
-        if revival.stage is Stage.ENQUEUED and revival.job_id is None:
+    async def _on_missing(self, revival: QueueRevival) -> None:
+        if revival.stage is QueueRevivalStage.ENQUEUED and revival.job_id is None:
             # Its queue took it and is not the one we see: nothing more will be known.
-            await self._ended(revival)
+            await self._close(revival)
             log.warning("watchdog: %s: its revival stays unverified", revival.session_id)
             return
         await self._fail(revival, "ineffective: no next job was seen")
 
-    async def _failed(self, revival: Revival) -> None:
+    async def _on_failed(self, revival: QueueRevival) -> None:
         await self._fail(revival, "ineffective: its next job failed")
 
-    async def _fail(self, revival: Revival, outcome: str) -> None:
+    async def _fail(self, revival: QueueRevival, outcome: str) -> None:
         """Closed last: whoever is ended in between leaves it to the next one, who says nothing twice."""
-        said = await self._chats.tell(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
+        said = await self._chat_sender.send_once(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
         outcome = f"{outcome}; the chat: {said}"
-        if await self._write(revival, Happening.REVIVAL_FAILED, outcome, action_of(said)):
+        if await self._write_events(revival, CriticalEventKind.REVIVAL_FAILED, outcome, action_of(said)):
             await self._jobs.close_revival(revival.work)
-            await self._say(revival, outcome)
+            await self._notify_operator(revival, outcome)
 
-    async def _write(
+    async def _write_events(
         self,
-        revival: Revival,
-        happening: Happening,
+        revival: QueueRevival,
+        kind: CriticalEventKind,
         outcome: str,
         action: ActionTaken = ActionTaken.NONE,
         *,
@@ -193,23 +206,25 @@ class Verifying:
         about, details = (revival.session_id, revival.project_key), {"outcome": outcome}
         return all(
             [
-                await self._ledger.event(
-                    happening, *about, reason, action, revival.issue_url, details, owed=owed
+                await self._recorder.record_event(
+                    kind, *about, reason, action, revival.issue_url, details, owed=owed
                 )
                 for reason in revival.reasons
             ]
         )
 
-    async def _say(self, revival: Revival, outcome: str) -> None:
-        news = News(
+    async def _notify_operator(self, revival: QueueRevival, outcome: str) -> None:
+        body = AlertBody(
             what=f"{revival.project_key}: it was revived, and that came to nothing ({revival.reason})",
-            where=f"session {revival.session_id}, in {self._jobs.place}",
+            where=f"session {revival.session_id}, in {self._jobs.address}",
             since=revival.began_at,
             did=outcome,
-            otherwise=STOPPED,
-            command=EVENTS,
+            otherwise=OTHERWISE_STOPPED,
+            command=EVENTS_COMMAND,
         )
         try:
-            await self._operator.told(QueueNews(revival.session_id, revival.project_key, Fate.GIVEN_UP, news))
+            await self._notifier.notify_session(
+                QueueSessionAlert(revival.session_id, revival.project_key, MemberStatus.GIVEN_UP, body)
+            )
         except WorldError as problem:
             log.warning("watchdog: nobody could be told of %s: %s", revival.session_id, problem)

@@ -16,21 +16,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.alerts.model import Alert, AlertKind, Matter, News, Topic, text_of
+from wakeful.alerts.model import Alert, AlertBody, AlertCode, AlertKind, Topic, format_alert
 from wakeful.core.clock import JUMP_SECONDS_MIN, Clock, iso
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.core.leases import LEASE_SECONDS, AttemptState, Run, Work, WorkId, WorkState
-from wakeful.core.waiting import told_or_due
-from wakeful.healing.plan import Rules
-from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, Happening, critical_event
-from wakeful.judging.wording import quoted
+from wakeful.core.leases import LEASE_SECONDS, AttemptState, Run, WorkId, WorkItem, WorkState
+from wakeful.core.waiting import wait_for_event_or_deadline
+from wakeful.healing.plan import HealingRules
+from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, CriticalEventKind, critical_event
+from wakeful.judging.wording import quote
 from wakeful.storage.base import Note, Store
 
 # Other processes claim on the same file without telling us; no lease of theirs is noticed later than this.
-LOOK_SECONDS_MAX: Final = LEASE_SECONDS
+CHECK_SECONDS_MAX: Final = LEASE_SECONDS
 # Between two looks: a crowd of owners that heartbeat in turn moves the next end all the time.
-LOOK_SECONDS_MIN: Final = 1.0
+CHECK_SECONDS_MIN: Final = 1.0
 GRACE_SECONDS: Final = LEASE_SECONDS
 
 log = logging.getLogger("wakeful.expiry")
@@ -44,13 +44,13 @@ class RunExpiry:
     ) -> None:
         self._store = store
         self._clock = clock
-        self._expired = expired
-        self._sooner = asyncio.Event()
+        self._on_expired = expired
+        self._wakeup = asyncio.Event()
         self._wall_minus_awake: float | None = None
 
-    def look_sooner(self) -> None:
+    def recheck_soon(self) -> None:
         """A lease was claimed or given back: the next end may be nearer than was known."""
-        self._sooner.set()
+        self._wakeup.set()
 
     async def run(self) -> None:
         """Expire until cancelled. A store that refuses is asked again later."""
@@ -61,9 +61,9 @@ class RunExpiry:
                 seconds = await self._expire_if_due()
             except WorldError as error:
                 log.warning("leases could not be looked at: %s", error)
-                seconds = LOOK_SECONDS_MAX
-            await told_or_due(self._clock, self._sooner, self._clock.now().awake + seconds)
-            self._sooner.clear()
+                seconds = CHECK_SECONDS_MAX
+            await wait_for_event_or_deadline(self._clock, self._wakeup, self._clock.now().awake + seconds)
+            self._wakeup.clear()
 
     def _is_unsure(self) -> bool:
         """Whether heartbeats may have gone unheard: we have just started, the host slept, the clock was set."""
@@ -75,34 +75,34 @@ class RunExpiry:
         """How many seconds nothing will have to be done."""
         until = await self._store.next_expiry()
         if until is not None and until <= self._clock.now().wall:
-            self._tell(await self._store.expire_runs())
+            self._report_expired(await self._store.expire_runs())
             until = await self._store.next_expiry()
         if until is None:
-            return LOOK_SECONDS_MAX
-        return min(max(until - self._clock.now().wall, LOOK_SECONDS_MIN), LOOK_SECONDS_MAX)
+            return CHECK_SECONDS_MAX
+        return min(max(until - self._clock.now().wall, CHECK_SECONDS_MIN), CHECK_SECONDS_MAX)
 
-    def _tell(self, runs: Sequence[Run]) -> None:
+    def _report_expired(self, runs: Sequence[Run]) -> None:
         for run in runs:
             said = "attempt %d of %s expired: its owner was not heard of; the work is %s"
             log.warning(said, run.attempt, run.work.id, run.work.state)
         if runs:
-            self._expired(runs)
+            self._on_expired(runs)
 
 
 # What the name of a revival ends with; the name of what was asked for never does.
-AGAIN: Final = "-again"
-REASON: Final = Matter.LEASE_ENDED
+REVIVAL_SUFFIX: Final = "-again"
+REASON: Final = AlertCode.LEASE_ENDED
 # A daemon that was killed between an expiry and its revival is back within this time, or somebody has looked after it.
 MISSED_SECONDS: Final = 3600.0
 # What was told of works that are not revived, so that a restart does not tell it again; by then it looks no further back.
-TOLD: Final = "work_told"
-TOLD_SECONDS: Final = 86_400.0
+NOTIFIED_KIND: Final = "work_told"
+NOTIFIED_SECONDS: Final = 86_400.0
 WORKS_AT_ONCE: Final = 500
 RETRY_SECONDS: Final = 5.0
 
 revival_log = logging.getLogger("wakeful.work")
 
-CutOff = Callable[[SessionId], Sequence[str] | None]
+RemoteCallsOf = Callable[[SessionId], Sequence[str] | None]
 """The calls of a session that were cut off and may have had effects elsewhere, in words; None if nobody can see it."""
 
 
@@ -114,20 +114,20 @@ class WorkRevival:
         *,
         store: Store,
         clock: Clock,
-        cut_off: CutOff,
-        rules: Callable[[], Rules],
+        cut_off: RemoteCallsOf,
+        rules: Callable[[], HealingRules],
         write: Callable[[CriticalEvent], Awaitable[None]],
         owe: Callable[[Alert], Awaitable[bool]],
     ) -> None:
         self._store = store
         self._clock = clock
-        self._cut_off = cut_off
+        self._remote_calls_of = cut_off
         self._rules = rules
         self._write = write
-        self._owe = owe
-        self._waiting: asyncio.Queue[tuple[Work, str]] = asyncio.Queue()
+        self._enqueue_alert = owe
+        self._waiting: asyncio.Queue[tuple[WorkItem, str]] = asyncio.Queue()
 
-    def expired(self, runs: Sequence[Run]) -> None:
+    def on_expired(self, runs: Sequence[Run]) -> None:
         """These attempts ended without a word."""
         for run in runs:
             if run.work.state is WorkState.FAILED:
@@ -135,70 +135,70 @@ class WorkRevival:
 
     async def run(self) -> None:
         """See to them one after the other, until cancelled; first to those an earlier daemon had no time for."""
-        await self._take_up()
+        await self._restore_missed()
         while True:
             work, owner = await self._waiting.get()
             try:
-                await self._see_to(work, owner)
+                await self._handle_expired(work, owner)
             except WorldError as error:
                 revival_log.warning("%s could not be seen to: %s", work.id, error)
                 await self._clock.sleep_until(self._clock.now().awake + RETRY_SECONDS)
                 self._waiting.put_nowait((work, owner))
 
-    async def _take_up(self) -> None:
+    async def _restore_missed(self) -> None:
         """Failed works of lately that nobody has seen to: their attempt expired and there is no revival of them."""
-        oldest = iso(self._clock.now().wall - TOLD_SECONDS).encode()
-        for note in await self._store.notes(TOLD):
+        oldest = iso(self._clock.now().wall - NOTIFIED_SECONDS).encode()
+        for note in await self._store.notes(NOTIFIED_KIND):
             if note.body < oldest:
-                await self._store.drop_note(TOLD, note.key)
+                await self._store.drop_note(NOTIFIED_KIND, note.key)
         after = 0
         while found := await self._store.works(WorkState.FAILED, after=after, limit=WORKS_AT_ONCE):
             after = found[-1].seq
             for work in found:
-                owner = await self._missed(work)
+                owner = await self._missed_owner(work)
                 if owner is not None:
                     whole = await self._store.work(work.id)
                     self._waiting.put_nowait((whole or work, owner))
 
-    async def _missed(self, work: Work) -> str | None:
+    async def _missed_owner(self, work: WorkItem) -> str | None:
         """Whose attempt expired lately, if its work can be revived and was not."""
-        if not _is_revivable(work) or await self._store.work(_again(work)) is not None:
+        if not _is_revivable(work) or await self._store.work(_revival_id(work)) is not None:
             return None
         last = (await self._store.attempts(work.id))[-1:]
         since = self._clock.now().wall - MISSED_SECONDS
         lately = [each for each in last if each.ended_at is not None and each.ended_at >= since]
         return next((each.owner for each in lately if each.state is AttemptState.EXPIRED), None)
 
-    async def _see_to(self, work: Work, owner: str) -> None:
-        words = f"its worker {quoted(owner)} was not heard of any more"
-        action, did = self._choice(work)
+    async def _handle_expired(self, work: WorkItem, owner: str) -> None:
+        words = f"its worker {quote(owner)} was not heard of any more"
+        action, did = self._decide(work)
         if action is ActionTaken.REVIVAL_ATTEMPTED:
             is_first = await self._store.enqueue(self._revival(work, words))
         else:
             stamp = iso(self._clock.now().wall).encode()
-            is_first = await self._store.keep_new_note(Note(TOLD, work.id, stamp))
+            is_first = await self._store.save_new_note(Note(NOTIFIED_KIND, work.id, stamp))
         if is_first:
-            await self._tell(work, words, action, did)
+            await self._notify(work, words, action, did)
 
-    def _choice(self, work: Work) -> tuple[ActionTaken, str]:
+    def _decide(self, work: WorkItem) -> tuple[ActionTaken, str]:
         """What is done about it, and that in words."""
-        calls = self._cut_off(work.session_id) if work.session_id is not None else None
-        if calls is None and not work.id.endswith(AGAIN):
+        calls = self._remote_calls_of(work.session_id) if work.session_id is not None else None
+        if calls is None and not work.id.endswith(REVIVAL_SUFFIX):
             return (
                 ActionTaken.HELD_FOR_APPROVAL,
                 "held: no session of it is known, so nobody can tell what it did",
             )
-        if calls and not work.id.endswith(AGAIN):
+        if calls and not work.id.endswith(REVIVAL_SUFFIX):
             did = f"held: a call was cut off that may have had effects elsewhere: {'; '.join(calls)}"
             return ActionTaken.HELD_FOR_APPROVAL, did
-        kept_from = self._kept_from(work)
+        kept_from = self._refusal_reason(work)
         if kept_from is not None:
             return ActionTaken.NONE, kept_from
-        return ActionTaken.REVIVAL_ATTEMPTED, f"queued it once more as {_again(work)}"
+        return ActionTaken.REVIVAL_ATTEMPTED, f"queued it once more as {_revival_id(work)}"
 
-    def _kept_from(self, work: Work) -> str | None:
+    def _refusal_reason(self, work: WorkItem) -> str | None:
         rules = self._rules()
-        if work.id.endswith(AGAIN):
+        if work.id.endswith(REVIVAL_SUFFIX):
             return "gave up: it failed again after it was revived"
         if not _is_revivable(work):
             return f"nothing: its {work.attempts_max} attempts are spent"
@@ -206,7 +206,7 @@ class WorkRevival:
             return f"nothing: PAUSED by {rules.paused_by}"
         return "nothing: the mode is observe" if rules.mode == "observe" else None
 
-    def _revival(self, work: Work, words: str) -> Work:
+    def _revival(self, work: WorkItem, words: str) -> WorkItem:
         now = self._clock.now().wall
         told = (
             f"Wakeful: an earlier attempt at this ({work.id}) ended at {iso(now)}: {words}. "
@@ -215,7 +215,7 @@ class WorkRevival:
         context = f"{work.context}\n{told}" if work.context else told
         return replace(
             work,
-            id=_again(work),
+            id=_revival_id(work),
             context=context,
             created_at=now,
             state=WorkState.PENDING,
@@ -224,35 +224,37 @@ class WorkRevival:
             seq=0,
         )
 
-    async def _tell(self, work: Work, words: str, action: ActionTaken, did: str) -> None:
+    async def _notify(self, work: WorkItem, words: str, action: ActionTaken, did: str) -> None:
         now = self._clock.now().wall
         about = work.session_id or SessionId(work.id)
-        failed_again = work.id.endswith(AGAIN)
-        happening = Happening.REVIVAL_FAILED if failed_again else Happening.SESSION_UNHEALTHY
+        failed_again = work.id.endswith(REVIVAL_SUFFIX)
+        kind = CriticalEventKind.REVIVAL_FAILED if failed_again else CriticalEventKind.SESSION_UNHEALTHY
         details = {"work": work.id, "did": did}
-        event = critical_event(happening, about, work.project, REASON, action, None, details, at_wall=now)
+        event = critical_event(kind, about, work.project, REASON, action, None, details, at_wall=now)
         await self._write(event)
-        news = lease_news(work, words, action, did, now)
-        topic = Topic((Matter.LEASE_ENDED,), work.project, work.session_id)
-        await self._owe(Alert(AlertKind.TROUBLE, f"work/{work.id}", text_of(news), topic=topic))
+        body = lease_alert(work, words, action, did, now)
+        topic = Topic((AlertCode.LEASE_ENDED,), work.project, work.session_id)
+        await self._enqueue_alert(
+            Alert(AlertKind.TROUBLE, f"work/{work.id}", format_alert(body), topic=topic)
+        )
 
 
-def lease_news(work: Work, words: str, action: ActionTaken, did: str, now: float) -> News:
+def lease_alert(work: WorkItem, words: str, action: ActionTaken, did: str, now: float) -> AlertBody:
     """That whoever did a work is gone."""
     revived = action is ActionTaken.REVIVAL_ATTEMPTED
-    return News(
+    return AlertBody(
         what=f"{work.project or 'work'}: {words} ({REASON})",
         where=f"work {work.id}{f', session {work.session_id}' if work.session_id else ''}",
         since=now,
         did=did,
         otherwise="a second failure is given up" if revived else "it stays failed",
-        command=f"wakeful work show {_again(work) if revived else work.id}",
+        command=f"wakeful work show {_revival_id(work) if revived else work.id}",
     )
 
 
-def _is_revivable(work: Work) -> bool:
-    return work.attempts_max == 1 and not work.id.endswith(AGAIN)
+def _is_revivable(work: WorkItem) -> bool:
+    return work.attempts_max == 1 and not work.id.endswith(REVIVAL_SUFFIX)
 
 
-def _again(work: Work) -> WorkId:
-    return WorkId(f"{work.id}{AGAIN}")
+def _revival_id(work: WorkItem) -> WorkId:
+    return WorkId(f"{work.id}{REVIVAL_SUFFIX}")

@@ -11,7 +11,6 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.alerts.mute_pause_model import PauseRecord
-from wakeful.core.answer import Answer
 from wakeful.core.clock import Clock, iso
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
@@ -19,20 +18,21 @@ from wakeful.core.leases import (
     SUMMARY_CHARS_MAX,
     Attempt,
     AttemptState,
-    HeldLease,
     Lease,
+    LeaseConflict,
     LeaseKey,
     LeaseLost,
     Run,
-    Work,
     WorkId,
+    WorkItem,
     WorkNotFound,
     WorkState,
-    held,
+    conversation_held_error,
     parse_work_id,
     work_id_for,
 )
 from wakeful.core.process import Process
+from wakeful.core.query_result import QueryResult
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.storage.base import Store
@@ -54,7 +54,7 @@ class KeyReused(OperatorError):
     http_status = 409
 
 
-class Order(Struct, frozen=True):
+class WorkRequest(Struct, frozen=True):
     """What somebody asks for."""
 
     prompt: str
@@ -123,13 +123,13 @@ class RunRecord(Struct, frozen=True):
     lease_until: str
 
 
-class Claimed(Struct, frozen=True):
+class ClaimedRun(Struct, frozen=True):
     """The run that was claimed; null when nothing is due."""
 
     run: RunRecord | None
 
 
-class Renewed(Struct, frozen=True):
+class RenewedLease(Struct, frozen=True):
     """The lease goes on until then."""
 
     epoch: int
@@ -147,7 +147,7 @@ class LeaseRecord(Struct, frozen=True):
     holder: Process | None
 
 
-class Yielded(Struct, frozen=True):
+class ReleasedLease(Struct, frozen=True):
     """The conversation is free."""
 
     session_id: SessionId
@@ -162,7 +162,7 @@ class ManagedHere(OperatorError):
     exit_code = 1
 
 
-class WorkDesk:
+class WorkQueue:
     """`resolve` gives the full id of a session; `changed` is called when a run may end sooner than was known."""
 
     def __init__(
@@ -177,21 +177,21 @@ class WorkDesk:
         self._is_managed = is_managed
         self._clock = clock
         self._resolve = resolve
-        self._changed = changed
+        self._on_change = changed
 
-    async def add(self, order: Order, key: str | None) -> Answer:
+    async def add(self, order: WorkRequest, key: str | None) -> QueryResult:
         """Keep a new work; with a key, the one work of that key. Raises KeyReused, EmptyPrompt or as `resolve`."""
         if not order.prompt.strip():
             raise EmptyPrompt
         work_id = work_id_for(key) if key else WorkId(f"w-{token_hex(8)}")
         work = self._work(work_id, order)
         if not await self._store.enqueue(work):
-            work = _same(work, await self._found(work_id))
-        return Answer(_encode(record_of(work)))
+            work = _require_same(work, await self._get(work_id))
+        return QueryResult(_encode(record_of(work)))
 
-    def _work(self, work_id: WorkId, order: Order) -> Work:
+    def _work(self, work_id: WorkId, order: WorkRequest) -> WorkItem:
         now = self._clock.now().wall
-        return Work(
+        return WorkItem(
             work_id,
             order.project,
             order.prompt,
@@ -204,86 +204,88 @@ class WorkDesk:
 
     async def works(
         self, state: WorkState | None, *, after: int, limit: int, paused: PauseRecord | None = None
-    ) -> Answer:
+    ) -> QueryResult:
         """A page of works, oldest first."""
         found = await self._store.works(state, after=after, limit=limit)
         cursor = found[-1].seq if len(found) == limit else None
-        return Answer(_encode(WorkList(tuple(map(record_of, found)), cursor, paused)))
+        return QueryResult(_encode(WorkList(tuple(map(record_of, found)), cursor, paused)))
 
-    async def work(self, text: str) -> Answer:
+    async def work(self, text: str) -> QueryResult:
         """One work, whole. Raises WorkNotFound."""
-        work = await self._found(parse_work_id(text))
+        work = await self._get(parse_work_id(text))
         attempts = await self._store.attempts(work.id)
         detail = WorkDetail(
             **msgspec.structs.asdict(record_of(work)),
             prompt=work.prompt,
             context=work.context,
-            history=tuple(map(_attempt, attempts)),
+            history=tuple(map(_attempt_record, attempts)),
         )
-        return Answer(_encode(detail))
+        return QueryResult(_encode(detail))
 
     async def claim(
         self, owner: str, *, project: str | None, ttl_seconds: float, holder: Process | None
-    ) -> Answer:
+    ) -> QueryResult:
         """The next run, or none: then a command answers "no"."""
         run = await self._store.claim_next_run(owner, project=project, ttl_seconds=ttl_seconds, holder=holder)
         if run is None:
-            return Answer(_encode(Claimed(None)), exit_code=1)
-        self._changed()
-        return Answer(_encode(Claimed(_run(run))))
+            return QueryResult(_encode(ClaimedRun(None)), exit_code=1)
+        self._on_change()
+        return QueryResult(_encode(ClaimedRun(_run_record(run))))
 
-    async def heartbeat(self, text: str, epoch: int, ttl_seconds: float) -> Answer:
+    async def heartbeat(self, text: str, epoch: int, ttl_seconds: float) -> QueryResult:
         """Raises LeaseLost or WorkNotFound."""
         work_id = parse_work_id(text)
         until = await self._store.heartbeat_run_lease(work_id, epoch, ttl_seconds)
         if until is None:
-            await self._found(work_id)
+            await self._get(work_id)
             raise LeaseLost(shown=work_id, epoch=epoch)
-        return Answer(_encode(Renewed(epoch, iso(until))))
+        return QueryResult(_encode(RenewedLease(epoch, iso(until))))
 
-    async def complete(self, text: str, epoch: int, result: str) -> Answer:
+    async def complete(self, text: str, epoch: int, result: str) -> QueryResult:
         """Said twice it is done once. Raises LeaseLost or WorkNotFound."""
         work_id = parse_work_id(text)
         ended = await self._store.complete_run(work_id, epoch, result)
-        return await self._ended(work_id, epoch, AttemptState.DONE, ended=ended)
+        return await self._finish_attempt(work_id, epoch, AttemptState.DONE, ended=ended)
 
-    async def fail(self, text: str, epoch: int, reason: str) -> Answer:
+    async def fail(self, text: str, epoch: int, reason: str) -> QueryResult:
         """Said twice it is done once. Raises LeaseLost or WorkNotFound."""
         work_id = parse_work_id(text)
         ended = await self._store.fail_run(work_id, epoch, reason)
-        return await self._ended(work_id, epoch, AttemptState.FAILED, ended=ended is not None)
+        return await self._finish_attempt(work_id, epoch, AttemptState.FAILED, ended=ended is not None)
 
-    async def _ended(self, work_id: WorkId, epoch: int, ending: AttemptState, *, ended: bool) -> Answer:
-        work = await self._found(work_id)
+    async def _finish_attempt(
+        self, work_id: WorkId, epoch: int, ending: AttemptState, *, ended: bool
+    ) -> QueryResult:
+        work = await self._get(work_id)
         if not ended:
             # Whoever did not hear the first answer asks again: the same word for the same attempt is no lie.
             said = [each.state for each in await self._store.attempts(work_id) if each.epoch == epoch]
             if said != [ending]:
                 raise LeaseLost(shown=work_id, epoch=epoch)
-        return Answer(_encode(record_of(work)))
+        return QueryResult(_encode(record_of(work)))
 
     async def claim_session(
         self, text: str, owner: str, *, ttl_seconds: float, holder: Process | None
-    ) -> Answer:
+    ) -> QueryResult:
         """Take a conversation. Raises ConversationHeld with its owner, or as `resolve`."""
         session_id = self._resolve(text)
         lease = await self._store.claim_lease(
             LeaseKey(session_id), owner, ttl_seconds=ttl_seconds, holder=holder
         )
-        if isinstance(lease, HeldLease):
-            raise held(lease)
-        self._changed()
-        return Answer(_encode(_lease(session_id, lease)))
+        if isinstance(lease, LeaseConflict):
+            raise conversation_held_error(lease)
+        self._on_change()
+        return QueryResult(_encode(_lease_record(session_id, lease)))
 
-    async def renew_session(self, text: str, epoch: int, ttl_seconds: float) -> Answer:
+    async def renew_session(self, text: str, epoch: int, ttl_seconds: float) -> QueryResult:
         """Raises LeaseLost."""
         session_id = self._resolve(text)
         until = await self._store.renew_lease(LeaseKey(session_id), epoch, ttl_seconds)
         if until is None:
             raise LeaseLost(shown=session_id, epoch=epoch)
-        return Answer(_encode(Renewed(epoch, iso(until))))
+        return QueryResult(_encode(RenewedLease(epoch, iso(until))))
 
-    async def yield_session(self, text: str, epoch: int) -> Answer:
+    async def yield_session(self, text: str, epoch: int) -> QueryResult:
         """Raises LeaseLost, or ManagedHere for a session of Wakeful's own."""
         session_id = self._resolve(text)
         if self._is_managed(session_id):
@@ -291,17 +293,17 @@ class WorkDesk:
             raise ManagedHere(shown=session_id)
         if not await self._store.yield_lease(LeaseKey(session_id), epoch):
             raise LeaseLost(shown=session_id, epoch=epoch)
-        self._changed()
-        return Answer(_encode(Yielded(session_id, epoch)))
+        self._on_change()
+        return QueryResult(_encode(ReleasedLease(session_id, epoch)))
 
-    async def _found(self, work_id: WorkId) -> Work:
+    async def _get(self, work_id: WorkId) -> WorkItem:
         work = await self._store.work(work_id)
         if work is None:
             raise WorkNotFound(shown=work_id)
         return work
 
 
-def record_of(work: Work) -> WorkRecord:
+def record_of(work: WorkItem) -> WorkRecord:
     return WorkRecord(
         SCHEMA,
         work.id,
@@ -316,7 +318,7 @@ def record_of(work: Work) -> WorkRecord:
     )
 
 
-def _same(asked: Work, kept: Work) -> Work:
+def _require_same(asked: WorkItem, kept: WorkItem) -> WorkItem:
     """The work its key made before, if it was asked for in the same words. Raises KeyReused."""
     words = [
         (each.project, each.prompt, each.session_id, each.context, each.attempts_max)
@@ -327,7 +329,7 @@ def _same(asked: Work, kept: Work) -> Work:
     return kept
 
 
-def _attempt(attempt: Attempt) -> AttemptRecord:
+def _attempt_record(attempt: Attempt) -> AttemptRecord:
     return AttemptRecord(
         attempt.number,
         attempt.epoch,
@@ -339,7 +341,7 @@ def _attempt(attempt: Attempt) -> AttemptRecord:
     )
 
 
-def _run(run: Run) -> RunRecord:
+def _run_record(run: Run) -> RunRecord:
     work = run.work
     return RunRecord(
         work.id,
@@ -355,7 +357,7 @@ def _run(run: Run) -> RunRecord:
     )
 
 
-def _lease(session_id: SessionId, lease: Lease) -> LeaseRecord:
+def _lease_record(session_id: SessionId, lease: Lease) -> LeaseRecord:
     return LeaseRecord(
         session_id, lease.epoch, lease.owner, iso(lease.since), iso(lease.expires_at), lease.holder
     )

@@ -12,24 +12,24 @@ from msgspec.structs import replace
 from support.agents_fixture import TestHub, agent, with_pid
 from wakeful.agents.commands import AgentBusy, AlreadyRuns, HubObserves, NotStale, StoppedMeanwhile
 from wakeful.agents.model import (
-    MOVES,
+    AGENT_TRANSITIONS,
+    AgentEvent,
+    AgentObservation,
     AgentRecord,
     AgentRuntime,
     AgentSpec,
     AgentState,
     BadAgentName,
-    Glimpse,
-    Move,
     Restart,
 )
-from wakeful.agents.runtime import EngineGone, Found, ImageMissing, NotReady
+from wakeful.agents.runtime import EngineGone, ImageMissing, NotReady, UndeclaredAgent
 from wakeful.agents.table import ENDED_EARLY, Agent, AgentNotFound, AgentRefuses
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import ConversationHeld, Lease, LeaseKey
-from wakeful.healing.plan import AgentWay
-from wakeful.incidents.model import Cause, Fate, Origin
-from wakeful.storage.base import Outcome
-from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNSEEN, ScriptedRuntime
+from wakeful.healing.plan import AgentRecovery
+from wakeful.incidents.model import Cause, MemberStatus, Origin
+from wakeful.storage.base import ActionOutcome
+from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNKNOWN, ScriptedRuntime
 from wakeful.testing.virtual_clock import settle
 
 NOT_READY = replace(ALIVE, ready=False, reason="nothing was shown")
@@ -86,7 +86,7 @@ def test_a_sync_finds_what_nobody_told() -> None:
         house = TestHub(agent())
         async with house.open():
             await running(house)
-            house.runtime.seen["claude"] = SESSION_DEAD
+            house.runtime.observations["claude"] = SESSION_DEAD
             await house.clock.run_for(9.9)
             assert house.record().state is AgentState.RUNNING
             await house.clock.run_for(0.2)
@@ -104,8 +104,8 @@ def test_the_end_of_a_process_is_looked_at_at_once() -> None:
             await running(house, pid=41)
             (watched,) = [each.process for each in house.book.agents.values()]
             assert watched is not None
-            house.runtime.seen["claude"] = SESSION_DEAD
-            house.hub.ended(watched)
+            house.runtime.observations["claude"] = SESSION_DEAD
+            house.hub.on_exit(watched)
             await settle()
             assert house.record().state is AgentState.STALE
 
@@ -135,10 +135,10 @@ def test_a_process_that_ends_before_it_can_be_identified_is_no_secret() -> None:
             await house.happens(with_pid(ALIVE, 41))
             assert house.record().state is AgentState.STALE
             house.hidden.add(42)
-            looks = house.runtime.looks
+            looks = house.runtime.inspections
             await house.happens(with_pid(ALIVE, 42))
             assert house.record().state is AgentState.RUNNING
-            assert house.runtime.looks <= looks + 2
+            assert house.runtime.inspections <= looks + 2
 
     run(story)
 
@@ -153,12 +153,12 @@ def test_what_cannot_be_seen_is_unknown_and_comes_back() -> None:
                 await house.happens(with_pid(ALIVE, 41), name)
             house.clock.advance(5)
             for name in ("one", "two"):
-                await house.happens(UNSEEN, name)
+                await house.happens(UNKNOWN, name)
             record = house.record("one")
             assert (record.state, record.session_alive) == (AgentState.UNKNOWN, False)
             assert record.reason == "the engine does not answer"
             assert record.since == house.changes[-2].at
-            (incident,) = await house.incidents.listed()
+            (incident,) = await house.incidents.list_incidents()
             assert incident.cause is Cause.TMUX_SERVER
             assert incident.sessions == ("agent-one", "agent-two")
             await house.clock.run_for(3)
@@ -167,7 +167,7 @@ def test_what_cannot_be_seen_is_unknown_and_comes_back() -> None:
             assert "agent one, agent two" in words
             for name in ("one", "two"):
                 assert (await house.happens(with_pid(ALIVE, 41), name)).state is AgentState.RUNNING
-            assert await house.incidents.listed() == []
+            assert await house.incidents.list_incidents() == []
             assert [key for key, _ in house.over] == [incident.id]
 
     run(story)
@@ -181,15 +181,15 @@ def test_an_agent_whose_session_is_in_an_incident_does_not_join_it_too() -> None
         async with house.open():
             await running(house, 41)
             house.sessions.by_pid[41] = SESSION
-            house.hub.arrived(SESSION)
+            house.hub.on_session_process(SESSION)
             await settle()
             await house.incidents.join(SESSION, Origin(Cause.TMUX_SERVER, "a socket"), "lost", "agent claude")
             house.clock.advance(5)
-            assert (await house.happens(UNSEEN)).state is AgentState.UNKNOWN
-            (incident,) = await house.incidents.listed()
+            assert (await house.happens(UNKNOWN)).state is AgentState.UNKNOWN
+            (incident,) = await house.incidents.list_incidents()
             assert incident.sessions == (SESSION,)
             await house.happens(with_pid(ALIVE, 41))
-            assert [each.sessions for each in await house.incidents.listed()] == [(SESSION,)]
+            assert [each.sessions for each in await house.incidents.list_incidents()] == [(SESSION,)]
 
     run(story)
 
@@ -199,10 +199,10 @@ def test_an_engine_that_was_never_seen_is_no_incident() -> None:
 
     async def story() -> None:
         house = TestHub(agent())
-        house.runtime.seen["claude"] = UNSEEN
+        house.runtime.observations["claude"] = UNKNOWN
         async with house.open():
             assert house.record().state is AgentState.UNKNOWN
-            assert await house.incidents.listed() == []
+            assert await house.incidents.list_incidents() == []
 
     run(story)
 
@@ -219,7 +219,7 @@ def test_of_two_starts_at_once_one_wins() -> None:
             refused = [each for each in ends if isinstance(each, AgentRefuses)]
             assert len(refused) == 1
             assert refused[0].http_status == 409
-            assert [act for act, _ in house.runtime.acts] == ["start claude"]
+            assert [act for act, _ in house.runtime.actions] == ["start claude"]
             assert house.record().state is AgentState.RUNNING
 
     run(story)
@@ -291,7 +291,7 @@ def test_a_start_that_fails_says_why_and_keeps_saying_it(failure: Exception, sta
             assert house.record().state is state
             assert house.record().reason == str(failure)
             if state is AgentState.UNKNOWN:
-                house.runtime.seen["claude"] = UNSEEN
+                house.runtime.observations["claude"] = UNKNOWN
             await house.clock.run_for(30)
             assert house.record().state is state
 
@@ -312,7 +312,7 @@ def test_restart_session_is_for_stale_agents_only() -> None:
             await house.happens(SESSION_DEAD)
             record = await house.orders.restart_session("claude")
             assert (record.state, record.session_alive) == (AgentState.RUNNING, True)
-            assert house.runtime.acts == [("restart-session claude", ("claude",))]
+            assert house.runtime.actions == [("restart-session claude", ("claude",))]
 
     run(story)
 
@@ -323,11 +323,11 @@ def test_an_agent_somebody_else_started_is_not_started_again() -> None:
     async def story() -> None:
         house = TestHub(agent())
         async with house.open():
-            house.runtime.seen["claude"] = with_pid(ALIVE, 41)
+            house.runtime.observations["claude"] = with_pid(ALIVE, 41)
             with pytest.raises(AlreadyRuns):
                 await house.orders.start("claude")
             assert house.record().state is AgentState.RUNNING
-            assert house.runtime.acts == []
+            assert house.runtime.actions == []
 
     run(story)
 
@@ -413,10 +413,10 @@ def test_whom_an_agent_hosts_is_said_at_once_and_until_it_begins_anew() -> None:
             await running(house, 41)
             assert house.record().session_id is None
             house.sessions.by_pid[41] = SESSION
-            house.hub.arrived(SessionId("claude-of-somebody-else"))
+            house.hub.on_session_process(SessionId("claude-of-somebody-else"))
             await settle()
             assert house.record().session_id is None
-            house.hub.arrived(SESSION)
+            house.hub.on_session_process(SESSION)
             await settle()
             assert (house.record().session_id, house.lodged) == (SESSION, {SESSION: "claude"})
         house.lodged.clear()
@@ -454,11 +454,11 @@ def test_a_session_is_judged_anew_when_its_agents_state_changes() -> None:
         async with house.open():
             await running(house, 41)
             house.sessions.by_pid[41] = SESSION
-            house.hub.arrived(SESSION)
+            house.hub.on_session_process(SESSION)
             await settle()
-            for seen in (UNSEEN, with_pid(ALIVE, 41)):
+            for observation in (UNKNOWN, with_pid(ALIVE, 41)):
                 house.lodged.clear()
-                await house.happens(seen)
+                await house.happens(observation)
                 assert house.lodged == {SESSION: "claude"}
 
     run(story)
@@ -494,13 +494,13 @@ def test_a_stopped_agent_has_lost_nothing_to_a_dead_engine(caplog: pytest.LogCap
                 await house.orders.start(name)
             await house.orders.stop("stopped")
         for name in ("stopped", "runs"):
-            house.runtime.seen[name] = UNSEEN
+            house.runtime.observations[name] = UNKNOWN
         for _ in range(2):
             house.build()
             with caplog.at_level(logging.INFO, logger="wakeful.hub"):
                 async with house.open():
                     assert house.record("stopped").state is AgentState.UNKNOWN
-                    (incident,) = await house.incidents.listed()
+                    (incident,) = await house.incidents.list_incidents()
                     assert incident.sessions == ("agent-runs",)
         assert "claimed by somebody else" not in caplog.text
 
@@ -527,13 +527,13 @@ def test_a_start_that_a_crash_cut_off_is_looked_at() -> None:
     async def story() -> None:
         house = TestHub(agent())
         async with house.open():
-            house.book.ordered(house.book.find("claude"), Move.START)
-            await house.book.keep(house.book.find("claude"))
+            house.book.apply_command(house.book.find("claude"), AgentEvent.START)
+            await house.book.save(house.book.find("claude"))
         house.build()
-        house.runtime.seen["claude"] = replace(SESSION_DEAD, epoch=1)
+        house.runtime.observations["claude"] = replace(SESSION_DEAD, epoch=1)
         async with house.open():
             assert (house.record().state, house.record().reason) == (AgentState.ERROR, ENDED_EARLY)
-            assert house.runtime.acts == []
+            assert house.runtime.actions == []
 
     run(story)
 
@@ -569,10 +569,10 @@ def test_a_container_that_went_while_nobody_watched_its_start_is_an_error(
     async def story() -> None:
         house = TestHub(agent())
         async with house.open():
-            house.book.ordered(house.book.find("claude"), Move.START)
-            await house.book.keep(house.book.find("claude"))
+            house.book.apply_command(house.book.find("claude"), AgentEvent.START)
+            await house.book.save(house.book.find("claude"))
         house.build()
-        house.runtime.seen["claude"] = replace(GONE, epoch=epoch, reason="container exited (137)")
+        house.runtime.observations["claude"] = replace(GONE, epoch=epoch, reason="container exited (137)")
         async with house.open():
             await house.clock.run_for(30)
             assert (house.record().state, house.record().reason) == (state, "container exited (137)")
@@ -588,23 +588,23 @@ def test_restarts_that_waited_for_their_turn_when_the_daemon_ended_are_not_lost(
         names = [f"bot{number}" for number in range(4)]
         house = TestHub(*(agent(name, restart=Restart.AUTO) for name in names))
         lost = replace(SESSION_DEAD, epoch=1)
-        house.runtime.seen = dict.fromkeys(names, replace(ALIVE, pid=41, epoch=1))
+        house.runtime.observations = dict.fromkeys(names, replace(ALIVE, pid=41, epoch=1))
         async with house.open():
             house.runtime.ready.clear()
-            house.runtime.seen = dict.fromkeys(names, lost)
+            house.runtime.observations = dict.fromkeys(names, lost)
             await house.clock.run_for(20)
             assert [house.record(name).state for name in names].count(AgentState.STARTING) == 1
             assert len(await house.store.notes("agent-revival")) == len(names)
-        (first, _), *_ = house.runtime.acts
+        (first, _), *_ = house.runtime.actions
         began = first.removeprefix("restart-session ")
         house.runtime = ScriptedRuntime()
         house.build()
-        house.runtime.seen = dict.fromkeys(names, UNSEEN)
+        house.runtime.observations = dict.fromkeys(names, UNKNOWN)
         async with house.open():
             assert {house.record(name).state for name in names} == {AgentState.UNKNOWN}
-            house.runtime.seen = dict.fromkeys(names, lost)
+            house.runtime.observations = dict.fromkeys(names, lost)
             if begun:
-                house.runtime.seen[began] = replace(lost, epoch=2)
+                house.runtime.observations[began] = replace(lost, epoch=2)
             await house.clock.run_for(60)
             back = {name for name in names if house.record(name).state is AgentState.RUNNING}
             assert back == set(names) - ({began} if begun else set())
@@ -628,7 +628,7 @@ def test_a_start_that_a_crash_cut_off_keeps_its_deadline() -> None:
             since = house.record().since
         await asyncio.gather(start, return_exceptions=True)
         house.build()
-        house.runtime.seen["claude"] = NOT_READY
+        house.runtime.observations["claude"] = NOT_READY
         await house.clock.run_for(20)
         async with house.open():
             assert (house.record().state, house.record().since) == (AgentState.STARTING, since)
@@ -644,7 +644,7 @@ def test_a_start_that_a_crash_cut_off_keeps_its_deadline() -> None:
             assert house.record().state is AgentState.ERROR
             await house.happens(with_pid(ALIVE, 7))
             assert house.record().state is AgentState.RUNNING
-            assert house.runtime.acts == [("start claude", ("claude",))]
+            assert house.runtime.actions == [("start claude", ("claude",))]
 
     run(story)
 
@@ -656,7 +656,7 @@ def test_an_agent_that_lives_and_was_never_ready_is_an_error_and_stays_one() -> 
         house = TestHub(agent())
         house.runtime.failure = NotReady(name="claude", seconds=60, reason="nothing came")
         async with house.open():
-            house.runtime.seen["claude"] = NOT_READY
+            house.runtime.observations["claude"] = NOT_READY
             with pytest.raises(NotReady):
                 await house.orders.start("claude")
             await house.clock.run_for(30)
@@ -673,13 +673,13 @@ class SlowEyes(ScriptedRuntime):
         super().__init__()
         self.gates: list[tuple[str, asyncio.Event]] = []
 
-    async def look(self, spec: AgentSpec) -> Glimpse:
-        early = await super().look(spec)
+    async def inspect(self, spec: AgentSpec) -> AgentObservation:
+        early = await super().inspect(spec)
         if not self.gates:
             return early
         sees_at, gate = self.gates.pop(0)
         await gate.wait()
-        return early if sees_at == "beginning" else await super().look(spec)
+        return early if sees_at == "beginning" else await super().inspect(spec)
 
 
 @pytest.mark.parametrize("late", [0, 1])
@@ -694,9 +694,9 @@ def test_a_look_from_before_a_death_that_arrives_late_does_not_count(late: int) 
             house.changes.clear()
             gates = [asyncio.Event(), asyncio.Event()]
             eyes.gates = [("beginning" if at == late else "end", gate) for at, gate in enumerate(gates)]
-            looks = [asyncio.create_task(house.hub.look_at([house.book.find("claude")])) for _ in gates]
+            looks = [asyncio.create_task(house.hub.inspect([house.book.find("claude")])) for _ in gates]
             await settle()
-            eyes.seen["claude"] = SESSION_DEAD
+            eyes.observations["claude"] = SESSION_DEAD
             for at in (1 - late, late):
                 gates[at].set()
                 await looks[at]
@@ -717,7 +717,7 @@ def test_a_look_from_before_an_order_does_not_count_after_it() -> None:
             await house.happens(SESSION_DEAD)
             gate = asyncio.Event()
             eyes.gates = [("beginning", gate)]
-            look = asyncio.create_task(house.hub.look_at([house.book.find("claude")]))
+            look = asyncio.create_task(house.hub.inspect([house.book.find("claude")]))
             await settle()
             await house.orders.restart_session("claude")
             gate.set()
@@ -740,12 +740,12 @@ def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
             await house.clock.run_for(4)
             conversation = SESSION.removeprefix("claude-")
             expected = ("restart-session claude", ("claude", "--resume", conversation))
-            assert house.runtime.acts == [expected]
+            assert house.runtime.actions == [expected]
             assert house.record().state is AgentState.RUNNING
             await house.happens(SESSION_DEAD)
             await house.clock.run_for(300)
             assert house.record().state is AgentState.STALE
-            assert house.runtime.acts == [expected]
+            assert house.runtime.actions == [expected]
             ((key, words),) = house.said
             assert words.splitlines()[:4] == [
                 "Agent claude was brought back once and ended again: session dead",
@@ -773,15 +773,15 @@ def test_an_agent_that_is_given_up_is_so_in_its_incident() -> None:
         async with house.open():
             await running(house)
             for _ in range(2):
-                await house.happens(UNSEEN)
+                await house.happens(UNKNOWN)
                 await house.happens(SESSION_DEAD)
                 await house.clock.run_for(30)
             assert house.record().state is AgentState.STALE
             assert "gave up" in house.said[-1][1]
-            (incident,) = await house.incidents.listed()
+            (incident,) = await house.incidents.list_incidents()
             (member,) = incident.members
             assert (member.fate, member.words) == (
-                Fate.GIVEN_UP,
+                MemberStatus.GIVEN_UP,
                 "brought it back once, which did not last; gave up",
             )
 
@@ -807,7 +807,7 @@ def test_a_stop_that_a_crash_cut_off_is_forgotten_where_the_agent_runs_on() -> N
         async def came_to_nothing(lived: Agent) -> None:
             withdrawn.append(lived.name)
 
-        house.orders.stop_came_to_nothing = came_to_nothing
+        house.orders.on_stop_failed = came_to_nothing
         async with house.open():
             await house.clock.run_for(30)
             assert (house.record().state, withdrawn) == (AgentState.RUNNING, [])
@@ -818,7 +818,7 @@ def test_a_stop_that_a_crash_cut_off_is_forgotten_where_the_agent_runs_on() -> N
             await house.happens(SESSION_DEAD)
             assert house.record().reason == "session dead"
             await house.clock.run_for(20)
-            assert [act for act, _ in house.runtime.acts] == ["restart-session claude"]
+            assert [act for act, _ in house.runtime.actions] == ["restart-session claude"]
 
     run(story)
 
@@ -834,7 +834,7 @@ def test_an_auto_agent_that_cannot_be_brought_back_is_told() -> None:
             await house.happens(SESSION_DEAD)
             await house.clock.run_for(300)
             assert house.record().state is AgentState.ERROR
-            assert len(house.runtime.acts) == 1
+            assert len(house.runtime.actions) == 1
             ((key, words),) = house.said
             assert words.splitlines()[0].startswith("Agent claude ended and could not be brought back: ")
             assert "Wakeful did: tried to start it once, which failed; gave up" in words
@@ -847,7 +847,7 @@ def test_an_auto_agent_that_cannot_be_brought_back_is_told() -> None:
 
 
 @pytest.mark.parametrize("later", [SESSION_DEAD, NOT_READY, ALIVE])
-def test_a_restart_that_a_crash_cut_off_is_told_where_it_fails(later: Glimpse) -> None:
+def test_a_restart_that_a_crash_cut_off_is_told_where_it_fails(later: AgentObservation) -> None:
     """The daemon ends while it brings an agent back: the next one knows that its budget is spent."""
 
     async def story() -> None:
@@ -859,7 +859,7 @@ def test_a_restart_that_a_crash_cut_off_is_told_where_it_fails(later: Glimpse) -
             await house.clock.run_for(10)
             assert house.record().state is AgentState.STARTING
         house.build()
-        house.runtime.seen["claude"] = NOT_READY
+        house.runtime.observations["claude"] = NOT_READY
         async with house.open():
             assert (house.record().state, house.said) == (AgentState.STARTING, [])
             await house.happens(later)
@@ -867,7 +867,7 @@ def test_a_restart_that_a_crash_cut_off_is_told_where_it_fails(later: Glimpse) -
             failed = later is not ALIVE
             assert house.record().state is (AgentState.ERROR if failed else AgentState.RUNNING)
             assert len(house.said) == failed
-            assert len(house.runtime.acts) == 1
+            assert len(house.runtime.actions) == 1
             assert await house.store.notes("agent-revival") == []
 
     run(story)
@@ -884,13 +884,13 @@ def test_an_agent_cut_off_in_a_turn_is_left_to_the_healer() -> None:
             house.sessions.cut_off.add(SESSION)
             await house.happens(SESSION_DEAD)
             await house.clock.run_for(60)
-            assert (house.record().state, house.runtime.acts) == (AgentState.STALE, [])
-            assert house.hub.way_of(SESSION) is AgentWay.REVIVE
-            deeds = [house.hub.bring_back(SESSION), house.hub.bring_back(SESSION)]
+            assert (house.record().state, house.runtime.actions) == (AgentState.STALE, [])
+            assert house.hub.recovery_of(SESSION) is AgentRecovery.REVIVE
+            deeds = [house.hub.resume_agent(SESSION), house.hub.resume_agent(SESSION)]
             ended = await asyncio.gather(*(each for each in deeds if each is not None))
-            assert [act for act, _ in house.runtime.acts] == ["restart-session claude"]
-            assert Outcome.RECOVERED in [each.outcome for each in ended]
-            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            assert [act for act, _ in house.runtime.actions] == ["restart-session claude"]
+            assert ActionOutcome.CONFIRMED in [each.outcome for each in ended]
+            assert house.hub.recovery_of(SESSION) is AgentRecovery.WAIT
 
     run(story)
 
@@ -905,15 +905,15 @@ def test_a_session_that_ended_while_its_agent_runs_on_is_told() -> None:
         async with house.open():
             await running(house)
             await house.clock.run_for(3600)
-            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            assert house.hub.recovery_of(SESSION) is AgentRecovery.WAIT
             del house.sessions.holders[SESSION]
-            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            assert house.hub.recovery_of(SESSION) is AgentRecovery.WAIT
             await house.clock.run_for(19)
-            assert house.hub.way_of(SESSION) is AgentWay.WAIT
+            assert house.hub.recovery_of(SESSION) is AgentRecovery.WAIT
             await house.clock.run_for(2)
-            assert house.hub.way_of(SESSION) is AgentWay.TELL
+            assert house.hub.recovery_of(SESSION) is AgentRecovery.NOTIFY
             await house.happens(SESSION_DEAD)
-            assert house.hub.way_of(SESSION) is AgentWay.REVIVE
+            assert house.hub.recovery_of(SESSION) is AgentRecovery.REVIVE
 
     run(story)
 
@@ -925,10 +925,10 @@ def test_a_session_is_its_agents_before_anybody_looked() -> None:
         async with under_way() as (house, start):
             nested = SessionId("claude-nested")
             house.sessions.named = {SESSION: "claude", nested: "claude"}
-            house.hub.arrived(SESSION)
+            house.hub.on_session_process(SESSION)
             assert house.lodged == {SESSION: "claude"}
             house.sessions.holders[SESSION] = 41
-            house.hub.arrived(nested)
+            house.hub.on_session_process(nested)
             assert house.lodged == {SESSION: "claude"}
             house.runtime.ready.set()
             assert (await start).session_id == SESSION
@@ -948,7 +948,7 @@ def test_what_was_hosted_is_known_before_anybody_is_judged() -> None:
         house.build()
         await house.hub.load()
         assert house.lodged == {SESSION: "claude"}
-        assert house.hub.host_of(SESSION) == "claude"
+        assert house.hub.agent_name_of(SESSION) == "claude"
 
     run(story)
 
@@ -965,7 +965,7 @@ def test_an_agent_that_was_well_for_long_has_a_budget_again() -> None:
                 await house.happens(SESSION_DEAD)
                 await house.clock.run_for(20)
                 assert house.record().state is AgentState.RUNNING
-            assert len(house.runtime.acts) == 3
+            assert len(house.runtime.actions) == 3
 
     run(story)
 
@@ -982,10 +982,10 @@ def test_two_processes_never_get_one_conversation() -> None:
             house.sessions.holders[SESSION] = 99
             await house.happens(SESSION_DEAD)
             await house.clock.run_for(60)
-            assert house.runtime.acts == []
+            assert house.runtime.actions == []
             del house.sessions.holders[SESSION]
             await house.clock.run_for(20)
-            assert len(house.runtime.acts) == 1
+            assert len(house.runtime.actions) == 1
 
     run(story)
 
@@ -1001,9 +1001,9 @@ def test_nobody_acts_where_nobody_may(why: str) -> None:
             await running(house)
             if why == "paused":
                 house.rules = type(house.rules)(mode="mine", paused_by="me")
-            await house.happens(UNSEEN if why == "unknown" else SESSION_DEAD)
+            await house.happens(UNKNOWN if why == "unknown" else SESSION_DEAD)
             await house.clock.run_for(60)
-            assert house.runtime.acts == []
+            assert house.runtime.actions == []
 
     run(story)
 
@@ -1027,11 +1027,11 @@ def test_strangers_are_reported_and_left_alone(caplog: pytest.LogCaptureFixture)
 
     async def story() -> None:
         house = TestHub(agent())
-        house.runtime.strangers.append(Found("other", "c0ffee", "runs codex in tmux"))
+        house.runtime.undeclared.append(UndeclaredAgent("other", "c0ffee", "runs codex in tmux"))
         async with house.open():
-            assert [each.name for each in house.hub.found] == ["other"]
+            assert [each.name for each in house.hub.undeclared] == ["other"]
             await house.clock.run_for(30)
-            assert house.runtime.acts == []
+            assert house.runtime.actions == []
 
     run(story)
     assert "found other, which runs codex in tmux: declared nowhere, so it is left alone" in caplog.messages
@@ -1049,13 +1049,13 @@ def test_an_unknown_name_hears_the_nearest_one() -> None:
 def test_an_order_the_table_does_not_have_is_refused() -> None:
     """Every pair of state and order is either in the table or answered with 409."""
 
-    for state, order in product(AgentState, (Move.START, Move.STOP)):
+    for state, event in product(AgentState, (AgentEvent.START, AgentEvent.STOP)):
         house = TestHub(agent())
         found = house.book.find("claude")
         found.record = replace(found.record, state=state)
-        if (state, order) in MOVES:
-            house.book.require(found, order)
+        if (state, event) in AGENT_TRANSITIONS:
+            house.book.require(found, event)
         else:
             with pytest.raises(AgentRefuses) as refused:
-                house.book.require(found, order)
+                house.book.require(found, event)
             assert refused.value.http_status == 409

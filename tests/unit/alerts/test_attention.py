@@ -8,17 +8,17 @@ import pytest
 
 from support.healing_fixture import Recorder
 from support.supervisor_fixture import House, subject
-from wakeful.alerts.attention import LOOK_SECONDS, Asking
-from wakeful.alerts.model import AlertKind, Rules
-from wakeful.alerts.outbox import KIND, AlertDesk
+from wakeful.alerts.attention import RECHECK_SECONDS, AttentionMonitor
+from wakeful.alerts.model import AlertKind, AlertRules
+from wakeful.alerts.outbox import KIND, AlertOutbox
 from wakeful.core.ids import SessionId
 from wakeful.judging.events import (
-    Answered,
-    Asked,
     CallEnded,
     CallStarted,
     Failure,
     Prompted,
+    QuestionAnswered,
+    QuestionAsked,
     TurnEnded,
     TurnInterrupted,
 )
@@ -39,7 +39,7 @@ class Scene:
         self.house = House()
         self.clock = self.house.clock
         self.channel = Recorder()
-        self.rules = Rules(frozenset(AlertKind))
+        self.rules = AlertRules(frozenset(AlertKind))
         self.looked_at: set[SessionId] = set()
         self.excused: set[SessionId] = set()
 
@@ -50,18 +50,18 @@ class Scene:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """A daemon's life."""
-        desk = AlertDesk(self.house.store, self.clock, [self.channel], self.rules, "here")
-        self.asking = Asking(
-            desk,
+        outbox = AlertOutbox(self.house.store, self.clock, [self.channel], self.rules, "here")
+        self.asking = AttentionMonitor(
+            outbox,
             self.clock,
             self.rules,
             self._visible,
             lambda each, _question: each.id in self.excused,
-            lambda session_id: self.house.roster.watched[session_id].activity.ended_well,
+            lambda session_id: self.house.roster.sessions[session_id].activity.ended_well,
         )
-        task = asyncio.create_task(desk.run())
-        await desk.take_up()
-        self.asking.take_up()
+        task = asyncio.create_task(outbox.run())
+        await outbox.restore()
+        self.asking.restore()
         try:
             yield
         finally:
@@ -73,11 +73,11 @@ class Scene:
         return session_id in self.looked_at
 
     def ask(self, name: str = "a", about: str = "Bash: rm -r build") -> None:
-        self.house.hear(name, Prompted(self.clock.now().wall), Asked(self.clock.now().wall, about))
+        self.house.hear(name, Prompted(self.clock.now().wall), QuestionAsked(self.clock.now().wall, about))
         self.see(name)
 
     def answer(self, name: str = "a") -> None:
-        self.house.hear(name, Answered(self.clock.now().wall))
+        self.house.hear(name, QuestionAnswered(self.clock.now().wall))
         self.see(name)
 
     def finish(self, name: str = "a") -> None:
@@ -89,10 +89,10 @@ class Scene:
         self.see(name)
 
     def see(self, name: str = "a") -> None:
-        self.asking.seen(self.record(name))
+        self.asking.on_judged(self.record(name))
 
     def record(self, name: str) -> SessionRecord:
-        found = self.house.roster.watched[subject(name).id].record
+        found = self.house.roster.sessions[subject(name).id].record
         assert found is not None
         return found
 
@@ -180,7 +180,7 @@ async def test_a_question_somebody_looks_at_is_not_told_until_they_turn_away(sce
         await scene.clock.run_for(3600)
         assert scene.said == []
         scene.looked_at.clear()
-        await scene.clock.run_for(LOOK_SECONDS)
+        await scene.clock.run_for(RECHECK_SECONDS)
         assert len(scene.said) == 1
 
 
@@ -193,7 +193,7 @@ async def test_a_restart_tells_no_question_twice(scene: Scene) -> None:
         scene.see()
         await scene.clock.run_for(20)
         assert len(scene.said) == 1
-    scene.house.hear("a", Answered(scene.clock.now().wall))
+    scene.house.hear("a", QuestionAnswered(scene.clock.now().wall))
     await scene.clock.run_for(20)
     async with scene.running():
         scene.see()
@@ -212,7 +212,7 @@ async def test_a_question_that_is_dated_by_the_next_daemons_first_look_is_the_sa
     await scene.clock.run_for(20)
     async with scene.running():
         await scene.clock.run_for(1)
-        scene.house.hear("a", Asked(scene.clock.now().wall, "a question"))
+        scene.house.hear("a", QuestionAsked(scene.clock.now().wall, "a question"))
         scene.see()
         await scene.clock.run_for(1)
         scene.ask()
@@ -228,7 +228,7 @@ async def test_the_same_words_asked_again_while_nobody_watched_are_told(scene: S
     async with scene.running():
         scene.ask()
         await scene.clock.run_for(20)
-    scene.house.hear("a", Answered(scene.clock.now().wall))
+    scene.house.hear("a", QuestionAnswered(scene.clock.now().wall))
     await scene.clock.run_for(20)
     scene.house.ask("a")
     await scene.clock.run_for(20)
@@ -243,7 +243,7 @@ async def test_a_question_asked_while_nobody_watched_is_told(scene: Scene) -> No
     async with scene.running():
         scene.ask(about="the first")
         await scene.clock.run_for(20)
-    scene.house.hear("a", Answered(scene.clock.now().wall))
+    scene.house.hear("a", QuestionAnswered(scene.clock.now().wall))
     await scene.clock.run_for(20)
     scene.house.ask("a", "the second")
     async with scene.running():
@@ -328,7 +328,7 @@ async def test_a_turn_that_failed_has_not_finished(scene: Scene) -> None:
 
 async def test_a_kind_that_is_switched_off_is_silent(scene: Scene) -> None:
     """`needs_you` alone: nobody hears that a turn is finished."""
-    scene.rules = Rules(frozenset({AlertKind.NEEDS_YOU}))
+    scene.rules = AlertRules(frozenset({AlertKind.NEEDS_YOU}))
     async with scene.running():
         scene.work()
         scene.finish()

@@ -12,11 +12,20 @@ import pytest
 from bench.alert_examples import EXAMPLES, incident_of, trouble_of
 
 import wakeful
-from wakeful.alerts.model import LINES_MAX, Matter, News, Topic, held_back, incident, prefaced, text_of
+from wakeful.alerts.model import (
+    LINES_MAX,
+    AlertBody,
+    AlertCode,
+    Topic,
+    format_alert,
+    incident_text,
+    late_text,
+    with_pause_line,
+)
 from wakeful.alerts.mute_pause_model import CODES, Mute, MuteKind
-from wakeful.healing.plan import Decision, Step
-from wakeful.incidents.model import Cause, Fate
-from wakeful.judging.findings import Code
+from wakeful.healing.plan import HealingDecision, HealingStep
+from wakeful.incidents.model import Cause, MemberStatus
+from wakeful.judging.findings import FindingCode
 
 HEADS = ["Where", "Since", "Wakeful did", "If you do nothing"]
 # Every place where an alert is made, and how many are made there.
@@ -94,42 +103,42 @@ def test_an_example_of_trouble_says_all_six_things(title: str) -> None:
     text = EXAMPLES[title]()
     assert complete(text)
     if title != "Died while paused":
-        assert len(prefaced(held_back(text, 0.0), "ada@tower").splitlines()) <= LINES_MAX
+        assert len(with_pause_line(late_text(text, 0.0), "ada@tower").splitlines()) <= LINES_MAX
 
 
-@pytest.mark.parametrize(("code", "step"), [*product(Code, Step)])
-def test_any_trouble_of_a_session_is_complete(code: Code, step: Step) -> None:
+@pytest.mark.parametrize(("code", "step"), [*product(FindingCode, HealingStep)])
+def test_any_trouble_of_a_session_is_complete(code: FindingCode, step: HealingStep) -> None:
     """Whatever was found and whatever is done about it."""
     for given_up, managed in product((False, True), repeat=2):
-        text = trouble_of(code, Decision(step, "a reason"), managed=managed, given_up=given_up)
+        text = trouble_of(code, HealingDecision(step, "a reason"), managed=managed, given_up=given_up)
         assert complete(text)
 
 
 def test_what_is_only_put_off_is_not_said_to_stay() -> None:
     """A brake is released by itself, and whoever was left alone meanwhile has their turn then."""
-    braked = Decision(Step.NOTIFY, "too many revivals failed lately", 600.0)
-    text = trouble_of(Code.SESSION_DEAD, braked, managed=True, given_up=False)
+    braked = HealingDecision(HealingStep.NOTIFY, "too many revivals failed lately", 600.0)
+    text = trouble_of(FindingCode.SESSION_DEAD, braked, managed=True, given_up=False)
     assert "If you do nothing: Wakeful looks at it again in 10 min" in text
 
 
-@pytest.mark.parametrize(("cause", "fate"), [*product(Cause, Fate)])
-def test_any_incident_is_complete(cause: Cause, fate: Fate) -> None:
+@pytest.mark.parametrize(("cause", "fate"), [*product(Cause, MemberStatus)])
+def test_any_incident_is_complete(cause: Cause, fate: MemberStatus) -> None:
     """Whatever it is about, whatever became of those in it, with one in it and with many."""
     for names in ("api", "api docs web"):
-        assert complete(incident(incident_of(cause, fate, names)))
+        assert complete(incident_text(incident_of(cause, fate, names)))
 
 
 def test_news_without_words_are_no_news() -> None:
     """An empty line would be left out, and nobody would miss it."""
     said: dict[str, Any] = {"what": "a", "where": "b", "since": 0.0, "did": "c", "otherwise": "d"}
-    assert complete(text_of(News(**said, command="e")))
+    assert complete(format_alert(AlertBody(**said, command="e")))
     for name in ("what", "where", "did", "otherwise"):
         with pytest.raises(AssertionError):
-            News(**said | {name: " "})
+            AlertBody(**said | {name: " "})
 
 
-@pytest.mark.parametrize("matter", Matter)
-def test_what_is_no_finding_can_be_muted_too(matter: Matter) -> None:
+@pytest.mark.parametrize("matter", AlertCode)
+def test_what_is_no_finding_can_be_muted_too(matter: AlertCode) -> None:
     """A program's journal, a checkpoint, a work, an issue that could not be filed: by its code, whatever its project."""
     assert matter in CODES
     mute = Mute(MuteKind.CODE, matter, 10.0, "ada")

@@ -11,17 +11,17 @@ import pytest
 
 from support import claude_transcripts
 from support.healing_fixture import Recorder
-from wakeful.alerts.failed_parts import RETRY_SECONDS_MAX, STEADY_SECONDS, FailureAlerts, Failures
-from wakeful.alerts.model import AlertKind, Rules
-from wakeful.alerts.outbox import AlertDesk
-from wakeful.config.paths import Places
+from wakeful.alerts.failed_parts import RETRY_SECONDS_MAX, STEADY_SECONDS, FailedParts, FailureAlerts
+from wakeful.alerts.model import AlertKind, AlertRules
+from wakeful.alerts.outbox import AlertOutbox
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.core.clock import Instant
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.daemon.observer import Lookout, PlainProcesses
+from wakeful.daemon.observer import PlainProcesses, SessionObserver
 from wakeful.judging.activity import Activity
-from wakeful.judging.evidence import Presence
+from wakeful.judging.evidence import RuntimeState
 from wakeful.judging.findings import Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
@@ -49,7 +49,9 @@ class Service:
 
 
 @asynccontextmanager
-async def running(failures: Failures, service: Service, *, world_errors: bool = False) -> AsyncIterator[None]:
+async def running(
+    failures: FailedParts, service: Service, *, world_errors: bool = False
+) -> AsyncIterator[None]:
     task = asyncio.create_task(failures.keep_running("healing", service.run, world_errors=world_errors))
     try:
         yield
@@ -61,7 +63,7 @@ async def running(failures: Failures, service: Service, *, world_errors: bool = 
 async def test_a_service_that_raises_is_started_again_ever_later_and_works_once_it_is_steady() -> None:
     """Ten failures take minutes, not a spinning core; the first good minute ends it."""
     clock = VirtualClock()
-    failures, service = Failures(clock), Service(clock, 10, ValueError("no \x1b[31m sense"))
+    failures, service = FailedParts(clock), Service(clock, 10, ValueError("no \x1b[31m sense"))
     async with running(failures, service):
         await clock.run_for(0.5)
         assert [(each.name, each.times) for each in failures.down] == [("healing", 1)]
@@ -75,7 +77,7 @@ async def test_a_service_that_raises_is_started_again_ever_later_and_works_once_
 async def test_a_service_that_fails_at_once_again_was_never_up() -> None:
     """Coming up is not working: people get one alert, not one for each try."""
     clock = VirtualClock()
-    failures, service = Failures(clock), Service(clock, 3, ValueError("no"))
+    failures, service = FailedParts(clock), Service(clock, 3, ValueError("no"))
     async with running(failures, service):
         await clock.run_for(7.5)
         assert len(service.starts) == 4
@@ -87,7 +89,7 @@ async def test_a_service_that_fails_at_once_again_was_never_up() -> None:
 async def test_what_the_world_refuses_is_no_failure_of_a_service_that_expects_it() -> None:
     """A full disk has its own alert."""
     clock = VirtualClock()
-    failures, service = Failures(clock), Service(clock, 2, WorldError())
+    failures, service = FailedParts(clock), Service(clock, 2, WorldError())
     async with running(failures, service, world_errors=True):
         await clock.run_for(11)
         assert (len(service.starts), failures.down) == (3, ())
@@ -100,18 +102,18 @@ async def test_people_get_one_alert_for_what_is_down_and_its_end() -> None:
     """Also where Wakeful was restarted in between."""
     clock, channel = VirtualClock(), Recorder()
     store = MemoryStore(now=lambda: clock.now().wall)
-    desk = AlertDesk(store, clock, [channel], Rules(frozenset(AlertKind)), "here")
-    failures = Failures(clock)
+    outbox = AlertOutbox(store, clock, [channel], AlertRules(frozenset(AlertKind)), "here")
+    failures = FailedParts(clock)
     tasks = [
-        asyncio.create_task(desk.run()),
-        asyncio.create_task(FailureAlerts(failures, desk, "here").run()),
+        asyncio.create_task(outbox.run()),
+        asyncio.create_task(FailureAlerts(failures, outbox, "here").run()),
     ]
     for _ in range(3):
-        failures.failed("claude-registry", ValueError("no"))
+        failures.on_failure("claude-registry", ValueError("no"))
         await clock.run_for(60)
     assert [text.splitlines()[0] for text in channel.said] == ["A part of Wakeful is down: claude-registry"]
     tasks[1].cancel()
-    await FailureAlerts(Failures(clock), desk, "here").tell()
+    await FailureAlerts(FailedParts(clock), outbox, "here").notify()
     await clock.run_for(60)
     assert len(channel.said) == 2
     assert "claude-registry was down" in channel.said[1]
@@ -122,19 +124,23 @@ async def test_people_get_one_alert_for_what_is_down_and_its_end() -> None:
 async def test_a_source_that_raises_blinds_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The others are looked at, and the list says which one is down."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    lookout = Lookout(Config(), Places(str(tmp_path / "state")), VirtualClock(), PlainProcesses())
+    observer = SessionObserver(
+        Config(), StatePaths(str(tmp_path / "state")), VirtualClock(), PlainProcesses()
+    )
     looked: list[str] = []
-    for eye in lookout.eyes:
-        monkeypatch.setattr(eye, "look", lambda name=eye.name: looked.append(name))
+    for source in observer.sources:
+        monkeypatch.setattr(source, "scan", lambda name=source.name: looked.append(name))
 
     def fail() -> None:
         raise UnicodeError("bytes")
 
-    monkeypatch.setattr(lookout.holders[0], "look", fail)
-    await lookout.look()
-    names = [eye.name for eye in lookout.eyes]
-    assert looked == [name for name in names if name != lookout.holders[0].name]
-    assert [each.name for each in lookout.eye_records() if each.slow] == [lookout.holders[0].name]
+    monkeypatch.setattr(observer.process_sources[0], "scan", fail)
+    await observer.scan()
+    names = [source.name for source in observer.sources]
+    assert looked == [name for name in names if name != observer.process_sources[0].name]
+    assert [each.name for each in observer.source_records() if each.slow] == [
+        observer.process_sources[0].name
+    ]
 
 
 async def test_a_session_that_cannot_be_judged_is_unknown_and_keeps_none_from_being_judged(
@@ -146,21 +152,23 @@ async def test_a_session_that_cannot_be_judged_is_unknown_and_keeps_none_from_be
     strange, plain = str(uuid.UUID(int=1, version=4)), str(uuid.UUID(int=2, version=4))
     for name in (strange, plain):
         claude_transcripts.write(tmp_path / ".claude", name, claude_transcripts.prompt(now, name))
-    lookout = Lookout(Config(), Places(str(tmp_path / "state")), SystemClock(), PlainProcesses())
+    observer = SessionObserver(Config(), StatePaths(str(tmp_path / "state")), SystemClock(), PlainProcesses())
 
-    def fail_for_strange(activity: Activity, presence: Presence, policy: Policy, instant: Instant) -> Verdict:
+    def fail_for_strange(
+        activity: Activity, presence: RuntimeState, policy: Policy, instant: Instant
+    ) -> Verdict:
         if (
-            activity is lookout.roster.watched[SessionId(f"claude-{strange}")].activity
+            activity is observer.registry.sessions[SessionId(f"claude-{strange}")].activity
             and not activity.drifted
         ):
             raise ZeroDivisionError
         return judge(activity, presence, policy, instant)
 
     monkeypatch.setattr(supervision, "judge", fail_for_strange)
-    await lookout.look()
+    await observer.scan()
     codes = {
         each.subject.id: [finding.code for finding in each.record.findings]
-        for each in lookout.roster.watched.values()
+        for each in observer.registry.sessions.values()
         if each.record is not None
     }
     assert codes == {f"claude-{strange}": ["reader_drift"], f"claude-{plain}": []}

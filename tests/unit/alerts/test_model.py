@@ -10,20 +10,20 @@ from support.supervisor_fixture import House, subject
 from wakeful.alerts.model import (
     LINES_MAX,
     QUESTION_CHARS_MAX,
-    Question,
-    finished,
-    held_back,
-    incident,
-    needs_you,
-    prefaced,
+    AttentionQuestion,
+    finished_text,
+    incident_text,
+    late_text,
+    needs_you_text,
+    problem_text,
     question_of,
-    resolved,
-    trouble,
+    resolved_text,
+    with_pause_line,
 )
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, Sight
-from wakeful.incidents.model import Cause, Fate, Incident
-from wakeful.judging.events import Asked, CallKind, CallStarted, Failure, Prompted
+from wakeful.core.process import Process, ProcessState
+from wakeful.incidents.model import Cause, Incident, MemberStatus
+from wakeful.judging.events import CallKind, CallStarted, Failure, Prompted, QuestionAsked
 from wakeful.judging.evidence import Pane
 from wakeful.judging.session_record import SessionRecord
 
@@ -36,19 +36,19 @@ def house() -> House:
 
 
 def record(house: House, name: str) -> SessionRecord:
-    found = house.roster.watched[subject(name).id].record
+    found = house.roster.sessions[subject(name).id].record
     assert found is not None
     return found
 
 
 def show(house: House, name: str) -> None:
     """Put the session into a pane."""
-    pane = Pane("/run/tmux", "main", "%3", Process(1, 1, "b"), Sight.ALIVE, Sight.ALIVE)
-    house.supervisor.shown(subject(name).id, pane)
+    pane = Pane("/run/tmux", "main", "%3", Process(1, 1, "b"), ProcessState.ALIVE, ProcessState.ALIVE)
+    house.supervisor.on_pane(subject(name).id, pane)
     house.settle()
 
 
-def asking(house: House, about: str = "Bash: rm -r build") -> tuple[SessionRecord, Question]:
+def asking(house: House, about: str = "Bash: rm -r build") -> tuple[SessionRecord, AttentionQuestion]:
     house.start("a")
     house.ask("a", about)
     show(house, "a")
@@ -70,13 +70,15 @@ def outage(*names: str) -> Incident:
     found = Incident("i-1", Cause.AUTH, "claude", 0.0, 0.0, None, (), "no login")
     for number, name in enumerate(names):
         session_id = SessionId(f"claude-{number:08}-whatever")
-        found = found.joined(session_id, 0.0, name).treated(session_id, Fate.LEFT_ALONE, "nothing (why)")
+        found = found.with_session(session_id, 0.0, name).with_treatment(
+            session_id, MemberStatus.LEFT_ALONE, "nothing (why)"
+        )
     return found
 
 
 def test_who_needs_you_says_where_what_and_how_to_get_there(house: House) -> None:
     """Project, question, jump command."""
-    assert needs_you(*asking(house)).splitlines() == [
+    assert needs_you_text(*asking(house)).splitlines() == [
         "shop needs you",
         "Bash: rm -r build",
         "→ wakeful attach claude-a",
@@ -86,7 +88,7 @@ def test_who_needs_you_says_where_what_and_how_to_get_there(house: House) -> Non
 def test_a_question_has_140_characters(house: House) -> None:
     """The rest is an ellipsis."""
     asked, question = asking(house, "why " * 200)
-    line = needs_you(asked, question).splitlines()[1]
+    line = needs_you_text(asked, question).splitlines()[1]
     assert len(line) == QUESTION_CHARS_MAX
     assert line.endswith("…")
 
@@ -95,11 +97,11 @@ def test_a_question_names_the_tool_and_what_it_is_about(house: House) -> None:
     """Not the client's word for a dialog alone, and not its JSON."""
     house.start("a")
     house.work("a", "touch q; sleep 1")
-    house.hear("a", Asked(house.clock.now().wall, "permission prompt"))
+    house.hear("a", QuestionAsked(house.clock.now().wall, "permission prompt"))
     question = question_of(record(house, "a"))
     assert question is not None
     assert question.words == "permission prompt: Bash `touch q; sleep 1`"
-    house.hear("a", Asked(house.clock.now().wall, "Bash"))
+    house.hear("a", QuestionAsked(house.clock.now().wall, "Bash"))
     assert question_of(record(house, "a")) == replace(question, words="Bash `touch q; sleep 1`")
 
 
@@ -118,7 +120,7 @@ def test_a_question_without_a_terminal_is_answered_from_here(house: House) -> No
     """A managed session in no pane: the command that says yes."""
     asked, question = asking(house)
     headless = replace(asked, managed=True, name="api", actions=())
-    assert needs_you(headless, question).splitlines() == [
+    assert needs_you_text(headless, question).splitlines() == [
         "api (shop) needs you",
         "Bash: rm -r build",
         "Say yes like this, no with `deny`:",
@@ -136,7 +138,7 @@ def test_a_guessed_question_is_told_as_one_and_offers_no_answer(house: House) ->
     headless = replace(record(house, "a"), managed=True, name="api", actions=())
     question = question_of(headless)
     assert question is not None
-    assert needs_you(headless, question).splitlines() == [
+    assert needs_you_text(headless, question).splitlines() == [
         "api (shop) needs you",
         "probably asks for a permission: exec_command `make`",
         "→ wakeful session why claude-a",
@@ -147,7 +149,7 @@ def test_a_session_in_no_pane_offers_no_jump(house: House) -> None:
     """A command that would fail is no help."""
     house.start("a")
     house.finish("a")
-    assert finished(record(house, "a")).splitlines()[-1] == "→ wakeful session why claude-a"
+    assert finished_text(record(house, "a")).splitlines()[-1] == "→ wakeful session why claude-a"
 
 
 def test_a_lost_login_is_a_question_and_a_death_is_none(house: House) -> None:
@@ -162,7 +164,7 @@ def test_a_lost_login_is_a_question_and_a_death_is_none(house: House) -> None:
 
 def test_trouble_says_all_six_things(house: House) -> None:
     """What, where, since when, what was done, what happens otherwise, and one command; a found session's is adopt."""
-    lines = trouble(dead(house), otherwise="its turn stays unfinished").splitlines()
+    lines = problem_text(dead(house), otherwise="its turn stays unfinished").splitlines()
     assert len(lines) <= LINES_MAX
     assert lines[0].startswith("bank: ")
     assert "(session_dead)" in lines[0]
@@ -175,23 +177,23 @@ def test_trouble_says_all_six_things(house: House) -> None:
 
 def test_trouble_of_what_an_agent_of_the_hub_hosts_names_the_agent(house: House) -> None:
     """Who brings it back is the agent's declaration."""
-    lines = trouble(replace(dead(house), managed=True, agent="bot")).splitlines()
+    lines = problem_text(replace(dead(house), managed=True, agent="bot")).splitlines()
     assert lines[3] == "Wakeful did: nothing, agent bot hosts it"
 
 
 def test_trouble_of_a_managed_session_says_what_was_done(house: House) -> None:
     """In the healer's own words, with the command the healer names."""
     managed = replace(dead(house), managed=True)
-    text = trouble(managed, did="resumed it: recovered", command="wakeful session revive claude-b --yes")
+    text = problem_text(managed, did="resumed it: recovered", command="wakeful session revive claude-b --yes")
     assert "Wakeful did: resumed it: recovered" in text
     assert text.endswith("→ wakeful session revive claude-b --yes")
-    assert trouble(managed).endswith("→ wakeful session why claude-b")
+    assert problem_text(managed).endswith("→ wakeful session why claude-b")
 
 
 def test_trouble_while_paused_says_so_first(house: House) -> None:
     """And by whom, and still within eight lines, also where it comes late."""
-    late = held_back(trouble(dead(house), paused_by="anna"), 0.0)
-    lines = prefaced(late, "anna").splitlines()
+    late = late_text(problem_text(dead(house), paused_by="anna"), 0.0)
+    lines = with_pause_line(late, "anna").splitlines()
     assert lines[0] == "PAUSED by anna: Wakeful acts on nothing until `wakeful resume`"
     assert "Wakeful did: nothing, it is paused" in lines
     assert len(lines) <= LINES_MAX
@@ -199,7 +201,7 @@ def test_trouble_while_paused_says_so_first(house: House) -> None:
 
 def test_many_sessions_with_one_cause_are_one_text() -> None:
     """The cause, how many, and five of them by name."""
-    lines = incident(outage(*(f"s{number}" for number in range(8)))).splitlines()
+    lines = incident_text(outage(*(f"s{number}" for number in range(8)))).splitlines()
     assert lines[0] == "claude wants a login: 8 sessions in trouble"
     assert lines[1] == "Where: s0, s1, s2, s3, s4 and 3 more"
     assert lines[-1] == "→ claude /login"
@@ -208,20 +210,20 @@ def test_many_sessions_with_one_cause_are_one_text() -> None:
 
 def test_sessions_of_one_name_are_told_apart() -> None:
     """By as much of their ids as a command takes."""
-    assert "Where: shop 00000000, shop 00000001" in incident(outage("shop", "shop"))
+    assert "Where: shop 00000000, shop 00000001" in incident_text(outage("shop", "shop"))
 
 
 def test_sessions_whose_ids_begin_with_their_time_are_told_apart() -> None:
     """Codex's ids share their first characters for a minute."""
     found = Incident("i-1", Cause.AUTH, "codex", 0.0, 0.0, None, (), "no login")
     for tail in ("41ce-7ae0-bc1e-d89c8a958264", "4394-7ea1-b321-4f31533fd86d"):
-        found = found.joined(SessionId(f"codex-01a1e48c-{tail}"), 0.0, "shop")
-    assert "Where: shop 01a1e48c-41ce, shop 01a1e48c-4394" in incident(found)
+        found = found.with_session(SessionId(f"codex-01a1e48c-{tail}"), 0.0, "shop")
+    assert "Where: shop 01a1e48c-41ce, shop 01a1e48c-4394" in incident_text(found)
 
 
 def test_an_end_names_what_it_ends() -> None:
     """One can tell which of several troubles is over."""
-    text = resolved("bank: the agent died", "2027-01-15T08:00:00.000Z", did="resumed: recovered")
+    text = resolved_text("bank: the agent died", "2027-01-15T08:00:00.000Z", did="resumed: recovered")
     assert text.splitlines() == [
         "Resolved: bank: the agent died",
         "It began at 2027-01-15 08:00 UTC",
@@ -234,11 +236,11 @@ def test_no_text_adds_a_line_or_a_control_character(hostile: str) -> None:
     """Whatever an agent asked, whatever a healer was told: eight printable lines at most."""
     asked, question = asking(House(), f"ask {hostile}")
     texts = (
-        needs_you(asked, question),
-        trouble(asked, did=hostile, otherwise=hostile, paused_by=hostile),
-        incident(outage(hostile).treated(SessionId("claude-1"), Fate.HELD, hostile)),
+        needs_you_text(asked, question),
+        problem_text(asked, did=hostile, otherwise=hostile, paused_by=hostile),
+        incident_text(outage(hostile).with_treatment(SessionId("claude-1"), MemberStatus.HELD, hostile)),
     )
-    for text in (*texts, *(prefaced(text, hostile) for text in texts)):
+    for text in (*texts, *(with_pause_line(text, hostile) for text in texts)):
         assert len(text.splitlines()) <= LINES_MAX
         assert all(line.isprintable() for line in text.split("\n"))
     assert len(texts[0].splitlines()) == 3
@@ -249,9 +251,9 @@ def test_no_secret_is_told(house: House) -> None:
     hidden = f"curl -H 'Authorization: Bearer {SECRET}' \x1b[31msk-\x1b[0mant-{SECRET}"
     asked, question = asking(house, hidden)
     for text in (
-        needs_you(asked, question),
-        trouble(asked, did=hidden),
-        resolved(hidden, "", did=hidden, because=hidden),
+        needs_you_text(asked, question),
+        problem_text(asked, did=hidden),
+        resolved_text(hidden, "", did=hidden, because=hidden),
     ):
         assert SECRET not in text
 

@@ -8,26 +8,33 @@ import msgspec
 import pytest
 
 from support.supervisor_fixture import House
-from wakeful.alerts.mute_pause import ENDED_SECONDS_MAX, MUTES_MAX, PAUSE, Calm, PauseNotKept, TooManyMutes
+from wakeful.alerts.mute_pause import (
+    ENDED_SECONDS_MAX,
+    MUTES_MAX,
+    PAUSE_KIND,
+    MutePause,
+    PauseNotSaved,
+    TooManyMutes,
+)
 from wakeful.alerts.mute_pause_model import (
     CODES,
     MUTE_SECONDS_MAX,
     Mute,
     MuteKind,
+    NoMuteTarget,
     NoSuchCode,
-    NoTarget,
     is_muted,
-    mute_words,
+    mute_text,
     parse_target,
-    pause_words,
+    pause_text,
 )
-from wakeful.control.driver import Seen
-from wakeful.control.gate import Act, Deed, Purpose
+from wakeful.control.driver import ActionResult
+from wakeful.control.gate import ActionIntent, ActionKind, ActionRecord
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.session_record import SessionRecord
-from wakeful.storage.base import Note, Outcome
+from wakeful.storage.base import ActionOutcome, Note
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -44,11 +51,11 @@ class Shelf(MemoryStore):
         self.reached = asyncio.Event()
         self.let_go: asyncio.Event | None = None
 
-    async def keep_new_note(self, note: Note) -> bool:
+    async def save_new_note(self, note: Note) -> bool:
         if self.full:
             raise WorldError
         await self._wait()
-        return await super().keep_new_note(note)
+        return await super().save_new_note(note)
 
     async def notes(self, kind: str) -> list[Note]:
         found = await super().notes(kind)
@@ -88,7 +95,7 @@ def mute(kind: MuteKind, value: str, until: float = HOUR) -> Mute:
         (MuteKind.SESSION, "claude-b", "loop", False),
         (MuteKind.PROJECT, "shop", None, True),
         (MuteKind.PROJECT, "sho", "loop", False),
-        (MuteKind.CODE, "loop", Code.LOOP, True),
+        (MuteKind.CODE, "loop", FindingCode.LOOP, True),
         (MuteKind.CODE, "loop", "silent", False),
         (MuteKind.CODE, "loop", None, False),
     ],
@@ -113,7 +120,7 @@ def test_only_what_is_told_about_can_be_muted() -> None:
     with pytest.raises(NoSuchCode, match="error_cascade"):
         parse_target(MuteKind.CODE, "lop")
     for kind in (MuteKind.PROJECT, MuteKind.SESSION):
-        with pytest.raises(NoTarget, match=kind):
+        with pytest.raises(NoMuteTarget, match=kind):
             parse_target(kind, "")
     assert {"loop", "network", "queue_stalled", "message_unrouted"} <= CODES
 
@@ -121,68 +128,71 @@ def test_only_what_is_told_about_can_be_muted() -> None:
 def test_a_mute_ends_even_if_the_clock_is_set_back() -> None:
     """It holds before its end, not at it, and never for longer than a mute may last."""
     one = mute(MuteKind.CODE, "loop", until=100 * HOUR)
-    assert [one.holds(at * HOUR) for at in (99, 99.99, 100, 101)] == [True, True, False, False]
-    assert not one.holds(100 * HOUR - 2 * MUTE_SECONDS_MAX)
+    assert [one.is_active(at * HOUR) for at in (99, 99.99, 100, 101)] == [True, True, False, False]
+    assert not one.is_active(100 * HOUR - 2 * MUTE_SECONDS_MAX)
 
 
 def test_words_say_who_and_why() -> None:
     """A reason is said if there is one."""
-    said = mute_words(Mute(MuteKind.PROJECT, "shop", 1_800_000_000.0, "ada@host", "moving"))
+    said = mute_text(Mute(MuteKind.PROJECT, "shop", 1_800_000_000.0, "ada@host", "moving"))
     assert said == "project shop is muted until 2027-01-15T08:00:00.000Z by ada@host: moving"
-    assert mute_words(mute(MuteKind.CODE, "loop")).endswith("by ada")
+    assert mute_text(mute(MuteKind.CODE, "loop")).endswith("by ada")
 
 
 def test_a_mute_lasts_as_long_as_it_was_asked_for(clock: VirtualClock, record: SessionRecord) -> None:
     """Silent at once, for the session alone, and told again when the time is over."""
     store = MemoryStore()
-    calm = Calm(store, clock)
-    asyncio.run(calm.mute(MuteKind.SESSION, "claude-a", 2 * HOUR, by="ada"))
+    mute_pause = MutePause(store, clock)
+    asyncio.run(mute_pause.mute(MuteKind.SESSION, "claude-a", 2 * HOUR, by="ada"))
 
     def silent(after_seconds: float) -> bool:
-        return calm.is_muted(record, {"loop"}, clock.now().wall + after_seconds)
+        return mute_pause.is_muted(record, {"loop"}, clock.now().wall + after_seconds)
 
     assert [silent(0), silent(2 * HOUR - 1), silent(2 * HOUR)] == [True, True, False]
-    assert len(calm.mutes(clock.now().wall)) == 1
-    assert calm.lines(clock.now().wall + 2 * HOUR) == []
+    assert len(mute_pause.mutes(clock.now().wall)) == 1
+    assert mute_pause.mute_lines(clock.now().wall + 2 * HOUR) == []
 
 
 def test_the_newest_word_counts_and_can_be_taken_back(clock: VirtualClock, record: SessionRecord) -> None:
     """Muting again replaces; unmuting ends it once, and says whether there was anything."""
-    calm = Calm(MemoryStore(), clock)
+    mute_pause = MutePause(MemoryStore(), clock)
 
     async def talk() -> list[bool]:
-        await calm.mute(MuteKind.PROJECT, "shop", 10 * HOUR, by="ada")
-        await calm.mute(MuteKind.PROJECT, "shop", 1 * HOUR, by="ben")
-        (one,) = calm.mutes(clock.now().wall)
+        await mute_pause.mute(MuteKind.PROJECT, "shop", 10 * HOUR, by="ada")
+        await mute_pause.mute(MuteKind.PROJECT, "shop", 1 * HOUR, by="ben")
+        (one,) = mute_pause.mutes(clock.now().wall)
         assert (one.by, one.until) == ("ben", clock.now().wall + HOUR)
-        return [await calm.unmute(MuteKind.PROJECT, "shop"), await calm.unmute(MuteKind.PROJECT, "shop")]
+        return [
+            await mute_pause.unmute(MuteKind.PROJECT, "shop"),
+            await mute_pause.unmute(MuteKind.PROJECT, "shop"),
+        ]
 
     assert asyncio.run(talk()) == [True, False]
-    assert not calm.is_muted(record, (), clock.now().wall)
+    assert not mute_pause.is_muted(record, (), clock.now().wall)
 
 
 def test_an_ended_mute_cannot_be_taken_back(clock: VirtualClock) -> None:
     """Nothing was silent any more."""
-    calm = Calm(MemoryStore(), clock)
-    asyncio.run(calm.mute(MuteKind.CODE, "loop", HOUR, by="ada"))
+    mute_pause = MutePause(MemoryStore(), clock)
+    asyncio.run(mute_pause.mute(MuteKind.CODE, "loop", HOUR, by="ada"))
     clock.advance(HOUR)
-    assert asyncio.run(calm.unmute(MuteKind.CODE, "loop")) is False
+    assert asyncio.run(mute_pause.unmute(MuteKind.CODE, "loop")) is False
 
 
 def test_everything_is_there_after_a_restart(clock: VirtualClock, record: SessionRecord) -> None:
     """Another daemon on the same store knows mutes and pause as soon as it has read them."""
     store = MemoryStore()
-    first, second = Calm(store, clock), Calm(store, clock)
+    first, second = MutePause(store, clock), MutePause(store, clock)
 
     async def talk() -> None:
         await first.mute(MuteKind.PROJECT, "shop", HOUR, by="ada")
         assert await first.pause("ada", "upgrade")
-        assert (second.paused, second.is_muted(record, (), clock.now().wall)) == (None, False)
-        assert await second.current() == first.paused
+        assert (second.current_pause, second.is_muted(record, (), clock.now().wall)) == (None, False)
+        assert await second.reload() == first.current_pause
 
     asyncio.run(talk())
     assert second.is_muted(record, (), clock.now().wall)
-    assert second.forbids() == (
+    assert second.pause_reason() == (
         "PAUSED by ada since 2027-01-15T08:00:00.000Z: upgrade; `wakeful resume` ends it"
     )
 
@@ -190,19 +200,19 @@ def test_everything_is_there_after_a_restart(clock: VirtualClock, record: Sessio
 def test_other_daemons_hear_of_a_pause_within_a_second(clock: VirtualClock) -> None:
     """And of its end, each once."""
     store = MemoryStore()
-    first, second = Calm(store, clock), Calm(store, clock)
+    first, second = MutePause(store, clock), MutePause(store, clock)
     heard: list[bool] = []
-    second.changed = lambda: heard.append(second.paused is not None)
+    second.on_change = lambda: heard.append(second.current_pause is not None)
 
     async def talk() -> None:
         following = asyncio.create_task(second.follow())
         await clock.run_for(0.1)
         await first.pause("ada")
         await clock.run_for(0.9)
-        assert second.paused == first.paused
+        assert second.current_pause == first.current_pause
         assert await first.resume()
         await clock.run_for(0.9)
-        assert second.paused is None
+        assert second.current_pause is None
         following.cancel()
 
     asyncio.run(talk())
@@ -212,45 +222,45 @@ def test_other_daemons_hear_of_a_pause_within_a_second(clock: VirtualClock) -> N
 def test_whoever_paused_first_is_named(clock: VirtualClock) -> None:
     """A second pause changes nothing, one end ends it, and a second end says so."""
     store = MemoryStore()
-    first, second = Calm(store, clock), Calm(store, clock)
+    first, second = MutePause(store, clock), MutePause(store, clock)
 
     async def talk() -> list[bool]:
         answers = [await first.pause("ada"), await second.pause("ben"), await first.pause("cyd")]
-        assert second.paused == first.paused
-        assert first.paused is not None
-        assert first.paused.by == "ada"
+        assert second.current_pause == first.current_pause
+        assert first.current_pause is not None
+        assert first.current_pause.by == "ada"
         return [*answers, await second.resume(), await first.resume()]
 
     assert asyncio.run(talk()) == [True, False, False, True, False]
-    assert first.paused is None
+    assert first.current_pause is None
 
 
 def test_a_pause_holds_although_the_disk_is_full(clock: VirtualClock) -> None:
     """It is said that it was not kept; it stays through later readings until somebody ends it."""
-    calm = Calm(store := Shelf(clock), clock)
+    mute_pause = MutePause(store := Shelf(clock), clock)
 
     async def talk() -> None:
         store.full = True
-        with pytest.raises(PauseNotKept, match="Paused here"):
-            await calm.pause("ada")
-        assert await calm.current() is not None
-        assert await calm.resume()
-        assert await calm.current() is None
+        with pytest.raises(PauseNotSaved, match="Paused here"):
+            await mute_pause.pause("ada")
+        assert await mute_pause.reload() is not None
+        assert await mute_pause.resume()
+        assert await mute_pause.reload() is None
 
     asyncio.run(talk())
 
 
 def test_a_pause_holds_before_it_is_stored(clock: VirtualClock) -> None:
     """Nothing is done while the disk is waited for."""
-    calm = Calm(store := Shelf(clock), clock)
+    mute_pause = MutePause(store := Shelf(clock), clock)
     heard: list[bool] = []
-    calm.changed = lambda: heard.append(calm.paused is not None)
+    mute_pause.on_change = lambda: heard.append(mute_pause.current_pause is not None)
 
     async def talk() -> None:
         store.let_go = asyncio.Event()
-        pausing = asyncio.create_task(calm.pause("ada"))
+        pausing = asyncio.create_task(mute_pause.pause("ada"))
         await store.reached.wait()
-        assert calm.forbids() is not None
+        assert mute_pause.pause_reason() is not None
         assert heard == [True]
         store.let_go.set()
         assert await pausing
@@ -260,63 +270,63 @@ def test_a_pause_holds_before_it_is_stored(clock: VirtualClock) -> None:
 
 def test_a_reading_that_a_pause_overtook_is_not_believed(clock: VirtualClock) -> None:
     """What was read before the pause was stored does not end it."""
-    calm = Calm(store := Shelf(clock), clock)
+    mute_pause = MutePause(store := Shelf(clock), clock)
 
     async def talk() -> None:
         store.let_go = asyncio.Event()
-        reading = asyncio.create_task(calm.current())
+        reading = asyncio.create_task(mute_pause.reload())
         await store.reached.wait()
         slow, store.let_go = store.let_go, None
-        await calm.pause("ada")
+        await mute_pause.pause("ada")
         slow.set()
         assert await reading is not None
 
     asyncio.run(talk())
-    assert calm.forbids() is not None
+    assert mute_pause.pause_reason() is not None
 
 
 def test_a_pause_of_another_version_is_a_pause(clock: VirtualClock) -> None:
     """What cannot be read forbids; a mute that cannot be read silences nothing."""
     store = MemoryStore()
-    calm = Calm(store, clock)
+    mute_pause = MutePause(store, clock)
 
     async def talk() -> None:
-        await store.keep_note(Note(PAUSE, "everything", b'{"who": 1}'))
-        await store.keep_note(Note("mute", "code:loop", b'{"kind": "planet"}'))
-        await calm.current()
+        await store.save_note(Note(PAUSE_KIND, "everything", b'{"who": 1}'))
+        await store.save_note(Note("mute", "code:loop", b'{"kind": "planet"}'))
+        await mute_pause.reload()
 
     asyncio.run(talk())
-    assert calm.paused is not None
-    assert "another version" in pause_words(calm.paused)
-    assert calm.mutes(clock.now().wall) == ()
+    assert mute_pause.current_pause is not None
+    assert "another version" in pause_text(mute_pause.current_pause)
+    assert mute_pause.mutes(clock.now().wall) == ()
 
 
 def test_names_and_reasons_are_plain_and_hold_no_secret(clock: VirtualClock) -> None:
     """They stand in terminals, pages and chats; nobody's name is empty."""
-    calm = Calm(MemoryStore(), clock)
-    asyncio.run(calm.pause("a\x1b[2Jda\n", "token=hunter2hunter2"))
-    assert calm.paused is not None
-    assert (calm.paused.by, "hunter2" in calm.paused.reason) == ("ada", False)
-    one = asyncio.run(calm.mute(MuteKind.CODE, "loop", HOUR, by=" "))
+    mute_pause = MutePause(MemoryStore(), clock)
+    asyncio.run(mute_pause.pause("a\x1b[2Jda\n", "token=hunter2hunter2"))
+    assert mute_pause.current_pause is not None
+    assert (mute_pause.current_pause.by, "hunter2" in mute_pause.current_pause.reason) == ("ada", False)
+    one = asyncio.run(mute_pause.mute(MuteKind.CODE, "loop", HOUR, by=" "))
     assert one.by == "somebody"
 
 
 def test_mutes_are_bounded_and_old_ones_make_room(clock: VirtualClock) -> None:
     """The thousandth and one is refused; the same one again is not; those that ended are forgotten."""
     store = MemoryStore()
-    calm = Calm(store, clock)
+    mute_pause = MutePause(store, clock)
 
     async def talk() -> None:
         for number in range(MUTES_MAX):
             note = Note("mute", f"project:{number}", _stored(f"{number}", clock.now().wall + HOUR))
-            await store.keep_note(note)
+            await store.save_note(note)
         with pytest.raises(TooManyMutes):
-            await calm.mute(MuteKind.PROJECT, "one more", HOUR, by="ada")
-        await calm.mute(MuteKind.PROJECT, "7", HOUR, by="ada")
-        assert len(calm.lines(clock.now().wall)) == 6
-        assert calm.lines(clock.now().wall)[-1].startswith("995 more mutes")
+            await mute_pause.mute(MuteKind.PROJECT, "one more", HOUR, by="ada")
+        await mute_pause.mute(MuteKind.PROJECT, "7", HOUR, by="ada")
+        assert len(mute_pause.mute_lines(clock.now().wall)) == 6
+        assert mute_pause.mute_lines(clock.now().wall)[-1].startswith("995 more mutes")
         clock.advance(HOUR + ENDED_SECONDS_MAX + 1)
-        await calm.mute(MuteKind.PROJECT, "one more", HOUR, by="ada")
+        await mute_pause.mute(MuteKind.PROJECT, "one more", HOUR, by="ada")
         assert len(await store.notes("mute")) == 1
 
     asyncio.run(talk())
@@ -328,7 +338,7 @@ def _stored(project: str, until: float) -> bytes:
 
 def passed(
     house: House, *, by_itself: bool, during: Callable[[], None] = lambda: None
-) -> tuple[Deed, list[str]]:
+) -> tuple[ActionRecord, list[str]]:
     """Let an act pass the gate; what became of it, and what was done. `during` runs when it has been intended."""
     done: list[str] = []
     reads = 0
@@ -339,14 +349,16 @@ def passed(
         if reads == 2:
             during()
 
-    async def perform(intent_id: str) -> Seen:
+    async def perform(intent_id: str) -> ActionResult:
         done.append(intent_id)
-        return Seen(Outcome.RECOVERED, "done")
+        return ActionResult(ActionOutcome.CONFIRMED, "done")
 
-    async def act() -> Deed:
-        house.gate._reread = reread
+    async def act() -> ActionRecord:
+        house.gate._refresh = reread
         return (
-            await house.gate.pass_through(Act.STOP, A, Purpose(), lambda: None, perform, by_itself=by_itself)
+            await house.gate.execute(
+                ActionKind.STOP, A, ActionIntent(), lambda: None, perform, by_itself=by_itself
+            )
         )[0]
 
     return asyncio.run(act()), done
@@ -356,12 +368,12 @@ def test_a_pause_stops_what_nobody_asked_for() -> None:
     """What a person asks for is done all the same, and after the pause everything is."""
     house = House()
     asyncio.run(house.calm.pause("ada"))
-    deed, done = passed(house, by_itself=True)
-    assert (deed.outcome, done) == (Outcome.DECLINED, [])
-    assert deed.words.startswith("PAUSED by ada since")
-    assert passed(house, by_itself=False)[0].outcome is Outcome.RECOVERED
+    record, done = passed(house, by_itself=True)
+    assert (record.outcome, done) == (ActionOutcome.DECLINED, [])
+    assert record.words.startswith("PAUSED by ada since")
+    assert passed(house, by_itself=False)[0].outcome is ActionOutcome.CONFIRMED
     asyncio.run(house.calm.resume())
-    assert passed(house, by_itself=True)[0].outcome is Outcome.RECOVERED
+    assert passed(house, by_itself=True)[0].outcome is ActionOutcome.CONFIRMED
 
 
 def test_a_pause_in_the_middle_stops_the_act_too() -> None:
@@ -372,6 +384,6 @@ def test_a_pause_in_the_middle_stops_the_act_too() -> None:
         with pytest.raises(StopIteration):
             work.send(None)
 
-    deed, done = passed(house, by_itself=True, during=lambda: at_once(house.calm.pause("ada")))
-    assert (deed.outcome, done) == (Outcome.DECLINED, [])
+    record, done = passed(house, by_itself=True, during=lambda: at_once(house.calm.pause("ada")))
+    assert (record.outcome, done) == (ActionOutcome.DECLINED, [])
     assert asyncio.run(house.store.open_intents()) == []

@@ -9,9 +9,9 @@ import pytest
 
 from wakeful.alerts.delivery import SEND_SECONDS_MAX, NotDelivered, Refused
 from wakeful.alerts.digest import MESSAGES_MAX, REFILL_SECONDS
-from wakeful.alerts.model import Alert, AlertKind, Gist, Rules
-from wakeful.alerts.outbox import EPISODES_MAX, KIND, AlertDesk
-from wakeful.alerts.pending import BACKOFF_SECONDS_MAX, KEPT_SECONDS_MAX, Owed, backoff_seconds
+from wakeful.alerts.model import Alert, AlertKind, AlertRules, DigestEntry
+from wakeful.alerts.outbox import EPISODES_MAX, KIND, AlertOutbox
+from wakeful.alerts.pending import BACKOFF_SECONDS_MAX, RETENTION_SECONDS_MAX, PendingAlert, backoff_seconds
 from wakeful.storage.base import Note
 from wakeful.storage.sqlite.errors import StoreBusy
 from wakeful.testing.memory_store import MemoryStore
@@ -67,13 +67,13 @@ class FullStore(MemoryStore):
 
     refusing = False
 
-    async def keep_note(self, note: Note) -> None:
+    async def save_note(self, note: Note) -> None:
         self._check()
-        await super().keep_note(note)
+        await super().save_note(note)
 
-    async def keep_new_note(self, note: Note) -> bool:
+    async def save_new_note(self, note: Note) -> bool:
         self._check()
-        return await super().keep_new_note(note)
+        return await super().save_new_note(note)
 
     async def drop_note(self, kind: str, key: str) -> bool:
         self._check()
@@ -87,22 +87,22 @@ class FullStore(MemoryStore):
 class Scene:
     """A store that outlives its desks."""
 
-    def __init__(self, *names: str, rules: Rules | None = None) -> None:
+    def __init__(self, *names: str, rules: AlertRules | None = None) -> None:
         self.clock = VirtualClock()
         self.store = FullStore(now=lambda: self.clock.now().wall)
-        self.rules = rules or Rules(frozenset(AlertKind))
+        self.rules = rules or AlertRules(frozenset(AlertKind))
         self.channels = [Recorder(self.clock, name) for name in names or ("telegram",)]
         self.only = self.channels[0]
         self.desk = self.new_desk()
 
-    def new_desk(self, owner: str = "here") -> AlertDesk:
-        return AlertDesk(self.store, self.clock, self.channels, self.rules, owner)
+    def new_desk(self, owner: str = "here") -> AlertOutbox:
+        return AlertOutbox(self.store, self.clock, self.channels, self.rules, owner)
 
     async def stored(self) -> list[str]:
         return [note.key for note in await self.store.notes(KIND)]
 
     @asynccontextmanager
-    async def running(self, desk: AlertDesk | None = None) -> AsyncIterator[None]:
+    async def running(self, desk: AlertOutbox | None = None) -> AsyncIterator[None]:
         """The desk at work; stopped as a crash would, without any good-bye."""
         task = asyncio.create_task((desk or self.desk).run())
         await self.clock.run_for(0)
@@ -123,11 +123,11 @@ async def test_an_alert_is_told_once_through_every_channel() -> None:
     """And not again while the episode lasts, however often and however much later it is reported."""
     scene = Scene("telegram", "ntfy")
     async with scene.running():
-        assert await scene.desk.owe(trouble())
+        assert await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
-        assert not await scene.desk.owe(trouble())
+        assert not await scene.desk.enqueue(trouble())
         await scene.clock.run_for(5 * HOUR)
-        assert not await scene.desk.owe(trouble("still silent"))
+        assert not await scene.desk.enqueue(trouble("still silent"))
         await scene.clock.run_for(HOUR)
     assert [channel.said for channel in scene.channels] == [["it is silent"]] * 2
 
@@ -135,7 +135,7 @@ async def test_an_alert_is_told_once_through_every_channel() -> None:
 async def test_an_alert_is_in_the_store_before_anybody_is_told() -> None:
     """What `owe` returned for is there after kill -9."""
     scene = Scene()
-    await scene.desk.owe(trouble())
+    await scene.desk.enqueue(trouble())
     assert await scene.stored() == ["one"]
     assert scene.only.said == []
 
@@ -145,14 +145,14 @@ async def test_what_was_owed_before_a_crash_is_told_after_it() -> None:
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
     async with scene.running(scene.new_desk()):
         await scene.clock.run_for(1)
     assert scene.only.said == ["it is silent"]
     after = scene.new_desk()
     async with scene.running(after):
-        assert not await after.owe(trouble())
+        assert not await after.enqueue(trouble())
         await scene.clock.run_for(HOUR)
     assert scene.only.said == ["it is silent"]
 
@@ -162,19 +162,19 @@ async def test_a_channel_that_refuses_is_tried_later_and_later() -> None:
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(2 * HOUR)
         gaps = [b - a for a, b in zip(scene.only.tried_at, scene.only.tried_at[1:], strict=False)]
         assert gaps[:6] == [10, 20, 40, 80, 160, 320]
         assert set(gaps[6:]) == {BACKOFF_SECONDS_MAX}
-        assert list(scene.desk.troubles) == ["alerts: telegram refused the message: no. (1 wait)"]
+        assert list(scene.desk.problems) == ["alerts: telegram refused the message: no. (1 wait)"]
         scene.only.work()
         await scene.clock.run_for(BACKOFF_SECONDS_MAX)
         assert [text.splitlines()[-1] for text in scene.only.said] == ["it is silent"]
-        await scene.desk.owe(trouble("new", "two"))
+        await scene.desk.enqueue(trouble("new", "two"))
         await scene.clock.run_for(0)
         assert scene.only.said[-1] == "new"
-        assert not scene.desk.troubles
+        assert not scene.desk.problems
 
 
 async def test_a_late_alert_says_that_it_is_late() -> None:
@@ -182,7 +182,7 @@ async def test_a_late_alert_says_that_it_is_late() -> None:
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(HOUR)
         scene.only.work()
         await scene.clock.run_for(HOUR)
@@ -195,10 +195,10 @@ async def test_a_channel_that_asks_for_time_gets_it() -> None:
     scene = Scene()
     scene.only.refuse(retry_after_seconds=77)
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(0)
         scene.only.work()
-        await scene.desk.owe(trouble("another", "two"))
+        await scene.desk.enqueue(trouble("another", "two"))
         await scene.clock.run_for(76)
         assert scene.only.said == []
         await scene.clock.run_for(1)
@@ -210,7 +210,7 @@ async def test_a_channel_that_hangs_delays_no_other() -> None:
     scene = Scene("telegram", "ntfy")
     scene.only.hangs = True
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(0)
         assert scene.channels[1].said == ["it is silent"]
         await scene.clock.run_for(SEND_SECONDS_MAX + HOUR)
@@ -222,8 +222,8 @@ async def test_what_may_have_arrived_is_not_said_again_through_that_channel() ->
     scene = Scene()
     scene.only.doubt()
     async with scene.running():
-        await scene.desk.owe(trouble())
-        await scene.desk.owe(trouble("another", "two"))
+        await scene.desk.enqueue(trouble())
+        await scene.desk.enqueue(trouble("another", "two"))
         await scene.clock.run_for(backoff_seconds(1) - 1)
         assert len(scene.only.tried_at) == 1
         scene.only.work()
@@ -238,10 +238,10 @@ async def test_one_alert_that_is_refused_for_its_own_sake_holds_up_no_other() ->
     scene = Scene()
     scene.only.answer = lambda text: Refused(channel="telegram", reason="bad") if "bad" in text else None
     async with scene.running():
-        await scene.desk.owe(trouble("bad"))
-        await scene.desk.owe(trouble("good", "two"))
+        await scene.desk.enqueue(trouble("bad"))
+        await scene.desk.enqueue(trouble("good", "two"))
         await scene.clock.run_for(2 * backoff_seconds(1))
-        await scene.desk.owe(trouble("better", "three"))
+        await scene.desk.enqueue(trouble("better", "three"))
         await scene.clock.run_for(2 * backoff_seconds(1))
     assert scene.only.said == ["good", "better"]
 
@@ -251,7 +251,7 @@ async def test_an_end_is_told_to_whoever_heard_of_the_trouble() -> None:
     scene = Scene("telegram", "ntfy")
     scene.only.refuse()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
         assert await scene.desk.resolve("one", "it is over")
         scene.only.work()
@@ -264,7 +264,7 @@ async def test_what_nobody_heard_of_ends_without_a_word() -> None:
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
         await scene.desk.resolve("one", "it is over")
         assert await scene.stored() == []
@@ -285,7 +285,7 @@ async def test_an_end_that_comes_while_the_trouble_is_being_told_follows_it() ->
 
     scene.only.send = slow  # type: ignore[method-assign]
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(0)
         await scene.desk.resolve("one", "it is over")
         go_on.set()
@@ -297,7 +297,7 @@ async def test_an_end_is_kept_over_a_restart() -> None:
     """The news that it is over are owed like any other."""
     scene = Scene()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
         scene.only.refuse()
         await scene.desk.resolve("one", "it is over")
@@ -312,12 +312,12 @@ async def test_what_comes_back_within_its_cooldown_is_told_at_its_end() -> None:
     scene = Scene()
     async with scene.running():
         for _ in range(5):
-            await scene.desk.owe(trouble())
+            await scene.desk.enqueue(trouble())
             await scene.clock.run_for(60)
             await scene.desk.resolve("one", "it is over")
             await scene.clock.run_for(60)
         assert scene.only.said == ["it is silent", "it is over"]
-        await scene.desk.owe(trouble("it is silent again"))
+        await scene.desk.enqueue(trouble("it is silent again"))
         await scene.clock.run_for(HOUR - 10 * 60 - 1)
         assert len(scene.only.said) == 2
         await scene.clock.run_for(1)
@@ -329,12 +329,12 @@ async def test_a_cooldown_begins_when_somebody_was_told() -> None:
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
         await scene.desk.resolve("one", "it is over")
         scene.only.work()
         await scene.clock.run_for(60)
-        await scene.desk.owe(trouble("again"))
+        await scene.desk.enqueue(trouble("again"))
         await scene.clock.run_for(0)
     assert scene.only.said == ["again"]
 
@@ -343,11 +343,11 @@ async def test_after_its_cooldown_an_episode_leaves_nothing_behind() -> None:
     """The store does not grow with every trouble there ever was."""
     scene = Scene()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
         await scene.desk.resolve("one", "it is over")
         await scene.clock.run_for(HOUR)
-        await scene.desk.owe(Alert(AlertKind.FINISHED, "done", "done"))
+        await scene.desk.enqueue(Alert(AlertKind.FINISHED, "done", "done"))
         await scene.clock.run_for(1)
     assert await scene.stored() == []
 
@@ -356,15 +356,15 @@ async def test_a_wall_clock_that_was_set_back_silences_nobody() -> None:
     """A cooldown that seems to last longer than any does not hold."""
     scene = Scene()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
         await scene.desk.resolve("one")
         scene.clock.set_wall(scene.clock.now().wall - 1e8)
-        await scene.desk.owe(trouble("again"))
+        await scene.desk.enqueue(trouble("again"))
         await scene.clock.run_for(1)
         assert scene.only.said[-1] == "again"
         await scene.desk.resolve("one")
-        await scene.desk.owe(trouble("and again"))
+        await scene.desk.enqueue(trouble("and again"))
         scene.clock.set_wall(scene.clock.now().wall - 1e8)
         await scene.clock.run_for(HOUR)
     assert scene.only.said[-1].endswith("and again")
@@ -375,9 +375,9 @@ async def test_of_words_nobody_heard_the_newest_count() -> None:
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
-        await scene.desk.owe(trouble("nothing was done yet"))
+        await scene.desk.enqueue(trouble("nothing was done yet"))
         await scene.clock.run_for(1)
-        await scene.desk.owe(trouble("revived: recovered"))
+        await scene.desk.enqueue(trouble("revived: recovered"))
         scene.only.work()
         await scene.clock.run_for(60)
     assert scene.only.said == ["revived: recovered"]
@@ -385,11 +385,11 @@ async def test_of_words_nobody_heard_the_newest_count() -> None:
 
 async def test_a_kind_that_is_switched_off_is_not_kept() -> None:
     """Nor is anything where nobody can be reached."""
-    quiet = Scene(rules=Rules(frozenset({AlertKind.NEEDS_YOU})))
-    assert not await quiet.desk.owe(trouble())
+    quiet = Scene(rules=AlertRules(frozenset({AlertKind.NEEDS_YOU})))
+    assert not await quiet.desk.enqueue(trouble())
     alone = Scene()
-    desk = AlertDesk(alone.store, alone.clock, [], alone.rules, "here")
-    assert not await desk.owe(trouble())
+    outbox = AlertOutbox(alone.store, alone.clock, [], alone.rules, "here")
+    assert not await outbox.enqueue(trouble())
     assert await quiet.stored() == await alone.stored() == []
 
 
@@ -398,11 +398,11 @@ async def test_a_store_that_refuses_keeps_nobody_from_being_told() -> None:
     scene = Scene()
     scene.store.refusing = True
     async with scene.running():
-        await scene.desk.owe(trouble("the disk is full"))
+        await scene.desk.enqueue(trouble("the disk is full"))
         await scene.clock.run_for(1)
         assert scene.only.said == ["the disk is full"]
         scene.store.refusing = False
-        await scene.desk.owe(trouble("another", "two"))
+        await scene.desk.enqueue(trouble("another", "two"))
         await scene.clock.run_for(1)
     assert await scene.stored() == ["one", "two"]
 
@@ -413,7 +413,7 @@ async def test_daemons_on_one_store_tell_an_episode_once() -> None:
     other = scene.new_desk("there")
     scene.only.refuse()
     async with scene.running(), scene.running(other):
-        assert [await desk.owe(trouble()) for desk in (scene.desk, other)] == [True, False]
+        assert [await outbox.enqueue(trouble()) for outbox in (scene.desk, other)] == [True, False]
         await scene.clock.run_for(1)
     async with scene.running(scene.new_desk("there")):
         await scene.clock.run_for(1)
@@ -428,7 +428,7 @@ async def test_words_to_a_chat_are_said_at_most_once() -> None:
     scene = Scene("telegram", "ntfy")
     scene.only.hangs = True
     async with scene.running():
-        await scene.desk.owe(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
+        await scene.desk.enqueue(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
         await scene.clock.run_for(1)
         assert len(scene.only.tried_at) == 1
     scene.only.hangs = False
@@ -442,12 +442,12 @@ async def test_words_to_a_chat_go_there_and_nowhere_else() -> None:
     scene = Scene("telegram", "ntfy")
     scene.only.refuse()
     async with scene.running():
-        await scene.desk.owe(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
+        await scene.desk.enqueue(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
         await scene.clock.run_for(1)
     after = scene.new_desk()
     async with scene.running(after):
         await scene.clock.run_for(HOUR)
-        assert not await after.owe(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
+        assert not await after.enqueue(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
         await scene.clock.run_for(HOUR)
     assert (scene.only.said, scene.only.chats) == (["sorry"], ["42"])
     assert scene.channels[1].tried_at == []
@@ -458,7 +458,7 @@ async def test_words_to_a_chat_wait_for_the_store() -> None:
     scene = Scene()
     async with scene.running():
         scene.store.refusing = True
-        await scene.desk.owe(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
+        await scene.desk.enqueue(Alert(AlertKind.TROUBLE, "chat", "sorry", chat="42"))
         await scene.clock.run_for(5)
         assert scene.only.tried_at == []
         scene.store.refusing = False
@@ -471,7 +471,7 @@ async def test_an_alert_whose_channels_are_gone_goes_through_the_new_ones() -> N
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
     scene.channels = [Recorder(scene.clock, "ntfy")]
     async with scene.running(scene.new_desk()):
@@ -483,7 +483,7 @@ async def test_a_new_channel_is_not_told_old_news() -> None:
     """What one channel told needs no second telling because another was set up."""
     scene = Scene()
     async with scene.running():
-        await scene.desk.owe(trouble())
+        await scene.desk.enqueue(trouble())
         await scene.clock.run_for(1)
     scene.channels.append(Recorder(scene.clock, "ntfy"))
     async with scene.running(scene.new_desk()):
@@ -497,14 +497,14 @@ async def test_the_outbox_is_bounded() -> None:
     scene.only.refuse()
     async with scene.running():
         for number in range(EPISODES_MAX + 3):
-            await scene.desk.owe(trouble(episode=f"{number:05}"))
+            await scene.desk.enqueue(trouble(episode=f"{number:05}"))
         await scene.clock.run_for(1)
         kept = await scene.stored()
         assert len(kept) <= EPISODES_MAX + 1
         (rest,) = [each for each in kept if each.startswith("more/")]
         assert _decoded(await scene.store.note(KIND, rest)).alert.stands_for == 3
-    scene.clock.advance(KEPT_SECONDS_MAX + 1)
-    await scene.new_desk("there").take_up()
+    scene.clock.advance(RETENTION_SECONDS_MAX + 1)
+    await scene.new_desk("there").restore()
     assert await scene.stored() == []
 
 
@@ -513,7 +513,7 @@ async def test_many_alerts_at_once_are_one_digest() -> None:
     scene = Scene()
     async with scene.running():
         for number in range(500):
-            await scene.desk.owe(gisted(number))
+            await scene.desk.enqueue(gisted(number))
         await scene.clock.run_for(HOUR)
         (digest,) = scene.only.said
         assert digest.splitlines() == [
@@ -524,7 +524,7 @@ async def test_many_alerts_at_once_are_one_digest() -> None:
             "Since: 2027-01-15 08:00 UTC",
             "→ wakeful incidents",
         ]
-        await scene.desk.owe(trouble("alone again", "later"))
+        await scene.desk.enqueue(trouble("alone again", "later"))
         await scene.clock.run_for(0)
         assert scene.only.said[1:] == ["alone again"]
 
@@ -534,8 +534,8 @@ async def test_a_flood_of_problems_delays_no_question() -> None:
     scene = Scene()
     async with scene.running():
         for number in range(100):
-            await scene.desk.owe(gisted(number))
-        await scene.desk.owe(Alert(AlertKind.NEEDS_YOU, "asks", "may I?"))
+            await scene.desk.enqueue(gisted(number))
+        await scene.desk.enqueue(Alert(AlertKind.NEEDS_YOU, "asks", "may I?"))
         await scene.clock.run_for(0)
         assert scene.only.said == ["may I?"]
 
@@ -545,7 +545,7 @@ async def test_the_ends_of_many_are_one_digest_too() -> None:
     scene = Scene()
     async with scene.running():
         for number in range(300):
-            await scene.desk.owe(gisted(number))
+            await scene.desk.enqueue(gisted(number))
         await scene.clock.run_for(60)
         for number in range(300):
             await scene.desk.resolve(f"many {number}", f"Resolved: s{number}")
@@ -564,7 +564,7 @@ async def test_a_lasting_flood_is_told_less_and_less_often() -> None:
     scene = Scene()
     async with scene.running():
         for number in range(3600):
-            await scene.desk.owe(gisted(number))
+            await scene.desk.enqueue(gisted(number))
             await scene.clock.run_for(1)
         await scene.clock.run_for(HOUR)
     digests = [text for text in scene.only.said if "problems at once" in text]
@@ -580,14 +580,14 @@ async def test_a_restart_within_a_flood_repeats_nothing() -> None:
     scene = Scene()
     async with scene.running():
         for number in range(200):
-            await scene.desk.owe(gisted(number))
+            await scene.desk.enqueue(gisted(number))
         await scene.clock.run_for(60)
         for number in range(200, 350):
-            await scene.desk.owe(gisted(number))
+            await scene.desk.enqueue(gisted(number))
     after = scene.new_desk()
     async with scene.running(after):
         for number in range(350):
-            await after.owe(gisted(number))
+            await after.enqueue(gisted(number))
         await scene.clock.run_for(HOUR)
     heads = [text.splitlines()[0] for text in scene.only.said]
     assert heads == ["200 problems at once", "150 problems at once"]
@@ -598,7 +598,7 @@ async def test_a_refused_digest_is_sent_again_whole() -> None:
     scene.only.refuse()
     async with scene.running():
         for number in range(100):
-            await scene.desk.owe(gisted(number))
+            await scene.desk.enqueue(gisted(number))
         await scene.clock.run_for(60)
         scene.only.work()
         await scene.clock.run_for(HOUR)
@@ -606,20 +606,20 @@ async def test_a_refused_digest_is_sent_again_whole() -> None:
 
 
 def gisted(number: int) -> Alert:
-    gist = Gist(f"s{number}", "docs" if number % 2 else "shop", "silent")
+    gist = DigestEntry(f"s{number}", "docs" if number % 2 else "shop", "silent")
     return Alert(AlertKind.TROUBLE, f"many {number}", f"s{number}: silent", gist=gist)
 
 
-def _decoded(note: Note | None) -> Owed:
+def _decoded(note: Note | None) -> PendingAlert:
     assert note is not None
-    return msgspec.json.decode(note.body, type=Owed)
+    return msgspec.json.decode(note.body, type=PendingAlert)
 
 
 async def test_a_note_of_another_version_silences_nothing() -> None:
     """It is dropped, and the episode is told."""
     scene = Scene()
-    await scene.store.keep_note(Note(KIND, "one", msgspec.json.encode({"version": 9})))
+    await scene.store.save_note(Note(KIND, "one", msgspec.json.encode({"version": 9})))
     async with scene.running():
-        assert await scene.desk.owe(trouble())
+        assert await scene.desk.enqueue(trouble())
         await scene.clock.run_for(0)
     assert scene.only.said == ["it is silent"]

@@ -26,7 +26,7 @@ def play(scene: Callable[[Clinic], Awaitable[None]]) -> list[str]:
 async def owe(clinic: Clinic) -> None:
     """Something that is muted for ten minutes."""
     await clinic.calm.mute(MuteKind.CODE, "disk", 600.0, by="ben")
-    await clinic.alerts.owe(Alert(AlertKind.TROUBLE, "a", "the disk is full", topic=Topic(("disk",))))
+    await clinic.alerts.enqueue(Alert(AlertKind.TROUBLE, "a", "the disk is full", topic=Topic(("disk",))))
 
 
 def test_what_is_told_late_speaks_of_the_pause_there_is() -> None:
@@ -58,7 +58,7 @@ def test_an_end_within_a_pause_says_so_too() -> None:
     """Every alert does; somebody else's chat is not concerned."""
 
     async def scene(clinic: Clinic) -> None:
-        await clinic.alerts.owe(Alert(AlertKind.TROUBLE, "a", "the disk is full"))
+        await clinic.alerts.enqueue(Alert(AlertKind.TROUBLE, "a", "the disk is full"))
         await clinic.clock.run_for(1)
         await clinic.calm.pause("ada")
         await clinic.alerts.resolve("a", "Resolved: there is room")

@@ -6,15 +6,15 @@ from pathlib import Path
 import pytest
 
 from wakeful.checkpoints.files import CheckpointFiles, CheckpointNotWritten, read_checkpoint
-from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName, numbered
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName, number_draft
 from wakeful.core import fault_points as faults
 
-CHOICES = (Choice(ChoiceName.CONTINUE, "it goes on"), Choice(ChoiceName.ABORT, "it ends"))
+CHOICES = (CheckpointChoice(ChoiceName.CONTINUE, "it goes on"), CheckpointChoice(ChoiceName.ABORT, "it ends"))
 
 
 def checkpoint(subject: object = "claude-a", kind: CheckpointKind = CheckpointKind.SESSION) -> Checkpoint:
     draft = Checkpoint(0, kind, str(subject), "shop", 0.0, (), ("git push",), (), CHOICES, trace_id="t")
-    return numbered(draft, 3, 1_800_000_000.0)
+    return number_draft(draft, 3, 1_800_000_000.0)
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_agents_and_journals_have_their_own_places(files: CheckpointFiles, tmp_p
 def test_a_decision_replaces_the_text_and_nothing_else_does(files: CheckpointFiles, tmp_path: Path) -> None:
     """The same checkpoint is written anew; a file of another store, or of a person, stays as it is."""
     asyncio.run(files.write(checkpoint()))
-    decided = checkpoint().decided(ChoiceName.ABORT, "ann", 1_800_000_100.0)
+    decided = checkpoint().with_decision(ChoiceName.ABORT, "ann", 1_800_000_100.0)
     asyncio.run(files.write(decided))
     path = tmp_path / "home" / "checkpoints" / "CHECKPOINT_3.md"
     assert read_checkpoint(path) == decided
@@ -69,10 +69,12 @@ def test_a_full_disk_leaves_the_old_text_and_nothing_beside_it(
     """What could not be written whole was not written."""
     asyncio.run(files.write(checkpoint()))
     own = tmp_path / "home" / "checkpoints"
-    before = faults.install(faults.Plan([faults.Fault("checkpoint.written", 1, "raise:ENOSPC")]))
+    before = faults.install(
+        faults.FaultInjector([faults.InjectedFault("checkpoint.written", 1, "raise:ENOSPC")])
+    )
     try:
         with pytest.raises(CheckpointNotWritten, match="No space left"):
-            asyncio.run(files.write(checkpoint().decided(ChoiceName.ABORT, "ann", 1.0)))
+            asyncio.run(files.write(checkpoint().with_decision(ChoiceName.ABORT, "ann", 1.0)))
     finally:
         faults.install(before)
     assert [each.name for each in own.iterdir()] == ["CHECKPOINT_3.md"]

@@ -4,20 +4,20 @@ import asyncio
 
 from support.healing_fixture import Clinic
 from wakeful.alerts.mute_pause_model import MuteKind
-from wakeful.checkpoints.model import Checkpoint, CheckpointKind, Choice, ChoiceName
-from wakeful.checkpoints.service import INTERVAL_SECONDS, Announcer
+from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
+from wakeful.checkpoints.service import INTERVAL_SECONDS, CheckpointNotifier
 from wakeful.testing.virtual_clock import settle
 
 WEEK_SECONDS = 7 * 86_400.0
 
 
 def draft(subject: str, kind: CheckpointKind = CheckpointKind.JOURNAL) -> Checkpoint:
-    choices = (Choice(ChoiceName.CONTINUE, "again"),)
+    choices = (CheckpointChoice(ChoiceName.CONTINUE, "again"),)
     return Checkpoint(0, kind, subject, "shop", 0.0, (), ("step publish, attempt 1, half sent",), (), choices)
 
 
-def announcer(clinic: Clinic) -> Announcer:
-    return Announcer(clinic.checkpoints, clinic.alerts, clinic.store, clinic.clock)
+def announcer(clinic: Clinic) -> CheckpointNotifier:
+    return CheckpointNotifier(clinic.checkpoints, clinic.alerts, clinic.store, clinic.clock)
 
 
 async def stay(clinic: Clinic, seconds: float) -> None:

@@ -11,27 +11,33 @@ from support.healing_fixture import Clinic
 from wakeful.checkpoints.model import (
     BadCheckpoint,
     Checkpoint,
+    CheckpointChoice,
     CheckpointKind,
     CheckpointState,
-    Choice,
     ChoiceName,
     from_markdown,
-    numbered,
+    number_draft,
     to_markdown,
 )
-from wakeful.checkpoints.service import AlreadyDecided, CheckpointNotFound, Checkpoints, Done, NotOffered
+from wakeful.checkpoints.service import (
+    AlreadyDecided,
+    CheckpointNotFound,
+    Checkpoints,
+    DecisionOutcome,
+    NotOffered,
+)
 from wakeful.checkpoints.session_draft import session_draft
-from wakeful.checkpoints.sessions import HeldSessions
+from wakeful.checkpoints.sessions import SessionCheckpoints
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
+from wakeful.healing.case import HealingCase
 from wakeful.healing.healer import HealerObserves
-from wakeful.healing.trouble import Trouble
 from wakeful.judging.events import CallEnded, CallStarted, Prompted, TurnEnded
 from wakeful.judging.evidence import Orphan
-from wakeful.judging.findings import Code
-from wakeful.sessions.session import Watched
-from wakeful.storage.base import Note, Outcome
+from wakeful.judging.findings import FindingCode
+from wakeful.sessions.session import TrackedSession
+from wakeful.storage.base import ActionOutcome, Note
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -61,12 +67,12 @@ class Porter:
         self.done: list[tuple[int, ChoiceName]] = []
         self.unable = False
 
-    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> Done:
+    async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:
         await asyncio.sleep(0)
         if self.unable:
             raise WorldError
         self.done.append((checkpoint.number, choice))
-        return Done(Outcome.RECOVERED, "done")
+        return DecisionOutcome(ActionOutcome.CONFIRMED, "done")
 
 
 class BusyStore(MemoryStore):
@@ -86,13 +92,16 @@ class Desk:
         self.papers = Papers()
         self.porter = Porter()
         self.checkpoints = Checkpoints(self.store, VirtualClock(), self.papers)
-        self.checkpoints.carriers[CheckpointKind.JOURNAL] = self.porter
+        self.checkpoints.executors[CheckpointKind.JOURNAL] = self.porter
 
 
 def draft(subject: str = "/srv/shop", may_have: str = "publish", *, undo: bool = False) -> Checkpoint:
-    choices = [Choice(CONTINUE, "the step is run again"), Choice(ABORT, "nothing more is run")]
+    choices = [
+        CheckpointChoice(CONTINUE, "the step is run again"),
+        CheckpointChoice(ABORT, "nothing more is run"),
+    ]
     if undo:
-        choices.append(Choice(ROLLBACK, "the steps are undone", ("./unpublish 1.2",)))
+        choices.append(CheckpointChoice(ROLLBACK, "the steps are undone", ("./unpublish 1.2",)))
     return Checkpoint(
         0,
         CheckpointKind.JOURNAL,
@@ -150,7 +159,7 @@ def test_how_many_wait_is_known_whoever_opened_them() -> None:
         number = (await one.checkpoints.open(draft("/srv/one"))).number
         await two.checkpoints.open(draft("/srv/two"))
         assert (one.checkpoints.open_count, two.checkpoints.open_count) == (1, 2)
-        await one.checkpoints.listed()
+        await one.checkpoints.list_checkpoints()
         assert one.checkpoints.open_count == 2
         await one.checkpoints.decide(number, CONTINUE, "ann@host")
         assert one.checkpoints.open_count == 1
@@ -161,10 +170,10 @@ def test_how_many_wait_is_known_whoever_opened_them() -> None:
 def test_what_follows_from_a_choice_is_said_before_a_line_is_cut() -> None:
     """However many tools live on, and however long their commands are."""
     orphans = [Orphan(Process(pid, 1, "boot"), "x" * 400) for pid in range(9)]
-    trouble = Trouble(
-        session_id=A, work="w", project="shop", code=Code.SESSION_DEAD, opened_at=0.0, code_since=0.0
+    case = HealingCase(
+        session_id=A, work="w", project="shop", code=FindingCode.SESSION_DEAD, opened_at=0.0, code_since=0.0
     )
-    asked = numbered(session_draft(trouble, (), (), orphans), 1, 0.0)
+    asked = number_draft(session_draft(case, (), (), orphans), 1, 0.0)
     told = [choice.consequence for choice in asked.choices]
     assert [" is ended first: `" in each for each in told] == [True, True, False]
     assert " What still runs is ended: `" in told[2]
@@ -215,7 +224,7 @@ def test_what_was_decided_is_carried_out_by_the_next_one() -> None:
         assert (await desk.checkpoints.get(number)).state is CheckpointState.ABORTED
         following = Desk(desk.store)
         for _ in range(2):
-            await following.checkpoints.take_up()
+            await following.checkpoints.restore()
             await asyncio.sleep(0.05)
         assert following.porter.done == [(number, ABORT)]
 
@@ -245,16 +254,16 @@ def test_the_file_says_what_the_value_says(
     happened: tuple[str, ...], may_have: tuple[str, ...], did_not: tuple[str, ...], consequence: str
 ) -> None:
     """Whatever an agent wrote, the file is read back as it was, and every heading in it is ours."""
-    choices = (Choice(CONTINUE, consequence, happened), Choice(ABORT, ""))
+    choices = (CheckpointChoice(CONTINUE, consequence, happened), CheckpointChoice(ABORT, ""))
     whole = Checkpoint(
         0, CheckpointKind.SESSION, A, "shop", 0.0, happened, may_have, did_not, choices, trace_id="t"
     )
-    checkpoint = numbered(whole, 7, 1_800_000_000.125)
+    checkpoint = number_draft(whole, 7, 1_800_000_000.125)
     text = to_markdown(checkpoint)
     assert from_markdown(text) == checkpoint
     headings = [line for line in text.split("\n") if line.startswith("#")]
     assert len(headings) == 7
-    decided = checkpoint.decided(ABORT, "ann@host", 1_800_000_001.5)
+    decided = checkpoint.with_decision(ABORT, "ann@host", 1_800_000_001.5)
     assert from_markdown(to_markdown(decided)) == decided
 
 
@@ -295,9 +304,9 @@ def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
 
     async def scene(clinic: Clinic) -> None:
         await held(clinic)
-        clinic.healer.look_again()
+        clinic.healer.recheck_all()
         await clinic.clock.run_for(600)
-        (checkpoint,) = await clinic.checkpoints.listed()
+        (checkpoint,) = await clinic.checkpoints.list_checkpoints()
         assert checkpoint.happened == ("Bash `gh pr create --fill`",)
         (cut_off,) = checkpoint.may_have
         assert cut_off.startswith("Bash `git push origin main`, begun ")
@@ -323,7 +332,7 @@ def test_continue_revives_it_once() -> None:
     async def scene(clinic: Clinic) -> None:
         await held(clinic)
         decided = await clinic.checkpoints.decide(1, CONTINUE, "ann@host")
-        assert decided.outcome is Outcome.RECOVERED
+        assert decided.outcome is ActionOutcome.CONFIRMED
         assert (await clinic.checkpoints.decide(1, CONTINUE, "bob")).changed is False
         clinic.hear("a", TurnEnded(clinic.wall()))
         await clinic.clock.run_for(150)
@@ -340,7 +349,7 @@ def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
         await held(clinic)
         decided = await clinic.checkpoints.decide(1, ChoiceName.DONE, "ann@host")
         assert (decided.outcome, decided.checkpoint.state) == (
-            Outcome.RECOVERED,
+            ActionOutcome.CONFIRMED,
             CheckpointState.COUNTED_DONE,
         )
         assert (await clinic.checkpoints.decide(1, ChoiceName.DONE, "bob")).changed is False
@@ -362,9 +371,9 @@ def test_abort_stops_it_for_good() -> None:
         decided = await clinic.checkpoints.decide(1, ABORT, "ann@host")
         assert decided.checkpoint.state is CheckpointState.ABORTED
         await clinic.clock.run_for(7200)
-        assert clinic.healer.trouble_of(A) is None
+        assert clinic.healer.case_of(A) is None
         assert clinic.holdings.get(A).stopped
-        assert await clinic.incidents.listed() == []
+        assert await clinic.incidents.list_incidents() == []
         with pytest.raises(AlreadyDecided):
             await clinic.checkpoints.decide(1, CONTINUE, "bob")
 
@@ -376,21 +385,21 @@ def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -
     """Decided before the healer had noted its number, it is done all the same, and nobody is asked a second time."""
     answers: list[asyncio.Task[object]] = []
 
-    class Hasty(HeldSessions):
-        async def hold(self, watched: Watched, trouble: Trouble) -> int:
-            number = await super().hold(watched, trouble)
+    class Hasty(SessionCheckpoints):
+        async def open_checkpoint(self, watched: TrackedSession, trouble: HealingCase) -> int:
+            number = await super().open_checkpoint(watched, trouble)
             answers.append(asyncio.create_task(self._checkpoints.decide(number, choice, "ann")))
             for _ in range(50):
                 await asyncio.sleep(0)
             return number
 
     async def scene(clinic: Clinic) -> None:
-        around = clinic.healer._around
-        clinic.healer._holding = Hasty(clinic.checkpoints, around, clinic)
+        around = clinic.healer._situations
+        clinic.healer._checkpoints = Hasty(clinic.checkpoints, around, clinic)
         await held(clinic)
         await clinic.clock.run_for(60)
         await asyncio.gather(*answers)
-        (checkpoint,) = await clinic.checkpoints.listed()
+        (checkpoint,) = await clinic.checkpoints.list_checkpoints()
         assert checkpoint.decided_by == "ann"
 
     assert play(scene).living.acts == acts
@@ -404,12 +413,12 @@ def test_what_is_decided_while_observing_is_done_once_it_may_be() -> None:
         rules, clinic.rules = clinic.rules, replace(clinic.rules, mode="observe")
         with pytest.raises(HealerObserves):
             await clinic.healer.revive("a", approved=True, by="ann")
-        assert len(await clinic.checkpoints.listed(everything=False)) == 1
+        assert len(await clinic.checkpoints.list_checkpoints(everything=False)) == 1
         with pytest.raises(HealerObserves):
             await clinic.checkpoints.decide(1, CONTINUE, "ann")
         assert clinic.living.acts == []
         clinic.rules = rules
-        await clinic.checkpoints.take_up()
+        await clinic.checkpoints.restore()
         await clinic.clock.run_for(10)
         assert clinic.living.acts == ["start"]
 
@@ -422,7 +431,7 @@ def test_revive_yes_answers_the_checkpoint() -> None:
     async def scene(clinic: Clinic) -> None:
         await held(clinic)
         await clinic.healer.revive("a", approved=True, by="ann@host")
-        (checkpoint,) = await clinic.checkpoints.listed()
+        (checkpoint,) = await clinic.checkpoints.list_checkpoints()
         assert (checkpoint.state, checkpoint.decided_by) == (CheckpointState.CONTINUED, "ann@host")
 
     assert play(scene).living.acts == ["start"]
@@ -436,10 +445,10 @@ def test_a_yes_is_for_what_was_cut_off_then() -> None:
         await clinic.checkpoints.decide(1, CONTINUE, "ann")
         clinic.work("a", "git push origin other")
         await clinic.clock.run_for(60)
-        (holder,) = clinic.roster.find("a").presence.living
-        clinic.end(holder.process)
+        (process,) = clinic.roster.find("a").presence.living_processes
+        clinic.end(process.process)
         await clinic.clock.run_for(60)
-        (second,) = await clinic.checkpoints.listed(everything=False)
+        (second,) = await clinic.checkpoints.list_checkpoints(everything=False)
         assert second.number == 2
         assert "other" in second.may_have[-1]
 
@@ -454,7 +463,7 @@ def test_whoever_goes_on_with_it_elsewhere_answers_it() -> None:
         clinic.start("a")
         clinic.hear("a", Prompted(clinic.wall()), TurnEnded(clinic.wall()))
         await clinic.clock.run_for(60)
-        assert await clinic.checkpoints.listed(everything=False) == []
+        assert await clinic.checkpoints.list_checkpoints(everything=False) == []
 
     assert "start" not in play(scene).living.acts
 
@@ -464,10 +473,10 @@ def test_a_lesson_lets_go_what_was_held_for_it() -> None:
 
     async def scene(clinic: Clinic) -> None:
         await held(clinic, "./sync-fixtures.sh --all")
-        assert len(await clinic.checkpoints.listed(everything=False)) == 1
+        assert len(await clinic.checkpoints.list_checkpoints(everything=False)) == 1
         await clinic.lessons.teach("shop", "./sync-fixtures.sh", "ann")
         await clinic.clock.run_for(10)
-        assert await clinic.checkpoints.listed(everything=False) == []
+        assert await clinic.checkpoints.list_checkpoints(everything=False) == []
 
     assert play(scene).living.acts == ["start"]
 
@@ -478,10 +487,10 @@ def test_a_pause_does_not_lose_what_must_be_held() -> None:
     async def scene(clinic: Clinic) -> None:
         await clinic.calm.pause("ann")
         await held(clinic)
-        assert await clinic.checkpoints.listed() == []
+        assert await clinic.checkpoints.list_checkpoints() == []
         await clinic.calm.resume()
-        clinic.healer.look_again()
+        clinic.healer.recheck_all()
         await clinic.clock.run_for(10)
-        assert len(await clinic.checkpoints.listed()) == 1
+        assert len(await clinic.checkpoints.list_checkpoints()) == 1
 
     assert "wakeful checkpoint show 1" in play(scene).recorder.said[-1]

@@ -7,7 +7,7 @@ import pytest
 
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.core.clock import Instant
-from wakeful.effects.rules import Effect, Rule
+from wakeful.effects.rules import Effect, EffectRule
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
 from wakeful.judging.user_effect_rules import BadLesson, Lesson, apply_lessons
 from wakeful.testing.memory_store import MemoryStore
@@ -82,7 +82,7 @@ def test_the_verdict_names_the_lesson() -> None:
     given = msgspec.json.encode({"command": "./sync.sh"})
     call = InterruptedCall("c", "Bash", NOW, classify("Bash", given), given)
     (learned,) = apply_lessons([call], [Lesson("shop", "./sync.sh", even_remote=False, by="ann", at=0.0)])
-    assert learned.verdict.rule is Rule.TAUGHT
+    assert learned.verdict.rule is EffectRule.TAUGHT
 
 
 @pytest.mark.parametrize(

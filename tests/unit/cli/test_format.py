@@ -11,26 +11,26 @@ from rich.console import Console
 
 from wakeful.cli import app
 from wakeful.cli.commands.ls import footer
-from wakeful.cli.commands.status import Overview, overview_lines
+from wakeful.cli.commands.status import StatusBody, overview_lines
 from wakeful.cli.format.sessions import (
-    DaemonOfAnotherVersion,
+    DaemonVersionMismatch,
     counts_text,
     decode_sessions,
     ending_lines,
     record_lines,
-    rows,
+    session_rows,
     short_ids,
 )
 from wakeful.cli.output import plain_keeping_indent
 from wakeful.cli.table import draw, plain_lines
 from wakeful.core.clock import iso
-from wakeful.core.durations import BadDuration, age, seconds_of
+from wakeful.core.durations import BadDuration, age, parse_duration
 from wakeful.core.errors import OwnError
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.judging.evidence import Rung
-from wakeful.judging.findings import Attention, Code, Health, Severity, State, WaitKind
+from wakeful.judging.evidence import LivenessLevel
+from wakeful.judging.findings import Attention, FindingCode, Health, Severity, State, WaitKind
 from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
-from wakeful.judging.wake_eligibility import Reason
+from wakeful.judging.wake_eligibility import IneligibilityReason
 from wakeful.judging.wording import call_text
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
@@ -68,12 +68,12 @@ def record(
         active_prompt=False,
         attachable=False,
         eligible_for_wake=False,
-        ineligibility_reason=Reason.SESSION_NOT_ATTACHABLE,
+        ineligibility_reason=IneligibilityReason.SESSION_NOT_ATTACHABLE,
         session_alive=state is not State.STOPPED,
         attention=attention,
         findings=(finding,) if finding is not None else (),
         expected_waits=waits,
-        alive_to=Rung.TURN,
+        alive_to=LivenessLevel.TURN,
         broken_at=None,
         actions=(),
         last_activity_at=ago(last),
@@ -89,7 +89,7 @@ def record(
     )
 
 
-def finding(code: Code, since: float, summary: str, untrusted: str) -> FindingRecord:
+def finding(code: FindingCode, since: float, summary: str, untrusted: str) -> FindingRecord:
     return FindingRecord(code, Severity.CRITICAL, ago(since), summary, (), (untrusted,))
 
 
@@ -123,7 +123,7 @@ RECORDS = [
         State.IDLE,
         Health.DEGRADED,
         Attention.TIME,
-        finding=finding(Code.USAGE_LIMITED, 5400, "the usage limit is reached", "resets 3pm"),
+        finding=finding(FindingCode.USAGE_LIMITED, 5400, "the usage limit is reached", "resets 3pm"),
     ),
     record(
         "codex-0199c4ab-66ce-7b36-8512-bd1311072231",
@@ -132,7 +132,10 @@ RECORDS = [
         Health.DEAD,
         Attention.OPERATOR,
         finding=finding(
-            Code.SESSION_DEAD, 740, "its process ended inside a turn", 'exec_command {"cmd":"cargo build"}'
+            FindingCode.SESSION_DEAD,
+            740,
+            "its process ended inside a turn",
+            'exec_command {"cmd":"cargo build"}',
         ),
     ),
     record(
@@ -141,7 +144,9 @@ RECORDS = [
         State.IDLE,
         Health.DEGRADED,
         Attention.LOGIN,
-        finding=finding(Code.AUTH_REQUIRED, 1900, "the provider refused the login", "Please run /login"),
+        finding=finding(
+            FindingCode.AUTH_REQUIRED, 1900, "the provider refused the login", "Please run /login"
+        ),
     ),
     record(
         "claude-1710cf53-27ac-435a-ba97-c643656412a9",
@@ -200,7 +205,7 @@ nightly-crawler                              stopped    unknown   none       19h
 
 def drawn(records: list[SessionRecord], width: int, *, older: int = 2000) -> str:
     console = Console(file=io.StringIO(), width=width, force_terminal=True, color_system=None)
-    draw(console, rows(records, NOW), footer(records, older, filtered=False))
+    draw(console, session_rows(records, NOW), footer(records, older, filtered=False))
     assert isinstance(console.file, io.StringIO)
     return "".join(f"{line.rstrip()}\n" for line in console.file.getvalue().splitlines())
 
@@ -213,7 +218,7 @@ def test_the_list_on_a_terminal(width: int, expected: str) -> None:
 
 def test_the_list_in_a_pipe() -> None:
     """Pipes get whole ids, aligned, without tabs, colour or cuts."""
-    lines = plain_lines(rows(RECORDS, NOW))
+    lines = plain_lines(session_rows(RECORDS, NOW))
     assert "\n".join(lines) + "\n" == IN_A_PIPE
     assert not any("\t" in line or "\x1b" in line or "…" in line for line in lines)
 
@@ -222,19 +227,24 @@ def test_managed_sessions_are_marked_and_called_by_their_name() -> None:
     """Found ones have a dash there; on a terminal the column is there only for somebody who manages something."""
     named = replace(RECORDS[0], managed=True, name="docs")
     mixed = [named, replace(RECORDS[1], managed=True), RECORDS[2]]
-    assert [line.split()[7] for line in plain_lines(rows(mixed, NOW))] == ["MANAGED", "-", "docs", "yes"]
+    assert [line.split()[7] for line in plain_lines(session_rows(mixed, NOW))] == [
+        "MANAGED",
+        "-",
+        "docs",
+        "yes",
+    ]
     hosted = replace(RECORDS[1], managed=True, agent="bot")
-    assert [line.split()[7] for line in plain_lines(rows([hosted], NOW))] == ["MANAGED", "bot"]
+    assert [line.split()[7] for line in plain_lines(session_rows([hosted], NOW))] == ["MANAGED", "bot"]
     assert ("MANAGED" in drawn(mixed, 120), "docs" in drawn(mixed, 120)) == (True, True)
     assert "MANAGED" not in drawn(RECORDS, 120)
 
 
 def test_a_usage_limit_counts_down() -> None:
     """How long it lasts, where somebody said so."""
-    limited = finding(Code.USAGE_LIMITED, 60, "usage limit reached", "")
+    limited = finding(FindingCode.USAGE_LIMITED, 60, "usage limit reached", "")
     until = WaitRecord(WaitKind.LIMIT, ago(60), ago(-2580), "the provider said so", "")
     shown = [
-        rows([record("claude-a", "shop", State.IDLE, finding=limited, waits=waits)], NOW)[0].doing
+        session_rows([record("claude-a", "shop", State.IDLE, finding=limited, waits=waits)], NOW)[0].doing
         for waits in ((until,), (replace(until, until=ago(5)),), ())
     ]
     assert shown == [
@@ -261,7 +271,7 @@ def test_colour_is_only_for_those_who_want_it(monkeypatch: pytest.MonkeyPatch) -
         console = Console(
             file=io.StringIO(), width=80, force_terminal=True, _environ={"TERM": "xterm", **variable}
         )
-        draw(console, rows(RECORDS, NOW), [])
+        draw(console, session_rows(RECORDS, NOW), [])
         assert isinstance(console.file, io.StringIO)
         assert ("\x1b[1;33m" in console.file.getvalue()) is expected
 
@@ -272,10 +282,10 @@ def test_no_text_of_a_session_can_command_a_terminal(project: str, said: str) ->
     hostile = record(
         "claude-x", project, State.PROMPTING, waits=(wait(WaitKind.TOOL, 1, f'Bash {{"command":"{said}"}}'),)
     )
-    for line in (*plain_lines(rows([hostile], NOW)), *drawn([hostile], 80, older=0).split("\n")):
+    for line in (*plain_lines(session_rows([hostile], NOW)), *drawn([hostile], 80, older=0).split("\n")):
         assert line.isprintable()
     assert len(drawn([hostile], 80, older=0).splitlines()) == 3
-    assert len(plain_lines(rows([hostile], NOW))) == 2
+    assert len(plain_lines(session_rows([hostile], NOW))) == 2
 
 
 def test_an_escape_hidden_in_json_does_not_come_back_to_life() -> None:
@@ -339,7 +349,7 @@ def test_an_empty_list_says_what_to_do() -> None:
 
 def test_a_list_of_another_version_is_said_so() -> None:
     """A record that lacks a field is not shown half: the daemon has to be restarted."""
-    with pytest.raises(DaemonOfAnotherVersion, match="wakeful down"):
+    with pytest.raises(DaemonVersionMismatch, match="wakeful down"):
         decode_sessions(b'{"sessions":[{"id":"x"}],"older":0,"next_cursor":null}')
     body = msgspec.json.encode({"sessions": RECORDS, "older": 3, "next_cursor": None, "new_key": 1})
     assert decode_sessions(body).sessions == RECORDS
@@ -350,7 +360,7 @@ def test_a_list_of_another_version_is_said_so() -> None:
 )
 def test_durations_are_read(text: str, seconds: float) -> None:
     """30s, 10m, 2h, 1d and their sums."""
-    assert seconds_of(text) == seconds
+    assert parse_duration(text) == seconds
 
 
 @pytest.mark.parametrize(
@@ -359,7 +369,7 @@ def test_durations_are_read(text: str, seconds: float) -> None:
 def test_what_is_no_duration_is_refused(text: str) -> None:
     """One line says how to write it."""
     with pytest.raises(BadDuration, match="write 30s, 10m, 2h, 1d or 2w"):
-        seconds_of(text)
+        parse_duration(text)
 
 
 @pytest.mark.parametrize(
@@ -414,7 +424,7 @@ def test_status_states_pause_and_mode_first() -> None:
                 "paused": {"by": "ada", "since": "2027-01-15T08:00:00.000Z", "reason": ""},
             },
         },
-        Overview,
+        StatusBody,
     )
     assert list(overview_lines(overview, RECORDS, 2000)) == [
         "PAUSED by ada since 2027-01-15T08:00:00.000Z; Wakeful does nothing by itself until `wakeful resume`",
@@ -435,8 +445,8 @@ def test_our_own_spaces_stay_and_foreign_controls_go() -> None:
 def test_several_failures_at_once_are_told_by_the_first(capsys: pytest.CaptureFixture[str]) -> None:
     """A group of errors is one line and one exit code; an error of ours says that it is one."""
     group = ExceptionGroup("tasks", [PermissionError(13, "Permission denied", "/x"), ValueError("later")])
-    assert app._explained(group) == 3
-    assert app._explained(OwnError()) == 4
+    assert app._report_problem(group) == 3
+    assert app._report_problem(OwnError()) == 4
     lines = capsys.readouterr().err.splitlines()
     assert lines[0] == "wakeful: /x: Permission denied"
     assert lines[1].startswith("wakeful: this is a bug of ours: OwnError")

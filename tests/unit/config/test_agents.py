@@ -9,8 +9,8 @@ from msgspec.structs import replace
 import wakeful.integrations
 from wakeful.agents.model import AgentRuntime, AgentSpec, Restart
 from wakeful.cli.commands.config import default_lines
-from wakeful.config.load import Document, Loaded, combine
-from wakeful.config.paths import Places
+from wakeful.config.load import Document, LoadedConfig, combine
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import ConfigError
 from wakeful.daemon.agents import EngineLibraryMissing, runtimes_of
 from wakeful.testing.virtual_clock import VirtualClock
@@ -37,7 +37,7 @@ workdir = "~/docs"
 """
 
 
-def loaded(*contents: str) -> Loaded:
+def loaded(*contents: str) -> LoadedConfig:
     documents = [Document(f"f{number}.toml", each.encode()) for number, each in enumerate(contents)]
     return combine(documents, ENVIRON)
 
@@ -181,8 +181,8 @@ def test_agents_in_containers_say_which_library_they_need(monkeypatch: pytest.Mo
     for module in [each for each in sys.modules if each.startswith("wakeful.integrations.docker")]:
         monkeypatch.delitem(sys.modules, module)
     monkeypatch.setitem(sys.modules, "aiodocker", None)
-    places, clock = Places("/nowhere"), VirtualClock()
+    paths, clock = StatePaths("/nowhere"), VirtualClock()
     boxed = AgentSpec(name="a", runtime=AgentRuntime.DOCKER, command=("claude",), image="b")
     with pytest.raises(EngineLibraryMissing, match=r"aiodocker.*pip install 'wakeful\[docker\]'"):
-        runtimes_of((boxed,), places, clock)
-    assert list(runtimes_of((replace(boxed, runtime=AgentRuntime.TMUX),), places, clock)) == ["tmux"]
+        runtimes_of((boxed,), paths, clock)
+    assert list(runtimes_of((replace(boxed, runtime=AgentRuntime.TMUX),), paths, clock)) == ["tmux"]

@@ -10,12 +10,20 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wakeful.cli import settings as trust
-from wakeful.cli.commands.config import MEANINGS, _shown, default_lines
+from wakeful.cli.commands.config import MEANINGS, _value_lines, default_lines
 from wakeful.cli.settings import load_settings
 from wakeful.config.gateway import PermissionMode
 from wakeful.config.load import FILE_BYTES_MAX, Document, combine, load
-from wakeful.config.paths import Places, config_path
-from wakeful.config.schema import KEYS, Config, ConfigError, HomeMissing, Mode, PathNotAbsolute, Runaway
+from wakeful.config.paths import StatePaths, config_path
+from wakeful.config.schema import (
+    KEYS,
+    Config,
+    ConfigError,
+    HomeMissing,
+    Mode,
+    PathNotAbsolute,
+    RunawayResponse,
+)
 
 
 @pytest.fixture
@@ -54,7 +62,7 @@ SPECIAL: dict[str, tuple[str, Any]] = {
     "daemon.host": ("::1", "::1"),
     "daemon.mode": ("all", Mode.ALL),
     "store.url": ("sqlite:///a", "sqlite:///a"),
-    "heal.runaway": ("revive", Runaway.REVIVE),
+    "heal.runaway": ("revive", RunawayResponse.REVIVE),
     "alerts.telegram_api": ("http://a", "http://a"),
     "alerts.urls": ("ntfy://a,json://b", ("ntfy://a", "json://b")),
     "alerts.ping_url": ("https://a", "https://a"),
@@ -89,7 +97,7 @@ def test_every_key_can_come_from_the_environment(name: str) -> None:
     variable = "WAKEFUL_" + name.replace(".", "__").upper()
     text, expected = SPECIAL.get(name) or USUAL[type(KEYS[name].default)]
     loaded = combine([Document("f", b"[daemon]\nmode = 'observe'")], {variable: text})
-    assert KEYS[name].of(loaded.config) == expected
+    assert KEYS[name].value_in(loaded.config) == expected
     assert loaded.origins[name] == f"${variable}"
 
 
@@ -262,7 +270,8 @@ def test_what_an_agent_or_a_chat_leaves_out_is_a_default() -> None:
     """`config show` gives each of their keys a line with its own origin."""
     text = "[agents.fox]\nruntime = 'tmux'\ncommand = ['claude']\n[gateway.chats.default]\nfolder = '/srv'\n"
     shown = {
-        line.partition(" = ")[0]: line for line in _shown(combine([Document("f.toml", text.encode())], {}))
+        line.partition(" = ")[0]: line
+        for line in _value_lines(combine([Document("f.toml", text.encode())], {}))
     }
     assert shown["agents.fox.command"].endswith("# f.toml:3")
     assert shown["agents.fox.workdir"].endswith("# default")
@@ -272,14 +281,17 @@ def test_what_an_agent_or_a_chat_leaves_out_is_a_default() -> None:
 
 def test_the_state_folder_is_found_as_documented() -> None:
     """$WAKEFUL_HOME, else the XDG state folder, else below HOME; without any of them a clear refusal."""
-    assert Places.of({"WAKEFUL_HOME": "/w/", "HOME": "/h"}).socket == "/w/wakeful.sock"
-    assert Places.of({"XDG_STATE_HOME": "/s", "HOME": "/h"}).home == "/s/wakeful"
-    assert Places.of({"XDG_STATE_HOME": "relative", "HOME": "/h"}).home == "/h/.local/state/wakeful"
-    assert Places.of({"WAKEFUL_HOME": "", "HOME": "/h"}).home == "/h/.local/state/wakeful"
+    assert StatePaths.from_environ({"WAKEFUL_HOME": "/w/", "HOME": "/h"}).socket == "/w/wakeful.sock"
+    assert StatePaths.from_environ({"XDG_STATE_HOME": "/s", "HOME": "/h"}).state_dir == "/s/wakeful"
+    assert (
+        StatePaths.from_environ({"XDG_STATE_HOME": "relative", "HOME": "/h"}).state_dir
+        == "/h/.local/state/wakeful"
+    )
+    assert StatePaths.from_environ({"WAKEFUL_HOME": "", "HOME": "/h"}).state_dir == "/h/.local/state/wakeful"
     with pytest.raises(HomeMissing, match="HOME is not set"):
-        Places.of({})
+        StatePaths.from_environ({})
     with pytest.raises(PathNotAbsolute, match="WAKEFUL_HOME"):
-        Places.of({"WAKEFUL_HOME": "here"})
+        StatePaths.from_environ({"WAKEFUL_HOME": "here"})
 
 
 def test_the_configuration_file_is_found_as_documented() -> None:
@@ -307,11 +319,11 @@ def clone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 def trust_it(clone: Path) -> Path:
-    document = trust.found_here()
+    document = trust.working_directory_config()
     assert document is not None
-    places = Places(str(clone.parent / "state"))
-    trust.trust(document, places)
-    return Path(places.trusted)
+    paths = StatePaths(str(clone.parent / "state"))
+    trust.trust(document, paths)
+    return Path(paths.trust_file)
 
 
 def test_a_working_directory_sets_nothing_until_it_is_trusted(
@@ -357,7 +369,7 @@ def test_a_link_is_called_a_link(clone: Path) -> None:
     with pytest.raises(
         ConfigError, match=r"wakeful\.toml: a symbolic link, which could show any file of yours"
     ):
-        trust.found_here()
+        trust.working_directory_config()
 
 
 @pytest.mark.parametrize(
@@ -414,7 +426,7 @@ def test_a_secret_is_shown_to_nobody(file: Path) -> None:
     (said,) = problems_of('[redis]\nurl = "http://user:pass-word@host"\n')
     assert "pass-word" not in said
     file.write_text('[alerts]\ntelegram_token = "123:abc"\nurls = ["ntfy://pass-word@host"]\n')
-    shown = "\n".join(_shown(combine([Document("f.toml", file.read_bytes())], {})))
+    shown = "\n".join(_value_lines(combine([Document("f.toml", file.read_bytes())], {})))
     assert "123:abc" not in shown
     assert "pass-word" not in shown
     assert shown.count("(set, not shown)") == 2
@@ -463,7 +475,7 @@ def test_each_chat_has_a_table_of_its_own() -> None:
     later = Document("g", b"[gateway.chats.default]\nsend_from = '/out'\n")
     changed = combine([Document("f", CHATS), later], {"HOME": "/h"}).config.gateway_chats
     assert (changed[0].folder, changed[0].send_from, changed[1]) == ("", "/out", topic)
-    shown = "\n".join(_shown(combine([Document("f", CHATS)], {"HOME": "/h"})))
+    shown = "\n".join(_value_lines(combine([Document("f", CHATS)], {"HOME": "/h"})))
     assert 'gateway.chats."chat:-100123:thread:7".folder = "/srv/shop"' in shown
     assert "1:a" not in shown
 

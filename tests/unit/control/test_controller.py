@@ -9,17 +9,17 @@ import pytest
 from msgspec.structs import replace
 
 from support.supervisor_fixture import BOOT, House, subject
-from wakeful.control.controller import CannotResume, CutOffElsewhere, HolderAlive
-from wakeful.control.driver import Order
-from wakeful.control.gate import Act, Purpose, reconcile
-from wakeful.control.ownership import Holdings, HostedByAgent, NotManaged
+from wakeful.control.controller import AgentProcessAlive, CannotResume, RemoteCallInterrupted
+from wakeful.control.driver import StartRequest
+from wakeful.control.gate import ActionIntent, ActionKind, reconcile
+from wakeful.control.ownership import HostedByAgent, ManagedSessions, NotManaged
 from wakeful.control.start import BadName, CodexNeedsExec, NameTaken, NoCommand, RunRequest
 from wakeful.core.errors import ClientMissing, WorldError
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.leases import ConversationHeld, HeldLease, Lease, LeaseKey
-from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, Hosting, PaneAddress
-from wakeful.core.process import Process, Sight
-from wakeful.storage.base import Intent, Outcome
+from wakeful.core.leases import ConversationHeld, Lease, LeaseConflict, LeaseKey
+from wakeful.core.managed_session import INTENT_VARIABLE, SESSION_VARIABLE, ManagedSession, PaneAddress
+from wakeful.core.process import Process, ProcessState
+from wakeful.storage.base import ActionOutcome, Intent
 
 T = TypeVar("T")
 A = SessionId("claude-a")
@@ -72,7 +72,7 @@ def test_an_adopted_session_is_managed_until_released(house: House) -> None:
 def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: House, act: str) -> None:
     """Nobody takes its conversation away, and the refusal names the agent."""
     house.start("a")
-    house.supervisor.lodge(A, "bot")
+    house.supervisor.set_agent(A, "bot")
     with pytest.raises(HostedByAgent, match="wakeful agent stop bot"):
         now(getattr(house.hands, act)("a"))
     assert house.driver.asked == []
@@ -81,7 +81,7 @@ def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: House, act: str)
 def test_of_two_adopts_by_two_daemons_one_wins(house: House) -> None:
     """The second is told who has it."""
     house.start("a")
-    other = Holdings(house.store, house.supervisor, "otherhost", house.watch)
+    other = ManagedSessions(house.store, house.supervisor, "otherhost", house.watch)
     now(other.claim(A))
     with pytest.raises(ConversationHeld, match="wakeful on otherhost"):
         now(house.hands.adopt("a"))
@@ -123,16 +123,16 @@ def test_an_act_is_intended_before_and_concluded_after(house: House) -> None:
     open_during: list[list[Intent]] = []
     deliver = house.driver.deliver
 
-    async def watched(hosting: Hosting, prompt: str, environ: object = None) -> Any:
+    async def watched(hosting: ManagedSession, prompt: str, environ: object = None) -> Any:
         del environ
         open_during.append(await house.store.open_intents())
         return await deliver(hosting, prompt)
 
     house.driver.deliver = watched  # type: ignore[method-assign]
-    deed = now(house.hands.deliver("a", "go on"))
+    record = now(house.hands.deliver("a", "go on"))
     assert [each.act for each in open_during[0]] == ["deliver"]
     assert now(house.store.open_intents()) == []
-    assert deed.outcome is Outcome.RECOVERED
+    assert record.outcome is ActionOutcome.CONFIRMED
 
 
 def test_evidence_is_read_again_after_the_intent(house: House) -> None:
@@ -146,9 +146,9 @@ def test_evidence_is_read_again_after_the_intent(house: House) -> None:
         if reads == 2:
             house.end(process)
 
-    house.gate._reread = reread
-    deed = now(house.hands.deliver("a", "go on"))
-    assert (deed.outcome, house.driver.asked) == (Outcome.DECLINED, [])
+    house.gate._refresh = reread
+    record = now(house.hands.deliver("a", "go on"))
+    assert (record.outcome, house.driver.asked) == (ActionOutcome.DECLINED, [])
     assert now(house.store.open_intents()) == []
 
 
@@ -166,10 +166,10 @@ def test_a_resume_inside_a_call_elsewhere_needs_a_persons_yes(house: House) -> N
     process = adopted(house)
     house.work("a", "git push origin main")
     house.end(process)
-    with pytest.raises(CutOffElsewhere, match=r"git push origin main.*session revive claude-a --yes"):
+    with pytest.raises(RemoteCallInterrupted, match=r"git push origin main.*session revive claude-a --yes"):
         now(house.hands.resume("a"))
     assert house.driver.asked == []
-    assert now(house.hands.resume("a", approved=True)).outcome is Outcome.RECOVERED
+    assert now(house.hands.resume("a", approved=True)).outcome is ActionOutcome.CONFIRMED
 
 
 def test_observe_acts_on_nothing(house: House) -> None:
@@ -182,7 +182,7 @@ def test_observe_acts_on_nothing(house: House) -> None:
         now(observing.stop("a")),
         now(observing.run(request())),
     ]
-    assert {deed.outcome for deed in deeds} == {Outcome.DECLINED}
+    assert {record.outcome for record in deeds} == {ActionOutcome.DECLINED}
     assert house.driver.asked == []
 
 
@@ -192,8 +192,8 @@ def test_a_session_claimed_by_somebody_else_is_let_go(house: House) -> None:
     house.clock.advance(61)
     taken = now(house.store.claim_lease(LeaseKey(A), "another tool"))
     assert isinstance(taken, Lease)
-    deed = now(house.hands.deliver("a", "go on"))
-    assert (deed.outcome, house.driver.asked) == (Outcome.DECLINED, [])
+    record = now(house.hands.deliver("a", "go on"))
+    assert (record.outcome, house.driver.asked) == (ActionOutcome.DECLINED, [])
     with pytest.raises(NotManaged):
         now(house.hands.deliver("a", "go on"))
 
@@ -201,7 +201,7 @@ def test_a_session_claimed_by_somebody_else_is_let_go(house: House) -> None:
 def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: House) -> None:
     """Hostings and claims outlive whoever made them."""
     adopted(house)
-    again = Holdings(house.store, house.supervisor, "testhost", house.watch)
+    again = ManagedSessions(house.store, house.supervisor, "testhost", house.watch)
     now(again.load())
     assert again.get(A).epoch == 1
 
@@ -211,19 +211,19 @@ def test_a_restarted_daemon_knows_what_its_server_took_along(house: House, *, al
     """Pane and server gone: it was lost. The pane alone: somebody closed it."""
     process, server = adopted(house), Process(60, 1, BOOT)
     pane = PaneAddress("/run/tmux", "%0", "work", process, server)
-    now(house.holdings.keep(replace(house.holdings.get(A), pane=pane)))
+    now(house.holdings.save(replace(house.holdings.get(A), pane=pane)))
     after = House(store=house.store)
     for gone in (process, *((server,) if also_server else ())):
         after.end(gone)
     now(after.holdings.load())
-    seen = after.roster.watched[A].presence.pane
-    assert (seen.runtime if seen is not None else None) is (Sight.DEAD if also_server else None)
+    seen = after.roster.sessions[A].presence.pane
+    assert (seen.runtime if seen is not None else None) is (ProcessState.DEAD if also_server else None)
 
 
 def test_a_live_holder_is_not_joined_by_a_second(house: House) -> None:
     """Resuming is refused while a process holds the conversation, and says which."""
     process = adopted(house)
-    with pytest.raises(HolderAlive, match=f"process {process.pid}"):
+    with pytest.raises(AgentProcessAlive, match=f"process {process.pid}"):
         now(house.hands.resume("a"))
     assert house.driver.asked == []
 
@@ -233,10 +233,10 @@ def test_a_resumed_session_has_the_next_epoch_and_learns_what_was_cut_off(house:
     process = adopted(house)
     house.work("a", "git push")
     house.end(process)
-    deed = now(house.hands.resume("a", approved=True))
+    record = now(house.hands.resume("a", approved=True))
     ((_, order),) = house.driver.asked
-    assert isinstance(order, Order)
-    assert (deed.outcome, order.epoch, order.resume) == (Outcome.RECOVERED, 2, True)
+    assert isinstance(order, StartRequest)
+    assert (record.outcome, order.epoch, order.resume) == (ActionOutcome.CONFIRMED, 2, True)
     assert order.prompt is not None
     assert "git push" in order.prompt
 
@@ -248,7 +248,7 @@ def test_a_session_that_had_finished_is_told_nothing(house: House) -> None:
     house.end(process)
     now(house.hands.resume("a"))
     ((_, order),) = house.driver.asked
-    assert isinstance(order, Order)
+    assert isinstance(order, StartRequest)
     assert order.prompt is None
 
 
@@ -257,8 +257,8 @@ def test_a_process_that_has_not_registered_yet_is_a_holder(house: House) -> None
     process = adopted(house)
     house.end(process)
     house.world.marks[SESSION_VARIABLE, A] = [Process(4, 1, BOOT)]
-    deed = now(house.hands.resume("a"))
-    assert (deed.outcome, house.driver.asked) == (Outcome.DECLINED, [])
+    record = now(house.hands.resume("a"))
+    assert (record.outcome, house.driver.asked) == (ActionOutcome.DECLINED, [])
 
 
 def test_of_two_resumes_at_once_one_wins_and_ownership_stays(house: House) -> None:
@@ -266,12 +266,12 @@ def test_of_two_resumes_at_once_one_wins_and_ownership_stays(house: House) -> No
     process = adopted(house)
     house.end(process)
 
-    async def both() -> list[Outcome]:
+    async def both() -> list[ActionOutcome]:
         deeds = await asyncio.gather(house.hands.resume("a"), house.hands.resume("a"))
-        return sorted(deed.outcome for deed in deeds)
+        return sorted(record.outcome for record in deeds)
 
-    assert now(both()) == [Outcome.DECLINED, Outcome.RECOVERED]
-    assert now(house.holdings.is_ours(house.holdings.get(A)))
+    assert now(both()) == [ActionOutcome.DECLINED, ActionOutcome.CONFIRMED]
+    assert now(house.holdings.confirm_lease(house.holdings.get(A)))
     assert house.holdings.get(A).epoch == 2
 
 
@@ -291,7 +291,7 @@ def test_what_somebody_brings_back_is_not_begun_anew_beside_it(house: House) -> 
         house.driver.settled = registered
         resumed = asyncio.create_task(house.hands.resume("a"))
         await starting.wait()
-        begun = asyncio.create_task(house.hands.begin_anew("a", "", "a key"))
+        begun = asyncio.create_task(house.hands.start_replacement("a", "", "a key"))
         await asyncio.sleep(0)
         anew.set()
         return await asyncio.gather(resumed, begun, return_exceptions=True)
@@ -312,13 +312,13 @@ def test_a_stop_is_kept_as_final(house: House) -> None:
 
 def test_a_new_session_is_claimed_before_it_starts(house: House) -> None:
     """It is known, managed and held from its first moment, under a conversation Wakeful named."""
-    deed = now(house.hands.run(request("claude", "--model", "opus")))
+    record = now(house.hands.run(request("claude", "--model", "opus")))
     ((_, order),) = house.driver.asked
-    assert isinstance(order, Order)
-    held = now(house.store.claim_lease(LeaseKey(deed.session_id), "another tool"))
-    assert isinstance(held, HeldLease)
-    assert deed.session_id == f"claude-{order.conversation_id}"
-    assert house.roster.find(deed.session_id).presence.living
+    assert isinstance(order, StartRequest)
+    held = now(house.store.claim_lease(LeaseKey(record.session_id), "another tool"))
+    assert isinstance(held, LeaseConflict)
+    assert record.session_id == f"claude-{order.conversation_id}"
+    assert house.roster.find(record.session_id).presence.living_processes
 
 
 def test_a_start_that_failed_leaves_no_claim(house: House) -> None:
@@ -326,7 +326,7 @@ def test_a_start_that_failed_leaves_no_claim(house: House) -> None:
     house.driver.problem = ClientMissing(program="claude")
     with pytest.raises(ClientMissing):
         now(house.hands.run(request()))
-    house.driver.problem, house.driver.outcome = None, Outcome.INEFFECTIVE
+    house.driver.problem, house.driver.outcome = None, ActionOutcome.INEFFECTIVE
     now(house.hands.run(request()))
     assert now(house.store.leases()) == []
 
@@ -334,15 +334,15 @@ def test_a_start_that_failed_leaves_no_claim(house: House) -> None:
 def test_a_client_that_names_itself_is_claimed_by_that_name(house: House) -> None:
     """Codex tells its thread only after it has started."""
     house.driver.names_itself = SessionId("codex-t")
-    deed = now(house.hands.run(request("codex", "exec", "fix it")))
-    assert deed.session_id == "codex-t"
+    record = now(house.hands.run(request("codex", "exec", "fix it")))
+    assert record.session_id == "codex-t"
     assert [lease.key for lease in now(house.store.leases())] == ["codex-t"]
 
 
 def test_any_program_is_watched_by_the_name_it_was_given(house: House) -> None:
     """Its event log is opened with its process."""
-    deed = now(house.hands.run(request("make", "nightly", name="nightly")))
-    assert (deed.session_id, house.world.registered) == ("nightly", ["nightly"])
+    record = now(house.hands.run(request("make", "nightly", name="nightly")))
+    assert (record.session_id, house.world.registered) == ("nightly", ["nightly"])
 
 
 @pytest.mark.parametrize(
@@ -370,7 +370,7 @@ def test_the_environment_does_not_tell_whose_child_it_is(house: House) -> None:
     inside = {"PATH": "/bin", "CLAUDE_CODE_SESSION_ID": "x", "TMUX": "y", SESSION_VARIABLE: "z"}
     now(house.hands.run(RunRequest(argv=("claude",), cwd="/", environ=inside)))
     ((_, order),) = house.driver.asked
-    assert isinstance(order, Order)
+    assert isinstance(order, StartRequest)
     assert dict(order.environ) == {"PATH": "/bin"}
 
 
@@ -380,7 +380,7 @@ def test_acts_on_one_session_wait_for_each_other(house: House) -> None:
     order: list[str] = []
     delivering = house.driver.deliver
 
-    async def slow(hosting: Hosting, prompt: str, environ: object = None) -> Any:
+    async def slow(hosting: ManagedSession, prompt: str, environ: object = None) -> Any:
         del environ
         order.append("deliver begins")
         await asyncio.sleep(0)
@@ -388,7 +388,7 @@ def test_acts_on_one_session_wait_for_each_other(house: House) -> None:
         order.append("deliver ends")
         return await delivering(hosting, prompt)
 
-    async def stop(hosting: Hosting) -> Any:
+    async def stop(hosting: ManagedSession) -> Any:
         order.append("stop")
         return await type(house.driver).interrupt(house.driver, hosting)
 
@@ -401,8 +401,8 @@ def test_acts_on_one_session_wait_for_each_other(house: House) -> None:
     assert order == ["deliver begins", "deliver ends", "stop"]
 
 
-def planned(name: str = "a") -> Hosting:
-    return Hosting(
+def planned(name: str = "a") -> ManagedSession:
+    return ManagedSession(
         session_id=subject(name).id,
         conversation_id=ConversationId(name),
         driver="claude",
@@ -414,44 +414,46 @@ def planned(name: str = "a") -> Hosting:
     )
 
 
-def left_open(house: House, act: Act, purpose: Purpose) -> None:
+def left_open(house: House, act: ActionKind, purpose: ActionIntent) -> None:
     intent = Intent("i1", A, act, msgspec.json.encode(purpose), 0.0)
-    now(house.store.intend(intent))
+    now(house.store.save_intent(intent))
 
 
-def settled(house: House) -> Outcome:
-    (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
+def settled(house: House) -> ActionOutcome:
+    (result,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
     assert now(house.store.open_intents()) == []
-    return seen.outcome
+    return result.outcome
 
 
 def test_a_start_whose_process_lives_is_taken_up(house: House) -> None:
     """The daemon died between starting and writing it down: the process is found by its intent, not started again."""
-    left_open(house, Act.START, Purpose(planned=planned()))
+    left_open(house, ActionKind.START, ActionIntent(planned=planned()))
     house.world.marks[INTENT_VARIABLE, "i1"] = [Process(9, 1, BOOT)]
-    assert settled(house) is Outcome.RECOVERED
+    assert settled(house) is ActionOutcome.CONFIRMED
     assert house.holdings.get(A).process == Process(9, 1, BOOT)
     assert house.driver.asked == []
 
 
 def test_a_start_nobody_can_find_is_unverified(house: House) -> None:
     """It may have come and gone: that is said, and nothing is started."""
-    left_open(house, Act.START, Purpose(planned=planned()))
-    assert settled(house) is Outcome.UNVERIFIED
+    left_open(house, ActionKind.START, ActionIntent(planned=planned()))
+    assert settled(house) is ActionOutcome.UNVERIFIED
     assert house.driver.asked == []
 
 
 def test_a_prompt_of_which_nobody_saw_the_end_is_not_sent_again(house: House) -> None:
     """It is unverified for ever."""
-    left_open(house, Act.DELIVER, Purpose(prompt_chars=3))
-    assert settled(house) is Outcome.UNVERIFIED
+    left_open(house, ActionKind.DELIVER, ActionIntent(prompt_chars=3))
+    assert settled(house) is ActionOutcome.UNVERIFIED
     assert house.driver.asked == []
 
 
-@pytest.mark.parametrize(("dead", "outcome"), [(True, Outcome.RECOVERED), (False, Outcome.INEFFECTIVE)])
-def test_a_stop_is_judged_by_who_still_runs(house: House, *, dead: bool, outcome: Outcome) -> None:
+@pytest.mark.parametrize(
+    ("dead", "outcome"), [(True, ActionOutcome.CONFIRMED), (False, ActionOutcome.INEFFECTIVE)]
+)
+def test_a_stop_is_judged_by_who_still_runs(house: House, *, dead: bool, outcome: ActionOutcome) -> None:
     """Whoever was to be stopped is looked at, by identity."""
-    left_open(house, Act.STOP, Purpose(planned=planned()))
+    left_open(house, ActionKind.STOP, ActionIntent(planned=planned()))
     if dead:
         house.world.dead.add(Process(5, 1, BOOT))
     assert settled(house) is outcome
@@ -459,9 +461,9 @@ def test_a_stop_is_judged_by_who_still_runs(house: House, *, dead: bool, outcome
 
 def test_an_intent_of_another_version_is_concluded_too(house: House) -> None:
     """What cannot be read cannot be looked for, and must not stay open for ever."""
-    now(house.store.intend(Intent("i1", A, "start", b'{"planned": 7}', 0.0)))
+    now(house.store.save_intent(Intent("i1", A, "start", b'{"planned": 7}', 0.0)))
     house.world.marks[INTENT_VARIABLE, "i1"] = [Process(9, 1, BOOT)]
-    assert settled(house) is Outcome.UNVERIFIED
+    assert settled(house) is ActionOutcome.UNVERIFIED
 
 
 def test_a_refusal_names_the_world(house: House) -> None:

@@ -8,14 +8,14 @@ import pytest
 from msgspec.structs import replace
 
 from support.supervisor_fixture import House
-from wakeful.control.driver import Order, Seen
-from wakeful.control.gate import Deed
-from wakeful.control.idempotency import KEPT_SECONDS, KeyUsed, OnceHands
+from wakeful.control.driver import ActionResult, StartRequest
+from wakeful.control.gate import ActionRecord
+from wakeful.control.idempotency import RETENTION_SECONDS, IdempotentController, KeyUsed
 from wakeful.control.start import RunRequest
 from wakeful.core.errors import ClientMissing
 from wakeful.core.leases import conversation_id_for, prompt_id_for
-from wakeful.core.managed_session import Hosting
-from wakeful.storage.base import Outcome
+from wakeful.core.managed_session import ManagedSession
+from wakeful.storage.base import ActionOutcome
 
 T = TypeVar("T")
 REQUEST = RunRequest(
@@ -31,8 +31,8 @@ def now(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def once_of(house: House) -> OnceHands:
-    return OnceHands(house.hands, house.store, lambda: house.clock.now().wall)
+def once_of(house: House) -> IdempotentController:
+    return IdempotentController(house.hands, house.store, lambda: house.clock.now().wall)
 
 
 @pytest.fixture
@@ -44,7 +44,7 @@ def house() -> House:
 
 
 @pytest.fixture
-def once(house: House) -> OnceHands:
+def once(house: House) -> IdempotentController:
     return once_of(house)
 
 
@@ -52,11 +52,11 @@ def delivered(house: House) -> list[str]:
     return [act for act, _ in house.driver.asked if act.startswith("deliver")]
 
 
-def cut_off(house: House, work: Coroutine[Any, Any, Deed]) -> None:
+def cut_off(house: House, work: Coroutine[Any, Any, ActionRecord]) -> None:
     """Do it, with a daemon that ends as soon as the driver has acted."""
     do = house.driver._do
 
-    def ends(act: str, to: Hosting | Order) -> Seen:
+    def ends(act: str, to: ManagedSession | StartRequest) -> ActionResult:
         do(act, to)
         raise Cut
 
@@ -66,19 +66,19 @@ def cut_off(house: House, work: Coroutine[Any, Any, Deed]) -> None:
     house.driver._do = do  # type: ignore[method-assign]
 
 
-def test_the_same_key_delivers_once(house: House, once: OnceHands) -> None:
+def test_the_same_key_delivers_once(house: House, once: IdempotentController) -> None:
     """Whoever asks again gets the first answer, the same to the letter."""
     first = now(once.deliver("a", "go on", None, "k1"))
     again = now(once.deliver("a", "go on", None, "k1"))
-    assert first.outcome is Outcome.RECOVERED
+    assert first.outcome is ActionOutcome.CONFIRMED
     assert again == first
     assert delivered(house) == ["deliver go on"]
 
 
-def test_two_who_ask_at_once_wait_for_one(house: House, once: OnceHands) -> None:
+def test_two_who_ask_at_once_wait_for_one(house: House, once: IdempotentController) -> None:
     """The second is answered by what the first did."""
 
-    async def both() -> list[Deed]:
+    async def both() -> list[ActionRecord]:
         return await asyncio.gather(*(once.deliver("a", "go on", None, "k1") for _ in range(2)))
 
     first, second = now(both())
@@ -86,14 +86,14 @@ def test_two_who_ask_at_once_wait_for_one(house: House, once: OnceHands) -> None
     assert delivered(house) == ["deliver go on"]
 
 
-def test_another_key_is_another_order(house: House, once: OnceHands) -> None:
+def test_another_key_is_another_order(house: House, once: IdempotentController) -> None:
     """The same words may be meant twice."""
     now(once.deliver("a", "go on", None, "k1"))
     now(once.deliver("a", "go on", None, "k2"))
     assert len(delivered(house)) == 2
 
 
-def test_a_key_is_for_one_order(house: House, once: OnceHands) -> None:
+def test_a_key_is_for_one_order(house: House, once: IdempotentController) -> None:
     """Another prompt under a used key is refused, and nothing is delivered."""
     now(once.deliver("a", "go on", None, "k1"))
     with pytest.raises(KeyUsed):
@@ -101,73 +101,75 @@ def test_a_key_is_for_one_order(house: House, once: OnceHands) -> None:
     assert delivered(house) == ["deliver go on"]
 
 
-def test_what_was_declined_may_be_asked_again(house: House, once: OnceHands) -> None:
+def test_what_was_declined_may_be_asked_again(house: House, once: IdempotentController) -> None:
     """It has not happened, so the key is free for it to happen."""
-    house.driver.outcome = Outcome.DECLINED
-    assert now(once.deliver("a", "go on", None, "k1")).outcome is Outcome.DECLINED
-    house.driver.outcome = Outcome.RECOVERED
-    assert now(once.deliver("a", "go on", None, "k1")).outcome is Outcome.RECOVERED
+    house.driver.outcome = ActionOutcome.DECLINED
+    assert now(once.deliver("a", "go on", None, "k1")).outcome is ActionOutcome.DECLINED
+    house.driver.outcome = ActionOutcome.CONFIRMED
+    assert now(once.deliver("a", "go on", None, "k1")).outcome is ActionOutcome.CONFIRMED
 
 
-def test_an_error_leaves_the_key_free(house: House, once: OnceHands) -> None:
+def test_an_error_leaves_the_key_free(house: House, once: IdempotentController) -> None:
     """A driver that raises has done nothing."""
     house.driver.problem = ClientMissing(program="claude")
     with pytest.raises(ClientMissing):
         now(once.deliver("a", "go on", None, "k1"))
     house.driver.problem = None
-    assert now(once.deliver("a", "go on", None, "k1")).outcome is Outcome.RECOVERED
+    assert now(once.deliver("a", "go on", None, "k1")).outcome is ActionOutcome.CONFIRMED
 
 
-def test_a_prompt_cut_off_by_the_daemons_end_is_not_repeated(house: House, once: OnceHands) -> None:
+def test_a_prompt_cut_off_by_the_daemons_end_is_not_repeated(
+    house: House, once: IdempotentController
+) -> None:
     """With a client that cannot tell what it has, the next daemon says that nobody knows."""
     cut_off(house, once.deliver("a", "go on", None, "k1"))
-    deed = now(once_of(house).deliver("a", "go on", None, "k1"))
-    assert deed.outcome is Outcome.UNVERIFIED
+    record = now(once_of(house).deliver("a", "go on", None, "k1"))
+    assert record.outcome is ActionOutcome.UNVERIFIED
     assert delivered(house) == ["deliver go on"]
 
 
 def test_a_client_that_can_tell_is_asked(
-    house: House, once: OnceHands, monkeypatch: pytest.MonkeyPatch
+    house: House, once: IdempotentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets the prompt with the id of its key, and decides by that whether it has it."""
     given: list[tuple[str, bool]] = []
 
     async def deliver_once(
-        _hosting: Hosting, _prompt: str, prompt_id: str, *, again: bool, environ: object
-    ) -> Seen:
+        _hosting: ManagedSession, _prompt: str, prompt_id: str, *, again: bool, environ: object
+    ) -> ActionResult:
         assert environ is None
         given.append((prompt_id, again))
-        return Seen(Outcome.RECOVERED, "it has it")
+        return ActionResult(ActionOutcome.CONFIRMED, "it has it")
 
     cut_off(house, once.deliver("a", "go on", None, "k1"))
     monkeypatch.setattr(house.driver, "deliver_once", deliver_once, raising=False)
     monkeypatch.setattr(house.driver, "was_given", lambda *_: False, raising=False)
-    assert now(once_of(house).deliver("a", "go on", None, "k1")).outcome is Outcome.RECOVERED
+    assert now(once_of(house).deliver("a", "go on", None, "k1")).outcome is ActionOutcome.CONFIRMED
     assert given == [(str(prompt_id_for("k1")), True)]
 
 
-def test_a_start_by_a_key_is_known_by_it(house: House, once: OnceHands) -> None:
+def test_a_start_by_a_key_is_known_by_it(house: House, once: IdempotentController) -> None:
     """The conversation and its first prompt carry ids that follow from the key, and it is started once."""
     first = now(once.run(REQUEST, "k1"))
     assert now(once.run(REQUEST, "k1")) == first
     assert first.session_id == f"claude-{conversation_id_for('k1')}"
     ((_, order),) = [each for each in house.driver.asked if each[0] == "start"]
-    assert isinstance(order, Order)
+    assert isinstance(order, StartRequest)
     assert order.prompt_id == str(prompt_id_for("k1"))
 
 
-def test_a_start_cut_off_by_the_daemons_end_is_not_repeated(house: House, once: OnceHands) -> None:
+def test_a_start_cut_off_by_the_daemons_end_is_not_repeated(house: House, once: IdempotentController) -> None:
     """Nothing says that it did not happen."""
     cut_off(house, once.run(REQUEST, "k1"))
-    deed = now(once_of(house).run(REQUEST, "k1"))
-    assert deed.outcome is Outcome.UNVERIFIED
+    record = now(once_of(house).run(REQUEST, "k1"))
+    assert record.outcome is ActionOutcome.UNVERIFIED
     assert [act for act, _ in house.driver.asked] == ["start"]
 
 
-def test_keys_are_forgotten_after_a_day(house: House, once: OnceHands) -> None:
+def test_keys_are_forgotten_after_a_day(house: House, once: IdempotentController) -> None:
     """The store does not fill with what nobody will ask about."""
     now(once.deliver("a", "go on", None, "k1"))
-    house.clock.advance(KEPT_SECONDS - 1)
+    house.clock.advance(RETENTION_SECONDS - 1)
     now(once.forget_old())
     assert len(now(house.store.notes("deed"))) == 1
     house.clock.advance(2)
@@ -175,7 +177,7 @@ def test_keys_are_forgotten_after_a_day(house: House, once: OnceHands) -> None:
     assert now(house.store.notes("deed")) == []
 
 
-def test_a_start_is_known_again_in_another_environment(house: House, once: OnceHands) -> None:
+def test_a_start_is_known_again_in_another_environment(house: House, once: IdempotentController) -> None:
     """Whoever asks again may have been started from another shell: it is the same order all the same."""
     first = now(once.run(REQUEST, "k9"))
     elsewhere = replace(REQUEST, environ={"PATH": "/usr/bin", "SHLVL": "2"})

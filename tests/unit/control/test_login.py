@@ -3,7 +3,7 @@
 import pytest
 
 from wakeful.control.login import (
-    MOVES,
+    AUTH_TRANSITIONS,
     PROBE_SECONDS,
     USER_SENTENCE,
     AuthAlert,
@@ -108,4 +108,4 @@ def test_what_is_unknown_changes_nothing(provider: str) -> None:
 def test_the_sentence_for_users_names_no_command() -> None:
     """Whoever writes cannot log anything in."""
     assert "/login" not in USER_SENTENCE
-    assert set(MOVES) == set(PROVIDERS)
+    assert set(AUTH_TRANSITIONS) == set(PROVIDERS)

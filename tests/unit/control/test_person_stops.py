@@ -5,10 +5,10 @@ import asyncio
 from support.agents_fixture import TestHub, agent
 from support.healing_fixture import Clinic, play
 from support.supervisor_fixture import House
-from wakeful.agents.model import AgentState, Move, Restart
-from wakeful.control.driver import Seen
-from wakeful.control.person_stops import KEPT_SECONDS, PersonStops
-from wakeful.core.managed_session import Hosting
+from wakeful.agents.model import AgentEvent, AgentState, Restart
+from wakeful.control.driver import ActionResult
+from wakeful.control.person_stops import RETENTION_SECONDS, PersonStops
+from wakeful.core.managed_session import ManagedSession
 from wakeful.judging.findings import Health
 from wakeful.testing.scripted_runtime import SESSION_DEAD
 
@@ -26,10 +26,12 @@ def test_a_process_that_a_person_ended_leaves_no_finding() -> None:
         house = House()
         process = house.start("a")
         house.work("a")
-        await PersonStops(house.store, house.clock, house.supervisor.ended_by_person).order((process,))
+        await PersonStops(house.store, house.clock, house.supervisor.mark_stopped_by_person).record_order(
+            (process,)
+        )
         following = House(store=house.store, clock=house.clock)
         for each in (house, following):
-            stops = PersonStops(each.store, each.clock, each.supervisor.ended_by_person)
+            stops = PersonStops(each.store, each.clock, each.supervisor.mark_stopped_by_person)
             await stops.load()
             each.start("a", pid=process.pid)
             each.work("a")
@@ -78,9 +80,9 @@ def test_an_order_that_came_to_nothing_is_withdrawn() -> None:
         house.work("a")
         supervisor = house.supervisor
         stops = PersonStops(
-            house.store, house.clock, supervisor.ended_by_person, supervisor.not_ended_by_person
+            house.store, house.clock, supervisor.mark_stopped_by_person, supervisor.unmark_stopped_by_person
         )
-        await stops.order((process,))
+        await stops.record_order((process,))
         await stops.withdraw((process,))
         assert await house.store.notes("person_stop") == []
         house.end(process)
@@ -94,9 +96,9 @@ def test_orders_of_long_ago_are_forgotten() -> None:
 
     async def scene() -> None:
         house = House()
-        stops = PersonStops(house.store, house.clock, house.supervisor.ended_by_person)
-        await stops.order((house.start("a"),))
-        await house.clock.run_for(KEPT_SECONDS + 1)
+        stops = PersonStops(house.store, house.clock, house.supervisor.mark_stopped_by_person)
+        await stops.record_order((house.start("a"),))
+        await house.clock.run_for(RETENTION_SECONDS + 1)
         await stops.load()
         assert await house.store.notes("person_stop") == []
 
@@ -112,7 +114,7 @@ def test_a_person_who_stops_a_session_that_is_being_revived_is_obeyed() -> None:
         stop = clinic.living.stop
         orders: list[asyncio.Task[object]] = []
 
-        async def stopped(hosting: Hosting) -> Seen:
+        async def stopped(hosting: ManagedSession) -> ActionResult:
             if not orders:
                 # Waits for its turn, which comes between the healer's two acts.
                 orders.append(asyncio.create_task(clinic.hands.stop("a")))
@@ -135,14 +137,14 @@ def test_an_agent_whose_stop_was_cut_off_by_a_crash_is_not_restarted() -> None:
         async with house.open():
             await house.orders.start("claude")
             stopping = house.book.find("claude")
-            house.book.ordered(stopping, Move.STOP)
-            await house.book.keep(stopping)
+            house.book.apply_command(stopping, AgentEvent.STOP)
+            await house.book.save(stopping)
         house.build()
         async with house.open():
             await house.happens(SESSION_DEAD)
             await house.clock.run_for(300)
             assert house.record().state is AgentState.STALE
-        assert [act for act, _ in house.runtime.acts] == ["start claude"]
+        assert [act for act, _ in house.runtime.actions] == ["start claude"]
 
     asyncio.run(scene())
 
@@ -153,11 +155,13 @@ def test_trouble_that_a_person_ends_is_over_and_nothing_is_revived() -> None:
     async def scene(clinic: Clinic) -> None:
         process = await clinic.manage("a")
         clinic.work("a")
-        await PersonStops(clinic.store, clinic.clock, clinic.supervisor.ended_by_person).order((process,))
+        await PersonStops(clinic.store, clinic.clock, clinic.supervisor.mark_stopped_by_person).record_order(
+            (process,)
+        )
         clinic.end(process)
         await clinic.clock.run_for(3600)
-        assert clinic.healer.trouble_of(clinic.roster.resolve("a")) is None
-        assert await clinic.incidents.listed(include_resolved=True) == []
+        assert clinic.healer.case_of(clinic.roster.resolve("a")) is None
+        assert await clinic.incidents.list_incidents(include_resolved=True) == []
 
     clinic = play(scene)
     assert (clinic.living.acts, clinic.events, clinic.recorder.said) == ([], [], [])

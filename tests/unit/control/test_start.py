@@ -10,19 +10,19 @@ import msgspec
 import pytest
 
 from support.supervisor_fixture import BOOT, House, subject
-from wakeful.control.controller import LET_GO
-from wakeful.control.driver import Seen
-from wakeful.control.gate import Act, Deed, Purpose, reconcile
+from wakeful.control.controller import NOT_MANAGED_ANY_MORE
+from wakeful.control.driver import ActionResult
+from wakeful.control.gate import ActionIntent, ActionKind, ActionRecord, reconcile
 from wakeful.control.ownership import NothingToRelease
 from wakeful.control.start import NameTaken, NoHeadlessDriver, RunRequest, plan_run
 from wakeful.core.errors import AmbiguousSession, SessionNotFound, StartFailed, WorldError
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.leases import LeaseKey
-from wakeful.core.managed_session import INTENT_VARIABLE, Hosting
-from wakeful.core.process import Process, Sight
-from wakeful.judging.events import Opened
-from wakeful.judging.evidence import Status
-from wakeful.storage.base import Intent, Outcome
+from wakeful.core.managed_session import INTENT_VARIABLE, ManagedSession
+from wakeful.core.process import Process, ProcessState
+from wakeful.judging.events import LogOpened
+from wakeful.judging.evidence import ClientStatus
+from wakeful.storage.base import ActionOutcome, Intent
 
 T = TypeVar("T")
 _UUID = UUID(int=7)
@@ -42,7 +42,7 @@ def house() -> House:
     return House()
 
 
-async def while_starting(house: House, name: str, act: Coroutine[Any, Any, T]) -> tuple[Deed, T]:
+async def while_starting(house: House, name: str, act: Coroutine[Any, Any, T]) -> tuple[ActionRecord, T]:
     """Start a session of this name; the act is asked for while its start is not seen through."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -62,7 +62,7 @@ async def while_starting(house: House, name: str, act: Coroutine[Any, Any, T]) -
 def test_a_stop_while_starting_ends_what_was_started(house: House) -> None:
     """The session is managed before its start is seen through; the stop waits for that and is final."""
     started, stopped = now(while_starting(house, "docs", house.hands.stop("docs")))
-    assert (started.outcome, stopped.outcome) == (Outcome.RECOVERED, Outcome.RECOVERED)
+    assert (started.outcome, stopped.outcome) == (ActionOutcome.CONFIRMED, ActionOutcome.CONFIRMED)
     assert house.driver.acts == ["start", "stop"]
     assert house.holdings.get(started.session_id).stopped
 
@@ -70,7 +70,7 @@ def test_a_stop_while_starting_ends_what_was_started(house: House) -> None:
 def test_a_release_while_starting_stays_one(house: House) -> None:
     """The agent goes on; its start ends without managing it again."""
     started, _ = now(while_starting(house, "docs", house.hands.release("docs")))
-    assert started.outcome is Outcome.RECOVERED
+    assert started.outcome is ActionOutcome.CONFIRMED
     assert house.holdings.find(started.session_id) is None
     assert now(house.store.leases()) == []
 
@@ -78,7 +78,7 @@ def test_a_release_while_starting_stays_one(house: House) -> None:
 def test_a_start_that_fails_late_leaves_nothing_and_a_stop_of_it_is_declined(house: House) -> None:
     """What was kept while it started is forgotten: no hosting, no claim, no session."""
 
-    async def scenario() -> Deed:
+    async def scenario() -> ActionRecord:
         begun, go_on = asyncio.Event(), asyncio.Event()
 
         async def settle() -> None:
@@ -96,8 +96,8 @@ def test_a_start_that_fails_late_leaves_nothing_and_a_stop_of_it_is_declined(hou
             await starting
         return await stopping
 
-    deed = now(scenario())
-    assert (deed.outcome, deed.words) == (Outcome.DECLINED, LET_GO)
+    record = now(scenario())
+    assert (record.outcome, record.words) == (ActionOutcome.DECLINED, NOT_MANAGED_ANY_MORE)
     assert (house.holdings.all(), now(house.store.leases())) == ([], [])
     with pytest.raises(SessionNotFound):
         house.roster.find("docs")
@@ -129,14 +129,14 @@ def test_what_cannot_be_kept_is_not_left_running(
 ) -> None:
     """A disk that is full the moment a program was launched: it is ended again, and nothing was started."""
     house.driver.names_itself = SessionId("codex-1") if argv[0] == "codex" else None
-    refuse_after(monkeypatch, house, "host", 0)
+    refuse_after(monkeypatch, house, "save_managed_session", 0)
     with pytest.raises(Full):
         now(house.hands.run(request(*argv)))
     assert house.driver.acts == ["start", "stop"]
     assert (house.holdings.all(), now(house.store.leases())) == ([], [])
 
 
-@pytest.mark.parametrize(("operation", "times"), [("host", 1), ("conclude", 0)])
+@pytest.mark.parametrize(("operation", "times"), [("save_managed_session", 1), ("save_conclusion", 0)])
 def test_what_was_kept_stays_managed_when_the_rest_cannot_be_written(
     house: House, monkeypatch: pytest.MonkeyPatch, operation: str, times: int
 ) -> None:
@@ -192,7 +192,7 @@ def test_a_name_outlives_a_release(house: House) -> None:
     started = now(house.hands.run(request(name="docs")))
     now(house.hands.release("docs"))
     house.hear(
-        str(started.session_id).removeprefix("claude-"), Opened(0.0, ConversationId("x"), "/home/me/shop")
+        str(started.session_id).removeprefix("claude-"), LogOpened(0.0, ConversationId("x"), "/home/me/shop")
     )
     assert now(house.hands.adopt("docs")).name == "docs"
 
@@ -241,34 +241,41 @@ def test_a_prompt_brings_the_environment_of_its_sender(house: House) -> None:
 def test_what_its_client_said_outlives_what_is_kept(house: House) -> None:
     """An act that writes down where a session lives does not forget that it waits for a person."""
     process = house.start("a")
-    hosting = now(house.hands.adopt("a"))
-    house.supervisor.held(
-        subject("a"), process, Sight.ALIVE, source="registry", status=Status.WAITING, waiting_for="Bash"
+    managed = now(house.hands.adopt("a"))
+    house.supervisor.on_process(
+        subject("a"),
+        process,
+        ProcessState.ALIVE,
+        source="registry",
+        status=ClientStatus.WAITING,
+        waiting_for="Bash",
     )
-    now(house.holdings.keep(hosting))
-    (holder,) = house.roster.find("a").presence.living
-    assert (holder.status, holder.waiting_for, holder.source) == (Status.WAITING, "Bash", "registry")
+    now(house.holdings.save(managed))
+    (holder,) = house.roster.find("a").presence.living_processes
+    assert (holder.status, holder.waiting_for, holder.source) == (ClientStatus.WAITING, "Bash", "registry")
 
 
-def left_open(house: House, act: Act, *, prompt_chars: int, planned: bool) -> None:
+def left_open(house: House, act: ActionKind, *, prompt_chars: int, planned: bool) -> None:
     """As a daemon leaves it that is killed in the middle of this act."""
     house.start("a")
-    hosting = now(house.hands.adopt("a"))
-    purpose = Purpose(hosting if planned else None, prompt_chars)
-    now(house.store.intend(Intent("i1", A, act, msgspec.json.encode(purpose), 0.0)))
-    assert hosting.process is not None
-    house.world.marks[INTENT_VARIABLE, "i1"] = [hosting.process]
+    managed = now(house.hands.adopt("a"))
+    intent = ActionIntent(managed if planned else None, prompt_chars)
+    now(house.store.save_intent(Intent("i1", A, act, msgspec.json.encode(intent), 0.0)))
+    assert managed.process is not None
+    house.world.marks[INTENT_VARIABLE, "i1"] = [managed.process]
 
 
-@pytest.mark.parametrize(("act", "planned"), [(Act.START, True), (Act.RESUME, True), (Act.DELIVER, False)])
+@pytest.mark.parametrize(
+    ("act", "planned"), [(ActionKind.START, True), (ActionKind.RESUME, True), (ActionKind.DELIVER, False)]
+)
 def test_a_prompt_nobody_saw_taken_is_said_until_the_next_one(
-    house: House, act: Act, *, planned: bool
+    house: House, act: ActionKind, *, planned: bool
 ) -> None:
     """`status` warns of it and `why` names it; a prompt that is seen taken ends it."""
     left_open(house, act, prompt_chars=24, planned=planned)
-    (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
+    (result,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
     house.settle()
-    assert seen.outcome is Outcome.UNVERIFIED
+    assert result.outcome is ActionOutcome.UNVERIFIED
     warnings = msgspec.json.decode(house.desk.status("a").body)["supervision"]["warnings"]
     assert ["24 characters" in each for each in warnings] == [True]
     assert "before it saw the prompt" in house.desk.why("a").body.decode()
@@ -279,21 +286,23 @@ def test_a_prompt_nobody_saw_taken_is_said_until_the_next_one(
 
 def test_a_start_without_a_prompt_leaves_nothing_to_be_said(house: House) -> None:
     """It was found running: that is all there was to it."""
-    left_open(house, Act.START, prompt_chars=0, planned=True)
-    (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
-    assert (seen.outcome, house.holdings.get(A).note) == (Outcome.RECOVERED, "")
+    left_open(house, ActionKind.START, prompt_chars=0, planned=True)
+    (result,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
+    assert (result.outcome, house.holdings.get(A).note) == (ActionOutcome.CONFIRMED, "")
 
 
 def test_a_client_that_had_not_named_itself_is_not_kept_under_a_made_up_name(house: House) -> None:
     """Its process lives and is for a person to hand over; nothing is managed that has no conversation."""
     plan = plan_run(request("codex", "exec", "x"), _UUID)
-    planned = house.hands._starter._planned(plan, SessionId("start-1"), request("codex"), 1)
+    planned = house.hands._starter._planned_session(plan, SessionId("start-1"), request("codex"), 1)
     assert planned.conversation_id == ConversationId("")
-    intent = Intent("i1", SessionId("start-1"), Act.START, msgspec.json.encode(Purpose(planned, 1)), 0.0)
-    now(house.store.intend(intent))
+    intent = Intent(
+        "i1", SessionId("start-1"), ActionKind.START, msgspec.json.encode(ActionIntent(planned, 1)), 0.0
+    )
+    now(house.store.save_intent(intent))
     house.world.marks[INTENT_VARIABLE, "i1"] = [Process(9, 1, BOOT)]
-    (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
-    assert (seen.outcome, "adopt" in seen.words) == (Outcome.UNVERIFIED, True)
+    (result,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
+    assert (result.outcome, "adopt" in result.words) == (ActionOutcome.UNVERIFIED, True)
     assert house.holdings.all() == []
 
 
@@ -303,19 +312,23 @@ def test_a_client_that_named_itself_after_the_crash_is_kept_unless_somebody_has_
 ) -> None:
     """Its driver knows what it said; a conversation that somebody else claimed meanwhile stays theirs."""
     plan = plan_run(request("codex", "exec", "x"), _UUID)
-    planned = house.hands._starter._planned(plan, SessionId("start-1"), request("codex"), 1)
+    planned = house.hands._starter._planned_session(plan, SessionId("start-1"), request("codex"), 1)
     begun = msgspec.structs.replace(planned, session_id=A, conversation_id=ConversationId("a"))
-    intent = Intent("i1", SessionId("start-1"), Act.START, msgspec.json.encode(Purpose(planned, 1)), 0.0)
-    now(house.store.intend(intent))
+    intent = Intent(
+        "i1", SessionId("start-1"), ActionKind.START, msgspec.json.encode(ActionIntent(planned, 1)), 0.0
+    )
+    now(house.store.save_intent(intent))
     if is_held:
         now(house.store.claim_lease(LeaseKey(A), "another one"))
 
-    async def find_begun(_planned: Hosting, intent_id: str, _carriers: Sequence[Process]) -> Seen | None:
+    async def find_begun(
+        _planned: ManagedSession, intent_id: str, _carriers: Sequence[Process]
+    ) -> ActionResult | None:
         assert intent_id == "i1"
-        return Seen(Outcome.RECOVERED, "its turn began", begun)
+        return ActionResult(ActionOutcome.CONFIRMED, "its turn began", begun)
 
-    (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world, (), find_begun))
-    assert seen.outcome is (Outcome.UNVERIFIED if is_held else Outcome.RECOVERED)
+    (result,) = now(reconcile(house.store, house.gate, house.holdings, house.world, (), find_begun))
+    assert result.outcome is (ActionOutcome.UNVERIFIED if is_held else ActionOutcome.CONFIRMED)
     assert [(each.session_id, each.note) for each in house.holdings.all()] == ([] if is_held else [(A, "")])
 
 
@@ -323,8 +336,8 @@ def test_a_client_that_named_itself_after_the_crash_is_kept_unless_somebody_has_
 def test_an_interrupted_stop_is_still_a_stop(house: House, *, final: bool) -> None:
     """Whoever asked for it does not find the session revived; one that was to come back may."""
     house.start("a")
-    hosting = now(house.hands.adopt("a"))
-    evidence = msgspec.json.encode(Purpose(hosting, final=final))
-    now(house.store.intend(Intent("i1", A, Act.STOP, evidence, 0.0)))
+    managed = now(house.hands.adopt("a"))
+    evidence = msgspec.json.encode(ActionIntent(managed, final=final))
+    now(house.store.save_intent(Intent("i1", A, ActionKind.STOP, evidence, 0.0)))
     now(reconcile(house.store, house.gate, house.holdings, house.world))
     assert house.holdings.get(A).stopped is final

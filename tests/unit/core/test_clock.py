@@ -8,8 +8,8 @@ from hypothesis import example, given, strategies as st
 from wakeful.core.clock import (
     JUMP_SECONDS_MIN,
     MARKS_MAX,
+    ClockReading,
     Instant,
-    Reading,
     Timeline,
     iso,
     latest,
@@ -36,8 +36,8 @@ class Host:
         self.first = self.reading()
         self.timeline = Timeline(self.first)
 
-    def reading(self) -> Reading:
-        return Reading(self.wall, self.monotonic, self.boottime)
+    def reading(self) -> ClockReading:
+        return ClockReading(self.wall, self.monotonic, self.boottime)
 
     def work(self, seconds: float) -> None:
         self.monotonic += seconds

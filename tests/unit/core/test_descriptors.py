@@ -2,14 +2,14 @@
 
 import pytest
 
-from wakeful.core.descriptors import CONNECTIONS_MAX, LISTENERS, OWN, shares
+from wakeful.core.descriptors import CONNECTIONS_MAX, LISTENERS, RESERVED, shares
 
 
 @pytest.mark.parametrize("limit", [128, 256, 1024, 4096, 20_000, 2**20])
 def test_all_shares_fit_into_the_limit(limit: int) -> None:
     """And at least as many are left for processes as connections have."""
     connections, pidfds = shares(limit)
-    assert OWN + LISTENERS * connections + pidfds <= limit
+    assert RESERVED + LISTENERS * connections + pidfds <= limit
     assert pidfds >= LISTENERS * connections > 0
 
 

@@ -10,12 +10,10 @@ import threading
 import pytest
 
 from wakeful.core import fault_points as faults
-from wakeful.core.fault_points import BadFault, Fault, reach
+from wakeful.core.fault_points import BadFault, InjectedFault, fault_point
 from wakeful.testing.fault_plan import FaultPlan
 
-REACH_THRICE = (
-    "from wakeful.core.fault_points import reach\nfor n in (1, 2, 3): reach('a.b'); print(n, flush=True)"
-)
+REACH_THRICE = "from wakeful.core.fault_points import fault_point\nfor n in (1, 2, 3): fault_point('a.b'); print(n, flush=True)"
 
 
 def reach_in_child(plan: str) -> "subprocess.CompletedProcess[str]":
@@ -27,7 +25,7 @@ def reach_in_child(plan: str) -> "subprocess.CompletedProcess[str]":
 def test_without_a_plan_nothing_happens() -> None:
     """A point may be reached at any time in a program that nobody tests."""
     before = faults.install(None)
-    reach("store.commit")
+    fault_point("store.commit")
     faults.install(before)
 
 
@@ -35,19 +33,19 @@ def test_a_plan_records_every_point_in_order() -> None:
     """A test can learn which points there are by running once without faults."""
     with FaultPlan() as plan:
         for point in ("a", "b", "a"):
-            reach(point)
-    reach("after")
+            fault_point(point)
+    fault_point("after")
     assert plan.points == ["a", "b", "a"]
 
 
 def test_a_fault_is_due_at_its_reach_only() -> None:
     """The n-th reach of that point fails, no earlier, no later and no other one."""
     with FaultPlan(("a", 2, "raise:ENOSPC")):
-        reach("a")
-        reach("b")
+        fault_point("a")
+        fault_point("b")
         with pytest.raises(OSError, match="No space left") as caught:
-            reach("a")
-        reach("a")
+            fault_point("a")
+        fault_point("a")
     assert caught.value.errno == errno.ENOSPC
 
 
@@ -55,8 +53,8 @@ def test_the_plan_before_is_in_force_again() -> None:
     """Plans nest, also when the inner one ends by an error."""
     with FaultPlan() as outer:
         with pytest.raises(OSError, match="Input/output"), FaultPlan(("a", 1, "raise:EIO")):
-            reach("a")
-        reach("b")
+            fault_point("a")
+        fault_point("b")
     assert outer.points == ["b"]
 
 
@@ -65,14 +63,14 @@ def test_a_stall_holds_one_thread_until_it_is_released() -> None:
     went_on = threading.Event()
 
     def stall() -> None:
-        reach("a")
+        fault_point("a")
         went_on.set()
 
     with FaultPlan(("a", 1, "stall")) as plan:
         thread = threading.Thread(target=stall)
         thread.start()
         plan.wait_for("a")
-        reach("b")
+        fault_point("b")
         assert not went_on.is_set()
         plan.release()
         thread.join(timeout=10)
@@ -81,7 +79,7 @@ def test_a_stall_holds_one_thread_until_it_is_released() -> None:
 
 def test_leaving_a_plan_releases_what_it_stalled() -> None:
     """A test that fails inside `with` leaves no thread behind."""
-    thread = threading.Thread(target=lambda: reach("a"))
+    thread = threading.Thread(target=lambda: fault_point("a"))
     with FaultPlan(("a", 1, "stall")) as plan:
         thread.start()
         plan.wait_for("a")
@@ -96,7 +94,7 @@ def test_reaches_are_counted_across_threads() -> None:
     def hurry() -> None:
         for _ in range(250):
             try:
-                reach("a")
+                fault_point("a")
             except OSError as error:
                 failed.append(error.errno)
 
@@ -145,7 +143,7 @@ def test_an_empty_environment_is_no_plan() -> None:
 def test_a_fault_that_cannot_be_read_is_refused(text: str) -> None:
     """A misspelt plan must not look like one that held."""
     with pytest.raises(BadFault, match="name:n:action"):
-        Fault.parse(text)
+        InjectedFault.parse(text)
 
 
 def test_a_misspelt_environment_is_told_at_the_first_point() -> None:

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wakeful.effects.rules import MEANINGS, RANK, Effect, Rule
-from wakeful.effects.shell import TEXT_CHARS_MAX, judge_text, judge_words
+from wakeful.effects.rules import MEANINGS, RANK, Effect, EffectRule
+from wakeful.effects.shell import TEXT_CHARS_MAX, classify_text, classify_words
 
 REMOTE: Final[Sequence[str]] = (
     # One push in many spellings.
@@ -483,7 +483,7 @@ WRITES_HERE: Final[Sequence[str]] = ("echo x > f", "rm f", "sed -i s/a/b/ f", "g
 
 
 def effect_of(text: str) -> Effect:
-    return MEANINGS[judge_text(text).rule].effect
+    return MEANINGS[classify_text(text).rule].effect
 
 
 @pytest.mark.parametrize("text", REMOTE)
@@ -506,19 +506,19 @@ def test_everyday_work_is_local(text: str) -> None:
 
 def test_reading_is_told_from_writing_here() -> None:
     """A call that only read can be repeated without a thought."""
-    assert all(MEANINGS[judge_text(text).rule].reads_only for text in READS_ONLY)
-    assert not any(MEANINGS[judge_text(text).rule].reads_only for text in WRITES_HERE)
+    assert all(MEANINGS[classify_text(text).rule].reads_only for text in READS_ONLY)
+    assert not any(MEANINGS[classify_text(text).rule].reads_only for text in WRITES_HERE)
 
 
 def test_an_argument_list_is_not_expanded() -> None:
     """What no shell reads keeps its signs: a dollar in a word is a dollar."""
-    assert judge_words(["echo", "$(git push)"]).rule is Rule.READS
-    assert judge_words(["bash", "-lc", "git push"]).rule is Rule.GIT_PUSH
+    assert classify_words(["echo", "$(git push)"]).rule is EffectRule.READS
+    assert classify_words(["bash", "-lc", "git push"]).rule is EffectRule.GIT_PUSH
 
 
 def test_the_words_shown_are_one_bounded_line() -> None:
     """They are shown to a person who has to decide."""
-    words = judge_text("git push \x01 'a\nb' \"$X\" " + "x" * 5000).words
+    words = classify_text("git push \x01 'a\nb' \"$X\" " + "x" * 5000).words
     assert words.startswith("git push ? a b $… x")
     assert len(words) <= 200
     assert words.isprintable()
@@ -533,10 +533,10 @@ _JOINT: Final = st.sampled_from(["; ", " && ", " || ", " | ", "\n", " & "])
 @given(st.sampled_from([*REMOTE, *UNKNOWN, *LOCAL]), _HARMLESS, _JOINT)
 def test_a_harmless_part_more_never_lowers_the_class(text: str, harmless: str, joint: str) -> None:
     """Whatever is put before or behind, the worst part still speaks."""
-    rank = RANK[judge_text(text).rule]
-    assert RANK[judge_text(harmless + joint + text).rule] >= rank
+    rank = RANK[classify_text(text).rule]
+    assert RANK[classify_text(harmless + joint + text).rule] >= rank
     # Behind a heredoc only a new line begins another command.
-    assert RANK[judge_text(text + "\n" + harmless).rule] >= rank
+    assert RANK[classify_text(text + "\n" + harmless).rule] >= rank
 
 
 _SHELLISH: Final = st.lists(
@@ -564,7 +564,7 @@ def test_a_megabyte_takes_no_longer_than_its_length(unit: str) -> None:
     """Neither nesting nor repetition makes the time grow faster than the text; beyond a bound it is unknown."""
     text = (unit * (1_000_000 // len(unit) + 1))[:1_000_000]
     began = time.perf_counter()
-    verdict = judge_text(text)
+    verdict = classify_text(text)
     # Measured: 0.05 to 0.4 s on a busy core; a quadratic step took minutes.
     assert time.perf_counter() - began < 10
     assert len(text) > TEXT_CHARS_MAX

@@ -7,9 +7,9 @@ import pytest
 from support.fake_sessions_and_answers import ScriptedChat
 from support.healing_fixture import Recorder
 from wakeful.alerts.delivery import Refused
-from wakeful.alerts.mute_pause import Calm
+from wakeful.alerts.mute_pause import MutePause
 from wakeful.alerts.mute_pause_model import MuteKind
-from wakeful.gateway.host_monitor import AdminVoice
+from wakeful.gateway.host_monitor import AdminNotifier
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -26,10 +26,10 @@ class Office:
     def __init__(self, *channels: Recorder) -> None:
         self.clock = VirtualClock()
         store = MemoryStore(now=lambda: self.clock.now().wall)
-        self.calm = Calm(store, self.clock)
+        self.calm = MutePause(store, self.clock)
         self.recorder = Recorder()
         self.chat = ScriptedChat()
-        self.voice = AdminVoice(Calm(store, self.clock), (*channels, self.recorder), self.chat, (7,))
+        self.voice = AdminNotifier(MutePause(store, self.clock), (*channels, self.recorder), self.chat, (7,))
 
 
 def test_what_is_muted_waits_for_the_end_of_its_mute() -> None:
@@ -38,10 +38,10 @@ def test_what_is_muted_waits_for_the_end_of_its_mute() -> None:
     async def scene() -> None:
         office = Office()
         await office.calm.mute(MuteKind.CODE, "gateway", 60.0, by="ada")
-        assert await office.voice.tell("warning", "the disk is full") is False
+        assert await office.voice.notify("warning", "the disk is full") is False
         assert office.recorder.said == []
         await office.clock.run_for(61)
-        assert await office.voice.tell("warning", "the disk is full") is True
+        assert await office.voice.notify("warning", "the disk is full") is True
         assert office.recorder.said == ["warning: the disk is full"]
 
     asyncio.run(scene())
@@ -53,7 +53,7 @@ def test_a_pause_is_said_first() -> None:
     async def scene() -> None:
         office = Office()
         await office.calm.pause("ada")
-        await office.voice.tell("info", "logged in again")
+        await office.voice.notify("info", "logged in again")
         (told,) = office.recorder.said
         assert told.splitlines()[0].startswith("PAUSED by ada")
         assert told.splitlines()[1] == "info: logged in again"
@@ -65,6 +65,6 @@ def test_a_pause_is_said_first() -> None:
 def test_every_channel_is_tried(channels: tuple[Recorder, ...]) -> None:
     """One that refuses keeps nobody else from hearing it, the admin's own chat included."""
     office = Office(*channels)
-    assert asyncio.run(office.voice.tell("critical", "no login")) is True
+    assert asyncio.run(office.voice.notify("critical", "no login")) is True
     assert office.recorder.said == ["critical: no login"]
     assert [(place.chat_id, text) for place, text, _ in office.chat.sent] == [(7, "critical: no login")]

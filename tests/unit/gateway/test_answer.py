@@ -10,7 +10,7 @@ import pytest
 
 from support.fake_chat import LOST, RoomChat
 from support.telegram_chats import Refusal
-from wakeful.gateway.answer import PLACEHOLDER, REPLACED_MAX, WORDLESS, Answer, Answers
+from wakeful.gateway.answer import EMPTY_ANSWER, PLACEHOLDER, REPLACED_MAX, ChatAnswer, ChatAnswers
 from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatRefused
 from wakeful.gateway.rules.messages import Button, Place
 from wakeful.testing.virtual_clock import VirtualClock
@@ -33,11 +33,11 @@ class Desk:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.chat = RoomChat(self.clock)
-        self.answers = Answers(self.chat, self.clock)
+        self.answers = ChatAnswers(self.chat, self.clock)
         self.kept: dict[int, int] = {}
 
-    def answer(self, place: Place = PRIVATE, parts: dict[int, int] | None = None) -> Answer:
-        return self.answers.of(place, self.keep, parts)
+    def answer(self, place: Place = PRIVATE, parts: dict[int, int] | None = None) -> ChatAnswer:
+        return self.answers.answer_for(place, self.keep, parts)
 
     async def keep(self, part: int, message_id: int) -> None:
         self.kept[part] = message_id
@@ -52,9 +52,9 @@ class Desk:
         raise AssertionError(f"not done within {seconds} s")
 
     @asynccontextmanager
-    async def writing(self, place: Place = PRIVATE) -> AsyncIterator[Answer]:
+    async def writing(self, place: Place = PRIVATE) -> AsyncIterator[ChatAnswer]:
         answer = self.answer(place)
-        await self.done(answer.place())
+        await self.done(answer.send_placeholder())
         async with answer.writing():
             yield answer
             await self.clock.run_for(3)
@@ -100,7 +100,7 @@ async def test_topics_of_one_chat_share_its_pace_and_the_final_words_come_first(
     places = [Place(-100, thread) for thread in range(1, 6)]
     answers = [desk.answer(place) for place in places]
     for answer in answers:
-        await desk.done(answer.place())
+        await desk.done(answer.send_placeholder())
     contexts = [answer.writing() for answer in answers[1:]]
     for context in contexts:
         await context.__aenter__()
@@ -120,7 +120,7 @@ async def test_topics_of_one_chat_share_its_pace_and_the_final_words_come_first(
 async def test_words_stay_in_their_thread(desk: Desk) -> None:
     """Every part of a long answer, and no word in the main thread."""
     answer = desk.answer(TOPIC)
-    await desk.done(answer.place(reply_to=3))
+    await desk.done(answer.send_placeholder(reply_to=3))
     await desk.done(answer.finish("word " * 3000))
     assert len(desk.seen(TOPIC)) == 4
     assert desk.seen(Place(-100)) == []
@@ -161,8 +161,8 @@ async def test_a_crash_anywhere_leaves_the_answer_once(desk: Desk, crash_at: int
     assert len(desk.seen()) - len(words) <= 1
 
 
-async def _whole(answer: Answer, text: str) -> None:
-    await answer.place()
+async def _whole(answer: ChatAnswer, text: str) -> None:
+    await answer.send_placeholder()
     await answer.finish(text)
 
 
@@ -178,7 +178,7 @@ async def test_an_hour_without_telegram_costs_an_hour(desk: Desk) -> None:
     """A hundred answers wait with growing pauses and are all there soon after it is back, each once."""
     answers = [desk.answer(Place(chat, is_private=True)) for chat in range(1, 101)]
     for answer in answers:
-        await desk.done(answer.place())
+        await desk.done(answer.send_placeholder())
     desk.chat.is_down = True
     tried = len(desk.chat.spoken)
     finishing = asyncio.gather(*(answer.finish(f"answer {n}") for n, answer in enumerate(answers)))
@@ -192,7 +192,7 @@ async def test_an_hour_without_telegram_costs_an_hour(desk: Desk) -> None:
 async def test_a_placeholder_is_there_a_minute_after_telegram_is_back(desk: Desk) -> None:
     """What never arrived may be sent often; only what may have is not sent again every minute."""
     desk.chat.is_down = True
-    placing = asyncio.ensure_future(desk.answer().place())
+    placing = asyncio.ensure_future(desk.answer().send_placeholder())
     await desk.clock.run_for(3600)
     desk.chat.is_down = False
     await desk.done(placing, 61)
@@ -201,7 +201,7 @@ async def test_a_placeholder_is_there_a_minute_after_telegram_is_back(desk: Desk
 
 async def test_a_storm_of_floods_is_obeyed(desk: Desk) -> None:
     """Nobody speaks in that chat until the time is over, for everybody in it; others go on."""
-    await desk.done(desk.answer().place())
+    await desk.done(desk.answer().send_placeholder())
     desk.chat.spoken.clear()
     desk.chat.fail("editMessageText", *(_flood(seconds) for seconds in (30, 60, 5)), chat=1)
     began = desk.clock.now().awake
@@ -256,9 +256,9 @@ async def test_who_deletes_every_message_does_not_want_it(desk: Desk) -> None:
 )
 async def test_a_chat_that_will_not_have_it_ends_the_matter(desk: Desk, refusal: Refusal) -> None:
     """Blocked or moved: a refusal to the caller at once, not a wait for ever."""
-    await desk.done(desk.answer().place())
+    await desk.done(desk.answer().send_placeholder())
     desk.chat.rooms.room(1).refusal = refusal
-    for work in (desk.answer().place(), desk.answer(parts=desk.kept).finish("words")):
+    for work in (desk.answer().send_placeholder(), desk.answer(parts=desk.kept).finish("words")):
         with pytest.raises(ChatRefused):
             await desk.done(work, 5)
 
@@ -326,8 +326,8 @@ async def test_a_token_never_shows_not_even_half_of_it(desk: Desk) -> None:
     [
         ("<b>bold</b> & <script>x</script>", "<b>bold</b> & <script>x</script>"),
         ("a\x1b[31mred\x1b[0m\x00b\u202e\r\nc\td", "aredb\nc\td"),
-        ("", WORDLESS),
-        (" \n\u200b ", WORDLESS),
+        ("", EMPTY_ANSWER),
+        (" \n\u200b ", EMPTY_ANSWER),
         ("half \ud800 character", "half  character"),
     ],
 )
@@ -360,7 +360,7 @@ async def test_a_failure_takes_the_place_of_what_was_growing(desk: Desk) -> None
 async def test_being_ended_in_the_middle_of_growing_takes_no_time(desk: Desk) -> None:
     """A gateway that ends does not wait for Telegram."""
     answer = desk.answer()
-    await desk.done(answer.place())
+    await desk.done(answer.send_placeholder())
     desk.chat.is_down = True
 
     async def writing() -> None:

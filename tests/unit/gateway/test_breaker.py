@@ -3,7 +3,14 @@
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.gateway.rules.breaker import MOVES, TEST_SECONDS_MAX, Breaker, BreakerState, Outcome, Thresholds
+from wakeful.gateway.rules.breaker import (
+    TEST_SECONDS_MAX,
+    TRANSITIONS,
+    Breaker,
+    BreakerState,
+    Outcome,
+    Thresholds,
+)
 
 OPEN = Breaker().after(Outcome.FAILURE, 1).after(Outcome.FAILURE, 2).after(Outcome.FAILURE, 3)
 
@@ -92,5 +99,5 @@ def test_whatever_happens_it_rests_before_it_is_tested_and_is_tested_by_one(
         before = breaker.at(now).state
         breaker = breaker.after(outcome, now, since)
         assert breaker.state is before or any(
-            (one, other) == (before, breaker.state) for (one, _), other in MOVES.items()
+            (one, other) == (before, breaker.state) for (one, _), other in TRANSITIONS.items()
         )

@@ -9,13 +9,13 @@ import pytest
 
 from support.fake_sessions_and_answers import message, plainly, press, silent
 from support.gateway_virtual import Gateway, Parts
-from wakeful.client.api import DaemonNotRunning, HouseStanding, OpenCheckpoint, Refused
+from wakeful.client.api import DaemonRefused, DaemonSummary, DaemonUnavailable, OpenCheckpoint
 from wakeful.control.login import AuthMode, AuthState
 from wakeful.core.ids import SessionId
-from wakeful.gateway.commands import FOR_ADMINS, LEFT, OFFER_SECONDS, Decisions, Orders, Views
+from wakeful.gateway.commands import FOR_ADMINS, LEFT_UNCHANGED, OFFER_SECONDS, ChatCommands, Decisions, Views
 from wakeful.gateway.rules.access import Access
 from wakeful.judging.thresholds import Policy
-from wakeful.reports.model import Past, Report, make_report
+from wakeful.reports.model import Report, ReportHistory, make_report
 from wakeful.testing.virtual_clock import START_WALL
 
 ADMIN, USER, STRANGER = 1, 42, 66
@@ -35,10 +35,10 @@ class ScriptedHouse:
         self.decided: list[tuple[object, ...]] = []
         self.is_away = False
 
-    async def standing(self) -> HouseStanding:
+    async def summary(self) -> DaemonSummary:
         if self.is_away:
-            raise DaemonNotRunning
-        return HouseStanding("mine", "ada")
+            raise DaemonUnavailable
+        return DaemonSummary("mine", "ada")
 
     async def checkpoints(self) -> tuple[OpenCheckpoint, ...]:
         return (CHECKPOINT,)
@@ -52,7 +52,7 @@ class ScriptedHouse:
 
     async def resume(self, by: str) -> None:
         if self.is_away:
-            raise DaemonNotRunning
+            raise DaemonUnavailable
         self.decided.append(("resume", by))
 
     async def mute(self, session_id: SessionId, seconds: float, by: str) -> None:
@@ -60,10 +60,10 @@ class ScriptedHouse:
 
     async def report(self, since: str) -> Report:
         if since == "teatime":
-            raise Refused(detail="'teatime' is no moment", reason="bad-moment", status=400)
+            raise DaemonRefused(detail="'teatime' is no moment", reason="bad-moment", status=400)
         hours = {"12h": 12, "22:00": 9}[since]
-        past = Past(START_WALL - hours * 3600, {}, (), {})
-        return make_report((), past, {}, Policy(), START_WALL)
+        history = ReportHistory(START_WALL - hours * 3600, {}, (), {})
+        return make_report((), history, {}, Policy(), START_WALL)
 
 
 class Room:
@@ -90,7 +90,7 @@ class Room:
             trouble=lambda: None,
             log="gateway.log",
         )
-        self.orders = Orders(
+        self.orders = ChatCommands(
             clock=self.parts.clock,
             role_of=ACCESS.role_of,
             turns=gateway.turns,
@@ -159,7 +159,7 @@ def test_an_admin_ends_all_sessions_once_asked_back(caplog: pytest.LogCaptureFix
         assert await room.say("/stop all", USER) == FOR_ADMINS
         assert await room.say("/stop all") == ""
         assert sessions.acts == []
-        await room.decisions.pressed(press(5, room.choice("Yes, stop all"), user_id=ADMIN))
+        await room.decisions.on_press(press(5, room.choice("Yes, stop all"), user_id=ADMIN))
         await room.parts.clock.run_for(20)
         assert sessions.alive == set()
         assert slate.answers()[-1] == "Stopped."
@@ -244,14 +244,14 @@ def test_a_checkpoint_is_decided_by_two_presses_of_an_admin() -> None:
         assert "\x1b" not in room.chat.sent[0][1]
         assert [button.label for button in room.chat.sent[0][2][0]] == ["Continue", "Abort"]
         first = room.choice("Continue")
-        assert await room.decisions.pressed(press(2, first, user_id=ADMIN))
+        assert await room.decisions.on_press(press(2, first, user_id=ADMIN))
         assert room.house.decided == []
         yes = f"do:t{2}"
-        await room.decisions.pressed(press(3, yes, user_id=ADMIN))
+        await room.decisions.on_press(press(3, yes, user_id=ADMIN))
         assert room.house.decided == [(3, "continue", "Telegram user 1")]
         assert room.chat.edits[-1] == (1, "Continue checkpoint 3? goes on\nit goes on")
         for choice in (yes, first):
-            await room.decisions.pressed(press(4, choice, user_id=ADMIN))
+            await room.decisions.on_press(press(4, choice, user_id=ADMIN))
         assert len(room.house.decided) == 1
 
     play(scene)
@@ -262,9 +262,9 @@ def test_no_leaves_everything_as_it_is() -> None:
 
     async def scene(room: Room) -> None:
         await room.say("/pause")
-        await room.decisions.pressed(press(2, room.choice("No"), user_id=ADMIN))
+        await room.decisions.on_press(press(2, room.choice("No"), user_id=ADMIN))
         assert room.house.decided == []
-        assert room.chat.edits[-1][1].endswith(LEFT)
+        assert room.chat.edits[-1][1].endswith(LEFT_UNCHANGED)
 
     play(scene)
 
@@ -275,9 +275,9 @@ def test_a_press_of_somebody_else_decides_nothing(user_id: int) -> None:
 
     async def scene(room: Room) -> None:
         await room.say("/pause")
-        await room.decisions.pressed(press(2, room.choice("Yes, pause"), user_id=user_id))
+        await room.decisions.on_press(press(2, room.choice("Yes, pause"), user_id=user_id))
         assert room.house.decided == []
-        await room.decisions.pressed(press(3, room.choice("Yes, pause"), user_id=ADMIN))
+        await room.decisions.on_press(press(3, room.choice("Yes, pause"), user_id=ADMIN))
         assert room.house.decided == [("pause", "Telegram user 1")]
 
     play(scene)
@@ -289,13 +289,13 @@ def test_forged_late_and_carried_off_presses_decide_nothing() -> None:
     async def scene(room: Room) -> None:
         await room.say("/mute claude-a 30m")
         yes = room.choice("Yes, mute")
-        await room.decisions.pressed(press(2, "do:guessed", user_id=ADMIN))
-        await room.decisions.pressed(press(3, yes, chat_id=8, user_id=ADMIN))
+        await room.decisions.on_press(press(2, "do:guessed", user_id=ADMIN))
+        await room.decisions.on_press(press(3, yes, chat_id=8, user_id=ADMIN))
         room.parts.clock.advance(OFFER_SECONDS)
-        await room.decisions.pressed(press(4, yes, user_id=ADMIN))
+        await room.decisions.on_press(press(4, yes, user_id=ADMIN))
         assert room.house.decided == []
         assert all(words for _, words in room.chat.settled)
-        assert not await room.decisions.pressed(press(5, "ask:x:once", user_id=ADMIN))
+        assert not await room.decisions.on_press(press(5, "ask:x:once", user_id=ADMIN))
 
     play(scene)
 
@@ -306,7 +306,7 @@ def test_what_cannot_be_done_is_said() -> None:
     async def scene(room: Room) -> None:
         await room.say("/resume")
         room.house.is_away = True
-        await room.decisions.pressed(press(2, room.choice("Yes, resume"), user_id=ADMIN))
+        await room.decisions.on_press(press(2, room.choice("Yes, resume"), user_id=ADMIN))
         assert "Not done: Wakeful is not running" in room.chat.edits[-1][1]
         assert "not a duration" in await room.say("/mute claude-a soon")
         assert "is not a session id" in await room.say("/mute ../etc 2h")

@@ -8,7 +8,7 @@ from wakeful.gateway.rules.errors import (
     AUTH_REQUIRED,
     MEANINGS,
     USAGE_LIMITED,
-    USER_WORDS,
+    USER_TEXTS,
     Category,
     End,
     NotBegun,
@@ -98,7 +98,7 @@ def test_the_categories_are_closed() -> None:
         "confusion",
         "unknown",
     ]
-    assert set(MEANINGS) == set(USER_WORDS) == set(Category)
+    assert set(MEANINGS) == set(USER_TEXTS) == set(Category)
 
 
 @pytest.mark.parametrize(

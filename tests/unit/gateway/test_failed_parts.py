@@ -8,9 +8,9 @@ import pytest
 from support.fake_sessions_and_answers import message
 from support.gateway_virtual import Gateway, Parts, play
 from wakeful.alerts import failed_parts as failures
-from wakeful.alerts.failed_parts import Failures
+from wakeful.alerts.failed_parts import FailedParts
 from wakeful.gateway import process as chatwork
-from wakeful.gateway.rules.messages import Incoming
+from wakeful.gateway.rules.messages import IncomingMessage
 from wakeful.storage.base import Note
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -37,9 +37,9 @@ class Whole:
         names = ("turns", "intake", "auth", "host_watch", "people", "telling")
         self.parts = {name: Part(3 if name == broken else 0) for name in names}
         self.turns, self.intake, self.auth, self.host_watch = (self.parts[name] for name in names[:4])
-        self.know_people = self.parts["people"].run
-        self.tell_failures = self.parts["telling"].run
-        self.failures = Failures(clock)
+        self.refresh_people = self.parts["people"].run
+        self.report_failures = self.parts["telling"].run
+        self.failures = FailedParts(clock)
 
 
 @pytest.mark.parametrize("broken", ["turns", "intake", "auth", "host_watch", "people", "telling"])
@@ -70,7 +70,7 @@ def test_an_update_that_raises_is_left_out(caplog: pytest.LogCaptureFixture) -> 
     """It is confirmed, so that it does not come again; the one behind it is done."""
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
-        def prompt_of(incoming: Incoming) -> str:
+        def prompt_of(incoming: IncomingMessage) -> str:
             if incoming.text == "poison":
                 raise ValueError("a bug")
             return incoming.text
@@ -79,7 +79,7 @@ def test_an_update_that_raises_is_left_out(caplog: pytest.LogCaptureFixture) -> 
         parts.chat.write(message(1, "poison"), message(2, "good"))
         await parts.clock.run_for(1)
         assert (await gateway.book.find(1), (await gateway.book.find(2)) is not None) == (None, True)
-        assert gateway.intake._after >= 2
+        assert gateway.intake._last_update_id >= 2
 
     play(scene)
     assert "update 1 was left out" in caplog.text
@@ -89,14 +89,14 @@ def test_an_update_that_the_store_cannot_take_is_left_out(caplog: pytest.LogCapt
     """All or none is for a full disk; one row that breaks by a bug of ours costs itself alone."""
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
-        keep = parts.store.keep_new_notes
+        keep = parts.store.save_new_notes
 
         async def keep_new_notes(notes: Any) -> Any:
             if any(b"poison" in note.body for note in notes):
                 raise OverflowError("a number too large")
             return await keep(notes)
 
-        parts.store.keep_new_notes = keep_new_notes  # type: ignore[method-assign]
+        parts.store.save_new_notes = keep_new_notes  # type: ignore[method-assign]
         parts.chat.write(message(1, "poison"), message(2, "good"))
         await parts.clock.run_for(1)
         assert (await gateway.book.find(1), (await gateway.book.find(2)) is not None) == (None, True)
@@ -111,7 +111,7 @@ def test_a_stored_turn_that_cannot_be_read_keeps_no_gateway_from_starting() -> N
     async def scene() -> None:
         parts = Parts()
         for kind in ("gateway.turn", "gateway.conversation", "gateway.question"):
-            await parts.store.keep_note(Note(kind, f"{parts.bot}-00000000000000000001", b"\xff{{{"))
+            await parts.store.save_note(Note(kind, f"{parts.bot}-00000000000000000001", b"\xff{{{"))
         gateway = Gateway(parts)
         await gateway.start()
         parts.chat.write(message(2, "good"))

@@ -7,10 +7,20 @@ from typing import Any
 import pytest
 
 from support.fake_chat import LOST, RoomChat
-from wakeful.gateway.answer import Answers
-from wakeful.gateway.finish import BEGUN, DONE, KIND, UNVERIFIED, Finishing, Rights, TagsRun, Told, with_line
+from wakeful.gateway.answer import ChatAnswers
+from wakeful.gateway.finish import (
+    BEGUN,
+    DONE,
+    KIND,
+    UNVERIFIED,
+    AnswerFinisher,
+    Rights,
+    TagResult,
+    TagRunner,
+    with_line,
+)
 from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
-from wakeful.gateway.rules.chat_methods import METHODS, MethodRefused, permitted
+from wakeful.gateway.rules.chat_methods import METHODS, MethodRefused, check_call
 from wakeful.gateway.rules.formatting import PARTS_MAX
 from wakeful.gateway.rules.messages import Place
 from wakeful.gateway.rules.shown_text import messages_of
@@ -39,8 +49,10 @@ class Desk:
     async def run(self, tagged: Tagged, rights: Rights = ADMIN, known: dict[int, str] | None = None) -> str:
         return (await self.told(tagged, rights, known)).line
 
-    async def told(self, tagged: Tagged, rights: Rights = ADMIN, known: dict[int, str] | None = None) -> Told:
-        tags = TagsRun(Answers(self.chat, self.clock), TOPIC, rights, self.keep)
+    async def told(
+        self, tagged: Tagged, rights: Rights = ADMIN, known: dict[int, str] | None = None
+    ) -> TagResult:
+        tags = TagRunner(ChatAnswers(self.chat, self.clock), TOPIC, rights, self.keep)
         task = asyncio.ensure_future(tags.run(tagged, known))
         while not task.done():
             # A thread takes its own time.
@@ -114,7 +126,7 @@ def test_no_method_takes_what_could_do_more_than_speak(name: str) -> None:
     """Markup, buttons and other chats are not for answers to set."""
     for method in METHODS:
         with pytest.raises(MethodRefused):
-            permitted(method, {name: "x"}, TOPIC)
+            check_call(method, {name: "x"}, TOPIC)
 
 
 async def test_secrets_and_controls_do_not_leave_in_parameters(desk: Desk) -> None:
@@ -228,9 +240,9 @@ async def test_a_long_answer_whose_file_is_not_there_for_sure_is_in_messages(
 async def test_a_megabyte_is_sent_once_however_often_its_turn_is_finished(desk: Desk) -> None:
     """A crash behind the file: the next gateway says the same words and sends no second one; then it is forgotten."""
     store = MemoryStore(now=lambda: 0.0)
-    finishing = Finishing(
+    finishing = AnswerFinisher(
         store=store,
-        answers=Answers(desk.chat, desk.clock),
+        answers=ChatAnswers(desk.chat, desk.clock),
         rights_of=lambda _turn: Rights(is_admin=False),
         buttons=lambda _turn, _text: (),
         name_of=lambda turn: f"turn-{turn.update_id}",
@@ -245,5 +257,5 @@ async def test_a_megabyte_is_sent_once_however_often_its_turn_is_finished(desk: 
     assert f"[The answer has {len(text):,} characters." in said
     assert await finishing.carry_out(turn) == (said, ())
     assert [method for method, _ in desk.called()] == ["sendDocument"]
-    await finishing.ended(turn, None, 1.0)
+    await finishing.on_turn_end(turn, None, 1.0)
     assert await store.notes(KIND) == []

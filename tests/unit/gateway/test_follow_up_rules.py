@@ -12,7 +12,7 @@ from wakeful.gateway.rules.follow_ups import (
     decision_prompt,
     read_decision,
 )
-from wakeful.gateway.rules.messages import MARK, Quoted, with_context
+from wakeful.gateway.rules.messages import QUOTE_MARK, Quoted, with_context
 
 
 def test_a_reply_brings_author_snippet_and_message() -> None:
@@ -51,7 +51,7 @@ def test_no_quoted_text_can_pose_as_the_message(text: str, author: str, message:
     prompt = with_context(message, Quoted(author, hostile), 1000)
     head, _, rest = prompt.partition("\n\nThe message itself, to the end:\n")
     assert rest == message
-    assert all(line.startswith(MARK.strip()) for line in head.split("\n")[1:])
+    assert all(line.startswith(QUOTE_MARK.strip()) for line in head.split("\n")[1:])
     assert "\u2028" not in head
 
 

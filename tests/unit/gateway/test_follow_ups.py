@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from support.fake_sessions_and_answers import ScriptedChat, Slate, press
-from wakeful.gateway.follow_ups import OLDER, FollowUpRules, FollowUps
+from wakeful.gateway.follow_ups import OUTDATED, FollowUpRules, FollowUps
 from wakeful.gateway.rules.errors import Category, Fault
 from wakeful.gateway.rules.follow_ups import PROMPTS, Action
 from wakeful.gateway.rules.messages import Buttons, ConversationKey, Place
-from wakeful.gateway.rules.turn import Stage, Turn
+from wakeful.gateway.rules.turn import Turn, TurnStage
 from wakeful.testing.virtual_clock import VirtualClock
 
 PLACE = Place(7, is_private=True)
@@ -24,7 +24,7 @@ class Model:
         self.answer = answer
         self.asked: list[tuple[str, float]] = []
 
-    async def ask(self, prompt: str, seconds_max: float) -> str | None:
+    async def execute(self, prompt: str, seconds_max: float) -> str | None:
         self.asked.append((prompt, seconds_max))
         return self.answer
 
@@ -64,7 +64,7 @@ class Room:
         """An answer appears; what stands under it at once."""
         turn = self.kept[update_id] = answer(update_id)
         buttons = self.follow_ups.buttons(turn, turn.text)
-        await self.follow_ups.ended(turn, fault, 1.0)
+        await self.follow_ups.on_turn_end(turn, fault, 1.0)
         for _ in range(5):
             await asyncio.sleep(0)
         return buttons
@@ -78,7 +78,7 @@ def answer(update_id: int = 1) -> Turn:
         user_id=42,
         at=float(update_id),
         prompt="why",
-        stage=Stage.DONE,
+        stage=TurnStage.DONE,
         provider="claude",
         session_id="claude-a",
         text="because",
@@ -146,7 +146,7 @@ def test_a_press_becomes_a_turn_of_whoever_pressed() -> None:
 
     async def scene(room: Room) -> None:
         await room.answered(1)
-        assert await room.follow_ups.pressed(press(2, "next:short:1"))
+        assert await room.follow_ups.on_press(press(2, "next:short:1"))
         (turn,) = room.queued
         assert (turn.update_id, turn.prompt, turn.user_id) == (2, PROMPTS[Action.SHORT], 42)
 
@@ -161,7 +161,7 @@ def test_context_says_where_an_answer_comes_from() -> None:
         await room.answered(3)
         room.kept[2] = answer(2)
         for number in (1, 2, 3):
-            await room.follow_ups.pressed(press(4, f"next:context:{number}"))
+            await room.follow_ups.on_press(press(4, f"next:context:{number}"))
         assert [text for _, text, _ in room.chat.sent] == ["session claude-a"] * 3
         assert room.queued == []
 
@@ -174,9 +174,9 @@ def test_context_of_nothing_or_of_another_chat_says_nothing(number: str) -> None
 
     async def scene(room: Room) -> None:
         await room.answered(1)
-        await room.follow_ups.pressed(press(4, f"next:context:{number}"))
-        await room.follow_ups.pressed(press(4, "next:context:1", chat_id=8))
-        assert (room.chat.sent, {words for _, words in room.chat.settled}) == ([], {OLDER})
+        await room.follow_ups.on_press(press(4, f"next:context:{number}"))
+        await room.follow_ups.on_press(press(4, "next:context:1", chat_id=8))
+        assert (room.chat.sent, {words for _, words in room.chat.settled}) == ([], {OUTDATED})
 
     play(scene)
 
@@ -188,10 +188,10 @@ def test_a_button_of_an_older_answer_says_so() -> None:
         await room.answered(1)
         await room.answered(3)
         for choice in ("next:short:1", "next:dance:3"):
-            await room.follow_ups.pressed(press(4, choice))
+            await room.follow_ups.on_press(press(4, choice))
         assert room.queued == []
-        assert {words for _, words in room.chat.settled} == {OLDER}
-        assert not await room.follow_ups.pressed(press(5, "ask:x:once"))
+        assert {words for _, words in room.chat.settled} == {OUTDATED}
+        assert not await room.follow_ups.on_press(press(5, "ask:x:once"))
 
     play(scene)
 
@@ -201,10 +201,10 @@ def test_after_a_restart_the_book_knows_which_answer_is_the_newest() -> None:
 
     async def scene(room: Room) -> None:
         room.kept = {1: answer(1), 3: answer(3)}
-        await room.follow_ups.pressed(press(4, "next:short:1"))
-        await room.follow_ups.pressed(press(5, "next:short:3", chat_id=8))
-        assert (room.queued, [words for _, words in room.chat.settled]) == ([], [OLDER, OLDER])
-        await room.follow_ups.pressed(press(6, "next:short:3"))
+        await room.follow_ups.on_press(press(4, "next:short:1"))
+        await room.follow_ups.on_press(press(5, "next:short:3", chat_id=8))
+        assert (room.queued, [words for _, words in room.chat.settled]) == ([], [OUTDATED, OUTDATED])
+        await room.follow_ups.on_press(press(6, "next:short:3"))
         assert [turn.update_id for turn in room.queued] == [6]
 
     play(scene)

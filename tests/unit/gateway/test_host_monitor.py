@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from wakeful.control.login import PROBE_SECONDS, USER_SENTENCE, AuthEvent
 from wakeful.gateway.host_monitor import HostWatch, SelfHeal
-from wakeful.gateway.ports import ChatFailed, ChatLocked, ChatRefused
+from wakeful.gateway.ports import BotRejected, ChatFailed, ChatRefused
 from wakeful.gateway.provider_guard import AuthWatch
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Category, Fault
 from wakeful.gateway.rules.host import HealKind, Hog, HostReading
@@ -109,8 +109,8 @@ def test_a_refused_turn_closes_the_door_until_a_probe_works(provider: str) -> No
 
     async def play(scene: AuthScene) -> None:
         scene.login.turn = AuthEvent.PROBE_REFUSED
-        await scene.watch.failed(provider)
-        await scene.watch.failed(provider)
+        await scene.watch.on_login_failed(provider)
+        await scene.watch.on_login_failed(provider)
         assert scene.watch.refusal(provider) == USER_SENTENCE
         await scene.pass_seconds(PROBE_SECONDS + 60)
         assert (scene.login.asked.count("probe"), scene.operator.levels) == (1, ["critical"])
@@ -129,7 +129,7 @@ def test_new_credentials_are_tried_within_a_minute(provider: str) -> None:
     """Whoever logs in does not wait five minutes."""
 
     async def play(scene: AuthScene) -> None:
-        await scene.watch.failed(provider)
+        await scene.watch.on_login_failed(provider)
         scene.login.mark = "second"
         await scene.pass_seconds(70)
         assert scene.watch.refusal(provider) is None
@@ -144,12 +144,12 @@ def test_a_suspect_answer_is_probed_at_once_and_only_then_believed(provider: str
 
     async def play(scene: AuthScene) -> None:
         for _ in range(100):
-            await scene.watch.suspected(provider)
+            await scene.watch.on_login_suspected(provider)
         assert scene.watch.refusal(provider) is None
         await scene.clock.run_for(1.0)
         assert scene.login.asked.count("probe") == 1
         scene.login.turn = AuthEvent.PROBE_REFUSED
-        await scene.watch.suspected(provider)
+        await scene.watch.on_login_suspected(provider)
         await scene.pass_seconds(PROBE_SECONDS + 10)
         assert scene.watch.refusal(provider) == USER_SENTENCE
 
@@ -177,7 +177,7 @@ def test_an_alert_on_its_way_is_not_told_by_the_next_look_too(provider: str) -> 
 
     async def play(scene: AuthScene) -> None:
         scene.operator.way.clear()
-        refused = asyncio.create_task(scene.watch.failed(provider))
+        refused = asyncio.create_task(scene.watch.on_login_failed(provider))
         await scene.pass_seconds(120)
         scene.operator.way.set()
         await refused
@@ -196,7 +196,7 @@ class ScriptedHost:
         self.found: tuple[Hog, ...] = ()
         self.acts: list[str] = []
 
-    async def reading(self) -> HostReading:
+    async def read(self) -> HostReading:
         return self.now
 
     async def hogs(self, sessions: Mapping[str, ConversationKey], cpu_percent_max: float) -> tuple[Hog, ...]:
@@ -231,10 +231,10 @@ class ScriptedPool:
         self.acts.append("all")
         return 2
 
-    async def take_heirs(self) -> None:
+    async def adopt_replacements(self) -> None:
         self.looked += 1
 
-    def progressing(self, seconds: float) -> frozenset[ConversationKey]:
+    def progressing_keys(self, seconds: float) -> frozenset[ConversationKey]:
         assert seconds == 300.0
         return self.heard_of
 
@@ -282,7 +282,7 @@ class HostScene:
     async def fail(self, pattern: str, times: int, provider: str = "claude") -> None:
         for _ in range(times):
             fault = Fault(Category.UNKNOWN, pattern)
-            await self.heal.ended(SeenTurn(A, provider), fault, 1.0)
+            await self.heal.on_turn_end(SeenTurn(A, provider), fault, 1.0)
 
 
 @pytest.fixture
@@ -313,12 +313,12 @@ def test_three_failures_bring_the_conversation_back_once(scene: HostScene, provi
     async def play() -> None:
         await scene.fail("timeout", 3, provider)
         for _ in range(20):
-            await scene.watch.look()
+            await scene.watch.check()
             scene.clock.advance(60.0)
 
     asyncio.run(play())
     assert scene.pool.acts == [A]
-    assert [each.proposal.kind for each in scene.heal.acts] == [HealKind.RESTART_KEY]
+    assert [each.proposal.kind for each in scene.heal.actions] == [HealKind.RESTART_KEY]
 
 
 @pytest.mark.parametrize("provider", PROVIDERS)
@@ -327,7 +327,7 @@ def test_a_missing_login_restarts_nothing(scene: HostScene, provider: str) -> No
 
     async def play() -> None:
         await scene.fail(AUTH_REQUIRED, 10, provider)
-        await scene.watch.look()
+        await scene.watch.check()
 
     asyncio.run(play())
     assert (scene.degraded, scene.pool.acts) == ([provider], [])
@@ -338,7 +338,7 @@ def test_repeated_tool_failures_are_told(scene: HostScene) -> None:
 
     async def play() -> None:
         await scene.fail(Category.MCP_TOOL_FAILURE, 3)
-        await scene.watch.look()
+        await scene.watch.check()
 
     asyncio.run(play())
     assert scene.pool.acts == []
@@ -352,7 +352,7 @@ def test_memory_is_looked_at_again_once_it_was_collected(
     """In the same cycle; sessions go only if collecting did not help."""
     scene.host.now = HostReading(memory_percent=97)
     scene.host.memory_after_collecting = after_percent
-    asyncio.run(scene.watch.look())
+    asyncio.run(scene.watch.check())
     assert (scene.host.acts, scene.pool.acts) == (["collect"], acts)
 
 
@@ -362,7 +362,7 @@ def test_a_full_disk_is_told_and_cleaned_with_a_rest_between(scene: HostScene) -
 
     async def play() -> None:
         for _ in range(10):
-            await scene.watch.look()
+            await scene.watch.check()
             scene.clock.advance(60.0)
 
     asyncio.run(play())
@@ -375,18 +375,18 @@ def test_an_act_that_fails_is_written_down_and_rests_too(scene: HostScene) -> No
 
     async def play() -> None:
         await scene.fail("timeout", 3)
-        await scene.watch.look()
-        await scene.watch.look()
+        await scene.watch.check()
+        await scene.watch.check()
 
     asyncio.run(play())
     assert scene.pool.acts == [A]
-    assert scene.heal.acts[0].words.startswith("failed: ")
+    assert scene.heal.actions[0].words.startswith("failed: ")
 
 
 def test_a_runaway_goes_through_the_gate(scene: HostScene) -> None:
     """By its conversation; nobody is signalled from here."""
     scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
-    asyncio.run(scene.watch.look())
+    asyncio.run(scene.watch.check())
     assert scene.pool.acts == [f"{A} even busy"]
 
 
@@ -394,22 +394,22 @@ def test_a_busy_process_of_whose_turn_something_is_heard_is_only_told(scene: Hos
     """Who takes a whole processor and answers is at work."""
     scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
     scene.pool.heard_of = frozenset({A})
-    asyncio.run(scene.watch.look())
+    asyncio.run(scene.watch.check())
     assert (scene.pool.acts, scene.operator.levels) == ([], ["warning"])
 
 
 @pytest.mark.parametrize(
     ("problem", "reachable"),
-    [(ChatFailed(reason="x"), False), (ChatRefused(reason="x"), True), (ChatLocked(reason="x"), True)],
+    [(ChatFailed(reason="x"), False), (ChatRefused(reason="x"), True), (BotRejected(reason="x"), True)],
 )
 def test_telegram_is_reachable_if_it_answers_anything(
     scene: HostScene, problem: Exception, reachable: bool
 ) -> None:
     """A refusal is an answer."""
     scene.chat.problem = problem
-    asyncio.run(scene.watch.look())
+    asyncio.run(scene.watch.check())
     assert scene.watch.reading.telegram_reachable is reachable
-    assert [alert.key for alert in scene.watch.wrong] == ([] if reachable else ["telegram"])
+    assert [alert.key for alert in scene.watch.alerts] == ([] if reachable else ["telegram"])
 
 
 def test_patterns_are_told_with_their_age(scene: HostScene) -> None:

@@ -12,7 +12,7 @@ from wakeful.gateway.rules.host import (
     HostReading,
     Told,
     Unit,
-    in_words,
+    format_reading,
     wrong_with,
 )
 
@@ -108,9 +108,9 @@ def test_every_reading_has_a_check() -> None:
 
 def test_the_host_in_one_line() -> None:
     """What is known, and nothing before the first look; who is not up as an alert would tell it, and of many some."""
-    assert in_words(HostReading()) == ""
+    assert format_reading(HostReading()) == ""
     docker = (Unit("db", "unhealthy"), Unit("job", "exited"), Unit("new", "created"))
     reading = HostReading(disk_percent=41.2, load=0.5, cores=2, docker=docker)
-    assert in_words(reading) == "disk 41 %, load 0.5 on 2 cores, not up: db"
+    assert format_reading(reading) == "disk 41 %, load 0.5 on 2 cores, not up: db"
     crowd = tuple(Unit(f"c{n}\n", "dead") for n in range(99))
-    assert in_words(HostReading(pm2=crowd[:1], docker=crowd)) == "not up: c0, c1, c2, c3, c4, 94 more"
+    assert format_reading(HostReading(pm2=crowd[:1], docker=crowd)) == "not up: c0, c1, c2, c3, c4, 94 more"

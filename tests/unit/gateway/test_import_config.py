@@ -11,7 +11,7 @@ from hypothesis import given, strategies as st
 from wakeful.cli.app import root
 from wakeful.config.load import Document, combine
 from wakeful.config.schema import ConfigError
-from wakeful.gateway.import_config import NAMES, Imported, merged, read_gateway_json, toml_lines
+from wakeful.gateway.import_config import NAMES, ImportedConfig, merge_config, read_gateway_json, toml_lines
 
 WHOLE = {
     "conversation": {
@@ -29,7 +29,7 @@ WHOLE = {
 }
 
 
-def read(document: object) -> Imported:
+def read(document: object) -> ImportedConfig:
     return read_gateway_json(msgspec.json.encode(document), "gateway.json")
 
 
@@ -193,4 +193,4 @@ def test_any_json_is_imported_or_refused_clearly(document: object) -> None:
         assert str(problem).startswith("gateway.json: ")  # noqa: PT017 - either way is fine
         return
     combine([Document("f", "\n".join(toml_lines(imported)).encode())], {})
-    combine([Document("f", merged("", imported, "f").encode())], {})
+    combine([Document("f", merge_config("", imported, "f").encode())], {})

@@ -8,18 +8,18 @@ import pytest
 
 from support.fake_sessions_and_answers import held_up, message, press, silent
 from support.gateway_virtual import Gateway, Parts, play
-from wakeful.client.api import DaemonCutOff, DaemonNotRunning, Refused
-from wakeful.control.driver import Reply
-from wakeful.control.turn_events import Asked, Ended, Settled
+from wakeful.client.api import DaemonDisconnected, DaemonRefused, DaemonUnavailable
+from wakeful.control.driver import PermissionReply
+from wakeful.control.turn_events import Ended, PermissionAsked, PermissionClosed
 from wakeful.core.errors import WorldError
-from wakeful.gateway.intake import NOT_DONE, ONLY_TEXT, TAKEN_SECONDS
+from wakeful.gateway.intake import CONFLICT_SECONDS, NOT_DONE, ONLY_TEXT
 from wakeful.gateway.permissions import NOT_ASKED, NOT_DONE as QUESTION_NOT_DONE
-from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatLocked, ChatTaken
-from wakeful.gateway.rules.access import PRESS_WORDS, PressRefusal
-from wakeful.gateway.rules.messages import Ignored
-from wakeful.storage.base import Note, Outcome
+from wakeful.gateway.ports import BotInUse, BotRejected, ChatFailed, ChatFlooded
+from wakeful.gateway.rules.access import PRESS_REFUSAL_TEXTS, PressRefusal
+from wakeful.gateway.rules.messages import IgnoredUpdate
+from wakeful.storage.base import ActionOutcome, Note
 
-ASKED = Asked("q1", "Bash", "touch x", "digest of touch x")
+ASKED = PermissionAsked("q1", "Bash", "touch x", "digest of touch x")
 
 
 def test_a_stranger_is_told_nothing_and_the_operator_reads_what_to_write(
@@ -89,7 +89,7 @@ def test_edited_and_forwarded_commands_are_none() -> None:
             message(2, "fixed a typo", edited=True),
             message(3, "/new", forwarded=True),
             *(message(n, " \x07 ") for n in range(4, 9)),
-            Ignored(9),
+            IgnoredUpdate(9),
         )
         await parts.clock.run_for(1)
         # Claude Code would take a prompt that begins with a slash for a command of its own.
@@ -123,17 +123,17 @@ def test_a_store_that_refuses_one_of_a_batch_loses_none_of_it() -> None:
     """Full or locked for a while: nothing is begun and nothing confirmed, then all are asked in their order, once."""
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
-        keep, refusing = parts.store.keep_new_notes, [True]
+        keep, refusing = parts.store.save_new_notes, [True]
 
         async def refused(notes: Sequence[Note]) -> None:
             if refusing[0] and any(note.key.endswith("2") for note in notes):
                 raise WorldError
             await keep(notes)
 
-        parts.store.keep_new_notes = refused  # type: ignore[method-assign]
+        parts.store.save_new_notes = refused  # type: ignore[method-assign]
         parts.chat.write(message(1, "one"), message(2, "two"), message(3, "three", 8))
         await parts.clock.run_for(100)
-        assert (parts.sessions.delivered, set(parts.chat.asked_after), gateway.intake.trouble) == (
+        assert (parts.sessions.delivered, set(parts.chat.asked_after), gateway.intake.problem) == (
             [],
             {0},
             "world",
@@ -142,7 +142,7 @@ def test_a_store_that_refuses_one_of_a_batch_loses_none_of_it() -> None:
         await parts.clock.run_for(100)
         assert sorted(each[1] for each in parts.sessions.delivered) == ["one", "three", "two"]
         assert parts.slate.answers() == ["Answer to: one.", "Answer to: three.", "Answer to: two."]
-        assert gateway.intake.trouble is None
+        assert gateway.intake.problem is None
 
     play(scene)
 
@@ -151,7 +151,7 @@ def test_what_was_kept_though_the_store_said_no_is_begun_all_the_same() -> None:
     """In doubt the rows may be there: that they are is no sign that somebody has begun them."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        keep, doubts = parts.store.keep_new_notes, [1]
+        keep, doubts = parts.store.save_new_notes, [1]
 
         async def doubtful(notes: Sequence[Note]) -> None:
             await keep(notes)
@@ -159,7 +159,7 @@ def test_what_was_kept_though_the_store_said_no_is_begun_all_the_same() -> None:
                 doubts.pop()
                 raise WorldError
 
-        parts.store.keep_new_notes = doubtful  # type: ignore[method-assign]
+        parts.store.save_new_notes = doubtful  # type: ignore[method-assign]
         parts.chat.write(message(1, "one"), message(2, "two"))
         await parts.clock.run_for(5)
         assert [each[1] for each in parts.sessions.delivered] == ["one", "two"]
@@ -188,7 +188,7 @@ def test_an_order_that_the_store_refuses_is_said_to_be_undone() -> None:
 @pytest.mark.parametrize(
     ("problem", "words"),
     [
-        (ChatLocked(reason="401"), "Set gateway.token anew"),
+        (BotRejected(reason="401"), "Set gateway.token anew"),
         (ChatFailed(reason="down"), "down"),
     ],
 )
@@ -201,10 +201,10 @@ def test_a_chat_in_trouble_is_asked_again_and_said_once(
         parts.chat.problems["updates"] = [problem] * 60
         parts.chat.write(message(1))
         await parts.clock.run_for(600)
-        during = gateway.intake.trouble
+        during = gateway.intake.problem
         assert caplog.text.count(words) == 1
         await parts.clock.run_for(3000)
-        assert (during is None, gateway.intake.trouble) == (False, None)
+        assert (during is None, gateway.intake.problem) == (False, None)
         assert (caplog.text.count("arrive again"), len(parts.slate.answers())) == (1, 1)
         assert [words in each for each in parts.told] == [False, True, False]
 
@@ -217,20 +217,20 @@ def test_two_that_read_the_same_updates_get_out_of_each_others_way(caplog: pytes
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
         for number in range(1, 30):
-            parts.chat.problems["updates"] = [ChatTaken()]
+            parts.chat.problems["updates"] = [BotInUse()]
             parts.chat.write(message(number, f"number {number}"))
             await parts.clock.run_for(61)
-            assert gateway.intake.trouble == "chat-taken"
+            assert gateway.intake.problem == "chat-taken"
         assert caplog.text.count("One token is for one gateway") == 1
         assert "One token is for one gateway" in parts.told[-1]
-        parts.chat.problems["updates"] = [ChatTaken()]
+        parts.chat.problems["updates"] = [BotInUse()]
         parts.chat.write(message(30))
         await parts.clock.run_for(59)
         assert len(parts.slate.answers()) == 29
-        await parts.clock.run_for(TAKEN_SECONDS)
+        await parts.clock.run_for(CONFLICT_SECONDS)
         parts.chat.write(message(31))
         await parts.clock.run_for(1)
-        assert (len(parts.slate.answers()), gateway.intake.trouble, parts.told[-1]) == (31, None, "")
+        assert (len(parts.slate.answers()), gateway.intake.problem, parts.told[-1]) == (31, None, "")
 
     with caplog.at_level(logging.WARNING, "wakeful.gateway"):
         play(scene)
@@ -250,7 +250,7 @@ def test_a_flooded_chat_gets_the_rest_it_wants() -> None:
     play(scene)
 
 
-async def asked(parts: Parts, *, update_id: int = 1, question: Asked = ASKED) -> str:
+async def asked(parts: Parts, *, update_id: int = 1, question: PermissionAsked = ASKED) -> str:
     """A turn that asks for a permission; the name its buttons carry."""
     parts.sessions.reply = silent
     parts.chat.write(message(update_id))
@@ -260,8 +260,10 @@ async def asked(parts: Parts, *, update_id: int = 1, question: Asked = ASKED) ->
     return parts.slate.asked()[-1][0][0].choice.split(":")[1]
 
 
-@pytest.mark.parametrize(("choice", "reply"), [("allow_once", Reply.ALLOW), ("deny", Reply.DENY)])
-def test_a_question_is_answered_by_a_button(choice: str, reply: Reply) -> None:
+@pytest.mark.parametrize(
+    ("choice", "reply"), [("allow_once", PermissionReply.ALLOW), ("deny", PermissionReply.DENY)]
+)
+def test_a_question_is_answered_by_a_button(choice: str, reply: PermissionReply) -> None:
     """Shown once with three buttons, in its thread; answered once; its buttons go."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
@@ -275,17 +277,17 @@ def test_a_question_is_answered_by_a_button(choice: str, reply: Reply) -> None:
         parts.chat.write(press(3, f"ask:{name}:{choice}"))
         await parts.clock.run_for(1)
         assert parts.sessions.answers == [("q1", reply)]
-        assert parts.chat.settled[1] == ("press-3", PRESS_WORDS[PressRefusal.LATE])
+        assert parts.chat.settled[1] == ("press-3", PRESS_REFUSAL_TEXTS[PressRefusal.LATE])
         assert (parts.slate.asked(), len(parts.slate.questions())) == ([], 1)
 
     play(scene)
 
 
 @pytest.mark.parametrize(
-    ("user_id", "admins", "answers"), [(43, set(), []), (43, {43}, [("q1", Reply.ALLOW)])]
+    ("user_id", "admins", "answers"), [(43, set(), []), (43, {43}, [("q1", PermissionReply.ALLOW)])]
 )
 def test_only_who_asked_or_an_admin_answers_a_question(
-    user_id: int, admins: set[int], answers: list[tuple[str, Reply]]
+    user_id: int, admins: set[int], answers: list[tuple[str, PermissionReply]]
 ) -> None:
     """In a group everybody sees the buttons; somebody else's press changes nothing and is told why."""
 
@@ -296,7 +298,7 @@ def test_only_who_asked_or_an_admin_answers_a_question(
         await parts.clock.run_for(1)
         assert parts.sessions.answers == answers
         if not answers:
-            assert parts.chat.settled == [("press-2", PRESS_WORDS[PressRefusal.NOT_ASKER])]
+            assert parts.chat.settled == [("press-2", PRESS_REFUSAL_TEXTS[PressRefusal.NOT_ASKER])]
             assert len(parts.slate.asked()) == 1, "it is still open for whoever asked"
 
     play(scene)
@@ -304,10 +306,10 @@ def test_only_who_asked_or_an_admin_answers_a_question(
 
 @pytest.mark.parametrize(
     ("outcome", "words", "open_questions"),
-    [(Outcome.INEFFECTIVE, QUESTION_NOT_DONE, 1), (Outcome.DECLINED, NOT_ASKED, 0)],
+    [(ActionOutcome.INEFFECTIVE, QUESTION_NOT_DONE, 1), (ActionOutcome.DECLINED, NOT_ASKED, 0)],
 )
 def test_an_answer_that_the_agent_did_not_get_is_not_said_to_be_given(
-    outcome: Outcome, words: str, open_questions: int
+    outcome: ActionOutcome, words: str, open_questions: int
 ) -> None:
     """It may be pressed again where the agent still waits; and nothing is allowed for the session by it."""
 
@@ -331,11 +333,11 @@ def test_an_expired_question_is_denied_until_the_agent_knows() -> None:
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         await asked(parts)
-        parts.sessions.answer_outcomes = [Outcome.INEFFECTIVE, Outcome.INEFFECTIVE]
+        parts.sessions.answer_outcomes = [ActionOutcome.INEFFECTIVE, ActionOutcome.INEFFECTIVE]
         await parts.clock.run_for(parts.limits.question + 1)
         assert (len(parts.sessions.answers), len(parts.slate.asked())) == (1, 1)
         await parts.clock.run_for(11)
-        assert (parts.sessions.answers, parts.slate.asked()) == ([("q1", Reply.DENY)] * 3, [])
+        assert (parts.sessions.answers, parts.slate.asked()) == ([("q1", PermissionReply.DENY)] * 3, [])
 
     play(scene)
 
@@ -344,11 +346,11 @@ def test_a_choice_that_was_not_offered_is_forged() -> None:
     """Nobody can allow for a session what nobody can tell from other calls."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        name = await asked(parts, question=Asked("q1", "Bash", "touch x"))
+        name = await asked(parts, question=PermissionAsked("q1", "Bash", "touch x"))
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
         assert parts.sessions.answers == []
-        assert parts.chat.settled == [("press-2", PRESS_WORDS[PressRefusal.FORGED])]
+        assert parts.chat.settled == [("press-2", PRESS_REFUSAL_TEXTS[PressRefusal.FORGED])]
 
     play(scene)
 
@@ -358,7 +360,7 @@ def test_what_is_allowed_for_a_session_is_not_for_the_one_after_it() -> None:
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
         name = await asked(parts)
-        await gateway.conversations.hand_over(message(1).place.key, "another-session")
+        await gateway.conversations.replace_session(message(1).place.key, "another-session")
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
         assert [each.allowed for each in gateway.conversations.all().values()] == [()]
@@ -373,11 +375,14 @@ def test_what_is_allowed_for_the_session_is_not_asked_again() -> None:
         name = await asked(parts)
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
-        same = Asked("q2", "Bash", "touch x", "digest of touch x")
-        others = (Asked("q3", "Bash", "rm -rf x", "digest of rm -rf x"), Asked("q5", "Bash", "touch x"))
-        parts.sessions.say("tg-99-1", Settled("q1"), same, *others)
+        same = PermissionAsked("q2", "Bash", "touch x", "digest of touch x")
+        others = (
+            PermissionAsked("q3", "Bash", "rm -rf x", "digest of rm -rf x"),
+            PermissionAsked("q5", "Bash", "touch x"),
+        )
+        parts.sessions.say("tg-99-1", PermissionClosed("q1"), same, *others)
         await parts.clock.run_for(1)
-        assert parts.sessions.answers == [("q1", Reply.ALLOW), ("q2", Reply.ALLOW)]
+        assert parts.sessions.answers == [("q1", PermissionReply.ALLOW), ("q2", PermissionReply.ALLOW)]
         assert len(parts.slate.questions()) == 3
         assert "covers exactly this call" in parts.slate.questions()[0]
         # One whose whole call nobody knows can be allowed once only.
@@ -385,9 +390,11 @@ def test_what_is_allowed_for_the_session_is_not_asked_again() -> None:
         parts.sessions.say("tg-99-1", Ended("done", stop_reason="end_turn"))
         parts.chat.write(message(3, "/new"))
         await parts.clock.run_for(1)
-        await asked(parts, update_id=4, question=Asked("q4", "Bash", "touch x", "digest of touch x"))
+        await asked(
+            parts, update_id=4, question=PermissionAsked("q4", "Bash", "touch x", "digest of touch x")
+        )
         assert [text for text in parts.slate.questions() if "use Bash?" in text][1:] != []
-        assert ("q4", Reply.ALLOW) not in parts.sessions.answers
+        assert ("q4", PermissionReply.ALLOW) not in parts.sessions.answers
 
     play(scene)
 
@@ -400,7 +407,7 @@ def test_a_question_nobody_answers_is_denied() -> None:
         await parts.clock.run_for(590)
         assert parts.sessions.answers == []
         await parts.clock.run_for(20)
-        assert parts.sessions.answers == [("q1", Reply.DENY)]
+        assert parts.sessions.answers == [("q1", PermissionReply.DENY)]
         assert parts.slate.answers() == []
         assert "Nobody answered" in parts.slate.questions()[0]
 
@@ -422,7 +429,7 @@ def test_a_question_says_how_it_was_answered(choice: str, said: str, *, is_over:
             parts.chat.write(press(2, f"ask:{name}:{choice}"))
         await parts.clock.run_for(1 if choice else 601)
         parts.sessions.say(
-            "tg-99-1", Settled("q1"), *([Ended("x", stop_reason="end_turn")] if is_over else [])
+            "tg-99-1", PermissionClosed("q1"), *([Ended("x", stop_reason="end_turn")] if is_over else [])
         )
         await parts.clock.run_for(1)
         free.set()
@@ -437,11 +444,11 @@ def test_a_question_that_expires_while_the_daemon_is_away_is_denied_when_it_is_b
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         await asked(parts)
-        parts.sessions.problems["answer"] = [DaemonNotRunning(), DaemonCutOff()]
+        parts.sessions.problems["answer"] = [DaemonUnavailable(), DaemonDisconnected()]
         await parts.clock.run_for(602)
         assert "Nobody answered" not in parts.slate.questions()[0]
         await parts.clock.run_for(20)
-        assert parts.sessions.answers == [("q1", Reply.DENY)]
+        assert parts.sessions.answers == [("q1", PermissionReply.DENY)]
         assert "Nobody answered" in parts.slate.questions()[0]
 
     play(scene)
@@ -450,8 +457,8 @@ def test_a_question_that_expires_while_the_daemon_is_away_is_denied_when_it_is_b
 @pytest.mark.parametrize(
     ("problem", "shown"),
     [
-        (DaemonNotRunning(), 2),
-        (Refused(detail="it was answered", reason="no-such-question", status=409), 1),
+        (DaemonUnavailable(), 2),
+        (DaemonRefused(detail="it was answered", reason="no-such-question", status=409), 1),
     ],
 )
 def test_what_was_allowed_and_could_not_be_told_is_asked(problem: Exception, shown: int) -> None:
@@ -462,7 +469,9 @@ def test_what_was_allowed_and_could_not_be_told_is_asked(problem: Exception, sho
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
         parts.sessions.problems["answer"] = [problem]
-        parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Bash", "touch x", "digest of touch x"))
+        parts.sessions.say(
+            "tg-99-1", PermissionClosed("q1"), PermissionAsked("q2", "Bash", "touch x", "digest of touch x")
+        )
         await parts.clock.run_for(1)
         assert len(parts.slate.questions()) == shown
 
@@ -490,7 +499,7 @@ def test_a_question_settled_elsewhere_loses_its_buttons() -> None:
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         await asked(parts)
-        parts.sessions.say("tg-99-1", Settled("q1"), Asked("q2", "Write", "y"))
+        parts.sessions.say("tg-99-1", PermissionClosed("q1"), PermissionAsked("q2", "Write", "y"))
         await parts.clock.run_for(1)
         parts.sessions.say("tg-99-1", Ended("done", stop_reason="end_turn"))
         await parts.clock.run_for(1)
@@ -516,7 +525,7 @@ def test_after_a_restart_a_question_is_not_asked_twice_and_its_buttons_work() ->
         assert len(parts.slate.questions()) == 1
         parts.chat.write(press(2, f"ask:{name}:allow_once"))
         await parts.clock.run_for(1)
-        assert parts.sessions.answers == [("q1", Reply.ALLOW)]
+        assert parts.sessions.answers == [("q1", PermissionReply.ALLOW)]
         await second.end()
 
     asyncio.run(played())

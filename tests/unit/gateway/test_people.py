@@ -35,9 +35,9 @@ def test_the_list_is_heard_and_nobody_else() -> None:
     """Messages and presses alike."""
 
     async def scene(room: Room) -> None:
-        assert room.people.hears(message(1, user_id=42))
-        assert not room.people.hears(message(2, user_id=66))
-        assert not room.people.hears(press(3, "x", user_id=66))
+        assert room.people.is_allowed(message(1, user_id=42))
+        assert not room.people.is_allowed(message(2, user_id=66))
+        assert not room.people.is_allowed(press(3, "x", user_id=66))
 
     play(scene)
 
@@ -58,12 +58,12 @@ def test_the_code_lets_one_person_in_once() -> None:
 
     async def scene(room: Room) -> None:
         code = await room.code()
-        assert await room.people.introduced(message(1, code.lower(), chat_id=66, user_id=66))
+        assert await room.people.try_pairing(message(1, code.lower(), chat_id=66, user_id=66))
         assert [text for _, text, _ in room.chat.sent] == [WELCOME]
         assert room.people.role_of(66) is Role.USER
-        assert not await room.people.introduced(message(2, code, chat_id=67, user_id=67))
+        assert not await room.people.try_pairing(message(2, code, chat_id=67, user_id=67))
         after = People(room.store, room.chat, room.clock, Access())
-        await after.take_up()
+        await after.reload()
         assert after.role_of(66) is Role.USER
 
     play(scene)
@@ -75,10 +75,10 @@ def test_strangers_cost_tries_only_with_what_looks_like_a_code() -> None:
     async def scene(room: Room) -> None:
         code = await room.code()
         for number in range(20):
-            assert not await room.people.introduced(message(number, "hello?", user_id=66))
+            assert not await room.people.try_pairing(message(number, "hello?", user_id=66))
         for number in range(TRIES_MAX):
-            assert not await room.people.introduced(message(30 + number, WRONG, user_id=66))
-        assert not await room.people.introduced(message(40, code, user_id=66))
+            assert not await room.people.try_pairing(message(30 + number, WRONG, user_id=66))
+        assert not await room.people.try_pairing(message(40, code, user_id=66))
         assert room.chat.sent == []
 
     play(scene)
@@ -89,10 +89,10 @@ def test_a_code_does_not_outlive_its_time_nor_count_in_public() -> None:
 
     async def scene(room: Room) -> None:
         code = await room.code()
-        assert not await room.people.introduced(message(1, code, chat_id=-100, user_id=66))
-        assert not await room.people.introduced(message(2, code, user_id=66, forwarded=True))
+        assert not await room.people.try_pairing(message(1, code, chat_id=-100, user_id=66))
+        assert not await room.people.try_pairing(message(2, code, user_id=66, forwarded=True))
         room.clock.advance(PAIRING_SECONDS)
-        assert not await room.people.introduced(message(3, code, user_id=66))
+        assert not await room.people.try_pairing(message(3, code, user_id=66))
 
     play(scene)
 
@@ -101,10 +101,10 @@ def test_whoever_is_unpaired_is_heard_no_more() -> None:
     """Once the gateway has looked again."""
 
     async def scene(room: Room) -> None:
-        await room.people.introduced(message(1, await room.code(), user_id=66))
+        await room.people.try_pairing(message(1, await room.code(), user_id=66))
         assert await unpair(room.store, 66)
         assert not await unpair(room.store, 66)
-        await room.people.take_up()
+        await room.people.reload()
         assert room.people.role_of(66) is Role.NOBODY
 
     play(scene)

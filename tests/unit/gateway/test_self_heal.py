@@ -5,14 +5,14 @@ import pytest
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, NEVER_RESTARTED, USAGE_LIMITED, Category
 from wakeful.gateway.rules.host import (
     COOLDOWN_SECONDS,
-    HEALS,
+    HEAL_RULES,
     RUNAWAY_SECONDS,
     Failed,
     HealKind,
     Hog,
     Proposal,
     Signals,
-    after,
+    history_after,
     patterns,
     propose,
 )
@@ -37,10 +37,10 @@ def kinds(proposals: tuple[Proposal, ...]) -> list[tuple[HealKind, str]]:
 @pytest.mark.parametrize("kind", HealKind)
 def test_every_kind_has_a_cooldown_key(kind: HealKind) -> None:
     """Each recovery action has a cooldown key of its own, of five minutes."""
-    heal = HEALS[kind]
+    heal = HEAL_RULES[kind]
     assert heal.cooldown_key
     assert heal.cooldown_seconds == COOLDOWN_SECONDS
-    assert [each.cooldown_key for each in HEALS.values()].count(heal.cooldown_key) == 1
+    assert [each.cooldown_key for each in HEAL_RULES.values()].count(heal.cooldown_key) == 1
     assert Proposal(kind, "x").cooldown_key == heal.cooldown_key
 
 
@@ -62,7 +62,7 @@ EVERYTHING = Signals(
 def test_whatever_is_proposed_rests_afterwards() -> None:
     """No kind is proposed again within five minutes, whatever the signals are."""
     first = propose(EVERYTHING, {}, NOW)
-    history = after(first, {}, NOW)
+    history = history_after(first, {}, NOW)
     again = propose(EVERYTHING, history, NOW + COOLDOWN_SECONDS - 1)
     assert not {each.kind for each in again} & {each.kind for each in first}
 
@@ -108,7 +108,7 @@ def test_what_no_restart_heals_is_only_told(pattern: str) -> None:
 def test_a_restart_forgets_what_led_to_it() -> None:
     """Failures from before are not counted again when the cooldown is over."""
     signals = Signals(failed("timeout", 1, 2, 3))
-    history = after(propose(signals, {}, NOW), {}, NOW)
+    history = history_after(propose(signals, {}, NOW), {}, NOW)
     later = NOW + COOLDOWN_SECONDS + 1
     assert propose(signals, history, later) == ()
     fresh = tuple(Failed(later - age, "timeout", A) for age in (1, 2, 3))
@@ -127,7 +127,7 @@ def test_memory_is_collected_first_and_sessions_go_if_that_did_not_help() -> Non
     short = Signals(memory_percent=96.0)
     first = propose(short, {}, NOW)
     assert kinds(first) == [(HealKind.COLLECT_MEMORY, "")]
-    history = after(first, {}, NOW)
+    history = history_after(first, {}, NOW)
     assert kinds(propose(short, history, NOW + 1)) == [(HealKind.RESTART_ALL, "")]
     assert propose(Signals(memory_percent=95.9), history, NOW + 1) == ()
 

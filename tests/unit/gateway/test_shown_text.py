@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given, strategies as st
 
 from wakeful.gateway.rules.formatting import PARTS_MAX, units
-from wakeful.gateway.rules.shown_text import SHOWN_CHARS_MAX, beginning, is_long, messages_of, shown, view
+from wakeful.gateway.rules.shown_text import (
+    SHOWN_CHARS_MAX,
+    display_text,
+    is_long,
+    messages_of,
+    partial_view,
+    text_beginning,
+)
 
 SECRET = "Zq8vT3xWm2Lk9Pf4"
 SECRETS = (
@@ -31,14 +38,14 @@ def test_a_secret_is_found_wherever_it_stands(secret: str, filler: str) -> None:
     is_one_word = filler == "x"
     for before in [0, 19_960, 19_975, 19_985, 19_997, 20_001, 39_990]:
         text = (filler * before)[:before] + " " * (not is_one_word) + secret + " " + filler * 3
-        assert SECRET not in shown(text)
-        assert SECRET not in view(text)
+        assert SECRET not in display_text(text)
+        assert SECRET not in partial_view(text)
 
 
 @given(st.text(alphabet=st.sampled_from("a😀 \n`é<>/\u200d"), max_size=300), st.integers(1, 400))
 def test_what_is_seen_of_a_growing_text_fits_into_a_message(text: str, times: int) -> None:
     """However long it is, and whatever a character takes."""
-    assert units(view(text * times)) <= 4096
+    assert units(partial_view(text * times)) <= 4096
     assert all(0 < units(part) <= 4096 for part in messages_of(text * times))
 
 
@@ -46,7 +53,7 @@ def test_what_is_seen_of_a_growing_text_fits_into_a_message(text: str, times: in
 def test_nothing_that_can_be_read_is_lost(text: str) -> None:
     """Apart from what nobody sees and what is secret, the words are the same."""
     printable = "".join(char for char in text if char.isascii() and char.isprintable())
-    assert shown(printable) == printable.strip() or "[" in shown(printable)
+    assert display_text(printable) == printable.strip() or "[" in display_text(printable)
 
 
 @pytest.mark.parametrize(
@@ -56,7 +63,7 @@ def test_hostile_text_takes_no_time(hostile: str) -> None:
     """A megabyte of beginnings."""
     text = hostile * (1_000_000 // len(hostile))
     began = time.process_time()
-    view(text)
+    partial_view(text)
     messages_of(text)
     assert time.process_time() - began < 2.0
 
@@ -82,11 +89,11 @@ def test_a_text_is_long_where_twenty_messages_do_not_hold_it(text: str, expected
     """Then one message is left of it, which has its beginning and says where the rest is."""
     assert is_long(text) is expected
     assert (len(messages_of(text)) == PARTS_MAX and "cut here" in messages_of(text)[-1]) is expected
-    (only,) = messages_of(beginning(text, "[note]"))
+    (only,) = messages_of(text_beginning(text, "[note]"))
     assert only.endswith("[note]")
     assert not text or only[:5] == text[:5]
 
 
 def test_a_text_that_begins_with_nothing_to_read_has_a_note() -> None:
     """Whatever hides in its first pages."""
-    assert beginning("\u200b\n" * 50_000 + "words", "[note]") == "[note]"
+    assert text_beginning("\u200b\n" * 50_000 + "words", "[note]") == "[note]"

@@ -8,7 +8,7 @@ import pytest
 from support.fake_sessions_and_answers import held_up, message, plainly, silent
 from support.gateway_virtual import Gateway, Parts, play
 from wakeful.gateway.rules.pool import PoolLimits
-from wakeful.gateway.turn_listener import STOPPED_WORDS
+from wakeful.gateway.turn_listener import STOPPED_TEXT
 
 # As for turns: each claim is made of both providers.
 pytestmark = pytest.mark.usefixtures("provider")
@@ -29,7 +29,7 @@ def test_a_session_that_starts_behind_an_order_is_what_the_order_says(order: str
         await parts.clock.run_for(20)
         parts.chat.write(message(3, "two"))
         await parts.clock.run_for(1)
-        assert parts.slate.answers() == [STOPPED_WORDS, "Answer to: two."]
+        assert parts.slate.answers() == [STOPPED_TEXT, "Answer to: two."]
         went_on = f"{parts.provider}-1" if order == "/stop" else f"{parts.provider}-2"
         assert [each[0] for each in parts.sessions.delivered] == [f"{parts.provider}-1", went_on]
         assert parts.sessions.alive == {went_on}
@@ -57,7 +57,7 @@ def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way()
             (f"{parts.provider}-2", "three"),
         ]
         assert ("resume", f"{parts.provider}-1") not in parts.sessions.acts
-        assert parts.slate.answers() == ["Answer to: one.", STOPPED_WORDS, "Answer to: three."]
+        assert parts.slate.answers() == ["Answer to: one.", STOPPED_TEXT, "Answer to: three."]
 
     play(scene)
 
@@ -103,7 +103,7 @@ def test_what_waits_for_a_place_is_stopped_there() -> None:
     async def scene(parts: Parts, gateway: Gateway) -> None:
         parts.chat.write(message(1, "busy", 1), message(2, "waits", 2), message(3, "/stop", 2))
         await parts.clock.run_for(1)
-        assert [text for _, text, _ in parts.chat.sent] == [STOPPED_WORDS]
+        assert [text for _, text, _ in parts.chat.sent] == [STOPPED_TEXT]
         parts.chat.write(message(4, "/stop", 1))
         await parts.clock.run_for(20)
         assert [each[1] for each in parts.sessions.delivered] == ["busy"]
@@ -123,7 +123,7 @@ def test_all_are_stopped_also_those_in_their_first_turn() -> None:
         assert await gateway.turns.stop_all() == 2
         await parts.clock.run_for(20)
         assert parts.sessions.alive == set()
-        assert parts.slate.answers() == [STOPPED_WORDS, STOPPED_WORDS]
+        assert parts.slate.answers() == [STOPPED_TEXT, STOPPED_TEXT]
         assert [each[1] for each in parts.sessions.delivered] == ["one", "two"]
 
     play(scene)
@@ -144,7 +144,7 @@ def test_what_waited_before_a_restart_waits_after_it_however_much_it_is() -> Non
         await parts.clock.run_for(1)
         await first.end()
         second = Gateway(parts)
-        assert await second.turns.take_up() == 4
+        assert await second.turns.restore() == 4
         assert second.turns.pool.waiting(message(1).place.key) == 4
 
     asyncio.run(played())

@@ -8,17 +8,23 @@ import pytest
 
 from support.fake_sessions_and_answers import message, silent
 from support.gateway_virtual import Gateway, Parts, play
-from wakeful.client.api import Answered, DaemonCutOff, DaemonNotRunning, DaemonSilent, Refused
-from wakeful.control.turn_events import Ended, Gone, Heard, Taken, Words
+from wakeful.client.api import (
+    ActionReply,
+    DaemonDisconnected,
+    DaemonRefused,
+    DaemonTimeout,
+    DaemonUnavailable,
+)
+from wakeful.control.turn_events import AnswerText, Ended, Gone, PromptTaken, TurnEvent
 from wakeful.core.errors import WorldError
 from wakeful.gateway.ports import ChatRefused
 from wakeful.gateway.rules.breaker import BreakerState
 from wakeful.gateway.rules.errors import Category, Fault
 from wakeful.gateway.rules.pool import PoolLimits
-from wakeful.gateway.rules.turn import Stage
-from wakeful.gateway.turn_listener import LOST_WORDS, NOT_BEGUN_WORDS, STOPPED_WORDS, UNSURE_WORDS
+from wakeful.gateway.rules.turn import TurnStage
+from wakeful.gateway.turn_listener import LOST_TEXT, NOT_BEGUN_TEXT, STOPPED_TEXT, UNSURE_TEXT
 from wakeful.judging.events import Failure
-from wakeful.storage.base import Note, Outcome
+from wakeful.storage.base import ActionOutcome, Note
 
 # Resilience is proven for both providers: each claim here is made of each.
 pytestmark = pytest.mark.usefixtures("provider")
@@ -26,8 +32,8 @@ pytestmark = pytest.mark.usefixtures("provider")
 
 def failing(
     failure: Failure = Failure.PROVIDER, words: str = "API Error: 500"
-) -> Callable[[str], Sequence[Heard]]:
-    return lambda _prompt: (Taken(), Ended(words, failure))
+) -> Callable[[str], Sequence[TurnEvent]]:
+    return lambda _prompt: (PromptTaken(), Ended(words, failure))
 
 
 def test_a_message_is_asked_once_and_answered_once() -> None:
@@ -88,7 +94,7 @@ def test_conversations_do_not_wait_for_each_other_and_never_cross() -> None:
     """Each chat and each topic has a session of its own; a silent one delays nobody."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        parts.sessions.reply = lambda prompt: (Taken(),) if prompt == "hang" else _say(prompt)
+        parts.sessions.reply = lambda prompt: (PromptTaken(),) if prompt == "hang" else _say(prompt)
         parts.chat.write(message(1, "hang", 1), message(2, "two", 2), message(3, "topic", 2, thread_id=9))
         parts.chat.write(message(4, "behind", 1), message(5, "four", 2))
         await parts.clock.run_for(1)
@@ -99,8 +105,8 @@ def test_conversations_do_not_wait_for_each_other_and_never_cross() -> None:
     play(scene)
 
 
-def _say(prompt: str) -> Sequence[Heard]:
-    return (Taken(), Words(f"said {prompt}"), Ended(f"said {prompt}", stop_reason="end_turn"))
+def _say(prompt: str) -> Sequence[TurnEvent]:
+    return (PromptTaken(), AnswerText(f"said {prompt}"), Ended(f"said {prompt}", stop_reason="end_turn"))
 
 
 def test_idle_sessions_make_room_and_come_back(caplog: pytest.LogCaptureFixture) -> None:
@@ -166,7 +172,7 @@ def test_a_session_the_healer_began_anew_has_its_place_before_anybody_writes(*, 
         parts.sessions.alive = {f"{parts.provider}-9"}
         parts.sessions.heirs["chat-7-thread-main"] = f"{parts.provider}-9"
         if watched:
-            await gateway.turns.take_heirs()
+            await gateway.turns.adopt_replacements()
         held = gateway.turns.pool.session_of(message(1).place.key)
         assert (held, gateway.turns.pool.active) == (
             f"{parts.provider}-9" if watched else f"{parts.provider}-1",
@@ -204,20 +210,20 @@ def test_a_restart_leaves_work_alone_unless_it_is_the_trouble(provider: str) -> 
         key, session = message(1).place.key, f"{provider}-1"
         parts.chat.write(message(1, "first"))
         await parts.clock.run_for(1)
-        parts.sessions.reply = lambda _prompt: (Taken(), Words("half "))
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText("half "))
         parts.chat.write(message(2, "long"))
         await parts.clock.run_for(1)
-        assert gateway.turns.progressing(300) == {key}
+        assert gateway.turns.progressing_keys(300) == {key}
         assert not await gateway.turns.restart(key)
         assert parts.sessions.acts == []
         assert await gateway.turns.restart_all() == 1
         # As a crash: what is stopped is over, and the healer would not go on with its turn.
         assert parts.sessions.acts == [("end_process", session)]
-        parts.sessions.say("tg-99-2", Gone(""), Taken(), Ended("whole", stop_reason="end_turn"))
+        parts.sessions.say("tg-99-2", Gone(""), PromptTaken(), Ended("whole", stop_reason="end_turn"))
         await parts.clock.run_for(1)
         assert parts.slate.answers()[-1] == "whole"
         await parts.clock.run_for(301)
-        assert gateway.turns.progressing(300) == frozenset()
+        assert gateway.turns.progressing_keys(300) == frozenset()
         assert await gateway.turns.restart(key)
         assert parts.sessions.acts[-1] == ("stop", session)
 
@@ -231,7 +237,7 @@ def test_one_that_cannot_be_restarted_keeps_nobody_from_it(provider: str) -> Non
         parts.sessions.reply = silent
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
         await parts.clock.run_for(1)
-        parts.sessions.problems["end_process"] = [DaemonSilent(seconds=60.0)]
+        parts.sessions.problems["end_process"] = [DaemonTimeout(seconds=60.0)]
         assert await gateway.turns.restart_all() == 1
         assert parts.sessions.acts == [("end_process", f"{provider}-2")]
 
@@ -251,7 +257,7 @@ def test_a_session_that_could_not_be_ended_is_counted(reason: str) -> None:
         parts.chat.write(message(1, "one", 1))
         await parts.clock.run_for(1)
         first = gateway.turns.pool.session_of(message(1, "one", 1).place.key)
-        parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(6)]
+        parts.sessions.problems["stop"] = [DaemonUnavailable() for _ in range(6)]
         if reason == "idle_ttl":
             await parts.clock.run_for(61)
             assert gateway.turns.pool.session_of(message(1, "one", 1).place.key) == first
@@ -276,7 +282,7 @@ def test_two_who_wait_do_not_share_the_place_of_one() -> None:
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one", 1))
         await parts.clock.run_for(1)
-        parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(4)]
+        parts.sessions.problems["stop"] = [DaemonUnavailable() for _ in range(4)]
         parts.chat.write(message(2, "two", 2))
         await parts.clock.run_for(3)
         parts.chat.write(message(3, "three", 3))
@@ -302,7 +308,7 @@ def test_who_makes_room_and_writes_again_waits_for_a_place_of_its_own() -> None:
         await parts.clock.run_for(1)
         living = []
         for number in (3, 7, 11):
-            parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(4)]
+            parts.sessions.problems["stop"] = [DaemonUnavailable() for _ in range(4)]
             parts.chat.write(
                 message(number, "from a third one", 3), message(number + 1, "from a fourth one", 4)
             )
@@ -345,7 +351,7 @@ def test_a_session_that_a_person_ends_while_the_daemon_is_away_is_ended_later(or
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
         (first,) = parts.sessions.alive
-        parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(3)]
+        parts.sessions.problems["stop"] = [DaemonUnavailable() for _ in range(3)]
         if order == "/new":
             parts.chat.write(message(2, "/new"))
         elif order == "restart":
@@ -366,7 +372,9 @@ def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
     """The words said so far stay, with a mark; the session stays too, and takes the next message."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        parts.sessions.reply = lambda prompt: (Taken(), Words("half")) if prompt == "long" else _say(prompt)
+        parts.sessions.reply = lambda prompt: (
+            (PromptTaken(), AnswerText("half")) if prompt == "long" else _say(prompt)
+        )
         parts.chat.write(message(1, "long"), message(2, "behind"))
         await parts.clock.run_for(1)
         parts.chat.write(message(3, "/stop"))
@@ -374,7 +382,7 @@ def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
         assert parts.sessions.acts == [("interrupt", f"{parts.provider}-1")]
         parts.sessions.say("tg-99-1", Ended("half", interrupted=True))
         await parts.clock.run_for(1)
-        assert parts.slate.shown == [f"half\n\n{STOPPED_WORDS}"]
+        assert parts.slate.shown == [f"half\n\n{STOPPED_TEXT}"]
         parts.chat.write(message(4, "next"))
         await parts.clock.run_for(1)
         assert [each[:2] for each in parts.sessions.delivered] == [
@@ -397,14 +405,19 @@ def test_what_was_stopped_asks_for_nothing_and_complains_of_nothing(said: str, l
     """Its tags are not carried out and not shown, no buttons are offered, and a client's complaint stays out."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Words(said))
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText(said))
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
         parts.chat.write(message(2, "/stop"))
         await parts.clock.run_for(20)
-        assert parts.slate.shown == [f"{left}\n\n{STOPPED_WORDS}".strip()]
+        assert parts.slate.shown == [f"{left}\n\n{STOPPED_TEXT}".strip()]
         (turn, fault) = parts.plain.ends[0]
-        assert (turn.stage, turn.fault, fault, parts.plain.carried_out) == (Stage.FAILED, "stopped", None, [])
+        assert (turn.stage, turn.fault, fault, parts.plain.carried_out) == (
+            TurnStage.FAILED,
+            "stopped",
+            None,
+            [],
+        )
 
     play(scene)
 
@@ -418,7 +431,7 @@ def test_a_stop_that_nobody_obeys_is_said_all_the_same() -> None:
         await parts.clock.run_for(1)
         parts.chat.write(message(2, "/stop"))
         await parts.clock.run_for(20)
-        assert parts.slate.shown == [STOPPED_WORDS]
+        assert parts.slate.shown == [STOPPED_TEXT]
 
     play(scene)
 
@@ -446,7 +459,7 @@ def test_a_silent_turn_is_proposed_for_revival_then_given_up() -> None:
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.sessions.reply = silent
-        parts.sessions.outcomes["revive"] = Answered(Outcome.DECLINED, "nothing is wrong with it")
+        parts.sessions.outcomes["revive"] = ActionReply(ActionOutcome.DECLINED, "nothing is wrong with it")
         parts.chat.write(message(1))
         await parts.clock.run_for(599)
         assert parts.slate.answers() == []
@@ -455,7 +468,7 @@ def test_a_silent_turn_is_proposed_for_revival_then_given_up() -> None:
         assert parts.slate.answers()[0].startswith("This took too long")
         (turn, fault), *_ = parts.plain.ends
         assert fault is not None
-        assert (turn.stage, fault.category) == (Stage.FAILED, "timeout")
+        assert (turn.stage, fault.category) == (TurnStage.FAILED, "timeout")
 
     play(scene)
 
@@ -468,7 +481,7 @@ def test_a_turn_that_talks_is_never_too_long() -> None:
         parts.chat.write(message(1))
         for _ in range(50):
             await parts.clock.run_for(300)
-            parts.sessions.say("tg-99-1", Words("still here. "))
+            parts.sessions.say("tg-99-1", AnswerText("still here. "))
         parts.sessions.say("tg-99-1", Ended("done at last", stop_reason="end_turn"))
         await parts.clock.run_for(1)
         assert parts.slate.answers() == ["done at last"]
@@ -480,13 +493,15 @@ def test_a_revived_turn_fills_the_same_message() -> None:
     """The gate brought it back: what the new process says is the answer, in the same place."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Words("half a"))
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText("half a"))
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
         parts.sessions.say("tg-99-1", Gone("killed"))
         await parts.clock.run_for(30)
         assert parts.slate.answers() == []
-        parts.sessions.say("tg-99-1", Taken(), Words("all"), Ended("all of it", stop_reason="end_turn"))
+        parts.sessions.say(
+            "tg-99-1", PromptTaken(), AnswerText("all"), Ended("all of it", stop_reason="end_turn")
+        )
         await parts.clock.run_for(1)
         assert parts.slate.messages == {1: ["…", "all of it"]}
         # What the dead process had said is not put before it.
@@ -499,7 +514,7 @@ def test_a_process_that_does_not_come_back_is_told() -> None:
     """Nobody brings it back in time: one clear sentence, counted as a crash."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Words("half"), Gone("segmentation fault"))
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText("half"), Gone("segmentation fault"))
         parts.chat.write(message(1))
         await parts.clock.run_for(181)
         assert parts.slate.answers() == [
@@ -516,12 +531,12 @@ def test_what_the_healer_cut_short_is_waited_for() -> None:
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         cut = Ended("in circles", interrupted=True)
-        parts.sessions.reply = lambda _prompt: (Taken(), Words("in circles"), cut)
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText("in circles"), cut)
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
         await parts.clock.run_for(10)
-        parts.sessions.say("tg-99-1", Taken(), Ended("another way", stop_reason="end_turn"))
+        parts.sessions.say("tg-99-1", PromptTaken(), Ended("another way", stop_reason="end_turn"))
         await parts.clock.run_for(60)
-        assert parts.slate.answers() == ["another way", f"in circles\n\n{STOPPED_WORDS}"]
+        assert parts.slate.answers() == ["another way", f"in circles\n\n{STOPPED_TEXT}"]
 
     play(scene)
 
@@ -555,7 +570,7 @@ def test_a_missing_login_locks_the_provider_and_is_never_shown(provider: str) ->
     words = "Invalid API key · Fix external API key"
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Words(words), Ended(words, Failure.AUTH))
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText(words), Ended(words, Failure.AUTH))
         for n in (1, 2):
             parts.chat.write(message(n))
             await parts.clock.run_for(1)
@@ -572,7 +587,7 @@ def test_an_answer_that_reads_like_a_login_prompt_is_not_shown_and_locks_nobody_
     words = "Invalid API key · Fix external API key"
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Words(words), Ended(words))
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText(words), Ended(words))
         for n in (1, 2):
             parts.chat.write(message(n))
             await parts.clock.run_for(1)
@@ -588,7 +603,11 @@ def test_an_error_that_speaks_of_credentials_is_a_doubt_about_the_login(provider
     words = 'API Error: 401 {"type": "error", "message": "credentials expired"}'
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Words(words), Ended(words, stop_reason="end_turn"))
+        parts.sessions.reply = lambda _prompt: (
+            PromptTaken(),
+            AnswerText(words),
+            Ended(words, stop_reason="end_turn"),
+        )
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
         assert parts.door.told == [("suspected", provider)]
@@ -610,7 +629,7 @@ def test_a_rejected_answer_is_not_shown(provider: str, text: str, category: str)
     """One clear sentence stands in its place, and it counts as a failure."""
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Ended(text, stop_reason="end_turn"))
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), Ended(text, stop_reason="end_turn"))
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
         assert text not in parts.slate.answers()
@@ -625,16 +644,16 @@ def test_a_daemon_that_is_away_is_asked_again_under_the_same_key() -> None:
     """Not running, silent or cut off in the middle: the prompt arrives once it is back, and once."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        away = [DaemonNotRunning(), DaemonSilent(seconds=60.0), DaemonCutOff()]
+        away = [DaemonUnavailable(), DaemonTimeout(seconds=60.0), DaemonDisconnected()]
         parts.sessions.problems["start"] = list(away)
         parts.chat.write(message(1, "hello"))
         await parts.clock.run_for(10)
         assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1"]
         assert parts.slate.answers() == ["Answer to: hello."]
-        parts.sessions.problems["send"] = [DaemonNotRunning() for _ in range(1000)]
+        parts.sessions.problems["send"] = [DaemonUnavailable() for _ in range(1000)]
         parts.chat.write(message(2))
         await parts.clock.run_for(700)
-        assert parts.slate.answers()[1] == NOT_BEGUN_WORDS
+        assert parts.slate.answers()[1] == NOT_BEGUN_TEXT
 
     play(scene)
 
@@ -643,12 +662,12 @@ def test_a_refusal_is_told_and_an_unknown_session_begins_anew() -> None:
     """A start that cannot be is a failure; a conversation nobody knows any more is begun again for its user."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        missing = Refused(detail="There is no program 'claude'", reason="client-missing", status=503)
+        missing = DaemonRefused(detail="There is no program 'claude'", reason="client-missing", status=503)
         parts.sessions.problems["start"] = [missing]
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
         # Nothing of what the host said.
-        assert parts.slate.answers() == [NOT_BEGUN_WORDS]
+        assert parts.slate.answers() == [NOT_BEGUN_TEXT]
         parts.chat.write(message(2, "two"))
         await parts.clock.run_for(1)
         parts.sessions.known.clear()
@@ -672,13 +691,17 @@ def test_a_prompt_nobody_saw_arrive_is_not_waited_for() -> None:
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: ()
         parts.sessions.outcomes = {
-            "one": Answered(Outcome.UNVERIFIED, "it runs and has not answered yet", f"{parts.provider}-1"),
-            "two": Answered(Outcome.INEFFECTIVE, "nobody reads its input any more", f"{parts.provider}-2"),
+            "one": ActionReply(
+                ActionOutcome.UNVERIFIED, "it runs and has not answered yet", f"{parts.provider}-1"
+            ),
+            "two": ActionReply(
+                ActionOutcome.INEFFECTIVE, "nobody reads its input any more", f"{parts.provider}-2"
+            ),
         }
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
         await parts.clock.run_for(6)
         # Whoever reads that it could not be asked sends it again, and it may be done already.
-        assert parts.slate.answers() == [UNSURE_WORDS, NOT_BEGUN_WORDS]
+        assert parts.slate.answers() == [UNSURE_TEXT, NOT_BEGUN_TEXT]
 
     play(scene)
 
@@ -690,7 +713,7 @@ def test_a_chat_that_sent_the_bot_away_costs_nobody_else() -> None:
         parts.slate.refusing = ChatRefused(reason="Forbidden: bot was kicked")
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
-        assert (parts.sessions.delivered, parts.plain.ends[0][0].stage) == ([], Stage.FAILED)
+        assert (parts.sessions.delivered, parts.plain.ends[0][0].stage) == ([], TurnStage.FAILED)
         parts.slate.refusing = None
         parts.chat.write(message(2, "two"))
         await parts.clock.run_for(1)
@@ -710,15 +733,15 @@ def test_after_a_restart_turns_go_on_and_a_lost_one_is_told_once() -> None:
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
         await parts.clock.run_for(1)
         await first.end()
-        parts.sessions.say("tg-99-1", Words("meanwhile"), Ended("meanwhile", stop_reason="end_turn"))
+        parts.sessions.say("tg-99-1", AnswerText("meanwhile"), Ended("meanwhile", stop_reason="end_turn"))
         parts.sessions.known.discard(f"{parts.provider}-2")
         second = Gateway(parts)
         await second.start()
         await parts.clock.run_for(1)
-        assert parts.slate.messages == {1: ["…", "meanwhile"], 2: ["…", LOST_WORDS]}
+        assert parts.slate.messages == {1: ["…", "meanwhile"], 2: ["…", LOST_TEXT]}
         await second.end()
         third = Gateway(parts)
-        assert await third.turns.take_up() == 0
+        assert await third.turns.restore() == 0
         assert third.turns.pool.session_of(message(9, "", 1).place.key) == f"{parts.provider}-1"
 
     asyncio.run(played())
@@ -786,7 +809,7 @@ def test_a_store_that_refuses_delays_a_turn_and_loses_nothing() -> None:
     """A disk full for minutes in the middle of a turn: it goes on where it was kept last, before what waits behind it."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        keep, refused = parts.store.keep_note, [8]
+        keep, refused = parts.store.save_note, [8]
 
         async def refusing(note: Note) -> None:
             if b'"stage":"asked"' in note.body and refused[0]:
@@ -794,7 +817,7 @@ def test_a_store_that_refuses_delays_a_turn_and_loses_nothing() -> None:
                 raise WorldError
             await keep(note)
 
-        parts.store.keep_note = refusing  # type: ignore[method-assign]
+        parts.store.save_note = refusing  # type: ignore[method-assign]
         parts.chat.write(message(1, "one"), message(2, "two"))
         await parts.clock.run_for(241)
         assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1", "tg-99-2"]
@@ -808,7 +831,7 @@ def test_a_new_conversation_may_repeat_what_the_old_one_said() -> None:
     text = "This is a rather long answer that is given word for word, however often somebody says that it may go on."
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Ended(text, stop_reason="end_turn"))
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), Ended(text, stop_reason="end_turn"))
         for n, words in enumerate(("go on", "go on", "go on", "/new", "go on"), 1):
             parts.chat.write(message(n, words))
             await parts.clock.run_for(1)
@@ -821,7 +844,7 @@ def test_a_stopped_turn_says_nothing_about_its_provider(provider: str) -> None:
     """Neither a success nor a failure: the third failure opens the breaker as if nobody had stopped anything."""
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
-        parts.sessions.reply = lambda prompt: (Taken(),) if prompt == "long" else failing()(prompt)
+        parts.sessions.reply = lambda prompt: (PromptTaken(),) if prompt == "long" else failing()(prompt)
         for n, words in enumerate(("fail", "fail", "long", "/stop", "fail"), 1):
             parts.chat.write(message(n, words))
             await parts.clock.run_for(20)

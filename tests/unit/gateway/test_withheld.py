@@ -4,9 +4,9 @@ import pytest
 
 from support.fake_sessions_and_answers import message, press
 from support.gateway_virtual import Gateway, Parts, play
-from wakeful.control.turn_events import Ended, Taken, Words
+from wakeful.control.turn_events import AnswerText, Ended, PromptTaken
 from wakeful.gateway.ports import ChatRefused
-from wakeful.gateway.rules.access import PRESS_WORDS, PressRefusal
+from wakeful.gateway.rules.access import PRESS_REFUSAL_TEXTS, PressRefusal
 from wakeful.gateway.withheld import NOT_SHOWN, SHOWN
 
 TEXT = "I don't understand."
@@ -15,7 +15,7 @@ TEXT = "I don't understand."
 async def rejected(parts: Parts, text: str = TEXT) -> str:
     """The choice of the button below what is said instead."""
     parts.heard_users = {42, 43}
-    parts.sessions.reply = lambda _prompt: (Taken(), Ended(text, stop_reason="end_turn"))
+    parts.sessions.reply = lambda _prompt: (PromptTaken(), Ended(text, stop_reason="end_turn"))
     parts.chat.write(message(1, "deploy it"))
     await parts.clock.run_for(1)
     ((row,),) = parts.slate.asked()
@@ -36,7 +36,7 @@ def test_who_asked_or_an_admin_is_shown_it_once(user_id: int, admins: set[int]) 
             await parts.clock.run_for(1)
         (shown,) = parts.slate.answers()
         assert shown.endswith(f"\n\n{TEXT}")
-        assert (parts.slate.asked(), parts.chat.settled[1][1]) == ([], PRESS_WORDS[PressRefusal.LATE])
+        assert (parts.slate.asked(), parts.chat.settled[1][1]) == ([], PRESS_REFUSAL_TEXTS[PressRefusal.LATE])
 
     play(scene)
 
@@ -57,7 +57,7 @@ def test_nobody_else_is_shown_it(number: int, user_id: int, chat_id: int, refusa
         parts.chat.write(press(2, f"show:{number}", chat_id=chat_id, user_id=user_id))
         await parts.clock.run_for(1)
         assert all(TEXT not in each for each in parts.slate.answers())
-        assert parts.chat.settled == [("press-2", PRESS_WORDS[refusal])]
+        assert parts.chat.settled == [("press-2", PRESS_REFUSAL_TEXTS[refusal])]
 
     play(scene)
 
@@ -97,7 +97,7 @@ def test_nothing_and_a_login_prompt_have_no_button(text: str) -> None:
     """There is nothing to show, or nothing that a chat may read."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Ended(text, stop_reason="end_turn"))
+        parts.sessions.reply = lambda _prompt: (PromptTaken(), Ended(text, stop_reason="end_turn"))
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
         assert (len(parts.slate.answers()), parts.slate.asked()) == (1, [])
@@ -112,7 +112,11 @@ def test_what_is_rejected_for_its_words_counts_once_for_each_conversation(
     """One chat cannot close a provider to all others; an agent that understands nobody is left alone for a while."""
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
-        parts.sessions.reply = lambda _prompt: (Taken(), Words(TEXT), Ended(TEXT, stop_reason="end_turn"))
+        parts.sessions.reply = lambda _prompt: (
+            PromptTaken(),
+            AnswerText(TEXT),
+            Ended(TEXT, stop_reason="end_turn"),
+        )
         for number, chat_id in enumerate(chats, 1):
             parts.chat.write(message(number, f"question {number}", chat_id))
             await parts.clock.run_for(1)
@@ -126,7 +130,7 @@ def test_a_good_answer_ends_what_was_counted() -> None:
 
     async def scene(parts: Parts, gateway: Gateway) -> None:
         parts.sessions.reply = lambda prompt: (
-            Taken(),
+            PromptTaken(),
             Ended("All of it is done." if prompt == "good" else TEXT, stop_reason="end_turn"),
         )
         for number, (text, chat_id) in enumerate([("a", 7), ("b", 8), ("good", 7), ("c", 7), ("d", 7)], 1):

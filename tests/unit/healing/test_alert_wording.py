@@ -5,15 +5,15 @@ from msgspec.structs import replace
 
 from support.healing_fixture import Clinic, play
 from support.supervisor_fixture import subject
-from wakeful.control.driver import Seen
+from wakeful.control.driver import ActionResult
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import Hosting
+from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
 from wakeful.incidents.critical_event import stamp
 from wakeful.judging.events import Failure, Progressed, Prompted, TurnFailed
 from wakeful.judging.evidence import Orphan
-from wakeful.judging.wording import in_words
-from wakeful.storage.base import Outcome
+from wakeful.judging.wording import readable_text
+from wakeful.storage.base import ActionOutcome
 
 A = SessionId("claude-a")
 
@@ -24,7 +24,7 @@ def test_an_alert_of_a_hub_agent_names_it_and_leads_to_it() -> None:
     async def scene(clinic: Clinic) -> None:
         clinic.circumstances.agent_of = {A: "bot"}.get
         process = clinic.start("a")
-        clinic.supervisor.lodge(A, "bot")
+        clinic.supervisor.set_agent(A, "bot")
         clinic.work("a")
         clinic.end(process)
         await clinic.clock.run_for(60)
@@ -44,7 +44,7 @@ def test_a_held_push_says_that_its_command_still_runs() -> None:
         process = await clinic.manage("a")
         clinic.work("a", "git push origin main")
         clinic.end(process)
-        clinic.supervisor.left_behind(A, (Orphan(Process(71, 1, "boot"), "git push origin main"),))
+        clinic.supervisor.on_orphans(A, (Orphan(Process(71, 1, "boot"), "git push origin main"),))
         clinic.settle()
         await clinic.clock.run_for(60)
 
@@ -57,7 +57,7 @@ async def leave_a_tool(clinic: Clinic) -> Process:
     process, tool = await clinic.manage("a"), Process(71, 1, "boot")
     clinic.work("a", "make test")
     clinic.end(process)
-    clinic.supervisor.left_behind(A, (Orphan(tool, "make test"),))
+    clinic.supervisor.on_orphans(A, (Orphan(tool, "make test"),))
     clinic.settle()
     return tool
 
@@ -68,8 +68,8 @@ def test_no_agent_is_resumed_beside_its_command_that_could_not_be_ended() -> Non
     async def scene(clinic: Clinic) -> None:
         stop = clinic.living.stop
 
-        async def in_vain(hosting: Hosting) -> Seen:
-            return replace(await stop(hosting), outcome=Outcome.INEFFECTIVE)
+        async def in_vain(hosting: ManagedSession) -> ActionResult:
+            return replace(await stop(hosting), outcome=ActionOutcome.INEFFECTIVE)
 
         clinic.living.stop = in_vain  # type: ignore[method-assign]
         tool = await leave_a_tool(clinic)
@@ -79,7 +79,7 @@ def test_no_agent_is_resumed_beside_its_command_that_could_not_be_ended() -> Non
         assert "could not resume its conversation: its command still runs as process 71" in told
         assert "and may yet happen" in told
         clinic.world.dead.add(tool)
-        clinic.supervisor.gone(tool)
+        clinic.supervisor.on_exit(tool)
         clinic.settle()
         await clinic.clock.run_for(120)
         assert clinic.living.acts.count("start") == 1
@@ -144,7 +144,7 @@ def test_no_alert_holds_json() -> None:
 )
 def test_json_is_said_in_words(text: str, words: str) -> None:
     """Of a call what it is about, of an error its message, of anything else that there was more."""
-    assert in_words(text) == words
+    assert readable_text(text) == words
 
 
 def test_the_last_tool_call_is_a_tool_call() -> None:

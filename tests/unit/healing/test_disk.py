@@ -5,10 +5,10 @@ import asyncio
 from support.healing_fixture import Clinic, Notary
 from wakeful.core.errors import WorldError
 from wakeful.healing.disk import FREE_BYTES_AGAIN, DiskWatch
-from wakeful.healing.notifier import Voice
-from wakeful.incidents.issue_tracker import Filing, Report
+from wakeful.healing.notifier import HealingNotifier
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.incidents.model import Cause
-from wakeful.incidents.service import SAME_SECONDS
+from wakeful.incidents.service import REOPEN_SECONDS
 from wakeful.storage.base import Note
 from wakeful.testing.memory_store import MemoryStore
 
@@ -24,13 +24,13 @@ class SmallStore(MemoryStore):
 
     full = False
 
-    async def keep_note(self, note: Note) -> None:
+    async def save_note(self, note: Note) -> None:
         self._refuse()
-        await super().keep_note(note)
+        await super().save_note(note)
 
-    async def keep_new_note(self, note: Note) -> bool:
+    async def save_new_note(self, note: Note) -> bool:
         self._refuse()
-        return await super().keep_new_note(note)
+        return await super().save_new_note(note)
 
     def _refuse(self) -> None:
         if self.full:
@@ -56,11 +56,11 @@ class DiskClinic(Clinic):
         super().build()
         self.room = SmallRoom()
         self.refused: str | None = None
-        voice = Voice(
+        notifier = HealingNotifier(
             clock=self.clock,
             incidents=self.incidents,
-            alerts=self.alerts,
-            calm=self.calm,
+            outbox=self.alerts,
+            mute_pause=self.calm,
             write=self._write,
             mode="mine",
         )
@@ -70,9 +70,9 @@ class DiskClinic(Clinic):
             room=self.room,
             refused=lambda: self.refused,
             incidents=self.incidents,
-            owe=self.alerts.owe,
-            over=voice.resolved,
-            forge=self._forge,
+            owe=self.alerts.enqueue,
+            over=notifier.notify_resolved,
+            tracker=self._forge,
         )
 
 
@@ -83,23 +83,23 @@ def test_a_full_disk_is_one_incident_with_one_alert_and_an_end() -> None:
 
     async def scene() -> None:
         async with clinic.open():
-            await clinic.disk.look()
+            await clinic.disk.check()
             store.full, clinic.room.free = True, 0
             for _ in range(3):
-                await clinic.disk.look()
+                await clinic.disk.check()
                 await clinic.clock.run_for(5)
-            (incident,) = await clinic.incidents.listed()
+            (incident,) = await clinic.incidents.list_incidents()
             assert (incident.cause, incident.scope, incident.is_open) == (Cause.DISK, "testhost", True)
             (told,) = clinic.recorder.said
             assert told.startswith("the disk of testhost is full or not writable")
             assert told.endswith("→ df -h /home/me/state")
             clinic.room.free = FREE_BYTES_AGAIN - 1
-            await clinic.disk.look()
-            assert len(await clinic.incidents.listed()) == 1
+            await clinic.disk.check()
+            assert len(await clinic.incidents.list_incidents()) == 1
             store.full, clinic.room.free = False, FREE_BYTES_AGAIN
-            await clinic.disk.look()
-            await clinic.clock.run_for(SAME_SECONDS + 10)
-            (over,) = await clinic.incidents.listed(include_resolved=True)
+            await clinic.disk.check()
+            await clinic.clock.run_for(REOPEN_SECONDS + 10)
+            (over,) = await clinic.incidents.list_incidents(include_resolved=True)
             assert not over.is_open
 
     asyncio.run(scene())
@@ -114,7 +114,7 @@ def test_what_the_store_refuses_is_told_in_its_words() -> None:
     async def scene() -> None:
         async with clinic.open():
             clinic.refused = "state.db cannot be used (read-only)"
-            await clinic.disk.look()
+            await clinic.disk.check()
             await clinic.clock.run_for(1)
 
     asyncio.run(scene())
@@ -128,19 +128,19 @@ def test_sessions_that_fail_for_want_of_room_are_in_the_same_incident() -> None:
     async def scene() -> None:
         async with clinic.open():
             clinic.room.free = 0
-            await clinic.disk.look()
+            await clinic.disk.check()
             clinic.start("a")
             clinic.fail("a", "ENOSPC: no space left on device")
             await clinic.clock.run_for(5)
-            (incident,) = await clinic.incidents.listed()
+            (incident,) = await clinic.incidents.list_incidents()
             assert incident.sessions == ("claude-a",)
             clinic.finish("a")
             await clinic.clock.run_for(5)
-            assert len(await clinic.incidents.listed()) == 1
+            assert len(await clinic.incidents.list_incidents()) == 1
             clinic.room.free = FREE_BYTES_AGAIN
-            await clinic.disk.look()
-            assert await clinic.incidents.listed() == []
-            await clinic.clock.run_for(SAME_SECONDS + 10)
+            await clinic.disk.check()
+            assert await clinic.incidents.list_incidents() == []
+            await clinic.clock.run_for(REOPEN_SECONDS + 10)
 
     asyncio.run(scene())
     assert [each.partition(" ")[0] for each in clinic.recorder.said] == ["the", "Resolved:"]
@@ -153,7 +153,7 @@ class Unkept(Notary):
         super().__init__()
         self._store = store
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         if self._store.full:
             raise NoRoom
         return await super().file(report)
@@ -169,16 +169,16 @@ def test_a_full_disk_has_one_issue() -> None:
         async with clinic.open():
             store.full, clinic.room.free = True, 0
             for _ in range(3):
-                await clinic.disk.look()
+                await clinic.disk.check()
                 await clinic.clock.run_for(5)
             assert (len(clinic.recorder.said), forge.reports) == (1, [])
             store.full, clinic.room.free = False, FREE_BYTES_AGAIN
-            await clinic.disk.look()
-            (over,) = await clinic.incidents.listed(include_resolved=True)
+            await clinic.disk.check()
+            (over,) = await clinic.incidents.list_incidents(include_resolved=True)
             assert over.issue_url == "https://forge.example/testhost/1"
-            await clinic.clock.run_for(SAME_SECONDS + 10)
+            await clinic.clock.run_for(REOPEN_SECONDS + 10)
             clinic.room.free = 0
-            await clinic.disk.look()
+            await clinic.disk.check()
             clinic.start("a")
             clinic.fail("a", "ENOSPC: no space left on device")
             await clinic.clock.run_for(5)

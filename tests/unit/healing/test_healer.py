@@ -7,20 +7,20 @@ import pytest
 
 from support.healing_fixture import OWN_TMUX, Clinic, Notary, die_in_a_turn, play, written
 from support.supervisor_fixture import BOOT, subject
-from wakeful.control.driver import Begun, Order, Seen, unannounced
+from wakeful.control.driver import ActionResult, OnStarted, StartRequest, ignore_start
 from wakeful.control.ownership import NotManaged
 from wakeful.control.start import RunRequest
-from wakeful.core.ids import SessionId, agent_member
+from wakeful.core.ids import SessionId, agent_member_id
 from wakeful.core.managed_session import SESSION_VARIABLE
-from wakeful.core.process import Process, Sight
-from wakeful.healing.closed_sessions import SURE_SECONDS, Closing
-from wakeful.healing.healer import HeldForPerson
-from wakeful.healing.plan import Rules
+from wakeful.core.process import Process, ProcessState
+from wakeful.healing.closed_sessions import CONFIRM_SECONDS, UserCloseDetector
+from wakeful.healing.healer import ApprovalRequired
+from wakeful.healing.plan import HealingRules
 from wakeful.healing.restore import NotLost
-from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.issue_tracker import Filing, Report
-from wakeful.incidents.model import Cause, Fate, Origin, words_of
-from wakeful.incidents.service import SAME_SECONDS
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
+from wakeful.incidents.model import Cause, MemberStatus, Origin, summary_of
+from wakeful.incidents.service import REOPEN_SECONDS
 from wakeful.judging.events import (
     CallEnded,
     CallStarted,
@@ -30,7 +30,7 @@ from wakeful.judging.events import (
     TurnEnded,
     TurnFailed,
 )
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
 A = SessionId("claude-a")
 
@@ -53,8 +53,8 @@ def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
     assert "`make test`" in prompt
     assert "https://forge.example/shop/1" in prompt
     assert written(clinic) == [
-        (Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
-        (Happening.SESSION_RECOVERED, ActionTaken.NONE),
+        (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
+        (CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE),
     ]
     assert clinic.events[0].github_issue == "https://forge.example/shop/1"
     assert len(notary.reports) == 1
@@ -62,7 +62,7 @@ def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
     assert told.startswith("shop: died in the middle of a turn (session_dead)")
     assert "resumed its conversation: recovered" in told
     assert over.startswith("Resolved")
-    assert clinic.healer.trouble_of(A) is None
+    assert clinic.healer.case_of(A) is None
 
 
 def test_a_second_failure_of_the_same_work_is_given_up() -> None:
@@ -75,7 +75,7 @@ def test_a_second_failure_of_the_same_work_is_given_up() -> None:
 
     clinic = play(scene)
     assert clinic.living.acts == ["start"]
-    assert (Happening.REVIVAL_FAILED, ActionTaken.NONE) in written(clinic)
+    assert (CriticalEventKind.REVIVAL_FAILED, ActionTaken.NONE) in written(clinic)
     assert "gave up" in clinic.recorder.said[-1]
 
 
@@ -88,8 +88,8 @@ def test_another_work_has_another_budget() -> None:
         clinic.hear("a", TurnEnded(clinic.wall()))
         await clinic.clock.run_for(10)
         clinic.work("a", "make test")
-        (holder,) = clinic.roster.find("a").presence.living
-        clinic.end(holder.process)
+        (process,) = clinic.roster.find("a").presence.living_processes
+        clinic.end(process.process)
         await clinic.clock.run_for(10)
 
     assert play(scene).living.acts == ["start", "start"]
@@ -121,7 +121,7 @@ def test_a_call_that_probably_asks_is_no_trouble() -> None:
         )
         clinic.hear("a", Prompted(at), call)
         await clinic.clock.run_for(86_400)
-        assert await clinic.incidents.listed(include_resolved=True) == []
+        assert await clinic.incidents.list_incidents(include_resolved=True) == []
         clinic.hear("a", CallEnded(clinic.wall(), "c", result=b"pushed"), TurnEnded(clinic.wall()))
         await clinic.clock.run_for(60)
 
@@ -143,13 +143,13 @@ def test_a_resume_that_failed_elsewhere_recovers_nothing() -> None:
             await clinic.clock.run_for(2)
             clinic.end(failing)
             await clinic.clock.run_for(60)
-        assert written(clinic) == [(Happening.SESSION_UNHEALTHY, ActionTaken.NONE)]
+        assert written(clinic) == [(CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE)]
         clinic.start_again("a", 903)
         clinic.hear("a", Prompted(clinic.wall()), TurnEnded(clinic.wall()))
         await clinic.clock.run_for(150)
 
     clinic = play(scene)
-    assert written(clinic)[1:] == [(Happening.SESSION_RECOVERED, ActionTaken.NONE)]
+    assert written(clinic)[1:] == [(CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE)]
     assert len(clinic.recorder.said) == 2
 
 
@@ -160,14 +160,14 @@ def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes() -> None:
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(3600)
         assert clinic.living.acts == []
-        with pytest.raises(HeldForPerson, match="git push origin main"):
+        with pytest.raises(ApprovalRequired, match="git push origin main"):
             await clinic.healer.revive("a", approved=False)
-        deed = await clinic.healer.revive("a", approved=True)
-        assert deed.outcome is Outcome.RECOVERED
+        record = await clinic.healer.revive("a", approved=True)
+        assert record.outcome is ActionOutcome.CONFIRMED
 
     clinic = play(scene)
     assert clinic.living.acts == ["start"]
-    assert written(clinic)[0] == (Happening.SESSION_UNHEALTHY, ActionTaken.HELD_FOR_APPROVAL)
+    assert written(clinic)[0] == (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.HELD_FOR_APPROVAL)
     assert "wakeful checkpoint show 1" in clinic.recorder.said[0]
 
 
@@ -177,14 +177,14 @@ def test_a_yes_that_comes_first_is_heard(command: str) -> None:
 
     async def scene(clinic: Clinic) -> None:
         await die_in_a_turn(clinic, command=command)
-        assert clinic.healer.trouble_of(subject("a").id) is None
-        deed = await clinic.healer.revive("a", approved=True, by="ann")
-        assert deed.outcome is Outcome.RECOVERED
+        assert clinic.healer.case_of(subject("a").id) is None
+        record = await clinic.healer.revive("a", approved=True, by="ann")
+        assert record.outcome is ActionOutcome.CONFIRMED
         await clinic.clock.run_for(60)
 
     clinic = play(scene)
     assert clinic.living.acts == ["start"]
-    assert written(clinic)[0] == (Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED)
+    assert written(clinic)[0] == (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED)
     assert "checkpoint" not in "".join(clinic.recorder.said)
 
 
@@ -207,7 +207,7 @@ def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
     """Without the old owner's death nothing is started, and the outcome says so."""
 
     async def scene(clinic: Clinic) -> None:
-        clinic.living.outcome = Outcome.INEFFECTIVE
+        clinic.living.outcome = ActionOutcome.INEFFECTIVE
         await clinic.manage("a")
         clinic.hear("a", Prompted(clinic.wall()))
         await clinic.clock.run_for(800)
@@ -226,7 +226,7 @@ class SlowNotary(Notary):
         super().__init__()
         self._meanwhile = meanwhile
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         self._meanwhile()
         return await super().file(report)
 
@@ -257,12 +257,12 @@ def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
         clinic.world.marks[SESSION_VARIABLE, "claude-a"] = [Process(4242, 1, BOOT)]
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(3600)
-        assert written(clinic) == [(Happening.SESSION_UNHEALTHY, ActionTaken.NONE)]
+        assert written(clinic) == [(CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE)]
         (told,) = clinic.recorder.said
         assert "Wakeful did: could not resume its conversation: process 4242" in told
         assert "If you do nothing: Wakeful tries again by itself" in told
-        (incident,) = await clinic.incidents.listed()
-        assert [each.fate for each in incident.members] == [Fate.LEFT_ALONE]
+        (incident,) = await clinic.incidents.list_incidents()
+        assert [each.fate for each in incident.members] == [MemberStatus.LEFT_ALONE]
         clinic.world.marks.clear()
         await clinic.clock.run_for(60)
         clinic.answer("a")
@@ -271,9 +271,9 @@ def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
     clinic = play(scene)
     assert clinic.living.acts == ["start"]
     assert written(clinic) == [
-        (Happening.SESSION_UNHEALTHY, ActionTaken.NONE),
-        (Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
-        (Happening.SESSION_RECOVERED, ActionTaken.NONE),
+        (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE),
+        (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
+        (CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE),
     ]
 
 
@@ -282,7 +282,7 @@ def test_a_loop_gets_a_word_before_it_is_cut_short() -> None:
 
     async def scene(clinic: Clinic) -> None:
         await clinic.manage("a")
-        clinic.living.outcome = Outcome.DECLINED
+        clinic.living.outcome = ActionOutcome.DECLINED
         clinic.hear("a", Prompted(clinic.wall()))
         for number in range(8):
             call = CallStarted(clinic.wall(), f"c{number}", "Bash", input=b'{"command": "make"}')
@@ -314,7 +314,7 @@ def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() ->
             await clinic.manage(name)
             clinic.fail(name, "please log in", Failure.AUTH)
         await clinic.clock.run_for(600)
-        (incident,) = await clinic.incidents.listed()
+        (incident,) = await clinic.incidents.list_incidents()
         assert (incident.cause, incident.affected) == (Cause.AUTH, 6)
 
     notary = Notary()
@@ -339,13 +339,13 @@ def test_a_dead_tmux_server_brings_six_back_with_one_alert() -> None:
         for name in "defy":
             clinic.finish(name)
         for name, process in processes.items():
-            clinic.show(name, process, runtime=Sight.DEAD)
+            clinic.show(name, process, runtime=ProcessState.DEAD)
             clinic.end(process)
         await clinic.clock.run_for(5)
         for name in "abc":
             clinic.answer(name)
         await clinic.clock.run_for(60)
-        (incident,) = await clinic.incidents.listed(include_resolved=True)
+        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
         assert (incident.cause, incident.scope) == (Cause.TMUX_SERVER, OWN_TMUX)
 
     clinic = play(scene)
@@ -362,22 +362,22 @@ def test_an_agent_of_the_hub_and_its_session_count_once_in_an_incident() -> None
     async def scene(clinic: Clinic) -> None:
         origin = Origin(Cause.TMUX_SERVER, OWN_TMUX)
         processes = {name: await clinic.manage(name) for name in ("builder", "plain")}
-        clinic.supervisor.lodge(subject("builder").id, "builder")
+        clinic.supervisor.set_agent(subject("builder").id, "builder")
         for name, process in processes.items():
             clinic.show(name, process)
             clinic.work(name)
         for agent in ("builder", "other"):
-            await clinic.incidents.join(agent_member(agent), origin, "lost", f"agent {agent}")
+            await clinic.incidents.join(agent_member_id(agent), origin, "lost", f"agent {agent}")
         for name, process in processes.items():
-            clinic.show(name, process, runtime=Sight.DEAD)
+            clinic.show(name, process, runtime=ProcessState.DEAD)
             clinic.end(process)
         await clinic.clock.run_for(1)
-        (incident,) = await clinic.incidents.listed()
-        names = {subject("builder").id, subject("plain").id, agent_member("other")}
+        (incident,) = await clinic.incidents.list_incidents()
+        names = {subject("builder").id, subject("plain").id, agent_member_id("other")}
         assert set(incident.sessions) == {each.id for each in incident.members} == names
         assert incident.affected == 3
-        assert ": 3 sessions in trouble" in words_of(incident)
-        assert clinic.incidents.of(agent_member("builder")) is None
+        assert ": 3 sessions in trouble" in summary_of(incident)
+        assert clinic.incidents.of(agent_member_id("builder")) is None
 
     play(scene)
 
@@ -424,11 +424,11 @@ def test_a_pause_stops_healing_and_its_end_lets_it_go_on() -> None:
         await clinic.clock.run_for(600)
         assert clinic.living.acts == []
         assert "PAUSED by ada" in clinic.recorder.said[0]
-        assert (await clinic.healer.revive("a", approved=True)).outcome is Outcome.RECOVERED
+        assert (await clinic.healer.revive("a", approved=True)).outcome is ActionOutcome.CONFIRMED
         assert clinic.living.acts == ["start"]
         await die_in_a_turn(clinic, "b")
         await clinic.calm.resume()
-        clinic.healer.look_again()
+        clinic.healer.recheck_all()
         await clinic.clock.run_for(10)
         assert clinic.living.acts == ["start", "start"]
 
@@ -523,8 +523,8 @@ def test_a_restarted_daemon_remembers_that_the_budget_is_spent() -> None:
         assert clinic.living.acts == ["start"]
         clinic.build()
         async with clinic.open():
-            (holder,) = clinic.roster.find("a").presence.living
-            clinic.end(holder.process)
+            (process,) = clinic.roster.find("a").presence.living_processes
+            clinic.end(process.process)
             await clinic.clock.run_for(60)
         assert clinic.living.acts == ["start"]
 
@@ -543,7 +543,7 @@ def test_a_death_soon_after_other_trouble_is_told_as_a_death() -> None:
         await clinic.clock.run_for(10)
         clinic.end(process)
         await clinic.clock.run_for(10)
-        failed, died = await clinic.incidents.listed(include_resolved=True)
+        failed, died = await clinic.incidents.list_incidents(include_resolved=True)
         assert (failed.is_open, died.is_open) == (False, True)
         assert died.summary == "died in the middle of a turn"
         assert [each.split("\n")[0] for each in clinic.recorder.said] == [
@@ -553,7 +553,7 @@ def test_a_death_soon_after_other_trouble_is_told_as_a_death() -> None:
         clinic.start("a")
         clinic.work("a")
         await clinic.clock.run_for(10)
-        assert await clinic.incidents.listed() == []
+        assert await clinic.incidents.list_incidents() == []
 
     play(scene)
 
@@ -566,8 +566,8 @@ def test_nobody_revives_what_was_only_found_or_is_well() -> None:
         with pytest.raises(NotManaged):
             await clinic.healer.revive("a", approved=True)
         await clinic.hands.adopt("a")
-        deed = await clinic.healer.revive("a", approved=True)
-        assert (deed.outcome, deed.words) == (Outcome.DECLINED, "nothing is wrong with it")
+        record = await clinic.healer.revive("a", approved=True)
+        assert (record.outcome, record.words) == (ActionOutcome.DECLINED, "nothing is wrong with it")
 
     play(scene)
 
@@ -579,7 +579,7 @@ def test_mode_observe_heals_nothing() -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(600)
 
-    clinic = play(scene, rules=Rules(mode="observe"))
+    clinic = play(scene, rules=HealingRules(mode="observe"))
     assert clinic.living.acts == []
     assert len(clinic.recorder.said) == 1
 
@@ -592,14 +592,14 @@ def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
             process = clinic.start(name)
             clinic.show(name, process, socket="/tmp/tmux-1/default")
             clinic.work(name, command)
-            clinic.show(name, process, runtime=Sight.DEAD, socket="/tmp/tmux-1/default")
+            clinic.show(name, process, runtime=ProcessState.DEAD, socket="/tmp/tmux-1/default")
             clinic.end(process)
-        first, second = clinic.restorer.lost()
+        first, second = clinic.restorer.list_lost()
         assert (first.name, first.cwd, first.skipped) == ("a", "/home/me/shop", None)
         assert second.skipped is not None
         assert "session revive claude-b --yes" in second.skipped
-        clinic.supervisor.lodge(first.session_id, "bot")
-        assert clinic.restorer.lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
+        clinic.supervisor.set_agent(first.session_id, "bot")
+        assert clinic.restorer.list_lost()[0].skipped == "agent bot hosts it: `wakeful attach bot`"
 
     play(scene)
 
@@ -611,19 +611,19 @@ def test_what_was_closed_before_a_reboot_is_not_brought_back_by_it(seconds: floa
     async def scene(clinic: Clinic) -> None:
         process = await clinic.manage("a")
         clinic.finish("a")
-        closing = Closing(clinic.clock, clinic.roster, clinic.holdings, clinic.circumstances)
+        closing = UserCloseDetector(clinic.clock, clinic.roster, clinic.holdings, clinic.circumstances)
         noting = asyncio.create_task(closing.run())
         clinic.end(process)
         await clinic.clock.run_for(1)
-        closing.seen(subject("a").id)
+        closing.on_judged(subject("a").id)
         await clinic.clock.run_for(seconds)
         noting.cancel()
         clinic.place.boot_id = "the next boot"
-        clinic.healer.seen(subject("a").id)
-        lost = [each.session_id for each in clinic.restorer.lost()]
+        clinic.healer.on_judged(subject("a").id)
+        lost = [each.session_id for each in clinic.restorer.list_lost()]
         await clinic.clock.run_for(10)
         assert (lost, clinic.living.acts) == (
-            ([], []) if seconds > SURE_SECONDS else (["claude-a"], ["start"])
+            ([], []) if seconds > CONFIRM_SECONDS else (["claude-a"], ["start"])
         )
 
     play(scene)
@@ -636,20 +636,20 @@ def test_nobody_else_brings_back_what_is_being_restored(monkeypatch: pytest.Monk
         process = clinic.start("a")
         clinic.hear("a", Prompted(clinic.wall()))
         clinic.finish("a")
-        clinic.show("a", process, runtime=Sight.DEAD)
+        clinic.show("a", process, runtime=ProcessState.DEAD)
         clinic.end(process)
         start = clinic.living.start
 
-        async def slowly(order: Order, begun: Begun = unannounced) -> Seen:
+        async def slowly(order: StartRequest, begun: OnStarted = ignore_start) -> ActionResult:
             clinic.settle()
-            clinic.healer.seen(subject("a").id)
+            clinic.healer.on_judged(subject("a").id)
             await clinic.clock.sleep_until(clinic.clock.now().awake + 10)
             return await start(order, begun)
 
         monkeypatch.setattr(clinic.living, "start", slowly)
-        restoring = asyncio.create_task(clinic.restorer.bring_back("a"))
+        restoring = asyncio.create_task(clinic.restorer.resume("a"))
         await clinic.clock.run_for(60)
-        assert (await restoring).outcome is Outcome.RECOVERED
+        assert (await restoring).outcome is ActionOutcome.CONFIRMED
 
     clinic = play(scene)
     assert clinic.living.acts == ["start"]
@@ -662,14 +662,14 @@ def test_what_was_taught_to_be_local_is_restored() -> None:
     async def scene(clinic: Clinic) -> None:
         process = clinic.start("a")
         clinic.work("a", "./sync-fixtures.sh --all")
-        clinic.show("a", process, runtime=Sight.DEAD)
+        clinic.show("a", process, runtime=ProcessState.DEAD)
         clinic.end(process)
-        (before,) = clinic.restorer.lost()
+        (before,) = clinic.restorer.list_lost()
         assert before.skipped is not None
         await clinic.lessons.teach("shop", "./sync-fixtures.sh", "ann")
-        (lost,) = clinic.restorer.lost()
+        (lost,) = clinic.restorer.list_lost()
         assert lost.skipped is None
-        assert (await clinic.restorer.bring_back("a")).outcome is Outcome.RECOVERED
+        assert (await clinic.restorer.resume("a")).outcome is ActionOutcome.CONFIRMED
 
     assert play(scene).living.acts == ["start"]
 
@@ -679,22 +679,22 @@ def test_a_lost_session_that_was_never_asked_anything_returns_without_a_turn() -
 
     async def scene(clinic: Clinic) -> None:
         asked = RunRequest(argv=("claude",), cwd="/home/me/shop", environ={"PATH": "/bin"})
-        deed = await clinic.hands.run(asked)
-        hosting = clinic.holdings.find(deed.session_id)
-        assert hosting is not None
-        assert hosting.process is not None
-        name = deed.session_id.removeprefix("claude-")
-        clinic.show(name, hosting.process)
-        clinic.show(name, hosting.process, runtime=Sight.DEAD)
-        clinic.end(hosting.process)
-        await clinic.clock.run_for(60 + SAME_SECONDS)
+        record = await clinic.hands.run(asked)
+        managed = clinic.holdings.find(record.session_id)
+        assert managed is not None
+        assert managed.process is not None
+        name = record.session_id.removeprefix("claude-")
+        clinic.show(name, managed.process)
+        clinic.show(name, managed.process, runtime=ProcessState.DEAD)
+        clinic.end(managed.process)
+        await clinic.clock.run_for(60 + REOPEN_SECONDS)
 
     clinic = play(scene)
     assert clinic.living.acts == ["start", "start"]
     assert clinic.living.prompts == []
     assert written(clinic) == [
-        (Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
-        (Happening.SESSION_RECOVERED, ActionTaken.NONE),
+        (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
+        (CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE),
     ]
     told, over = clinic.recorder.said
     assert "Wakeful did: began anew: recovered" in told
@@ -709,14 +709,14 @@ def test_what_was_lost_during_a_pause_is_written_down_when_it_comes_back() -> No
         process = await clinic.manage("a")
         clinic.finish("a")
         await clinic.calm.pause("ada")
-        clinic.show("a", process, runtime=Sight.DEAD)
+        clinic.show("a", process, runtime=ProcessState.DEAD)
         clinic.end(process)
         await clinic.clock.run_for(10)
         await clinic.calm.resume()
-        clinic.healer.look_again()
+        clinic.healer.recheck_all()
         await clinic.clock.run_for(60)
-        (incident,) = await clinic.incidents.listed(include_resolved=True)
-        assert [each.fate for each in incident.members] == [Fate.REVIVED]
+        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+        assert [each.fate for each in incident.members] == [MemberStatus.REVIVED]
 
     assert [action for _, action in written(play(scene))] == [
         ActionTaken.NONE,
@@ -730,7 +730,7 @@ def test_people_are_told_before_an_issue_is_filed() -> None:
     told: list[int] = []
 
     class Slow(Notary):
-        async def file(self, report: Report) -> Filing:
+        async def file(self, report: IssueReport) -> FilingResult:
             await clinic.clock.sleep_until(clinic.clock.now().awake + 20.0)
             told.append(len(clinic.recorder.said))
             return await super().file(report)
@@ -757,9 +757,9 @@ def test_whoever_lets_a_held_session_go_on_is_not_told_that_it_died() -> None:
         await clinic.clock.run_for(10)
         await clinic.healer.revive("a", approved=True, by="ann")
         clinic.finish("a")
-        await clinic.clock.run_for(SAME_SECONDS + 10)
-        (incident,) = await clinic.incidents.listed(include_resolved=True)
-        assert [each.fate for each in incident.members] == [Fate.REVIVED]
+        await clinic.clock.run_for(REOPEN_SECONDS + 10)
+        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+        assert [each.fate for each in incident.members] == [MemberStatus.REVIVED]
 
     held, over = play(scene).recorder.said
     assert ("held it" in held, over.partition(":")[0]) == (True, "Resolved")
@@ -775,9 +775,9 @@ def test_only_what_was_lost_is_restored() -> None:
             clinic.work(name, command)
             clinic.end(process)
             if name == "c":
-                clinic.show(name, process, runtime=Sight.DEAD)
+                clinic.show(name, process, runtime=ProcessState.DEAD)
         for name in "abc":
             with pytest.raises(NotLost):
-                await clinic.restorer.bring_back(name)
+                await clinic.restorer.resume(name)
 
     assert play(scene).living.acts == []

@@ -4,16 +4,16 @@ import pytest
 
 from support.healing_fixture import Clinic, play, written
 from support.supervisor_fixture import subject
-from wakeful.control.gate import Act, Deed
+from wakeful.control.gate import ActionKind, ActionRecord
 from wakeful.control.ownership import HostedByAgent
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.managed_session import Hosting
+from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
-from wakeful.healing.plan import AgentWay
-from wakeful.incidents.critical_event import ActionTaken, Happening
+from wakeful.healing.plan import AgentRecovery
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
 from wakeful.judging.events import TurnEnded
-from wakeful.sessions.session import Watched
-from wakeful.storage.base import Outcome
+from wakeful.sessions.session import TrackedSession
+from wakeful.storage.base import ActionOutcome
 
 A = SessionId("claude-a")
 # The hub acts on the agent, whose name no session has.
@@ -23,30 +23,30 @@ KEY = SessionId("agent-bot")
 class Bot:
     """The agent `bot`, which hosts session `a`, as the hub would speak for it."""
 
-    def __init__(self, clinic: Clinic, way: AgentWay = AgentWay.REVIVE) -> None:
+    def __init__(self, clinic: Clinic, way: AgentRecovery = AgentRecovery.REVIVE) -> None:
         self.clinic = clinic
         self.way = way
         self.starts = 0
         # How it ends when it is started, if not well.
         self.refusal: str | None = None
-        clinic.supervisor.lodge(A, "bot")
+        clinic.supervisor.set_agent(A, "bot")
         clinic.circumstances.agent_of = lambda _session_id: "bot"
-        clinic.circumstances.agent_way = lambda _session_id: self.way
+        clinic.circumstances.agent_recovery = lambda _session_id: self.way
         clinic.reviver.start_agent = lambda _session_id: self.start()
-        clinic.hands.guest_of = clinic.own_hands.guest_of = self.guest
+        clinic.hands.agent_session_of = clinic.own_hands.agent_session_of = self.guest
 
-    async def start(self) -> Deed:
+    async def start(self) -> ActionRecord:
         if self.refusal is not None:
-            return Deed("", Act.RESUME, KEY, Outcome.DECLINED, self.refusal)
+            return ActionRecord("", ActionKind.RESUME, KEY, ActionOutcome.DECLINED, self.refusal)
         self.starts += 1
         self.clinic.come_up("a", Process(70_000 + self.starts, 1, self.clinic.place.boot_id))
-        return Deed("", Act.RESUME, KEY, Outcome.RECOVERED, "started")
+        return ActionRecord("", ActionKind.RESUME, KEY, ActionOutcome.CONFIRMED, "started")
 
-    def guest(self, watched: Watched) -> Hosting | None:
-        living = watched.presence.living
+    def guest(self, watched: TrackedSession) -> ManagedSession | None:
+        living = watched.presence.living_processes
         if len(living) != 1:
             return None
-        return Hosting(A, ConversationId("a"), "claude", "/", (), 0, 0.0, process=living[0].process)
+        return ManagedSession(A, ConversationId("a"), "claude", "/", (), 0, 0.0, process=living[0].process)
 
     def die(self, command: str = "make test") -> None:
         """In the middle of a turn."""
@@ -63,7 +63,7 @@ def test_a_killed_agent_of_the_hub_is_started_and_told_what_was_cut_off() -> Non
         bot.die()
         await clinic.clock.run_for(5)
         assert bot.starts == 1
-        assert clinic.healer.trouble_of(KEY) is None
+        assert clinic.healer.case_of(KEY) is None
         clinic.hear("a", TurnEnded(clinic.wall()))
         await clinic.clock.run_for(3600)
         assert bot.starts == 1
@@ -74,8 +74,8 @@ def test_a_killed_agent_of_the_hub_is_started_and_told_what_was_cut_off() -> Non
     assert "Why: died in the middle of a turn" in prompt, prompt
     assert len(clinic.living.acts) == 1, "told once, started by its agent alone"
     assert written(clinic) == [
-        (Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
-        (Happening.SESSION_RECOVERED, ActionTaken.NONE),
+        (CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED),
+        (CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE),
     ]
 
 
@@ -86,13 +86,13 @@ def test_an_agent_that_dies_again_in_the_same_work_is_given_up() -> None:
         bot = Bot(clinic)
         bot.die()
         await clinic.clock.run_for(5)
-        watched = clinic.roster.watched[A]
-        clinic.end(watched.presence.living[0].process)
+        session = clinic.roster.sessions[A]
+        clinic.end(session.presence.living_processes[0].process)
         await clinic.clock.run_for(3600)
         assert bot.starts == 1
 
     clinic = play(scene)
-    assert (Happening.REVIVAL_FAILED, ActionTaken.NONE) in written(clinic)
+    assert (CriticalEventKind.REVIVAL_FAILED, ActionTaken.NONE) in written(clinic)
     assert "gave up" in clinic.recorder.said[-1]
     assert clinic.recorder.said[-1].endswith("→ wakeful attach bot"), "its agent's command, not a session's"
 
@@ -102,19 +102,19 @@ def test_an_agent_without_an_input_line_yet_is_told_once_it_has_one(*, shown: bo
     """A client calls itself idle before its terminal shows that: the turn is not lost for that. No attempt after 30 s."""
 
     async def scene(clinic: Clinic) -> None:
-        clinic.living.outcome = Outcome.DECLINED
+        clinic.living.outcome = ActionOutcome.DECLINED
         bot = Bot(clinic)
         bot.die()
         await clinic.clock.run_for(10)
         assert bot.starts == 1
         if shown:
-            clinic.living.outcome = Outcome.RECOVERED
+            clinic.living.outcome = ActionOutcome.CONFIRMED
         await clinic.clock.run_for(60)
         assert bot.starts == 1
-        trouble = clinic.healer.trouble_of(A)
-        assert trouble is not None
-        outcome = Outcome.RECOVERED if shown else Outcome.UNVERIFIED
-        assert trouble.did.startswith(f"resumed its conversation: {outcome}")
+        case = clinic.healer.case_of(A)
+        assert case is not None
+        outcome = ActionOutcome.CONFIRMED if shown else ActionOutcome.UNVERIFIED
+        assert case.did.startswith(f"resumed its conversation: {outcome}")
 
     clinic = play(scene)
     assert len(set(clinic.living.prompts)) == 1
@@ -129,7 +129,7 @@ def test_a_call_elsewhere_holds_an_agent_until_a_person_says_yes() -> None:
         bot.die("git push origin main")
         await clinic.clock.run_for(3600)
         assert bot.starts == 0
-        assert (await clinic.healer.revive("a", approved=True)).outcome is Outcome.RECOVERED
+        assert (await clinic.healer.revive("a", approved=True)).outcome is ActionOutcome.CONFIRMED
         assert bot.starts == 1
 
     clinic = play(scene)
@@ -140,11 +140,11 @@ def test_an_agent_that_cannot_be_seen_is_waited_for() -> None:
     """Nothing is tried, spent or told while its runtime is lost; then it is started."""
 
     async def scene(clinic: Clinic) -> None:
-        bot = Bot(clinic, AgentWay.WAIT)
+        bot = Bot(clinic, AgentRecovery.WAIT)
         bot.die()
         await clinic.clock.run_for(60)
         assert (bot.starts, clinic.recorder.said) == (0, [])
-        bot.way = AgentWay.REVIVE
+        bot.way = AgentRecovery.REVIVE
         await clinic.clock.run_for(10)
         assert bot.starts == 1
 
@@ -156,14 +156,14 @@ def test_an_agent_whose_restart_is_manual_is_told_about_as_managed(mode: str) ->
     """Whatever the mode is: never called found, named by its agent, and only its agent's commands act on it."""
 
     async def scene(clinic: Clinic) -> None:
-        bot = Bot(clinic, AgentWay.TELL)
+        bot = Bot(clinic, AgentRecovery.NOTIFY)
         bot.die()
         clinic.rules = type(clinic.rules)(mode=mode)
         await clinic.clock.run_for(3600)
         assert bot.starts == 0
         with pytest.raises(HostedByAgent):
             await clinic.healer.revive("a", approved=True)
-        record = clinic.roster.watched[subject("a").id].record
+        record = clinic.roster.sessions[subject("a").id].record
         assert record is not None
         assert (record.managed, record.agent) == (True, "bot")
 

@@ -6,12 +6,12 @@ import msgspec
 
 from support.healing_fixture import Clinic, Notary, die_in_a_turn, play, written
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.model import Cause, Fate, Incident, Origin, count_words
-from wakeful.incidents.service import KIND, SAME_SECONDS, Incidents
-from wakeful.judging.events import Failure, Opened, Prompted, TurnEnded, TurnFailed
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
+from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin, counts_text
+from wakeful.incidents.service import KIND, REOPEN_SECONDS, Incidents
+from wakeful.judging.events import Failure, LogOpened, Prompted, TurnEnded, TurnFailed
 from wakeful.judging.findings import Health, State
-from wakeful.storage.base import Note, Outcome
+from wakeful.storage.base import ActionOutcome, Note
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
@@ -28,7 +28,7 @@ def test_an_incident_that_was_claimed_and_never_written_goes_on() -> None:
         after = Incidents(store, clock)
         await after.load()
         await after.join(SessionId("claude-b"), origin, "died")
-        (listed,) = await after.listed()
+        (listed,) = await after.list_incidents()
         assert listed.id == written.key
         assert SessionId("claude-b") in listed.sessions
         assert [note.key for note in await store.notes(KIND)] == [written.key]
@@ -39,10 +39,10 @@ def test_an_incident_that_was_claimed_and_never_written_goes_on() -> None:
 class SlowStore(MemoryStore):
     """Writes take a moment, as on a disk."""
 
-    async def keep_note(self, note: Note) -> None:
+    async def save_note(self, note: Note) -> None:
         for _ in range(3):
             await asyncio.sleep(0)
-        await super().keep_note(note)
+        await super().save_note(note)
 
 
 def test_what_two_do_to_one_incident_at_once_is_kept_of_both() -> None:
@@ -55,14 +55,14 @@ def test_what_two_do_to_one_incident_at_once_is_kept_of_both() -> None:
 
         async def revived(name: str) -> None:
             joined = await incidents.join(SessionId(name), origin, "lost")
-            await incidents.keep(joined.treated(SessionId(name), Fate.REVIVED, "resumed"))
+            await incidents.update(joined.with_treatment(SessionId(name), MemberStatus.REVIVED, "resumed"))
 
         await asyncio.gather(*(revived(name) for name in ("a", "b", "c", "d")))
-        (incident,) = await incidents.listed()
+        (incident,) = await incidents.list_incidents()
         return incident
 
     members = asyncio.run(scene()).members
-    assert [(each.id, each.fate) for each in members] == [(name, Fate.REVIVED) for name in "abcd"]
+    assert [(each.id, each.fate) for each in members] == [(name, MemberStatus.REVIVED) for name in "abcd"]
 
 
 def limit(clinic: Clinic, name: str, seconds: float) -> None:
@@ -80,18 +80,18 @@ def test_a_usage_limit_with_an_end_is_one_incident_and_one_alert_that_say_it() -
             limit(clinic, name, seconds)
         began = clinic.wall()
         await clinic.clock.run_for(60)
-        (incident,) = await clinic.incidents.listed()
+        (incident,) = await clinic.incidents.list_incidents()
         assert (incident.cause, incident.affected) == (Cause.USAGE_LIMIT, 2)
         assert incident.until == began + 3600
         (told,) = clinic.recorder.said
         assert "the usage limit of claude is reached until 2027-01-15 09:00 UTC: 2 sessions" in told
         assert "then it is continued once" in told
         assert clinic.living.acts == []
-        assert written(clinic) == [(Happening.SESSION_UNHEALTHY, ActionTaken.NONE)] * 2
+        assert written(clinic) == [(CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.NONE)] * 2
         await clinic.clock.run_for(3700)
         assert [act.partition(" ")[0] for act in clinic.living.acts] == ["deliver"] * 2
-        assert await clinic.incidents.listed() == []
-        await clinic.clock.run_for(SAME_SECONDS)
+        assert await clinic.incidents.list_incidents() == []
+        await clinic.clock.run_for(REOPEN_SECONDS)
 
     clinic = play(scene)
     assert [each.partition(":")[0] for each in clinic.recorder.said[1:]] == ["Resolved"]
@@ -123,10 +123,10 @@ def test_a_found_session_leaves_the_incident_when_its_limit_is_lifted() -> None:
         clinic.start("a")
         limit(clinic, "a", 600.0)
         await clinic.clock.run_for(590)
-        assert len(await clinic.incidents.listed()) == 1
+        assert len(await clinic.incidents.list_incidents()) == 1
         await clinic.clock.run_for(30)
-        assert await clinic.incidents.listed() == []
-        await clinic.clock.run_for(SAME_SECONDS)
+        assert await clinic.incidents.list_incidents() == []
+        await clinic.clock.run_for(REOPEN_SECONDS)
 
     assert [each.partition(":")[0] for each in play(scene).recorder.said[1:]] == ["Resolved"]
 
@@ -142,18 +142,18 @@ def test_what_a_person_stopped_leaves_its_incident_and_is_healthy() -> None:
         await clinic.hands.stop("a")
         clinic.settle()
         await clinic.clock.run_for(10)
-        (incident,) = await clinic.incidents.listed()
+        (incident,) = await clinic.incidents.list_incidents()
         assert (incident.sessions, incident.affected) == (("claude-b",), 2)
-        assert count_words(incident) == "1 session in trouble, 1: a person stopped it"
+        assert counts_text(incident) == "1 session in trouble, 1: a person stopped it"
         record = clinic.roster.find("a").record
         assert record is not None
         assert (record.state, record.health, record.findings) == (State.STOPPED, Health.HEALTHY, ())
-        assert clinic.healer.trouble_of(SessionId("claude-a")) is None
+        assert clinic.healer.case_of(SessionId("claude-a")) is None
         deed = await clinic.healer.revive("a", approved=True)
         assert "`wakeful session resume claude-a`" in deed.words
 
     clinic = play(scene)
-    assert Happening.SESSION_RECOVERED not in [each.event for each in clinic.events]
+    assert CriticalEventKind.SESSION_RECOVERED not in [each.event for each in clinic.events]
 
 
 def test_stopping_a_held_session_answers_its_checkpoint() -> None:
@@ -162,13 +162,13 @@ def test_stopping_a_held_session_answers_its_checkpoint() -> None:
     async def scene(clinic: Clinic) -> None:
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(10)
-        assert len(await clinic.checkpoints.listed(everything=False)) == 1
+        assert len(await clinic.checkpoints.list_checkpoints(everything=False)) == 1
         await clinic.hands.stop("a")
         clinic.settle()
         await clinic.clock.run_for(10)
-        assert await clinic.checkpoints.listed(everything=False) == []
-        assert await clinic.incidents.listed() == []
-        await clinic.clock.run_for(SAME_SECONDS)
+        assert await clinic.checkpoints.list_checkpoints(everything=False) == []
+        assert await clinic.incidents.list_incidents() == []
+        await clinic.clock.run_for(REOPEN_SECONDS)
 
     assert "a person stopped it" in play(scene).recorder.said[-1]
 
@@ -184,7 +184,7 @@ def test_a_found_session_that_somebody_closed_leaves_its_incident() -> None:
         await clinic.clock.run_for(100)
         clinic.end(closed)
         await clinic.clock.run_for(10)
-        (incident,) = await clinic.incidents.listed()
+        (incident,) = await clinic.incidents.list_incidents()
         assert incident.sessions == ("claude-b",)
 
     play(scene)
@@ -197,10 +197,10 @@ def test_a_session_whose_log_is_gone_keeps_no_incident_open() -> None:
         process = clinic.start("a")
         clinic.fail("a")
         await clinic.clock.run_for(10)
-        assert len(await clinic.incidents.listed()) == 1
+        assert len(await clinic.incidents.list_incidents()) == 1
         clinic.forget("a", process)
         await clinic.clock.run_for(3700)
-        assert await clinic.incidents.listed() == []
+        assert await clinic.incidents.list_incidents() == []
 
     play(scene)
 
@@ -214,17 +214,17 @@ def test_two_daemons_on_one_store_open_one_incident_and_tell_it_once() -> None:
         async with first.open(), second.open():
             process = second.start("a")
             first.come_up("a", process)
-            first.hear("a", Opened(first.wall(), ConversationId("a"), "/home/me/shop"))
+            first.hear("a", LogOpened(first.wall(), ConversationId("a"), "/home/me/shop"))
             await first.hands.adopt("a")
             for clinic in (second, first):
                 clinic.work("a")
                 clinic.end(process)
             await first.clock.run_for(30)
-            assert len(await first.incidents.listed(include_resolved=True)) == 1
+            assert len(await first.incidents.list_incidents(include_resolved=True)) == 1
             for clinic in (second, first):
                 clinic.finish("a")
-            await first.clock.run_for(30 + SAME_SECONDS)
-            (incident,) = await second.incidents.listed(include_resolved=True)
+            await first.clock.run_for(30 + REOPEN_SECONDS)
+            (incident,) = await second.incidents.list_incidents(include_resolved=True)
             assert not incident.is_open
 
     asyncio.run(scene())
@@ -243,13 +243,13 @@ def test_what_another_daemon_lets_go_or_stops_is_heard() -> None:
     async def scene() -> None:
         await first.manage("a")
         second.start("a")
-        await second.holdings.read_again()
+        await second.holdings.reload()
         assert second.holdings.get(a).epoch == first.holdings.get(a).epoch
         await first.hands.stop("a")
-        await second.holdings.read_again()
+        await second.holdings.reload()
         assert second.holdings.get(a).stopped
         await first.hands.release("a")
-        await second.holdings.read_again()
+        await second.holdings.reload()
         assert second.holdings.find(a) is None
 
     asyncio.run(scene())
@@ -318,7 +318,7 @@ def test_what_broke_in_the_hosts_sleep_is_one_incident() -> None:
         await clinic.clock.run_for(60)
         clinic.finish("d")
         await clinic.clock.run_for(840)
-        incidents = await clinic.incidents.listed(include_resolved=True)
+        incidents = await clinic.incidents.list_incidents(include_resolved=True)
         assert [(each.cause, len(each.members)) for each in incidents] == [
             (Cause.SUSPEND, 1),
             (Cause.SUSPEND, 3),
@@ -379,8 +379,8 @@ def test_in_an_outage_one_goes_ahead_and_the_others_keep_their_revival() -> None
         assert len(clinic.living.acts) == len(outage.NAMES)
         healths = [clinic.roster.find(name).verdict for name in outage.NAMES]
         assert [each.health for each in healths if each is not None].count(Health.HEALTHY) == 9
-        (incident,) = await clinic.incidents.listed()
-        assert [each.fate for each in incident.members if each.is_in] == [Fate.GIVEN_UP] * 3
+        (incident,) = await clinic.incidents.list_incidents()
+        assert [each.fate for each in incident.members if each.is_in] == [MemberStatus.GIVEN_UP] * 3
 
     clinic = play(scene)
     told = [each for each in clinic.recorder.said if "fails to answer" in each.splitlines()[0]]
@@ -394,7 +394,7 @@ def test_a_person_may_go_at_once_whoever_went_ahead() -> None:
         await Outage(clinic).last_for(30)
         assert len(clinic.living.acts) == 1
         waiting = [name for name in Outage.NAMES if not clinic.roster.find(name).activity.in_turn]
-        assert (await clinic.healer.revive(waiting[0], approved=True)).outcome is Outcome.RECOVERED
+        assert (await clinic.healer.revive(waiting[0], approved=True)).outcome is ActionOutcome.CONFIRMED
 
     play(scene)
 

@@ -8,9 +8,9 @@ import pytest
 from support.healing_fixture import OWN_TMUX, Clinic
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Sight
-from wakeful.incidents.model import Fate
-from wakeful.incidents.service import SAME_SECONDS
+from wakeful.core.process import ProcessState
+from wakeful.incidents.model import MemberStatus
+from wakeful.incidents.service import REOPEN_SECONDS
 from wakeful.judging.events import Failure, Prompted, TurnEnded
 
 A = SessionId("claude-a")
@@ -36,8 +36,8 @@ async def die_in_a_turn(clinic: Clinic, name: str = "a", command: str = "make te
 
 
 async def die_again(clinic: Clinic, name: str = "a") -> None:
-    (holder,) = clinic.roster.find(name).presence.living
-    clinic.end(holder.process)
+    (process,) = clinic.roster.find(name).presence.living_processes
+    clinic.end(process.process)
     await clinic.clock.run_for(10)
 
 
@@ -52,7 +52,7 @@ async def lose_the_server(clinic: Clinic, managed: str, found: str = "") -> None
         else:
             clinic.finish(name)
     for name, process in processes.items():
-        clinic.show(name, process, runtime=Sight.DEAD)
+        clinic.show(name, process, runtime=ProcessState.DEAD)
         clinic.end(process)
 
 
@@ -112,8 +112,8 @@ def test_who_fails_twice_is_counted_once() -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(10)
         await die_again(clinic)
-        (incident,) = await clinic.incidents.listed()
-        assert (incident.affected, [each.fate for each in incident.members]) == (1, [Fate.GIVEN_UP])
+        (incident,) = await clinic.incidents.list_incidents()
+        assert (incident.affected, [each.fate for each in incident.members]) == (1, [MemberStatus.GIVEN_UP])
 
     play(scene)
 
@@ -181,7 +181,7 @@ def test_an_end_is_told_when_the_revival_has_held() -> None:
         await clinic.clock.run_for(5)
         clinic.answer("a")
         await clinic.clock.run_for(5)
-        await clinic.clock.run_for(SAME_SECONDS - 15)
+        await clinic.clock.run_for(REOPEN_SECONDS - 15)
         assert len(clinic.recorder.said) == 1
         await clinic.clock.run_for(20)
 
@@ -272,7 +272,7 @@ def test_an_end_is_told_by_the_next_daemon_too() -> None:
     async def next_daemon() -> None:
         clinic.build()
         async with clinic.open():
-            await clinic.clock.run_for(2 * SAME_SECONDS)
+            await clinic.clock.run_for(2 * REOPEN_SECONDS)
 
     asyncio.run(next_daemon())
     _, over = clinic.recorder.said
@@ -318,7 +318,7 @@ def test_what_an_abort_ended_is_not_said_to_be_well() -> None:
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(10)
         await clinic.healer.give_up(A, "ada")
-        (incident,) = await clinic.incidents.listed(include_resolved=True)
-        assert (incident.is_open, incident.members[0].fate) == (False, Fate.ENDED)
+        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+        assert (incident.is_open, incident.members[0].fate) == (False, MemberStatus.ENDED)
 
     play(scene)

@@ -4,17 +4,17 @@ import asyncio
 
 import pytest
 
-from wakeful.healing.rate_limit import BRAKE_SECONDS, Pace
+from wakeful.healing.rate_limit import BREAKER_SECONDS, RevivalLimiter
 from wakeful.testing.virtual_clock import VirtualClock
 
 
-def after(revived: int, given_up: int) -> tuple[VirtualClock, Pace]:
+def after(revived: int, given_up: int) -> tuple[VirtualClock, RevivalLimiter]:
     """So many were brought back, and so many of them failed again."""
     clock = VirtualClock()
-    pace = Pace(clock, 2.0, 10)
+    limiter = RevivalLimiter(clock, 2.0, 10)
     for number in range(revived + given_up):
-        pace.ended(gave_up=number >= revived)
-    return clock, pace
+        limiter.record_result(gave_up=number >= revived)
+    return clock, limiter
 
 
 @pytest.mark.parametrize(
@@ -31,13 +31,13 @@ def after(revived: int, given_up: int) -> tuple[VirtualClock, Pace]:
 )
 def test_more_than_a_fifth_is_too_many(revived: int, given_up: int, is_braked: bool) -> None:
     """A fifth is not; of a handful nothing can be said."""
-    _, pace = after(revived, given_up)
-    assert (pace.braked_seconds > 0) is is_braked
+    _, limiter = after(revived, given_up)
+    assert (limiter.breaker_seconds > 0) is is_braked
 
 
 def test_the_brake_is_released_after_ten_minutes() -> None:
     """Counted from the first that was given up."""
-    clock, pace = after(10, 5)
-    assert pace.braked_seconds == BRAKE_SECONDS
-    asyncio.run(clock.run_for(BRAKE_SECONDS + 1))
-    assert pace.braked_seconds == 0.0
+    clock, limiter = after(10, 5)
+    assert limiter.breaker_seconds == BREAKER_SECONDS
+    asyncio.run(clock.run_for(BREAKER_SECONDS + 1))
+    assert limiter.breaker_seconds == 0.0

@@ -9,20 +9,20 @@ from support.supervisor_fixture import BOOT, subject
 from wakeful.checkpoints.model import ChoiceName
 from wakeful.core.clock import Instant
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
+from wakeful.healing.case import HealingCase
+from wakeful.healing.case_ending import OPENED_AGAIN, UNSEEN, WELL, CaseEnding, ending_of
 from wakeful.healing.healer import MISSING_SECONDS
 from wakeful.healing.plan import REVIVED_SECONDS
-from wakeful.healing.recovered import OPENED_AGAIN, UNSEEN, WELL, Ending, ending_of
-from wakeful.healing.trouble import Trouble
-from wakeful.incidents.critical_event import Happening
-from wakeful.incidents.model import Cause, Incident, count_words, fate_words
-from wakeful.incidents.service import SAME_SECONDS
+from wakeful.incidents.critical_event import CriticalEventKind
+from wakeful.incidents.model import Cause, Incident, counts_text, member_text
+from wakeful.incidents.service import REOPEN_SECONDS
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import Failure, Progressed, TurnEnded
-from wakeful.judging.evidence import Holder, Presence
-from wakeful.judging.findings import Code, Health
-from wakeful.judging.judge import NOBODY_SEEN
-from wakeful.judging.turn_state import Phase
+from wakeful.judging.evidence import AgentProcess, RuntimeState
+from wakeful.judging.findings import FindingCode, Health
+from wakeful.judging.judge import NO_EVIDENCE_VERDICT
+from wakeful.judging.turn_state import TurnPhase
 
 A = SessionId("claude-a")
 
@@ -34,7 +34,7 @@ def die_unmanaged(clinic: Clinic) -> None:
 
 
 def recoveries(clinic: Clinic) -> int:
-    return sum(each.event is Happening.SESSION_RECOVERED for each in clinic.events)
+    return sum(each.event is CriticalEventKind.SESSION_RECOVERED for each in clinic.events)
 
 
 def test_a_resume_that_fails_is_no_recovery() -> None:
@@ -46,8 +46,8 @@ def test_a_resume_that_fails_is_no_recovery() -> None:
         process = clinic.start("a")
         await clinic.clock.run_for(2)
         clinic.end(process)
-        await clinic.clock.run_for(2 * SAME_SECONDS)
-        (incident,) = await clinic.incidents.listed()
+        await clinic.clock.run_for(2 * REOPEN_SECONDS)
+        (incident,) = await clinic.incidents.list_incidents()
         assert incident.sessions == (A,)
 
     clinic = play(scene)
@@ -62,10 +62,12 @@ def test_a_session_that_was_opened_again_is_recovered_when_it_works() -> None:
         die_unmanaged(clinic)
         await clinic.clock.run_for(10)
         clinic.start("a")
-        await clinic.clock.run_for(3 * SAME_SECONDS)
+        await clinic.clock.run_for(3 * REOPEN_SECONDS)
         assert recoveries(clinic) == 0
-        (incident,) = await clinic.incidents.listed(include_resolved=True)
-        assert fate_words(incident.members[0]) == "over: it was opened again, and nothing has run in it since"
+        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+        assert (
+            member_text(incident.members[0]) == "over: it was opened again, and nothing has run in it since"
+        )
         clinic.hear("a", Progressed(clinic.wall()))
         await clinic.clock.run_for(10)
         assert recoveries(clinic) == 1
@@ -81,7 +83,7 @@ def test_a_revived_session_is_recovered_when_it_works() -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(10)
         clinic.hear("a", TurnEnded(clinic.wall()))
-        await clinic.clock.run_for(2 * SAME_SECONDS)
+        await clinic.clock.run_for(2 * REOPEN_SECONDS)
 
     clinic = play(scene)
     assert recoveries(clinic) == 1
@@ -97,8 +99,8 @@ def test_a_session_that_vanishes_closes_its_incident_at_once() -> None:
         await clinic.clock.run_for(10)
         clinic.forget("a", process)
         await clinic.clock.run_for(1)
-        assert await clinic.incidents.listed() == []
-        await clinic.clock.run_for(SAME_SECONDS)
+        assert await clinic.incidents.list_incidents() == []
+        await clinic.clock.run_for(REOPEN_SECONDS)
 
     clinic = play(scene)
     assert recoveries(clinic) == 0
@@ -117,14 +119,14 @@ def test_a_session_that_vanished_while_wakeful_was_away_closes_its_incident() ->
     clinic = play(scene)
 
     async def next_daemon() -> None:
-        del clinic.roster.watched[A]
+        del clinic.roster.sessions[A]
         clinic.build()
         async with clinic.open():
             await clinic.clock.run_for(MISSING_SECONDS - 10)
-            assert len(await clinic.incidents.listed()) == 1
+            assert len(await clinic.incidents.list_incidents()) == 1
             await clinic.clock.run_for(20)
-            assert await clinic.incidents.listed() == []
-            await clinic.clock.run_for(SAME_SECONDS)
+            assert await clinic.incidents.list_incidents() == []
+            await clinic.clock.run_for(REOPEN_SECONDS)
 
     asyncio.run(next_daemon())
     assert recoveries(clinic) == 0
@@ -140,34 +142,39 @@ def test_a_session_whose_process_is_gone_is_not_well_again() -> None:
         await clinic.clock.run_for(100)
         clinic.end(process)
         await clinic.clock.run_for(10)
-        (incident,) = await clinic.incidents.listed(include_resolved=True)
+        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
         assert not incident.is_open
-        assert fate_words(incident.members[0]) == "over: its process is gone"
+        assert member_text(incident.members[0]) == "over: its process is gone"
 
     assert recoveries(play(scene)) == 0
 
 
 def test_what_nobody_sees_any_more_is_not_well_again() -> None:
     """A finding that is gone because nobody knows whether its session runs is no recovery."""
-    trouble = Trouble(session_id=A, work="w", project="shop", code=Code.LOOP, opened_at=0.0, code_since=0.0)
-    ending = ending_of(trouble, NOBODY_SEEN, Activity(), Presence(), Instant(1.0, 1.0))
-    assert ending == Ending(UNSEEN)
+    case = HealingCase(
+        session_id=A, work="w", project="shop", code=FindingCode.LOOP, opened_at=0.0, code_since=0.0
+    )
+    ending = ending_of(case, NO_EVIDENCE_VERDICT, Activity(), RuntimeState(), Instant(1.0, 1.0))
+    assert ending == CaseEnding(UNSEEN)
 
 
 def test_a_process_that_only_came_up_ends_no_problem() -> None:
     """A silent client was replaced by a person, and the new one wrote nothing yet: its finding is gone all the same."""
-    old = Holder(Process(1, 1, BOOT), Sight.DEAD, Instant(1.0, 1.0), "a test", ended_at=Instant(700.0, 700.0))
-    new = Holder(Process(2, 1, BOOT), Sight.ALIVE, Instant(701.0, 701.0), "a test")
-    activity = Activity(phase=Phase.TOOL, last_at=Instant(10.0, 10.0))
-    alive = replace(NOBODY_SEEN, health=Health.HEALTHY, agent=Sight.ALIVE)
-    trouble = Trouble(
-        session_id=A, work="w", project="shop", code=Code.SILENT, opened_at=600.0, code_since=600.0
+    old = AgentProcess(
+        Process(1, 1, BOOT), ProcessState.DEAD, Instant(1.0, 1.0), "a test", ended_at=Instant(700.0, 700.0)
     )
-    ending = ending_of(trouble, alive, activity, Presence(holders={1: old, 2: new}), Instant(711.0, 711.0))
-    assert ending == Ending(OPENED_AGAIN, REVIVED_SECONDS - 10.0)
+    new = AgentProcess(Process(2, 1, BOOT), ProcessState.ALIVE, Instant(701.0, 701.0), "a test")
+    activity = Activity(phase=TurnPhase.TOOL, last_at=Instant(10.0, 10.0))
+    alive = replace(NO_EVIDENCE_VERDICT, health=Health.HEALTHY, agent=ProcessState.ALIVE)
+    case = HealingCase(
+        session_id=A, work="w", project="shop", code=FindingCode.SILENT, opened_at=600.0, code_since=600.0
+    )
+    ending = ending_of(case, alive, activity, RuntimeState(holders={1: old, 2: new}), Instant(711.0, 711.0))
+    assert ending == CaseEnding(OPENED_AGAIN, REVIVED_SECONDS - 10.0)
     activity.last_at = Instant(705.0, 705.0)
     assert (
-        ending_of(trouble, alive, activity, Presence(holders={1: old, 2: new}), Instant(711.0, 711.0)) == WELL
+        ending_of(case, alive, activity, RuntimeState(holders={1: old, 2: new}), Instant(711.0, 711.0))
+        == WELL
     )
 
 
@@ -177,10 +184,10 @@ def test_after_an_abort_nothing_is_well_again() -> None:
     async def scene(clinic: Clinic) -> None:
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(10)
-        (checkpoint,) = await clinic.checkpoints.listed(everything=False)
+        (checkpoint,) = await clinic.checkpoints.list_checkpoints(everything=False)
         await clinic.checkpoints.decide(checkpoint.number, ChoiceName.ABORT, "ada")
-        await clinic.clock.run_for(2 * SAME_SECONDS)
-        assert await clinic.incidents.listed() == []
+        await clinic.clock.run_for(2 * REOPEN_SECONDS)
+        assert await clinic.incidents.list_incidents() == []
 
     clinic = play(scene)
     assert recoveries(clinic) == 0
@@ -194,8 +201,8 @@ def test_an_incident_counts_each_ending_apart() -> None:
     """Two well again, one stopped, one gone: nobody is called well who was not seen so."""
     incident = Incident("i-1", Cause.NETWORK, "tower", 0.0, 0.0, None, (), "no route")
     for name in "abcd":
-        incident = incident.joined(subject(name).id, 0.0, name)
+        incident = incident.with_session(subject(name).id, 0.0, name)
     for name, ended in (("a", ""), ("b", ""), ("c", "a person stopped it"), ("d", "its process is gone")):
-        incident = incident.left(subject(name).id, 1.0, ended)
-    assert count_words(incident) == "4 sessions, 2 well again, 1: a person stopped it, 1: its process is gone"
+        incident = incident.with_session_left(subject(name).id, 1.0, ended)
+    assert counts_text(incident) == "4 sessions, 2 well again, 1: a person stopped it, 1: its process is gone"
     assert not incident.is_well

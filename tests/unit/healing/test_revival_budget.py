@@ -12,12 +12,12 @@ from hypothesis import HealthCheck, example, given, settings, strategies as st
 
 from support.healing_fixture import Clinic, play, written
 from support.supervisor_fixture import subject
-from wakeful.control.driver import Seen
-from wakeful.core.managed_session import Hosting
-from wakeful.incidents.critical_event import ActionTaken, Happening
-from wakeful.incidents.model import fate_words
-from wakeful.judging.events import Closed, Failure, TurnFailed, TurnInterrupted
-from wakeful.judging.summary import sentence
+from wakeful.control.driver import ActionResult
+from wakeful.core.managed_session import ManagedSession
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
+from wakeful.incidents.model import member_text
+from wakeful.judging.events import ClientClosed, Failure, TurnFailed, TurnInterrupted
+from wakeful.judging.summary import summarize
 from wakeful.testing.virtual_clock import VirtualClock
 
 SILENT_SECONDS = 700.0
@@ -45,9 +45,9 @@ class Patient:
         # Codex without a terminal runs a process for each turn; whoever is resumed keeps its driver.
         living.name, living.per_turn = self.driver, self.driver == "codex"
 
-        async def stopped(hosting: Hosting) -> Seen:
-            if self.stop_leaves_line and clinic.roster.find(self.name).presence.living:
-                clinic.hear(self.name, TurnInterrupted(clinic.wall()), Closed(clinic.wall()))
+        async def stopped(hosting: ManagedSession) -> ActionResult:
+            if self.stop_leaves_line and clinic.roster.find(self.name).presence.living_processes:
+                clinic.hear(self.name, TurnInterrupted(clinic.wall()), ClientClosed(clinic.wall()))
             return await stop(hosting)
 
         async def shown(name: str, prompt: str, seconds: float) -> None:
@@ -64,8 +64,8 @@ class Patient:
         process = clinic.start(self.name)
         if self.place:
             clinic.show(self.name, process)
-        hosting = await clinic.hands.adopt(subject(self.name).id)
-        assert hosting.driver == self.driver
+        managed = await clinic.hands.adopt(subject(self.name).id)
+        assert managed.driver == self.driver
         clinic.settle()
         Clinic.prompted(clinic, self.name, "Fix the tests")
 
@@ -75,10 +75,10 @@ class Patient:
             case "die":
                 self._end(clinic)
             case "exit":
-                clinic.hear(self.name, Closed(now))
+                clinic.hear(self.name, ClientClosed(now))
                 self._end(clinic)
             case "cut and die":
-                if clinic.roster.find(self.name).presence.living:
+                if clinic.roster.find(self.name).presence.living_processes:
                     clinic.hear(self.name, TurnInterrupted(now))
                 self._end(clinic)
             case "fail" if clinic.roster.find(self.name).activity.in_turn:
@@ -88,8 +88,8 @@ class Patient:
         await clinic.clock.run_for(60 if mishap == "a minute" else SILENT_SECONDS)
 
     def _end(self, clinic: Clinic) -> None:
-        for holder in clinic.roster.find(self.name).presence.living:
-            clinic.end(holder.process)
+        for process in clinic.roster.find(self.name).presence.living_processes:
+            clinic.end(process.process)
 
 
 async def suffered(patient: Patient, mishaps: Sequence[str]) -> Clinic:
@@ -113,8 +113,8 @@ def figures(clinic: Clinic) -> tuple[int, int, int, int]:
     gave_up = [each for each in told if "gave up" in each]
     events = written(clinic)
     return (
-        events.count((Happening.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED)),
-        events.count((Happening.REVIVAL_FAILED, ActionTaken.NONE)),
+        events.count((CriticalEventKind.SESSION_UNHEALTHY, ActionTaken.REVIVAL_ATTEMPTED)),
+        events.count((CriticalEventKind.REVIVAL_FAILED, ActionTaken.NONE)),
         len(told) - len(gave_up),
         len(gave_up),
     )
@@ -148,8 +148,8 @@ def test_one_work_is_revived_once_and_given_up_once(
     news = mishaps.count("answer and hang") + (brief_after_seconds is None) + reopenings(mishaps)
     assert alerts + last_alerts <= 1 + news, clinic.recorder.said
     assert clinic.living.acts.count("start") <= 1
-    (hosting,) = clinic.holdings.all()
-    assert hosting.driver == patient.driver
+    (managed,) = clinic.holdings.all()
+    assert managed.driver == patient.driver
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -187,7 +187,7 @@ def test_whoever_takes_the_place_of_a_conversation_has_its_budget() -> None:
     assert clinic.living.acts.count("start") == 1, written(clinic)
     assert figures(clinic)[:2] == (1, 1)
     # Nobody saw the new one at work.
-    assert Happening.SESSION_RECOVERED not in [each.event for each in clinic.events]
+    assert CriticalEventKind.SESSION_RECOVERED not in [each.event for each in clinic.events]
 
 
 def test_a_conversation_that_was_replaced_was_stopped_by_nobody() -> None:
@@ -199,25 +199,25 @@ def test_a_conversation_that_was_replaced_was_stopped_by_nobody() -> None:
         clinic.settle()
 
     clinic = play(scene)
-    watched = clinic.roster.find("a")
-    hosting = clinic.holdings.find(subject("a").id)
-    assert hosting is not None
-    assert watched.verdict is not None
-    goes_on = f"its work goes on in {hosting.heir}"
-    told = sentence(watched.activity, watched.presence, watched.verdict, clinic.clock.now())
-    assert (hosting.stopped, told) == (False, f"stopped: {goes_on}")
-    assert watched.record is not None
-    revive = next(each for each in watched.record.actions if each.name == "revive")
+    session = clinic.roster.find("a")
+    managed = clinic.holdings.find(subject("a").id)
+    assert managed is not None
+    assert session.verdict is not None
+    goes_on = f"its work goes on in {managed.heir}"
+    told = summarize(session.activity, session.presence, session.verdict, clinic.clock.now())
+    assert (managed.stopped, told) == (False, f"stopped: {goes_on}")
+    assert session.record is not None
+    revive = next(each for each in session.record.actions if each.name == "revive")
     assert (revive.allowed, revive.reason) == (False, f"{goes_on}, which is final")
-    (incident,) = asyncio.run(clinic.incidents.listed(include_resolved=True))
-    assert fate_words(incident.members[0]) == f"over: {goes_on}"
+    (incident,) = asyncio.run(clinic.incidents.list_incidents(include_resolved=True))
+    assert member_text(incident.members[0]) == f"over: {goes_on}"
 
 
 @pytest.mark.parametrize("is_noted", [False, True])
 def test_a_crash_after_a_new_conversation_was_begun_begins_no_other(is_noted: bool) -> None:
     """The next daemon knows it by the revival it was begun for, and its budget is spent."""
     clinic = Clinic()
-    keep = clinic.holdings.keep
+    keep = clinic.holdings.save
 
     async def first_daemon() -> None:
         never = asyncio.Event()
@@ -225,19 +225,19 @@ def test_a_crash_after_a_new_conversation_was_begun_begins_no_other(is_noted: bo
         async def stuck(*_: object) -> None:
             await never.wait()
 
-        async def stuck_at_heir(hosting: Hosting) -> None:
-            await (keep(hosting) if hosting.heir is None else never.wait())
+        async def stuck_at_heir(managed: ManagedSession) -> None:
+            await (keep(managed) if managed.heir is None else never.wait())
 
         if is_noted:
             clinic.reviver._conclude = stuck  # type: ignore[method-assign, assignment]
         else:
-            clinic.holdings.keep = stuck_at_heir  # type: ignore[method-assign]
+            clinic.holdings.save = stuck_at_heir  # type: ignore[method-assign]
         async with clinic.open():
             await poisoned(clinic)
             await clinic.clock.run_for(60)
 
     async def next_daemon() -> None:
-        clinic.holdings.keep = keep  # type: ignore[method-assign]
+        clinic.holdings.save = keep  # type: ignore[method-assign]
         clinic.build()
         async with clinic.open():
             await clinic.clock.run_for(4 * SILENT_SECONDS)
@@ -262,7 +262,7 @@ def test_a_restart_does_not_claim_what_a_person_did(kind: str) -> None:
         clinic.build()
         async with clinic.open():
             await clinic.clock.run_for(SILENT_SECONDS)
-            assert clinic.healer.trouble_of(subject(patient.name).id) is None
+            assert clinic.healer.case_of(subject(patient.name).id) is None
         return clinic
 
     assert figures(asyncio.run(scene())) == (1, 0, 0, 0)

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 
 from wakeful.core.ids import SessionId
-from wakeful.healing.schedule import RETRY_SECONDS, RETRY_SECONDS_MAX, Rounds
+from wakeful.healing.schedule import RETRY_SECONDS, RETRY_SECONDS_MAX, TreatmentScheduler
 from wakeful.testing.virtual_clock import VirtualClock
 
 ONE = SessionId("claude-one")
@@ -26,9 +26,9 @@ def test_a_bug_is_logged_once_and_tried_again_later_and_later(caplog: pytest.Log
 
     async def scene() -> None:
         nonlocal fails
-        rounds = Rounds(clock, treat)
+        rounds = TreatmentScheduler(clock, treat)
         running = asyncio.create_task(rounds.run())
-        rounds.look_at(ONE)
+        rounds.schedule(ONE)
         await clock.run_for(6 * RETRY_SECONDS_MAX)
         gaps = [after - before for before, after in pairwise(tried)]
         assert gaps[:3] == [RETRY_SECONDS, 2 * RETRY_SECONDS, 4 * RETRY_SECONDS]
@@ -37,7 +37,7 @@ def test_a_bug_is_logged_once_and_tried_again_later_and_later(caplog: pytest.Log
         fails = False
         await clock.run_for(RETRY_SECONDS_MAX)
         fails = True
-        rounds.look_at(ONE)
+        rounds.schedule(ONE)
         await clock.run_for(1)
         assert len(caplog.records) == 2
         running.cancel()

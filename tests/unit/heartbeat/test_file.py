@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from wakeful.heartbeat.document import bytes_max, parse
-from wakeful.heartbeat.file import candidates, find_zone, found, load
+from wakeful.heartbeat.file import candidates, find_zone, first_stamp, load
 from wakeful.heartbeat.policy import Bounds, HeartbeatInvalid, HeartbeatPolicy, Window, snapshot_of
 
 BOUNDS = Bounds()
@@ -211,18 +211,18 @@ def test_a_digest_knows_what_shaped_the_policy() -> None:
 def test_the_operators_file_comes_before_the_agents_own(tmp_path: Path) -> None:
     """The first that is there counts, even if it is wrong."""
     paths = candidates(str(tmp_path / "home"), "fox", str(tmp_path / "work"))
-    assert found(paths) is None
+    assert first_stamp(paths) is None
     for path in reversed(paths):
         Path(path).parent.mkdir(parents=True)
         Path(path).write_text("x")
-        stamp = found(paths)
+        stamp = first_stamp(paths)
         assert stamp is not None
         assert stamp.path == path
 
 
 def test_a_folder_that_no_system_has_holds_no_file(tmp_path: Path) -> None:
     """An agent's log says where it works, and may say anything."""
-    assert found(candidates(str(tmp_path), "fox", "/tmp/a\0b")) is None
+    assert first_stamp(candidates(str(tmp_path), "fox", "/tmp/a\0b")) is None
 
 
 def test_what_is_no_plain_file_is_not_read(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from wakeful.heartbeat.policy import Window, holds, is_quiet, next_change, overlap
+from wakeful.heartbeat.policy import Window, is_in_window, is_quiet, next_change, overlap
 
 # Both halves of the world, half and quarter hours, half an hour of summer time, none at all, and a skipped day.
 PLACES = (
@@ -70,10 +70,10 @@ def test_a_window_is_what_the_clock_on_the_wall_says(place: str) -> None:
             window = Window(place, _any_time(dice), _any_time(dice))
             moment = YEAR + dice.randrange(2 * 366 * 86_400)
             if window.start != window.end:
-                seen = holds(window, ZONES[place], moment)
+                seen = is_in_window(window, ZONES[place], moment)
                 assert seen == _shows(window, moment), (number, window, moment)
         for moment in range(int(YEAR), int(YEAR) + 366 * 86_400, 1800):
-            assert holds(EARLY, ZONES[place], moment) == _shows(EARLY, moment), moment
+            assert is_in_window(EARLY, ZONES[place], moment) == _shows(EARLY, moment), moment
 
 
 EARLY = Window("anywhere", "00:30", "02:45")
@@ -135,7 +135,8 @@ def test_an_hour_that_is_left_out_is_nobodys_and_one_that_comes_twice_counts_twi
     march = range(int(at("2026-03-28T22:00")), int(at("2026-03-29T10:00")), 60)
     october = range(int(at("2026-10-24T22:00")), int(at("2026-10-25T10:00")), 60)
     counts = [
-        sum(holds(SPRING, ZONES["Europe/Berlin"], each) for each in night) for night in (march, october)
+        sum(is_in_window(SPRING, ZONES["Europe/Berlin"], each) for each in night)
+        for night in (march, october)
     ]
     assert counts == [0, 60]
 
@@ -165,5 +166,5 @@ def test_overlap_is_a_shared_minute(a: str, b: str, c: str, d: str) -> None:
     if a == b or c == d:
         return
     minutes = range(int(YEAR), int(YEAR) + 86_400, 60)
-    shared = any(holds(one, UTC, each) and holds(other, UTC, each) for each in minutes)
+    shared = any(is_in_window(one, UTC, each) and is_in_window(other, UTC, each) for each in minutes)
     assert overlap(one, other) == shared

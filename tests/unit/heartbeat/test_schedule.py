@@ -104,11 +104,13 @@ def test_who_waited_longest_is_woken_first(tmp_path: Path) -> None:
             await house.raise_agent(agent)
         for _ in range(20):
             await played(house, 60.0)
-            for record in (house.roster.watched[house.session(f"of-{each}")].record for each in agents):
+            for record in (house.roster.sessions[house.session(f"of-{each}")].record for each in agents):
                 assert record is not None
                 if record.active_prompt:
                     house.end_turn(record.id)
-        woken = {each for each in agents if house.audits.last_given(house.session(f"of-{each}")) is not None}
+        woken = {
+            each for each in agents if house.audits.last_prompt_at(house.session(f"of-{each}")) is not None
+        }
         assert woken == set(agents)
 
     play(scene, tmp_path, WakeRules(wakes_per_cycle_max=1))
@@ -141,7 +143,7 @@ def test_nobody_is_woken_while_paused(tmp_path: Path) -> None:
         await house.calm.pause("a test")
         await played(house, 2 * 3600.0)
         assert house.living.prompts == []
-        assert (await house.wakes.wake("fox", Trigger.HAND)).outcome is WakeOutcome.SENT
+        assert (await house.wakes.wake("fox", Trigger.MANUAL)).outcome is WakeOutcome.SENT
 
     play(scene, tmp_path)
 

@@ -13,12 +13,12 @@ from wakeful.agents.model import BadAgentName
 from wakeful.control.driver import PromptRefused
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.core.leases import Work, WorkId
+from wakeful.core.leases import WorkId, WorkItem
 from wakeful.heartbeat.model import WakeOutcome, WakesItself
 from wakeful.heartbeat.service import WakeRules
-from wakeful.judging.events import Asked, Prompted
-from wakeful.judging.wake_eligibility import Reason
-from wakeful.storage.base import Outcome
+from wakeful.judging.events import Prompted, QuestionAsked
+from wakeful.judging.wake_eligibility import IneligibilityReason
+from wakeful.storage.base import ActionOutcome
 from wakeful.testing.virtual_clock import START_WALL
 
 EVERYTHING = "context: {include: [self, session_health, task, inbox_summary]}"
@@ -44,8 +44,8 @@ def test_an_agent_is_woken_and_told_what_for(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
-def order(number: int, *, project: str = "", session_id: SessionId | None = None) -> Work:
-    return Work(WorkId(f"w-{number}"), project, "words of somebody", session_id, "", START_WALL + number)
+def order(number: int, *, project: str = "", session_id: SessionId | None = None) -> WorkItem:
+    return WorkItem(WorkId(f"w-{number}"), project, "words of somebody", session_id, "", START_WALL + number)
 
 
 def test_a_prompt_says_what_its_file_wants_to_be_told(tmp_path: Path) -> None:
@@ -53,7 +53,7 @@ def test_a_prompt_says_what_its_file_wants_to_be_told(tmp_path: Path) -> None:
 
     async def scene(house: WakeHouse) -> None:
         name = await fox(house, EVERYTHING)
-        record = house.roster.watched[subject(name).id].record
+        record = house.roster.sessions[subject(name).id].record
         assert record is not None
         assert (await house.wakes.wake("fox")).reason is None
         assert "\ntask: you hold no work\ninbox_summary: no work waits for you\n" in house.living.prompts[-1]
@@ -87,7 +87,7 @@ async def _unhealthy(house: WakeHouse) -> None:
 async def _dead(house: WakeHouse) -> None:
     name = await fox(house)
     house.work(name)
-    house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+    house.end(house.roster.sessions[subject(name).id].presence.living_processes[0].process)
 
 
 async def _found(house: WakeHouse) -> None:
@@ -107,7 +107,7 @@ async def _path_closed(house: WakeHouse) -> None:
 
 async def _ended(house: WakeHouse) -> None:
     name = await fox(house)
-    house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+    house.end(house.roster.sessions[subject(name).id].presence.living_processes[0].process)
 
 
 async def _busy(house: WakeHouse) -> None:
@@ -115,7 +115,7 @@ async def _busy(house: WakeHouse) -> None:
 
 
 async def _waiting(house: WakeHouse) -> None:
-    house.hear(await fox(house), Prompted(house.wall()), Asked(house.wall(), "Bash: rm"))
+    house.hear(await fox(house), Prompted(house.wall()), QuestionAsked(house.wall(), "Bash: rm"))
 
 
 async def _quiet(house: WakeHouse) -> None:
@@ -154,12 +154,12 @@ async def _inside_its_interval(house: WakeHouse) -> None:
 
 async def _failing(house: WakeHouse) -> None:
     await fox(house)
-    house.living.outcome = Outcome.INEFFECTIVE
+    house.living.outcome = ActionOutcome.INEFFECTIVE
 
 
 async def _unseen(house: WakeHouse) -> None:
     await fox(house)
-    house.living.outcome = Outcome.UNVERIFIED
+    house.living.outcome = ActionOutcome.UNVERIFIED
 
 
 async def _refusing(house: WakeHouse) -> None:
@@ -167,26 +167,26 @@ async def _refusing(house: WakeHouse) -> None:
     house.living.problem = PromptRefused(reason="a test")
 
 
-SCENES: dict[str, tuple[Scene, Reason]] = {
-    "unknown agent": (_not_found, Reason.SESSION_NOT_FOUND),
-    "failed turn": (_unhealthy, Reason.SESSION_UNHEALTHY),
-    "dead": (_dead, Reason.SESSION_UNHEALTHY),
-    "found": (_found, Reason.SESSION_NOT_ATTACHABLE),
-    "observe": (_observed, Reason.SESSION_NOT_ATTACHABLE),
-    "path closed": (_path_closed, Reason.SESSION_NOT_ATTACHABLE),
-    "ended": (_ended, Reason.SESSION_NOT_ATTACHABLE),
-    "busy": (_busy, Reason.SESSION_PROMPT_ACTIVE),
-    "waits for a person": (_waiting, Reason.SESSION_PROMPT_ACTIVE),
-    "quiet window": (_quiet, Reason.QUIET_WINDOW),
-    "outside active hours": (_outside_active_hours, Reason.QUIET_WINDOW),
-    "disabled": (_disabled, Reason.HEARTBEAT_DISABLED),
-    "invalid": (_invalid, Reason.HEARTBEAT_INVALID),
-    "no policy": (_no_policy, Reason.HEARTBEAT_NO_POLICY),
-    "cooling": (_cooling, Reason.COOLDOWN_ACTIVE),
-    "inside its interval": (_inside_its_interval, Reason.COOLDOWN_ACTIVE),
-    "prompt not taken": (_failing, Reason.SYNTHETIC_PROMPT_FAILED),
-    "prompt not seen": (_unseen, Reason.SYNTHETIC_PROMPT_FAILED),
-    "prompt refused": (_refusing, Reason.SYNTHETIC_PROMPT_FAILED),
+SCENES: dict[str, tuple[Scene, IneligibilityReason]] = {
+    "unknown agent": (_not_found, IneligibilityReason.SESSION_NOT_FOUND),
+    "failed turn": (_unhealthy, IneligibilityReason.SESSION_UNHEALTHY),
+    "dead": (_dead, IneligibilityReason.SESSION_UNHEALTHY),
+    "found": (_found, IneligibilityReason.SESSION_NOT_ATTACHABLE),
+    "observe": (_observed, IneligibilityReason.SESSION_NOT_ATTACHABLE),
+    "path closed": (_path_closed, IneligibilityReason.SESSION_NOT_ATTACHABLE),
+    "ended": (_ended, IneligibilityReason.SESSION_NOT_ATTACHABLE),
+    "busy": (_busy, IneligibilityReason.SESSION_PROMPT_ACTIVE),
+    "waits for a person": (_waiting, IneligibilityReason.SESSION_PROMPT_ACTIVE),
+    "quiet window": (_quiet, IneligibilityReason.QUIET_WINDOW),
+    "outside active hours": (_outside_active_hours, IneligibilityReason.QUIET_WINDOW),
+    "disabled": (_disabled, IneligibilityReason.HEARTBEAT_DISABLED),
+    "invalid": (_invalid, IneligibilityReason.HEARTBEAT_INVALID),
+    "no policy": (_no_policy, IneligibilityReason.HEARTBEAT_NO_POLICY),
+    "cooling": (_cooling, IneligibilityReason.COOLDOWN_ACTIVE),
+    "inside its interval": (_inside_its_interval, IneligibilityReason.COOLDOWN_ACTIVE),
+    "prompt not taken": (_failing, IneligibilityReason.SYNTHETIC_PROMPT_FAILED),
+    "prompt not seen": (_unseen, IneligibilityReason.SYNTHETIC_PROMPT_FAILED),
+    "prompt refused": (_refusing, IneligibilityReason.SYNTHETIC_PROMPT_FAILED),
 }
 
 
@@ -201,7 +201,7 @@ def test_a_refusal_has_its_reason_and_no_effect(name: str, tmp_path: Path) -> No
         status = await house.wakes.status("fox")
         answer = await house.wakes.wake("fox")
         assert answer.reason is reason
-        if reason is Reason.SYNTHETIC_PROMPT_FAILED:
+        if reason is IneligibilityReason.SYNTHETIC_PROMPT_FAILED:
             assert answer.outcome is WakeOutcome.FAILED
         else:
             assert status.ineligibility_reason is reason
@@ -219,7 +219,7 @@ def test_configuration_disables_everybody(tmp_path: Path) -> None:
 
     async def scene(house: WakeHouse) -> None:
         await fox(house)
-        assert await reason_of(house) is Reason.HEARTBEAT_DISABLED
+        assert await reason_of(house) is IneligibilityReason.HEARTBEAT_DISABLED
 
     play(scene, tmp_path, WakeRules(enabled=False))
 
@@ -248,7 +248,7 @@ def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -
         house.write_policy("fox")
         house.start("a")
         house.finish("a")
-        assert await reason_of(house) is Reason.SESSION_NOT_FOUND
+        assert await reason_of(house) is IneligibilityReason.SESSION_NOT_FOUND
         await house.hands.adopt("a", name="fox")
         house.settle()
         assert await reason_of(house) is None
@@ -262,7 +262,7 @@ def test_whatever_a_session_may_be_called_it_is_woken_by(name: str, tmp_path: Pa
 
     async def scene(house: WakeHouse) -> None:
         house.write_policy(name)
-        assert await reason_of(house, name) is Reason.SESSION_NOT_FOUND
+        assert await reason_of(house, name) is IneligibilityReason.SESSION_NOT_FOUND
         await house.raise_agent(name, "a")
         assert name in house.wakes._targets.names()
         assert await reason_of(house, name) is None
@@ -278,11 +278,11 @@ def test_a_session_is_meant_by_its_id_too(tmp_path: Path) -> None:
         for name in ids[:2]:
             house.start(name)
             house.finish(name)
-        assert await reason_of(house, f"claude-{ids[0]}") is Reason.SESSION_NOT_ATTACHABLE
-        assert await reason_of(house, f"claude-{ids[2]}") is Reason.SESSION_NOT_FOUND
+        assert await reason_of(house, f"claude-{ids[0]}") is IneligibilityReason.SESSION_NOT_ATTACHABLE
+        assert await reason_of(house, f"claude-{ids[2]}") is IneligibilityReason.SESSION_NOT_FOUND
         await house.hands.adopt(ids[1])
         house.settle()
-        assert await reason_of(house, f"claude-{ids[1]}") is Reason.HEARTBEAT_NO_POLICY
+        assert await reason_of(house, f"claude-{ids[1]}") is IneligibilityReason.HEARTBEAT_NO_POLICY
         await house.hands.adopt(ids[0], name="fox")
         house.write_policy("fox")
         house.settle()
@@ -314,7 +314,7 @@ def test_nobody_is_looked_up_for_a_wake_that_is_refused(tmp_path: Path) -> None:
         answers = await asyncio.gather(*(house.wakes.wake("fox", caller=caller) for _ in range(1000)))
         assert (len(asked), sum(each.outcome is WakeOutcome.SENT for each in answers)) == (1, 1)
         house.end_turn(name)
-        assert (await house.wakes.wake("fox", caller=caller)).reason is Reason.COOLDOWN_ACTIVE
+        assert (await house.wakes.wake("fox", caller=caller)).reason is IneligibilityReason.COOLDOWN_ACTIVE
         assert len(asked) == 1
 
     play(scene, tmp_path)
@@ -330,7 +330,9 @@ def test_a_prompt_given_while_the_caller_is_looked_up_goes_first(tmp_path: Path)
         async def slow() -> None:
             await house.hands.deliver(name, "a person's words")
 
-        assert (await house.wakes.wake("fox", caller=slow)).reason is Reason.SESSION_PROMPT_ACTIVE_RACE
+        assert (
+            await house.wakes.wake("fox", caller=slow)
+        ).reason is IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE
         assert house.client.prompts == ["a person's words"]
 
     play(scene, tmp_path)

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from support.heartbeat_fixture import GUIDANCE, QUIET_NOW, WakeHouse, fox, play, reason_of
 from support.supervisor_fixture import subject
 from wakeful.cli.commands.heartbeat import status_lines
-from wakeful.judging.wake_eligibility import Reason
+from wakeful.judging.wake_eligibility import IneligibilityReason
 
 
 def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_path: Path) -> None:
@@ -19,7 +19,7 @@ def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_pat
 
     async def scene(house: WakeHouse) -> None:
         name = await fox(house)
-        before = house.roster.watched[subject(name).id].record
+        before = house.roster.sessions[subject(name).id].record
         good = (await house.wakes.status("fox")).policy_snapshot
         path = house.write_policy("fox", "enabled: true", "leases: 3")
         status = await house.wakes.status("fox")
@@ -28,14 +28,16 @@ def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_pat
         assert f"{path}:3" in (await house.wakes.wake("fox")).words
         assert status.policy_snapshot == good
         assert "  policy: invalid; the last valid one was hb-" in "\n".join(status_lines(status))
-        elsewhere = replace(status, ineligibility_reason=Reason.SESSION_NOT_FOUND, words="no session")
+        elsewhere = replace(
+            status, ineligibility_reason=IneligibilityReason.SESSION_NOT_FOUND, words="no session"
+        )
         assert f"  {path}:3: " in "\n".join(status_lines(elsewhere)), "another reason does not hide it"
         path.unlink()
-        assert await reason_of(house) is Reason.HEARTBEAT_NO_POLICY
+        assert await reason_of(house) is IneligibilityReason.HEARTBEAT_NO_POLICY
         house.build()
-        await house.wakes.take_up()
+        await house.wakes.restore()
         assert (await house.wakes.status("fox")).policy_snapshot == good
-        assert house.roster.watched[subject(name).id].record is before
+        assert house.roster.sessions[subject(name).id].record is before
 
     play(scene, tmp_path)
 
@@ -52,7 +54,7 @@ def test_what_a_file_says_leaves_redacted_and_marked(tmp_path: Path) -> None:
         assert b'"untrusted":"key' in body
         house.write_policy("fox", f"preferences: {{min_interval: {secret}}}")
         answer = await house.wakes.wake("fox")
-        assert answer.reason is Reason.HEARTBEAT_INVALID
+        assert answer.reason is IneligibilityReason.HEARTBEAT_INVALID
         assert "BBBB" not in answer.words
 
     play(scene, tmp_path)
@@ -72,15 +74,17 @@ def test_equal_refusals_are_one_entry_that_counts(tmp_path: Path) -> None:
         shown = "\n".join(status_lines(status))
         assert ": skipped session_prompt_active\n" in shown
         assert shown.endswith(": skipped quiet_window (50 times)")
-        assert (newest.reason, newest.count) == (Reason.SESSION_PROMPT_ACTIVE, 1)
-        assert (before.reason, before.count) == (Reason.QUIET_WINDOW, 50)
+        assert (newest.reason, newest.count) == (IneligibilityReason.SESSION_PROMPT_ACTIVE, 1)
+        assert (before.reason, before.count) == (IneligibilityReason.QUIET_WINDOW, 50)
         assert len(await house.store.notes("wake")) == 2
         house.clock.advance(5 * 86_400.0)
         await reason_of(house)
         house.clock.advance(5 * 86_400.0)
         await house.audits.forget_old()
         (kept,) = house.audits.of("fox")
-        assert (kept.reason, kept.count) == (Reason.SESSION_PROMPT_ACTIVE, 2), "its newest is five days old"
+        assert (kept.reason, kept.count) == (IneligibilityReason.SESSION_PROMPT_ACTIVE, 2), (
+            "its newest is five days old"
+        )
         house.clock.advance(8 * 86_400.0)
         await house.audits.forget_old()
         assert await house.store.notes("wake") == []
@@ -141,7 +145,10 @@ def test_a_file_that_could_not_be_read_once_is_read_again(
         with monkeypatch.context() as world:
             world.setattr("wakeful.heartbeat.file.os.open", refuse)
             answer = await house.wakes.wake("fox")
-        assert (answer.reason, "Too many open files" in answer.words) == (Reason.HEARTBEAT_INVALID, True)
+        assert (answer.reason, "Too many open files" in answer.words) == (
+            IneligibilityReason.HEARTBEAT_INVALID,
+            True,
+        )
         assert await reason_of(house) is None
 
     play(scene, tmp_path)
@@ -153,12 +160,12 @@ def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
     async def scene(house: WakeHouse) -> None:
         house.start("a")
         house.finish("a")
-        watched = house.roster.watched[subject("a").id]
-        assert watched.record is not None
-        assert (watched.record.agent, watched.record.attachable) == (None, False)
-        house.supervisor.lodge(subject("a").id, "fox")
+        session = house.roster.sessions[subject("a").id]
+        assert session.record is not None
+        assert (session.record.agent, session.record.attachable) == (None, False)
+        house.supervisor.set_agent(subject("a").id, "fox")
         house.settle()
-        record = watched.record
+        record = session.record
         assert (record.agent, record.attachable, record.managed) == ("fox", True, True)
         assert record.eligible_for_wake
 

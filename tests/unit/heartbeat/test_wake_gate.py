@@ -12,8 +12,8 @@ from wakeful.heartbeat import store as wake_audit
 from wakeful.heartbeat.model import HealthNotKnownYet, WakeOutcome
 from wakeful.heartbeat.service import WakeRules, WakeService
 from wakeful.judging.events import Prompted
-from wakeful.judging.wake_eligibility import Reason
-from wakeful.storage.base import Outcome
+from wakeful.judging.wake_eligibility import IneligibilityReason
+from wakeful.storage.base import ActionOutcome
 from wakeful.testing.virtual_clock import START_WALL, settle
 
 
@@ -39,7 +39,10 @@ def test_a_prompt_that_began_inside_the_gate_goes_first(tmp_path: Path) -> None:
         name = await fox(house)
         house.meanwhile = lambda _session: house.hear(name, Prompted(house.wall()))
         answer = await house.wakes.wake("fox")
-        assert (answer.reason, answer.outcome) == (Reason.SESSION_PROMPT_ACTIVE_RACE, WakeOutcome.SKIPPED)
+        assert (answer.reason, answer.outcome) == (
+            IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE,
+            WakeOutcome.SKIPPED,
+        )
         assert house.living.prompts == []
         house.meanwhile = lambda _session: None
         house.end_turn(name)
@@ -62,8 +65,8 @@ def test_a_user_prompt_and_a_wake_are_serialised(tmp_path: Path) -> None:
         await settle()
         # Its log is not written yet: what the gate knows must be enough.
         house.client.held.set()
-        assert (await person).outcome is Outcome.RECOVERED
-        assert (await wake).reason is Reason.SESSION_PROMPT_ACTIVE_RACE
+        assert (await person).outcome is ActionOutcome.CONFIRMED
+        assert (await wake).reason is IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE
         assert house.living.prompts == ["a person's words"]
 
     play(scene, tmp_path)
@@ -77,7 +80,7 @@ def test_a_prompt_that_no_log_shows_yet_is_a_prompt(tmp_path: Path) -> None:
         house.client.writes_late = True
         house.clock.advance(5.0)
         await house.hands.deliver(name, "a person's words")
-        assert await reason_of(house) is Reason.SESSION_PROMPT_ACTIVE
+        assert await reason_of(house) is IneligibilityReason.SESSION_PROMPT_ACTIVE
         house.clock.advance(31.0)
         assert await reason_of(house) is None
 
@@ -92,11 +95,13 @@ def test_whoever_ended_has_no_prompt_in_flight(tmp_path: Path) -> None:
         name = await fox(house)
         house.clock.advance(5.0)
         assert await reason_of(house) is None
-        house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+        house.end(house.roster.sessions[subject(name).id].presence.living_processes[0].process)
         house.settle()
-        record = house.roster.watched[subject(name).id].record
+        record = house.roster.sessions[subject(name).id].record
         assert record is not None
-        assert (await reason_of(house), record.ineligibility_reason) == (Reason.SESSION_NOT_ATTACHABLE,) * 2
+        assert (await reason_of(house), record.ineligibility_reason) == (
+            IneligibilityReason.SESSION_NOT_ATTACHABLE,
+        ) * 2
 
     play(scene, tmp_path)
 
@@ -109,7 +114,7 @@ def test_a_thousand_wakes_at_once_are_one_prompt(tmp_path: Path) -> None:
         answers = await asyncio.gather(*(house.wakes.wake("fox") for _ in range(1000)))
         outcomes = [answer.outcome for answer in answers]
         assert outcomes.count(WakeOutcome.SENT) == len(house.living.prompts) == 1
-        assert {answer.reason for answer in answers} == {None, Reason.WAKE_COALESCED}
+        assert {answer.reason for answer in answers} == {None, IneligibilityReason.WAKE_COALESCED}
         assert sum(each.count for each in house.audits.of("fox")) == 1000
 
     play(scene, tmp_path)
@@ -123,7 +128,7 @@ def test_a_cycle_has_its_number_of_wakes(tmp_path: Path) -> None:
             house.write_policy(agent)
             await house.raise_agent(agent)
         reasons = [await reason_of(house, agent) for agent in ("ant", "bee", "cat")]
-        assert reasons == [None, None, Reason.HEARTBEAT_RATE_LIMITED]
+        assert reasons == [None, None, IneligibilityReason.HEARTBEAT_RATE_LIMITED]
         house.clock.advance(60.0)
         assert await reason_of(house, "cat") is None
 
@@ -143,8 +148,8 @@ def test_a_restart_begins_no_new_cycle(tmp_path: Path) -> None:
         house.clock.advance(20.0)
         house.build()
         await house.holdings.load()
-        await house.wakes.take_up()
-        assert await reason_of(house, "cat") is Reason.HEARTBEAT_RATE_LIMITED
+        await house.wakes.restore()
+        assert await reason_of(house, "cat") is IneligibilityReason.HEARTBEAT_RATE_LIMITED
         house.clock.advance(20.0)
         assert await reason_of(house, "cat") is None
 
@@ -161,7 +166,7 @@ def test_a_clock_that_jumps_moves_no_cooldown(jump: float, tmp_path: Path) -> No
         house.end_turn(name)
         house.clock.advance(30.0)
         house.clock.set_wall(START_WALL + 30.0 + jump)
-        assert await reason_of(house) is Reason.COOLDOWN_ACTIVE
+        assert await reason_of(house) is IneligibilityReason.COOLDOWN_ACTIVE
         house.clock.advance(31.0)
         house.end_turn(name)
         assert await reason_of(house) is None
@@ -180,8 +185,8 @@ def test_a_cooldown_outlives_the_daemon(jump: float, tmp_path: Path) -> None:
         house.clock.set_wall(START_WALL + jump)
         house.build()
         await house.holdings.load()
-        await house.wakes.take_up()
-        assert await reason_of(house) is Reason.COOLDOWN_ACTIVE
+        await house.wakes.restore()
+        assert await reason_of(house) is IneligibilityReason.COOLDOWN_ACTIVE
         house.clock.advance(61.0)
         assert await reason_of(house) is None
 
@@ -200,7 +205,7 @@ def test_wakes_before_and_after_a_jump_keep_their_order(tmp_path: Path) -> None:
             house.clock.advance(3600.0)
         house.build()
         await house.holdings.load()
-        await house.wakes.take_up()
+        await house.wakes.restore()
         assert await reason_of(house) is None
         assert [each.count for each in (await house.wakes.status("fox")).audits] == [1, 1, 1]
 
@@ -215,7 +220,7 @@ def test_nobody_is_woken_before_everybody_was_judged(tmp_path: Path) -> None:
         for ask in (house.wakes.wake, house.wakes.status):
             with pytest.raises(HealthNotKnownYet):
                 await ask("fox")
-        await house.wakes.take_up()
+        await house.wakes.restore()
         assert await reason_of(house) is None
 
     play(scene, tmp_path, ready=False)
@@ -243,7 +248,7 @@ async def second_daemon(house: WakeHouse) -> tuple[WakeService, WakeService]:
     house.build()
     house.client.writes_late = True
     await house.holdings.load()
-    await house.wakes.take_up()
+    await house.wakes.restore()
     return first, house.wakes
 
 
@@ -262,9 +267,9 @@ def test_a_wake_that_was_not_given_costs_nobody_else_his(tmp_path: Path) -> None
     play(scene, tmp_path, WakeRules(wakes_per_cycle_max=1))
 
 
-@pytest.mark.parametrize(("interval", "reason"), [("1h", None), ("20d", Reason.COOLDOWN_ACTIVE)])
+@pytest.mark.parametrize(("interval", "reason"), [("1h", None), ("20d", IneligibilityReason.COOLDOWN_ACTIVE)])
 def test_a_session_outlives_what_is_kept_of_its_wakes(
-    interval: str, reason: Reason | None, tmp_path: Path
+    interval: str, reason: IneligibilityReason | None, tmp_path: Path
 ) -> None:
     """After the retention and a restart it is woken as if nothing were forgotten: not barred, and not too early."""
 
@@ -276,7 +281,7 @@ def test_a_session_outlives_what_is_kept_of_its_wakes(
         await house.audits.forget_old()
         house.build()
         await house.holdings.load()
-        await house.wakes.take_up()
+        await house.wakes.restore()
         assert await reason_of(house) is reason
 
     play(scene, tmp_path)
@@ -291,10 +296,10 @@ def test_names_that_nobody_has_fill_no_memory(tmp_path: Path, monkeypatch: pytes
         assert await reason_of(house) is None
         house.end_turn(name)
         for number in range(50):
-            assert await reason_of(house, f"nobody-{number}") is Reason.SESSION_NOT_FOUND
+            assert await reason_of(house, f"nobody-{number}") is IneligibilityReason.SESSION_NOT_FOUND
         assert len(await house.store.notes("wake")) == 10
         assert house.audits.last("nobody-0") is None
-        assert await reason_of(house) is Reason.COOLDOWN_ACTIVE
+        assert await reason_of(house) is IneligibilityReason.COOLDOWN_ACTIVE
 
     play(scene, tmp_path)
 
@@ -307,11 +312,11 @@ def test_of_two_daemons_on_one_store_one_wakes(tmp_path: Path) -> None:
         first, second = await second_daemon(house)
         answers = await asyncio.gather(first.wake("fox"), second.wake("fox"))
         assert [each.reason for each in answers].count(None) == 1
-        assert {each.reason for each in answers} == {None, Reason.COOLDOWN_ACTIVE}
+        assert {each.reason for each in answers} == {None, IneligibilityReason.COOLDOWN_ACTIVE}
         house.clock.advance(61.0)
         assert (await second.wake("fox")).reason is None
         house.clock.advance(31.0)
-        assert (await first.wake("fox")).reason is Reason.COOLDOWN_ACTIVE
+        assert (await first.wake("fox")).reason is IneligibilityReason.COOLDOWN_ACTIVE
         house.clock.advance(30.0)
         assert (await first.wake("fox")).reason is None
 

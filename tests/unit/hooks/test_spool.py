@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from wakeful.core.ids import ConversationId
-from wakeful.hooks.spool import PAYLOAD_BYTES_MAX, Hook, read_hook
+from wakeful.hooks.spool import PAYLOAD_BYTES_MAX, HookReport, read_hook
 from wakeful.judging import events as e
 
 CLAUDE = "7e3eb83f-1111-4111-8111-111111111111"
@@ -28,18 +28,22 @@ def told(name: str, **fields: Any) -> e.Event:
 @pytest.mark.parametrize(
     ("name", "fields", "expected"),
     [
-        ("SessionStart", {"source": "startup"}, e.Opened(9.0, ConversationId(CLAUDE), "/home/u/proj")),
+        ("SessionStart", {"source": "startup"}, e.LogOpened(9.0, ConversationId(CLAUDE), "/home/u/proj")),
         ("UserPromptSubmit", {"prompt": "x"}, e.Prompted(9.0)),
         ("PreToolUse", {"tool_name": "Bash", "tool_use_id": "t"}, e.Progressed(9.0)),
-        ("PermissionRequest", {"tool_name": "Bash", "tool_input": {}}, e.Asked(9.0, "Bash")),
-        ("Notification", {"notification_type": "permission_prompt"}, e.Asked(9.0, "")),
+        ("PermissionRequest", {"tool_name": "Bash", "tool_input": {}}, e.QuestionAsked(9.0, "Bash")),
+        ("Notification", {"notification_type": "permission_prompt"}, e.QuestionAsked(9.0, "")),
         ("Notification", {"notification_type": "idle_prompt"}, e.TurnEnded(9.0, by_mark=True)),
         ("Notification", {"notification_type": "auth_success"}, e.Progressed(9.0)),
-        ("PostToolUse", {"tool_name": "Bash", "tool_response": "x"}, e.Answered(9.0, "Bash")),
-        ("PostToolUseFailure", {"tool_name": "Bash", "error": "Exit code 3"}, e.Answered(9.0, "Bash")),
+        ("PostToolUse", {"tool_name": "Bash", "tool_response": "x"}, e.QuestionAnswered(9.0, "Bash")),
+        (
+            "PostToolUseFailure",
+            {"tool_name": "Bash", "error": "Exit code 3"},
+            e.QuestionAnswered(9.0, "Bash"),
+        ),
         ("SubagentStop", {"agent_id": "a"}, e.Progressed(9.0)),
-        ("PreCompact", {"trigger": "manual"}, e.Compacting(9.0)),
-        ("PostCompact", {}, e.Compacted(9.0)),
+        ("PreCompact", {"trigger": "manual"}, e.CompactionStarted(9.0)),
+        ("PostCompact", {}, e.CompactionEnded(9.0)),
         ("PostModelRequest", {"error": None, "status": "completed"}, e.Progressed(9.0)),
         ("Stop", {"stop_hook_active": False}, e.TurnEnded(9.0, by_mark=True)),
         (
@@ -54,8 +58,8 @@ def told(name: str, **fields: Any) -> e.Event:
         ),
         ("StopFailure", {"error": "gremlins"}, e.TurnFailed(9.0, e.Failure.UNKNOWN)),
         ("Interrupt", {}, e.TurnInterrupted(9.0)),
-        ("SessionEnd", {"reason": "other"}, e.Closed(9.0)),
-        ("Reboot", {"command": "rm -rf /"}, e.Skipped(9.0, "Reboot")),
+        ("SessionEnd", {"reason": "other"}, e.ClientClosed(9.0)),
+        ("Reboot", {"command": "rm -rf /"}, e.RecordSkipped(9.0, "Reboot")),
     ],
 )
 def test_what_a_hook_reports(name: str, fields: dict[str, Any], expected: e.Event) -> None:
@@ -77,7 +81,9 @@ def test_what_a_hook_reports(name: str, fields: dict[str, Any], expected: e.Even
 def test_whose_a_hook_is(session: str, path: str | None, provider: str) -> None:
     """The transcript's name tells, and without one the version of the id."""
     hook = read_hook(payload("Stop", session, transcript_path=path), 9.0)
-    assert hook == Hook(provider, ConversationId(session), "/home/u/proj", (e.TurnEnded(9.0, by_mark=True),))
+    assert hook == HookReport(
+        provider, ConversationId(session), "/home/u/proj", (e.TurnEnded(9.0, by_mark=True),)
+    )
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from wakeful.incidents.critical_event import (
     wall_of_stamp,
 )
 from wakeful.incidents.line_log import LogBusy, LogUnusable
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import FindingCode
 from wakeful.linux.clock import SystemClock
 
 DOCUMENTED_KEYS = [
@@ -228,7 +228,7 @@ def test_what_is_no_file_is_refused(log: Path, act: Any) -> None:
 def test_a_lock_that_is_stuck_is_told(log: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever holds the log for ever delays us until a deadline, and no longer."""
     monkeypatch.setattr(whole_lines, "LOCK_SECONDS_MAX", 0.05)
-    with whole_lines.locked(log), pytest.raises(LogBusy):
+    with whole_lines.lock_file(log), pytest.raises(LogBusy):
         write(log)
     assert write(log)["project_key"] == "popoto"
 
@@ -265,16 +265,18 @@ def test_details_of_any_kind_are_written(log: Path) -> None:
 @pytest.mark.parametrize(
     ("code", "amount", "reason"),
     [
-        (Code.SILENT, {"seconds": 15 * 60 + 59}, "silent_for_15_minutes"),
-        (Code.SILENT, {"seconds": 20}, "silent_for_1_minutes"),
-        (Code.ERROR_CASCADE, {"errors": 6}, "6_consecutive_errors"),
-        (Code.RUNAWAY, {"seconds": 3 * 3600 - 1}, "running_for_2_hours"),
-        (Code.RUNAWAY, {}, "runaway"),
-        (Code.SESSION_DEAD, {"seconds": 900, "errors": 9}, "session_dead"),
+        (FindingCode.SILENT, {"seconds": 15 * 60 + 59}, "silent_for_15_minutes"),
+        (FindingCode.SILENT, {"seconds": 20}, "silent_for_1_minutes"),
+        (FindingCode.ERROR_CASCADE, {"errors": 6}, "6_consecutive_errors"),
+        (FindingCode.RUNAWAY, {"seconds": 3 * 3600 - 1}, "running_for_2_hours"),
+        (FindingCode.RUNAWAY, {}, "runaway"),
+        (FindingCode.SESSION_DEAD, {"seconds": 900, "errors": 9}, "session_dead"),
         ("queue_stalled", {}, "queue_stalled"),
     ],
 )
-def test_reasons_have_the_documented_words(code: Code | str, amount: dict[str, Any], reason: str) -> None:
+def test_reasons_have_the_documented_words(
+    code: FindingCode | str, amount: dict[str, Any], reason: str
+) -> None:
     """Three findings are told with their number, every other one by its code."""
     assert reason_of(code, **amount) == reason
 

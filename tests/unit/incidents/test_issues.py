@@ -4,14 +4,14 @@ import asyncio
 from collections.abc import Callable
 
 from wakeful.core.ids import SessionId
-from wakeful.incidents.issue_tracker import Filing, Report
-from wakeful.incidents.issues import OWED, RETRY_SECONDS, Issues
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport
+from wakeful.incidents.issues import PENDING_KIND, RETRY_SECONDS, Issues
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 
-def report(project: str = "shop", reason: str = "silent") -> Report:
-    return Report(project, SessionId("claude-1"), reason, "", 60.0)
+def report(project: str = "shop", reason: str = "silent") -> IssueReport:
+    return IssueReport(project, SessionId("claude-1"), reason, "", 60.0)
 
 
 class ScriptedForge:
@@ -19,16 +19,16 @@ class ScriptedForge:
 
     def __init__(self) -> None:
         self.works = False
-        self.given: list[Report] = []
+        self.given: list[IssueReport] = []
         self.takes: Callable[[], None] = lambda: None
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         self.given.append(report)
         self.takes()
         return (
-            Filing(f"https://github.com/me/{report.project}/issues/1", "filed")
+            FilingResult(f"https://github.com/me/{report.project}/issues/1", "filed")
             if self.works
-            else Filing(None, "down")
+            else FilingResult(None, "down")
         )
 
 
@@ -60,7 +60,7 @@ class Scene:
     async def tell(self, words: str) -> None:
         self.told.append(words)
 
-    async def filed(self, report: Report, filing: Filing) -> None:
+    async def filed(self, report: IssueReport, filing: FilingResult) -> None:
         self.late.append((report.reason, filing.url))
 
 
@@ -80,7 +80,7 @@ def test_a_forge_that_is_down_is_said_once_and_tried_again() -> None:
             ("silent", "https://github.com/me/bank/issues/1"),
             ("loop", "https://github.com/me/shop/issues/1"),
         ]
-        assert await at.store.notes(OWED) == []
+        assert await at.store.notes(PENDING_KIND) == []
         at.forge.works = False
         await at.issues.file(report())
         assert at.told == ["down", "works again", "down"]
@@ -105,7 +105,7 @@ def test_a_project_nobody_files_for_is_no_trouble() -> None:
 
     async def scene(at: Scene) -> None:
         assert (await at.issues.file(report("nobody's"))).url is None
-        assert (at.told, await at.store.notes(OWED)) == ([], [])
+        assert (at.told, await at.store.notes(PENDING_KIND)) == ([], [])
 
     asyncio.run(scene(Scene()))
 

@@ -8,10 +8,10 @@ import pytest
 from support import claude_transcripts
 from support.judging_helpers import codes, folded, held
 from wakeful.core.clock import Instant
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.judging.activity import Activity
-from wakeful.judging.findings import Code, Health, State, Verdict, WaitKind
+from wakeful.judging.findings import FindingCode, Health, State, Verdict, WaitKind
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 
@@ -39,9 +39,11 @@ def read(*records: dict[str, Any]) -> Activity:
     return folded([event for each in records for event in reader.read(json.dumps(each).encode())])
 
 
-def judged(seconds: float, sight: Sight, *records: dict[str, Any]) -> Verdict:
+def judged(seconds: float, sight: ProcessState, *records: dict[str, Any]) -> Verdict:
     now = Instant(AT + seconds, AT + seconds)
-    return judge(read(*records), held(sight, ended_at=now if sight is Sight.DEAD else None), Policy(), now)
+    return judge(
+        read(*records), held(sight, ended_at=now if sight is ProcessState.DEAD else None), Policy(), now
+    )
 
 
 MAX_TURNS = record("attachment", 3, attachment={"type": "max_turns_reached", "maxTurns": 2, "turnCount": 3})
@@ -58,18 +60,18 @@ HOOK = record("attachment", 3, attachment={"type": "hook_stopped_continuation", 
 )
 def test_a_run_that_ended_by_its_own_rules_is_no_death(ending: list[dict[str, Any]]) -> None:
     """A schema that was filled, `--max-turns` and a hook's stop are ends: stopped, healthy, nothing found."""
-    gone = judged(4, Sight.DEAD, SAID, CALLED, *ending)
+    gone = judged(4, ProcessState.DEAD, SAID, CALLED, *ending)
     assert (gone.state, gone.health, gone.findings) == (State.STOPPED, Health.HEALTHY, ())
-    alive = judged(4000, Sight.ALIVE, SAID, CALLED, *ending)
+    alive = judged(4000, ProcessState.ALIVE, SAID, CALLED, *ending)
     assert (alive.state, alive.findings) == (State.IDLE, ())
 
 
 def test_a_run_that_was_cut_off_is_still_a_death() -> None:
     """Without the client's word that it was the last, a result is owed an answer."""
-    assert codes(judged(4, Sight.DEAD, SAID, CALLED, result(2))) == [Code.SESSION_DEAD]
+    assert codes(judged(4, ProcessState.DEAD, SAID, CALLED, result(2))) == [FindingCode.SESSION_DEAD]
     failed = result(2, toolEndsTurn=True)
     failed["message"]["content"][0]["is_error"] = True
-    assert codes(judged(4, Sight.DEAD, SAID, CALLED, failed)) == [Code.SESSION_DEAD]
+    assert codes(judged(4, ProcessState.DEAD, SAID, CALLED, failed)) == [FindingCode.SESSION_DEAD]
 
 
 def budget(seconds: float, used: float, total: float = 0.0007) -> dict[str, Any]:
@@ -104,21 +106,21 @@ LAST_LINE = {"type": "last-prompt", "lastPrompt": "please", "leafUuid": "x", "se
 def test_a_run_that_used_up_its_budget_is_no_death() -> None:
     """What it had left before its last message is less than such a message costs: over, dead or alive."""
     spent = spending(0.0005)
-    gone = judged(4, Sight.DEAD, *spent, LAST_LINE)
+    gone = judged(4, ProcessState.DEAD, *spent, LAST_LINE)
     assert (gone.state, gone.health, gone.findings) == (State.STOPPED, Health.HEALTHY, ())
-    alive = judged(4000, Sight.ALIVE, *spent)
+    alive = judged(4000, ProcessState.ALIVE, *spent)
     assert (alive.state, alive.findings) == (State.IDLE, ())
 
 
 def test_a_prompt_to_a_run_without_money_begins_nothing() -> None:
     """A client driven by its stream lives on behind its budget, and answers no prompt."""
-    alive = judged(4000, Sight.ALIVE, SAID, budget(1, 0.0008))
+    alive = judged(4000, ProcessState.ALIVE, SAID, budget(1, 0.0008))
     assert (alive.state, alive.findings) == (State.IDLE, ())
 
 
 def test_a_run_with_money_left_that_was_ended_in_its_turn_is_a_death() -> None:
     """SIGTERM leaves the same last lines; what was left would have paid for many messages more."""
-    assert codes(judged(4, Sight.DEAD, *spending(5.0), LAST_LINE)) == [Code.SESSION_DEAD]
+    assert codes(judged(4, ProcessState.DEAD, *spending(5.0), LAST_LINE)) == [FindingCode.SESSION_DEAD]
 
 
 @pytest.mark.parametrize(
@@ -130,11 +132,13 @@ def test_a_run_with_money_left_that_was_ended_in_its_turn_is_a_death() -> None:
 )
 def test_whether_a_budget_ended_a_run_may_be_unknown(run: list[dict[str, Any]]) -> None:
     """Ended in order, and what its last message cost is not known well enough; without that last line it was killed."""
-    unclear = judged(4, Sight.DEAD, *run, LAST_LINE)
+    unclear = judged(4, ProcessState.DEAD, *run, LAST_LINE)
     assert (unclear.state, unclear.health, unclear.findings) == (State.STOPPED, Health.UNKNOWN, ())
-    assert codes(judged(4, Sight.DEAD, *run)) == [Code.SESSION_DEAD]
+    assert codes(judged(4, ProcessState.DEAD, *run)) == [FindingCode.SESSION_DEAD]
     resumed = [claude_transcripts.prompt(AT + 5, ID), claude_transcripts.call(AT + 6, ID, "true", "toolu_9")]
-    assert codes(judged(7, Sight.DEAD, *run, LAST_LINE, *resumed, LAST_LINE)) == [Code.SESSION_DEAD]
+    assert codes(judged(7, ProcessState.DEAD, *run, LAST_LINE, *resumed, LAST_LINE)) == [
+        FindingCode.SESSION_DEAD
+    ]
 
 
 def test_what_a_subagent_costs_is_not_known() -> None:
@@ -142,7 +146,7 @@ def test_what_a_subagent_costs_is_not_known() -> None:
     run = spending(5.0)
     block = run[-1]["message"]["content"][0]
     block |= {"name": "Task", "input": {"prompt": "look"}}
-    assert judged(4, Sight.DEAD, *run, LAST_LINE).health is Health.UNKNOWN
+    assert judged(4, ProcessState.DEAD, *run, LAST_LINE).health is Health.UNKNOWN
 
 
 STOPPED_BY_HOOK = told(1, "Operation stopped by hook: enough")
@@ -150,9 +154,9 @@ STOPPED_BY_HOOK = told(1, "Operation stopped by hook: enough")
 
 def test_a_prompt_that_a_hook_stopped_is_over() -> None:
     """The client says so in the place of a prompt: no model is asked."""
-    gone = judged(4, Sight.DEAD, SAID, STOPPED_BY_HOOK)
+    gone = judged(4, ProcessState.DEAD, SAID, STOPPED_BY_HOOK)
     assert (gone.state, gone.health, gone.findings) == (State.STOPPED, Health.HEALTHY, ())
-    assert judged(4000, Sight.ALIVE, SAID, STOPPED_BY_HOOK).state is State.IDLE
+    assert judged(4000, ProcessState.ALIVE, SAID, STOPPED_BY_HOOK).state is State.IDLE
 
 
 def unfit(times: int) -> list[dict[str, Any]]:
@@ -170,19 +174,19 @@ def unfit(times: int) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("run", [unfit(5), [*unfit(2), LAST_LINE], [*unfit(5), LAST_LINE]])
 def test_a_run_whose_answer_never_fits_its_schema_failed(run: list[dict[str, Any]]) -> None:
     """The client gives up after five, or as many as it was told, and only its last line says so: no death, no hang."""
-    gone = judged(9, Sight.DEAD, *run)
-    assert codes(gone) == [Code.TURN_FAILED]
+    gone = judged(9, ProcessState.DEAD, *run)
+    assert codes(gone) == [FindingCode.TURN_FAILED]
     assert gone.findings[0].untrusted == ("Output does not match required schema: /n: must be integer",)
-    assert codes(judged(4000, Sight.ALIVE, *run)) == [Code.TURN_FAILED]
+    assert codes(judged(4000, ProcessState.ALIVE, *run)) == [FindingCode.TURN_FAILED]
 
 
 def test_an_answer_that_fits_in_the_end_is_no_failure() -> None:
     """Asked again it may succeed; killed before it answered it is dead."""
-    assert codes(judged(9, Sight.DEAD, *unfit(3))) == [Code.SESSION_DEAD]
+    assert codes(judged(9, ProcessState.DEAD, *unfit(3))) == [FindingCode.SESSION_DEAD]
     filled = result(8, "Structured output provided successfully", toolEndsTurn=True)
-    assert judged(9, Sight.DEAD, *unfit(4), CALLED, filled, LAST_LINE).findings == ()
+    assert judged(9, ProcessState.DEAD, *unfit(4), CALLED, filled, LAST_LINE).findings == ()
     again = [claude_transcripts.prompt(AT + 8, ID), LAST_LINE]
-    assert codes(judged(9, Sight.DEAD, *unfit(2), *again)) == [Code.SESSION_DEAD]
+    assert codes(judged(9, ProcessState.DEAD, *unfit(2), *again)) == [FindingCode.SESSION_DEAD]
 
 
 COMMAND = told(0, "<command-message>deploy</command-message>\n<command-name>/deploy</command-name>")
@@ -197,9 +201,9 @@ UNFILLED = told(0, "[structured-output-enforce] You MUST call the StructuredOutp
 def test_a_turn_that_no_typed_prompt_began_is_one(begun: list[dict[str, Any]]) -> None:
     """A skill, a task at its time, a hook that asks for more: at work, silent when it hangs, dead when killed."""
     before = [SAID, claude_transcripts.answer(AT, ID)]
-    assert judged(5, Sight.ALIVE, *before, *begun).state is State.PROMPTING
-    assert codes(judged(700, Sight.ALIVE, *before, *begun)) == [Code.SILENT]
-    assert codes(judged(5, Sight.DEAD, *before, *begun)) == [Code.SESSION_DEAD]
+    assert judged(5, ProcessState.ALIVE, *before, *begun).state is State.PROMPTING
+    assert codes(judged(700, ProcessState.ALIVE, *before, *begun)) == [FindingCode.SILENT]
+    assert codes(judged(5, ProcessState.DEAD, *before, *begun)) == [FindingCode.SESSION_DEAD]
 
 
 @pytest.mark.parametrize(
@@ -218,11 +222,11 @@ def test_what_was_launched_behind_the_turn_is_waited_for(launched: dict[str, Any
         result(2, "in new words", toolUseResult=launched),
         claude_transcripts.answer(AT + 3, ID),
     ]
-    waits = judged(60, Sight.ALIVE, *left).waits
+    waits = judged(60, ProcessState.ALIVE, *left).waits
     assert [wait.kind for wait in waits] == [WaitKind.BACKGROUND]
     task = launched.get("agentId") or launched["taskId"]
     word = f"<task-notification>\n<task-id>{task}</task-id>\n"
     event = told(50, f"{word}<event>tick</event>\n</task-notification>")
-    assert judged(60, Sight.ALIVE, *left, event, claude_transcripts.answer(AT + 51, ID)).waits
+    assert judged(60, ProcessState.ALIVE, *left, event, claude_transcripts.answer(AT + 51, ID)).waits
     over = told(50, f"{word}<status>completed</status>\n</task-notification>")
-    assert judged(60, Sight.ALIVE, *left, over, claude_transcripts.answer(AT + 51, ID)).waits == ()
+    assert judged(60, ProcessState.ALIVE, *left, over, claude_transcripts.answer(AT + 51, ID)).waits == ()

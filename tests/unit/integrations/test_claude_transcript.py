@@ -37,22 +37,22 @@ def assistant(*blocks: Any, stop: str | None = None, **fields: Any) -> bytes:
 
 def told(line: bytes) -> list[e.Event]:
     """The events of a line, but for the one that says whose log it is."""
-    return [event for event in TranscriptReader().read(line) if not isinstance(event, e.Opened)]
+    return [event for event in TranscriptReader().read(line) if not isinstance(event, e.LogOpened)]
 
 
 def test_the_first_record_says_whose_log_it_is() -> None:
     """Conversation, folder and version are told once, and again only when one of them changes."""
     reader = TranscriptReader()
-    assert reader.read(user("hello"))[0] == e.Opened(AT, ConversationId(ID), "/home/u/proj", "2.1.197")
-    assert not any(isinstance(event, e.Opened) for event in reader.read(user("more")))
-    assert isinstance(reader.read(user("more", cwd="/home/u/other"))[0], e.Opened)
+    assert reader.read(user("hello"))[0] == e.LogOpened(AT, ConversationId(ID), "/home/u/proj", "2.1.197")
+    assert not any(isinstance(event, e.LogOpened) for event in reader.read(user("more")))
+    assert isinstance(reader.read(user("more", cwd="/home/u/other"))[0], e.LogOpened)
 
 
 def test_an_id_that_could_be_an_option_is_no_conversation() -> None:
     """Ids end up in commands: a transcript cannot smuggle an option or a path into one."""
     for hostile in ("--dangerously-skip", "../../etc", "a b", "x" * 300):
         opened = TranscriptReader().read(user("hello", sessionId=hostile))[0]
-        assert isinstance(opened, e.Opened)
+        assert isinstance(opened, e.LogOpened)
         assert opened.conversation_id is None
 
 
@@ -85,7 +85,7 @@ def test_what_a_user_record_does(content: Any, expected: list[e.Event]) -> None:
 def test_meta_messages_and_summaries_are_no_prompts() -> None:
     """What the client puts into the conversation by itself begins no turn."""
     assert told(user("Caveat: …", isMeta=True)) == []
-    assert told(user("This session is being continued", isCompactSummary=True)) == [e.Compacted(AT)]
+    assert told(user("This session is being continued", isCompactSummary=True)) == [e.CompactionEnded(AT)]
 
 
 def test_text_beside_results_is_no_prompt() -> None:
@@ -104,7 +104,7 @@ def test_text_beside_results_is_no_prompt() -> None:
         ("end_turn", e.TurnEnded(AT, words=HELLO)),
         ("tool_use", e.Progressed(AT, HELLO)),
         ("stop_sequence", e.TurnEnded(AT)),
-        (None, e.Spoke(AT, HELLO)),
+        (None, e.TextWritten(AT, HELLO)),
     ],
 )
 def test_text_ends_a_turn_only_if_the_record_says_so(stop: str | None, expected: e.Event) -> None:
@@ -263,15 +263,15 @@ def test_a_run_that_reached_its_own_limit_is_over(kind: str, ends: bool) -> None
 def test_what_a_run_has_spent_of_its_budget_is_told_before_each_request() -> None:
     """A record of another shape is counted as unknown: a turn can be judged without it."""
     said = {"type": "budget_usd", "used": 0.0002, "total": 0.0007, "remaining": 0.0005}
-    assert told(record("attachment", attachment=said)) == [e.Budgeted(AT, 0.0002, 0.0007)]
+    assert told(record("attachment", attachment=said)) == [e.BudgetReported(AT, 0.0002, 0.0007)]
     assert told(record("attachment", attachment={"type": "budget_usd", "usd": 1})) == [
-        e.Skipped(0.0, "attachment.budget_usd")
+        e.RecordSkipped(0.0, "attachment.budget_usd")
     ]
 
 
 def read_all(*lines: bytes) -> list[e.Event]:
     reader = TranscriptReader()
-    return [event for line in lines for event in reader.read(line) if not isinstance(event, e.Opened)]
+    return [event for line in lines for event in reader.read(line) if not isinstance(event, e.LogOpened)]
 
 
 COMMAND = "<command-message>deploy</command-message>\n<command-name>/deploy</command-name>"
@@ -362,7 +362,7 @@ def test_the_books_of_a_turn_are_a_mark() -> None:
     """`turn_duration` closes failed turns too, so it is an end only for those that had none."""
     for subtype in ("turn_duration", "stop_hook_summary"):
         assert told(record("system", subtype=subtype)) == [e.TurnEnded(AT, by_mark=True)]
-    assert told(record("system", subtype="compact_boundary")) == [e.Compacted(AT)]
+    assert told(record("system", subtype="compact_boundary")) == [e.CompactionEnded(AT)]
     assert told(record("system", subtype="local_command")) == []
 
 
@@ -381,21 +381,21 @@ def test_tokens_are_counted_once_per_message() -> None:
     reader, spent = TranscriptReader(), []
     for name in ("msg_1", "msg_1", "msg_2"):
         line = record("assistant", message=message | {"id": name})
-        spent += [event for event in reader.read(line) if isinstance(event, e.Spent)]
-    assert spent == [e.Spent(AT, 105, 7, 165.0), e.Spent(AT, 105, 7, 165.0)]
+        spent += [event for event in reader.read(line) if isinstance(event, e.TokensSpent)]
+    assert spent == [e.TokensSpent(AT, 105, 7, 165.0), e.TokensSpent(AT, 105, 7, 165.0)]
 
 
 def test_unknown_types_are_skipped_whatever_their_shape() -> None:
     """A new record type is no drift, even where its fields bear names we know with other types."""
-    assert told(record("hologram", message="a text", cwd=7)) == [e.Skipped(0.0, "hologram")]
+    assert told(record("hologram", message="a text", cwd=7)) == [e.RecordSkipped(0.0, "hologram")]
     assert told(record("file-history-snapshot")) == []
 
 
 def test_a_known_record_with_another_shape_has_drifted() -> None:
     """A field that changed its type is as lost as one that changed its name."""
-    assert told(record("user", message="a text")) == [e.Drifted(0.0, "message")]
-    assert told(record("user")) == [e.Drifted(AT, "user.message")]
-    assert told(b'{"kind":"user"}') == [e.Drifted(0.0, "type")]
+    assert told(record("user", message="a text")) == [e.FormatDrifted(0.0, "message")]
+    assert told(record("user")) == [e.FormatDrifted(AT, "user.message")]
+    assert told(b'{"kind":"user"}') == [e.FormatDrifted(0.0, "type")]
 
 
 @pytest.mark.parametrize(
@@ -413,7 +413,7 @@ def test_a_known_record_with_another_shape_has_drifted() -> None:
 )
 def test_what_is_no_record_is_malformed(line: bytes) -> None:
     """Bytes that hold no object get a mark, not an exception and not a drift."""
-    assert told(line) == [e.Malformed(0.0, "not a JSON object")]
+    assert told(line) == [e.LineMalformed(0.0, "not a JSON object")]
 
 
 def test_half_a_character_costs_nothing() -> None:
@@ -426,8 +426,8 @@ def test_half_a_character_costs_nothing() -> None:
 def test_a_record_glued_to_a_torn_one_is_kept() -> None:
     """The good record is read, the torn one is marked, and a torn piece is no drift."""
     torn = user("hello")[:-20]
-    assert told(torn + user("fix it")) == [e.Malformed(0.0, "not a JSON object"), e.Prompted(AT)]
-    assert told(b'{"type":"user","message":{"role":"user"}') == [e.Malformed(0.0, "not a JSON object")]
+    assert told(torn + user("fix it")) == [e.LineMalformed(0.0, "not a JSON object"), e.Prompted(AT)]
+    assert told(b'{"type":"user","message":{"role":"user"}') == [e.LineMalformed(0.0, "not a JSON object")]
 
 
 @pytest.mark.parametrize(

@@ -9,10 +9,10 @@ import pytest
 from support.judging_helpers import folded, held
 from wakeful.core.clock import Instant
 from wakeful.core.ids import ConversationId
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging import events as e
-from wakeful.judging.findings import Attention, Code, Health, State, Verdict, WaitKind
+from wakeful.judging.findings import Attention, FindingCode, Health, State, Verdict, WaitKind
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 
@@ -51,7 +51,7 @@ def test_a_fork_keeps_its_own_name() -> None:
     reader = RolloutReader()
     own = line("session_meta", id=ID, cwd="/home/u/proj", cli_version="0.142.5")
     parents = line("session_meta", id="019f0000-0000-7000-8000-000000000000", cwd="/elsewhere")
-    assert reader.read(own) == (e.Opened(AT, ConversationId(ID), "/home/u/proj", "0.142.5"),)
+    assert reader.read(own) == (e.LogOpened(AT, ConversationId(ID), "/home/u/proj", "0.142.5"),)
     assert reader.read(parents) == ()
     assert len(reader.read(own)) == 1
 
@@ -59,7 +59,7 @@ def test_a_fork_keeps_its_own_name() -> None:
 def test_every_turn_tells_the_folder() -> None:
     """A log read from its last turn on still knows where the session works, and that the model is asked."""
     told_of = told(line("turn_context", cwd="/home/u/proj"))
-    assert told_of == [e.Opened(AT, cwd="/home/u/proj"), e.Progressed(AT)]
+    assert told_of == [e.LogOpened(AT, cwd="/home/u/proj"), e.Progressed(AT)]
 
 
 @pytest.mark.parametrize(
@@ -69,9 +69,9 @@ def test_every_turn_tells_the_folder() -> None:
         (event("task_started", root_turn_id="t", turn_attribution={"turn_trigger": None}), [OPENED]),
         (
             event("task_started", turn_id="t", root_turn_id="t"),
-            [e.Prompted(AT, by_person=False), e.Compacting(AT)],
+            [e.Prompted(AT, by_person=False), e.CompactionStarted(AT)],
         ),
-        (event("item_completed", item={"type": "Plan", "id": "p", "text": "# Plan"}), [e.Proposed(AT)]),
+        (event("item_completed", item={"type": "Plan", "id": "p", "text": "# Plan"}), [e.PlanProposed(AT)]),
         (event("user_message", message="fix it"), [e.Prompted(AT)]),
         (event("user_message", message="<heartbeat>\n"), [e.Prompted(AT, by_person=False)]),
         (
@@ -87,11 +87,11 @@ def test_every_turn_tells_the_folder() -> None:
         (item("web_search_call", status="completed", action={}), [e.Progressed(AT)]),
         (event("task_complete", last_agent_message="done"), [e.TurnEnded(AT)]),
         (event("turn_aborted", reason="interrupted"), [e.TurnInterrupted(AT)]),
-        (event("context_compacted"), [e.Compacted(AT)]),
-        (line("compacted", message=""), [e.Compacted(AT)]),
+        (event("context_compacted"), [e.CompactionEnded(AT)]),
+        (line("compacted", message=""), [e.CompactionEnded(AT)]),
         (line("world_state", full=True), []),
-        (event("brand_new"), [e.Skipped(0.0, "event_msg.brand_new")]),
-        (line("brand_new", name=7), [e.Skipped(0.0, "brand_new")]),
+        (event("brand_new"), [e.RecordSkipped(0.0, "event_msg.brand_new")]),
+        (line("brand_new", name=7), [e.RecordSkipped(0.0, "brand_new")]),
     ],
 )
 def test_what_a_record_does_to_the_turn(raw: bytes, expected: list[e.Event]) -> None:
@@ -294,14 +294,14 @@ def test_a_repeated_count_is_spent_once() -> None:
     spent: list[e.Event] = []
     for info in (usage(10, 10), usage(10, 10), None, usage(30, 20)):
         spent += reader.read(event("token_count", info=info))
-    assert spent == [e.Spent(AT, 5, 1), e.Spent(AT, 10, 1)]
+    assert spent == [e.TokensSpent(AT, 5, 1), e.TokensSpent(AT, 10, 1)]
 
 
 def test_records_and_counts_are_never_both_spent() -> None:
     """Where usage has records of its own, the counts beside them say the same again."""
     reader = RolloutReader()
     record = line("token_usage_record", usage={"input_tokens": 10, "output_tokens": 5})
-    assert reader.read(record) == (e.Spent(AT, 10, 5),)
+    assert reader.read(record) == (e.TokensSpent(AT, 10, 5),)
     assert reader.read(event("token_count", info=usage(10, 10))) == ()
 
 
@@ -326,7 +326,7 @@ def test_records_and_counts_are_never_both_spent() -> None:
 def test_a_known_record_without_a_needed_field_has_drifted(raw: bytes, field: str) -> None:
     """The mark names the field, so that a person can see what changed."""
     (drifted,) = told(raw)
-    assert isinstance(drifted, e.Drifted)
+    assert isinstance(drifted, e.FormatDrifted)
     assert drifted.field == field
 
 
@@ -348,7 +348,7 @@ def test_a_boundary_is_where_nothing_before_matters(raw: bytes, expected: bool) 
     assert RolloutReader().is_boundary(raw) is expected
 
 
-ALIVE = Sight.ALIVE
+ALIVE = ProcessState.ALIVE
 STARTED = event("task_started", turn_id="t", collaboration_mode_kind="plan")
 CONTEXT = line("turn_context", cwd="/home/u/proj", collaboration_mode={"mode": "plan"})
 PROMPT = event("item_completed", item={"type": "UserMessage", "content": []})
@@ -356,10 +356,10 @@ PLAN = event("item_completed", item={"type": "Plan", "id": "t-plan", "text": "# 
 COMPLETE = event("task_complete", turn_id="t", last_agent_message="Here it is")
 
 
-def judged(seconds: float, sight: Sight, *lines: bytes) -> Verdict:
+def judged(seconds: float, sight: ProcessState, *lines: bytes) -> Verdict:
     reader, now = RolloutReader(), Instant(AT + seconds, AT + seconds)
     activity = folded([event for raw in lines for event in reader.read(raw)])
-    return judge(activity, held(sight, ended_at=now if sight is Sight.DEAD else None), Policy(), now)
+    return judge(activity, held(sight, ended_at=now if sight is ProcessState.DEAD else None), Policy(), now)
 
 
 def test_a_plan_waits_for_a_persons_yes() -> None:
@@ -368,7 +368,7 @@ def test_a_plan_waits_for_a_persons_yes() -> None:
     assert (asking.state, asking.attention, asking.active_prompt) == (State.WAITING, Attention.PERSON, False)
     assert [(wait.kind, wait.until) for wait in asking.waits] == [(WaitKind.PERSON, None)]
     assert asking.findings == ()
-    gone = judged(5, Sight.DEAD, STARTED, CONTEXT, PROMPT, PLAN, COMPLETE)
+    gone = judged(5, ProcessState.DEAD, STARTED, CONTEXT, PROMPT, PLAN, COMPLETE)
     assert (gone.state, gone.health, gone.findings) == (State.STOPPED, Health.HEALTHY, ())
     again = [STARTED, CONTEXT, PROMPT]
     assert judged(5, ALIVE, *again, PLAN, COMPLETE, *again).state is State.PROMPTING
@@ -382,7 +382,7 @@ def test_a_command_that_a_person_typed_is_no_wait_for_the_model() -> None:
     running = judged(4 * 3600, ALIVE, COMPLETE, STARTED)
     assert (running.state, running.findings) == (State.PROMPTING, ())
     assert [wait.kind for wait in running.waits] == [WaitKind.TOOL]
-    assert judged(5, Sight.DEAD, COMPLETE, STARTED).findings == ()
+    assert judged(5, ProcessState.DEAD, COMPLETE, STARTED).findings == ()
     assert judged(5, ALIVE, COMPLETE, STARTED, COMPLETE).state is State.IDLE
 
 
@@ -390,9 +390,9 @@ def test_a_command_that_a_person_typed_is_no_wait_for_the_model() -> None:
 def test_a_turn_that_asks_the_model_is_waited_for_as_ever(asked: list[bytes]) -> None:
     """Whatever shows that a request follows makes it a wait for the model."""
     assert [wait.kind for wait in judged(5, ALIVE, STARTED, *asked).waits] == [WaitKind.MODEL]
-    assert [finding.code for finding in judged(700, ALIVE, STARTED, *asked).findings] == [Code.SILENT]
-    assert [finding.code for finding in judged(5, Sight.DEAD, STARTED, *asked).findings] == [
-        Code.SESSION_DEAD
+    assert [finding.code for finding in judged(700, ALIVE, STARTED, *asked).findings] == [FindingCode.SILENT]
+    assert [finding.code for finding in judged(5, ProcessState.DEAD, STARTED, *asked).findings] == [
+        FindingCode.SESSION_DEAD
     ]
 
 
@@ -404,17 +404,19 @@ EXEC_THREAD = line("session_meta", id=ID, source="exec")
 @pytest.mark.parametrize("begun", [[BY_EXEC], [EXEC_THREAD, STARTED], [EXEC_THREAD, COMPLETE, STARTED]])
 def test_a_run_of_codex_exec_that_died_before_its_prompt_was_written_is_dead(begun: list[bytes]) -> None:
     """It runs nothing but prompts: what it opened a turn for is owed an answer, also for the first milliseconds."""
-    assert [finding.code for finding in judged(5, Sight.DEAD, *begun).findings] == [Code.SESSION_DEAD]
+    assert [finding.code for finding in judged(5, ProcessState.DEAD, *begun).findings] == [
+        FindingCode.SESSION_DEAD
+    ]
     assert [wait.kind for wait in judged(5, ALIVE, *begun).waits] == [WaitKind.MODEL]
 
 
 def test_a_command_typed_into_a_thread_that_exec_began_is_a_persons() -> None:
     """Such a thread can be opened in a terminal later; there each turn says for itself that exec did not begin it."""
-    assert judged(5, Sight.DEAD, EXEC_THREAD, COMPLETE, BY_NOBODY).findings == ()
+    assert judged(5, ProcessState.DEAD, EXEC_THREAD, COMPLETE, BY_NOBODY).findings == ()
 
 
 def test_a_summary_that_hangs_is_silent() -> None:
     """`/compact` opens a turn that nobody is named for, and the model works in it."""
     begun = event("task_started", turn_id="t", root_turn_id="t")
     assert [wait.kind for wait in judged(5, ALIVE, COMPLETE, begun).waits] == [WaitKind.COMPACTION]
-    assert [finding.code for finding in judged(700, ALIVE, COMPLETE, begun).findings] == [Code.SILENT]
+    assert [finding.code for finding in judged(700, ALIVE, COMPLETE, begun).findings] == [FindingCode.SILENT]

@@ -4,14 +4,14 @@ import pytest
 
 from wakeful.agents.model import AgentRuntime, AgentSpec
 from wakeful.core.process import Process
-from wakeful.integrations.docker.inspect import Running, agent_among, pane_tree
-from wakeful.integrations.docker.spec import AgentRefused, epoch_of, wanted
+from wakeful.integrations.docker.inspect import RunningProgram, agent_among, pane_tree
+from wakeful.integrations.docker.spec import AgentRefused, container_body, epoch_of
 
 CLAUDE = ("claude", "--model", "x")
 ADDRESS = "unix:///run/docker.sock"
 
 
-def tree(*lines: str) -> list[Running]:
+def tree(*lines: str) -> list[RunningProgram]:
     """Processes of a pane, each below the one before, by their command lines."""
     processes = {Process(pid, 1, "b"): tuple(line.split()) for pid, line in enumerate(lines, 1)}
     if not lines:
@@ -84,12 +84,12 @@ def spec(*mounts: str, **fields: str) -> AgentSpec:
 def test_a_mount_that_is_none_or_leads_to_the_engine_is_refused(mount: str) -> None:
     """Whoever reaches the engine's socket owns the host, whichever folder it is handed in."""
     with pytest.raises(AgentRefused):
-        wanted(spec(mount), 1, ADDRESS)
+        container_body(spec(mount), 1, ADDRESS)
 
 
 def test_what_is_declared_is_what_the_engine_is_told() -> None:
     """No privileges, no network unless given, values of the environment nowhere."""
-    body = wanted(spec("/opt:/opt:ro", network="host", user="u", workdir="/w"), 5, ADDRESS)
+    body = container_body(spec("/opt:/opt:ro", network="host", user="u", workdir="/w"), 5, ADDRESS)
     assert body["HostConfig"] == {
         "Init": True,
         "NetworkMode": "host",
@@ -102,7 +102,7 @@ def test_what_is_declared_is_what_the_engine_is_told() -> None:
 def test_an_agent_without_an_image_is_refused() -> None:
     """The engine would say it less clearly."""
     with pytest.raises(AgentRefused, match="it names no image"):
-        wanted(spec(image=""), 1, ADDRESS)
+        container_body(spec(image=""), 1, ADDRESS)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "9" * 30])

@@ -5,14 +5,14 @@ import re
 from hypothesis import given, strategies as st
 
 from wakeful.core.ids import SessionId
-from wakeful.incidents.issue_tracker import Report
-from wakeful.integrations.github import PREFIX, body_of, cell, fenced, marker_of, title_of
+from wakeful.incidents.issue_tracker import IssueReport
+from wakeful.integrations.github import PREFIX, body_of, code_block, code_cell, marker_of, title_of
 
 HOSTILE = st.text(alphabet=st.sampled_from("ab`|~@#<>-![]()\\\n\r\u2028\x1b \u200b*_")) | st.text()
 SECRET = "sk-ant-REDACTED"
 
 
-def report(**changed: object) -> Report:
+def report(**changed: object) -> IssueReport:
     words: dict[str, object] = {
         "project": "shop",
         "session_id": SessionId("claude-1"),
@@ -20,7 +20,7 @@ def report(**changed: object) -> Report:
         "summary": "nothing since 09:45",
         "duration_seconds": 1500.0,
     }
-    return Report(**(words | changed))  # type: ignore[arg-type]  # the fields of a struct, by name
+    return IssueReport(**(words | changed))  # type: ignore[arg-type]  # the fields of a struct, by name
 
 
 def outside_code(body: str) -> str:
@@ -53,14 +53,14 @@ def test_nothing_from_outside_leaves_its_code(project: str, summary: str, about:
 @given(HOSTILE)
 def test_a_cell_has_no_bar_and_two_backquotes(text: str) -> None:
     """A table row keeps its columns."""
-    shown = cell(text)
+    shown = code_cell(text)
     assert (shown.count("`"), shown.count("|"), shown.count("\n")) == (2, 0, 0)
 
 
 def test_a_fence_is_longer_than_any_within() -> None:
     """However many backquotes a text has."""
-    assert fenced("a ````` b")[0] == "``````text"
-    assert fenced("plain") == ["````text", "plain", "````"]
+    assert code_block("a ````` b")[0] == "``````text"
+    assert code_block("plain") == ["````text", "plain", "````"]
 
 
 def test_secrets_are_removed_everywhere() -> None:

@@ -12,24 +12,30 @@ import pytest
 from msgspec.structs import replace
 
 from support.supervisor_fixture import BOOT, House, subject
-from wakeful.control.driver import Seen, TypedText
-from wakeful.control.gate import Act, Purpose, reconcile
+from wakeful.control.driver import ActionResult, TypedText
+from wakeful.control.gate import ActionIntent, ActionKind, reconcile
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import INTENT_VARIABLE, PaneAddress
 from wakeful.core.process import Process
 from wakeful.integrations.tmux.driver import TmuxDriver
-from wakeful.integrations.tmux.input_line import ClaudeInput, Input, PlainInput, Standing
-from wakeful.integrations.tmux.said import was_said
+from wakeful.integrations.tmux.input_line import ClaudeInput, InputLineState, InputReader, PlainInput
+from wakeful.integrations.tmux.prompt_in_log import has_prompt
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.integrations.tmux.server import TmuxFailed
-from wakeful.integrations.tmux.typed_notes import NOTES_BYTES_MAX, NOTES_MAX, Stage, TypedNote, TypedNotes
-from wakeful.storage.base import Intent, Outcome
+from wakeful.integrations.tmux.typed_notes import (
+    NOTES_BYTES_MAX,
+    NOTES_MAX,
+    TypedNote,
+    TypedNotes,
+    TypingStage,
+)
+from wakeful.storage.base import ActionOutcome, Intent
 from wakeful.testing.virtual_clock import VirtualClock
 
 T = TypeVar("T")
 A = subject("a").id
-SENT = Seen(Outcome.RECOVERED, "sent")
-REMOVED = Seen(Outcome.INEFFECTIVE, "removed")
+SENT = ActionResult(ActionOutcome.CONFIRMED, "sent")
+REMOVED = ActionResult(ActionOutcome.INEFFECTIVE, "removed")
 RULE = "─" * 40
 ANGLE = "\u276f"
 
@@ -38,47 +44,47 @@ def now(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def left_open(house: House, act: Act, at: float) -> None:
+def left_open(house: House, act: ActionKind, at: float) -> None:
     """As a daemon leaves it that is killed in the middle of this act."""
     house.start("a")
-    hosting = now(house.hands.adopt("a"))
-    purpose = Purpose(hosting if act is not Act.DELIVER else None, prompt_chars=24)
-    now(house.store.intend(Intent("i1", A, act, msgspec.json.encode(purpose), at)))
+    managed = now(house.hands.adopt("a"))
+    intent = ActionIntent(managed if act is not ActionKind.DELIVER else None, prompt_chars=24)
+    now(house.store.save_intent(Intent("i1", A, act, msgspec.json.encode(intent), at)))
 
 
-def settled(house: House, *typed: TypedText) -> Seen:
-    (seen,) = now(reconcile(house.store, house.gate, house.holdings, house.world, typed))
-    return seen
+def settled(house: House, *typed: TypedText) -> ActionResult:
+    (result,) = now(reconcile(house.store, house.gate, house.holdings, house.world, typed))
+    return result
 
 
 def test_a_text_from_before_the_prompt_says_nothing_of_it(house: House) -> None:
     """The note of an earlier prompt is left behind: that it was sent does not make the new one sent."""
-    left_open(house, Act.DELIVER, at=100.0)
-    assert settled(house, TypedText(A, 99.0, "the one before", SENT)).outcome is Outcome.UNVERIFIED
+    left_open(house, ActionKind.DELIVER, at=100.0)
+    assert settled(house, TypedText(A, 99.0, "the one before", SENT)).outcome is ActionOutcome.UNVERIFIED
 
 
 def test_the_newest_text_of_the_prompt_counts(house: House) -> None:
     """One in the input line of another pane was typed before."""
-    left_open(house, Act.DELIVER, at=100.0)
+    left_open(house, ActionKind.DELIVER, at=100.0)
     texts = (TypedText(A, 102.0, "x", SENT), TypedText(A, 101.0, "x", REMOVED))
-    assert settled(house, *texts).outcome is Outcome.RECOVERED
+    assert settled(house, *texts).outcome is ActionOutcome.CONFIRMED
     assert house.holdings.get(A).note == ""
 
 
 def test_a_command_that_was_removed_from_a_shell_started_nothing(house: House) -> None:
     """It is known that it never ran."""
-    left_open(house, Act.RESUME, at=100.0)
+    left_open(house, ActionKind.RESUME, at=100.0)
     assert settled(house, TypedText(A, 101.0, "claude --resume", REMOVED, is_command=True)) == REMOVED
 
 
 def test_a_command_that_ran_is_not_the_prompt_that_was_to_follow_it(house: House) -> None:
     """Killed before it typed the prompt: the agent runs, and was told nothing."""
-    left_open(house, Act.RESUME, at=100.0)
+    left_open(house, ActionKind.RESUME, at=100.0)
     process = house.holdings.get(A).process
     assert process is not None
     house.world.marks[INTENT_VARIABLE, "i1"] = [process]
-    seen = settled(house, TypedText(A, 101.0, "claude --resume", SENT, is_command=True))
-    assert (seen.outcome, "not typed" in seen.words) == (Outcome.UNVERIFIED, True)
+    result = settled(house, TypedText(A, 101.0, "claude --resume", SENT, is_command=True))
+    assert (result.outcome, "not typed" in result.words) == (ActionOutcome.UNVERIFIED, True)
     assert "Send it again" in house.holdings.get(A).note
 
 
@@ -115,14 +121,14 @@ RESULT = line(type="user", message={"content": [{"type": "tool_result", "content
 )
 def test_only_a_prompt_in_the_log_proves_that_it_was_taken(record: bytes, *, is_proof: bool) -> None:
     """Blanks do not count, who said it does."""
-    assert was_said([b"{}", record], " do this now", 1799999999.0) is is_proof
+    assert has_prompt([b"{}", record], " do this now", 1799999999.0) is is_proof
 
 
 def test_the_same_words_from_an_earlier_time_prove_nothing() -> None:
     """Who sends a text twice may have been cut off the second time."""
     after = 4102444800.0
-    assert not was_said([CLAUDE, CODEX], "do this now", after)
-    assert not was_said([CLAUDE], "do this now, please", 0.0)
+    assert not has_prompt([CLAUDE, CODEX], "do this now", after)
+    assert not has_prompt([CLAUDE], "do this now, please", 0.0)
 
 
 PANE = PaneAddress("/run/none.sock", "%1", "a")
@@ -132,17 +138,17 @@ NOTE = TypedNote(A, PANE, Process(1, 1, BOOT), "PlainInput", "words", "> ", at=1
 def test_a_note_that_never_took_its_place_is_not_read(tmp_path: Path) -> None:
     """Killed while it noted that Enter comes next: the older note is what was acted on, and the only one."""
     notes = TypedNotes(str(tmp_path))
-    notes.keep(replace(NOTE, stage=Stage.PASTED))
+    notes.save(replace(NOTE, stage=TypingStage.PASTED))
     (path,) = tmp_path.iterdir()
     unfinished = path.with_name(f"{path.name}.new")
-    unfinished.write_bytes(msgspec.json.encode(replace(NOTE, stage=Stage.ENTER)))
-    assert [each.stage for each in notes.all()] == [Stage.PASTED]
+    unfinished.write_bytes(msgspec.json.encode(replace(NOTE, stage=TypingStage.ENTER)))
+    assert [each.stage for each in notes.all()] == [TypingStage.PASTED]
     assert list(tmp_path.iterdir()) == [path]
 
 
 def written(folder: Path, number: int, text: str = "words") -> None:
     """A note for a pane of its own, one second younger than the one before."""
-    TypedNotes(str(folder)).keep(
+    TypedNotes(str(folder)).save(
         replace(NOTE, pane=replace(PANE, target=f"%{number}"), text=text, at=float(number))
     )
     newest = max(folder.iterdir(), key=lambda each: each.stat().st_ctime_ns)
@@ -168,34 +174,34 @@ def test_notes_are_read_up_to_so_many_bytes(tmp_path: Path) -> None:
 
 def test_a_folder_in_the_place_of_a_note_stops_nothing(tmp_path: Path) -> None:
     """It cannot be removed as a file, and nothing can be noted there."""
-    TypedNotes(str(tmp_path)).keep(NOTE)
+    TypedNotes(str(tmp_path)).save(NOTE)
     (path,) = tmp_path.iterdir()
     path.unlink()
     path.mkdir()
     assert TypedNotes(str(tmp_path)).all() == []
     with pytest.raises(TmuxFailed, match="Is a directory"):
-        TypedNotes(str(tmp_path)).keep(NOTE)
+        TypedNotes(str(tmp_path)).save(NOTE)
 
 
 def test_a_note_of_another_version_stops_nothing(tmp_path: Path) -> None:
     """A reader that is not known here is unknown, and the daemon comes up."""
-    TypedNotes(str(tmp_path)).keep(replace(NOTE, reader="NoLongerThere"))
+    TypedNotes(str(tmp_path)).save(replace(NOTE, reader="NoLongerThere"))
     driver = TmuxDriver(str(tmp_path / "tmux.sock"), str(tmp_path), VirtualClock())
-    (text,) = now(driver.settle_typed())
-    assert (text.session_id, text.seen.outcome) == (A, Outcome.UNVERIFIED)
-    assert now(driver.settle_typed()) == []
+    (text,) = now(driver.recover_typed())
+    assert (text.session_id, text.seen.outcome) == (A, ActionOutcome.UNVERIFIED)
+    assert now(driver.recover_typed()) == []
 
 
 def test_what_was_seen_is_known_after_a_second_crash(tmp_path: Path) -> None:
     """The note goes once the outcome is written down, not before."""
-    TypedNotes(str(tmp_path)).keep(replace(NOTE, stage=Stage.TAKEN))
+    TypedNotes(str(tmp_path)).save(replace(NOTE, stage=TypingStage.TAKEN))
     driver = TmuxDriver(str(tmp_path / "tmux.sock"), str(tmp_path), VirtualClock())
     for _ in range(2):
-        (text,) = now(driver.settle_typed())
-        assert text.seen.outcome is Outcome.RECOVERED
+        (text,) = now(driver.recover_typed())
+        assert text.seen.outcome is ActionOutcome.CONFIRMED
     driver.forget_typed(SessionId("another"))
     driver.forget_typed(A)
-    assert now(driver.settle_typed()) == []
+    assert now(driver.recover_typed()) == []
 
 
 def screen(*rows: str, column: int, row: int) -> Screen:
@@ -206,16 +212,16 @@ def screen(*rows: str, column: int, row: int) -> Screen:
 @pytest.mark.parametrize(
     ("typed", "expected"),
     [
-        ("", Standing.EMPTY),
-        ("the who", Standing.PART),
-        ("the whole text", Standing.OURS),
-        ("the whole text and mine", Standing.OTHER),
-        ("mine", Standing.OTHER),
+        ("", InputLineState.EMPTY),
+        ("the who", InputLineState.PART),
+        ("the whole text", InputLineState.OURS),
+        ("the whole text and mine", InputLineState.OTHER),
+        ("mine", InputLineState.OTHER),
     ],
 )
 @pytest.mark.parametrize("reader", [ClaudeInput(), PlainInput()])
 def test_what_stands_in_an_input_line_is_compared_with_the_text(
-    reader: Input, typed: str, expected: Standing
+    reader: InputReader, typed: str, expected: InputLineState
 ) -> None:
     """Its beginning is told apart from the whole: after Enter was next, only the whole can be ours."""
     shown = (
@@ -223,4 +229,4 @@ def test_what_stands_in_an_input_line_is_compared_with_the_text(
         if isinstance(reader, ClaudeInput)
         else screen(f"> {typed}", column=2 + len(typed), row=0)
     )
-    assert reader.standing(shown, "> ", "the whole text") is expected
+    assert reader.input_state(shown, "> ", "the whole text") is expected

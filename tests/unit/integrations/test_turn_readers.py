@@ -7,9 +7,17 @@ from typing import Any
 
 import pytest
 
-from wakeful.control.turn_events import Asked, Ended, Heard, Settled, Spent, Taken, Words
-from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
-from wakeful.integrations.codex.turn_reader import CodexHearing
+from wakeful.control.turn_events import (
+    AnswerText,
+    Ended,
+    PermissionAsked,
+    PermissionClosed,
+    PromptTaken,
+    Spent,
+    TurnEvent,
+)
+from wakeful.integrations.claude_code.turn_reader import ClaudeTurnReader
+from wakeful.integrations.codex.turn_reader import CodexTurnReader
 from wakeful.judging.events import Failure
 
 OURS = "11111111-1111-5111-8111-111111111111"
@@ -55,48 +63,48 @@ def turn(uuid: str, text: str, cost_usd: float = 0.001, prompt: str = "hello") -
     return [RUNNING, *block(text), replayed(uuid, prompt), whole(text), result(text, cost_usd), IDLE]
 
 
-def heard(hearing: ClaudeHearing | CodexHearing, lines: Iterable[Line]) -> list[Heard]:
+def heard(hearing: ClaudeTurnReader | CodexTurnReader, lines: Iterable[Line]) -> list[TurnEvent]:
     fed = [hearing.feed(json.dumps(line).encode()) for line in lines]
     return list(chain.from_iterable(fed))
 
 
-def words(told: Iterable[Heard]) -> str:
-    return "".join(each.text for each in told if isinstance(each, Words))
+def words(told: Iterable[TurnEvent]) -> str:
+    return "".join(each.text for each in told if isinstance(each, AnswerText))
 
 
 def test_words_are_heard_before_the_prompt_is_replayed() -> None:
     """The client replays a prompt only when the first block of its answer is whole: nobody waits for that."""
-    hearing = ClaudeHearing(OURS)
-    hearing.caught_up()
-    assert heard(hearing, [RUNNING, *block("Once upon")]) == [Taken(), Words("Once upon")]
+    hearing = ClaudeTurnReader(OURS)
+    hearing.on_caught_up()
+    assert heard(hearing, [RUNNING, *block("Once upon")]) == [PromptTaken(), AnswerText("Once upon")]
     rest = heard(hearing, [replayed(OURS), whole("Once upon a time"), result("Once upon a time"), IDLE])
-    assert rest == [Words(" a time"), Ended("Once upon a time", spent=Spent(7, 7, 0.001))]
+    assert rest == [AnswerText(" a time"), Ended("Once upon a time", spent=Spent(7, 7, 0.001))]
 
 
 def test_an_old_turn_is_not_heard_again() -> None:
     """After a restart the whole file is read: only the turn with the prompt's own id counts, at its own cost."""
-    hearing = ClaudeHearing(OURS)
+    hearing = ClaudeTurnReader(OURS)
     told = heard(hearing, [*turn("other", "old news", 0.005), *turn(OURS, "new", 0.007)])
-    assert [type(each) for each in told] == [Taken, Words, Ended]
+    assert [type(each) for each in told] == [PromptTaken, AnswerText, Ended]
     assert told[-1] == Ended("new", spent=Spent(7, 7, 0.007 - 0.005))
-    assert hearing.caught_up() == []
+    assert hearing.on_caught_up() == []
 
 
 def test_the_turn_that_is_open_is_taken_for_ours_until_its_prompt_says_otherwise() -> None:
     """Somebody else's turn is given back as soon as it is known, and ours is heard from its own beginning."""
-    hearing = ClaudeHearing(OURS)
+    hearing = ClaudeTurnReader(OURS)
     assert heard(hearing, [*turn("a", "old"), RUNNING, *block("not ")]) == []
-    assert hearing.caught_up() == [Taken(), Words("not ")]
+    assert hearing.on_caught_up() == [PromptTaken(), AnswerText("not ")]
     foreign = [replayed("b"), whole("not ours"), *block("at all"), result(), IDLE]
     assert heard(hearing, foreign) == []
-    assert heard(hearing, turn(OURS, "ours"))[:2] == [Taken(), Words("ours")]
+    assert heard(hearing, turn(OURS, "ours"))[:2] == [PromptTaken(), AnswerText("ours")]
 
 
 def test_subagents_are_not_heard() -> None:
     """What an agent says to another one is nobody's answer; blocks of the main one are paragraphs."""
     inner = [*block("inner", "toolu_1"), whole("inner", "toolu_1")]
     lines = [RUNNING, *block("one"), replayed(OURS), whole("one"), *inner, *block("two"), whole("two")]
-    told = heard(ClaudeHearing(OURS), [*lines, result("two")])
+    told = heard(ClaudeTurnReader(OURS), [*lines, result("two")])
     assert words(told) == "one\n\ntwo"
     assert isinstance(told[-1], Ended)
     assert told[-1].text == "one\n\ntwo"
@@ -111,9 +119,9 @@ def test_a_broken_stream_is_heard_once() -> None:
         whole("after the break"),
         result("after the break"),
     ]
-    assert words(heard(ClaudeHearing(OURS), lines)) == "after the break"
+    assert words(heard(ClaudeTurnReader(OURS), lines)) == "after the break"
     unstreamed = [RUNNING, replayed(OURS), whole("at once"), result("at once")]
-    assert words(heard(ClaudeHearing(OURS), unstreamed)) == "at once"
+    assert words(heard(ClaudeTurnReader(OURS), unstreamed)) == "at once"
 
 
 def test_questions_are_open_until_answered_withdrawn_or_over() -> None:
@@ -127,12 +135,12 @@ def test_questions_are_open_until_answered_withdrawn_or_over() -> None:
     answer = {"type": "control_response", "response": {"subtype": "success", "request_id": "q1"}}
     withdrawn = {"type": "control_cancel_request", "request_id": "q2"}
     lines = [RUNNING, replayed(OURS), asks("q1"), answer, answer, asks("q2"), withdrawn, asks("q3"), result()]
-    told = heard(ClaudeHearing(OURS), lines)
-    asked = [each for each in told if isinstance(each, Asked)]
+    told = heard(ClaudeTurnReader(OURS), lines)
+    asked = [each for each in told if isinstance(each, PermissionAsked)]
     assert [each.question_id for each in asked] == ["q1", "q2", "q3"]
     assert "sk-ant" not in asked[0].untrusted
     assert "deploy" in asked[0].untrusted
-    assert [each.question_id for each in told if isinstance(each, Settled)] == ["q1", "q2", "q3"]
+    assert [each.question_id for each in told if isinstance(each, PermissionClosed)] == ["q1", "q2", "q3"]
 
 
 def test_a_question_shows_the_call_and_says_what_it_does_not_show() -> None:
@@ -143,8 +151,8 @@ def test_a_question_shows_the_call_and_says_what_it_does_not_show() -> None:
         line = {"type": "control_request", "request_id": "q", "request": request}
         (question,) = (
             each
-            for each in heard(ClaudeHearing(OURS), [RUNNING, replayed(OURS), line])
-            if isinstance(each, Asked)
+            for each in heard(ClaudeTurnReader(OURS), [RUNNING, replayed(OURS), line])
+            if isinstance(each, PermissionAsked)
         )
         return question.untrusted
 
@@ -169,14 +177,14 @@ def test_a_failed_turn_says_why_and_is_no_answer(
     """The client's words about a failure are not streamed as the agent's."""
     said = [whole(text, error=error)] if error else []
     end = result(text, is_error=True, api_error_status=status)
-    told = heard(ClaudeHearing(OURS), [RUNNING, replayed(OURS), *said, end])
+    told = heard(ClaudeTurnReader(OURS), [RUNNING, replayed(OURS), *said, end])
     assert words(told) == ""
     assert told[-1] == Ended(text, failure, Spent(7, 7, 0.001))
 
 
 def test_what_the_healer_says_goes_on_with_the_turn() -> None:
     """Cut short and told to go on, the same answer is heard in the next turn; somebody else's prompt is not."""
-    hearing = ClaudeHearing(OURS)
+    hearing = ClaudeTurnReader(OURS)
     cut = result("", terminal_reason="aborted_streaming", is_error=True, subtype="error_during_execution")
     told = heard(hearing, [RUNNING, *block("half"), replayed(OURS), whole("half"), cut, IDLE])
     assert isinstance(told[-1], Ended)
@@ -189,17 +197,17 @@ def test_what_the_healer_says_goes_on_with_the_turn() -> None:
 def test_a_new_process_goes_on_with_the_turn() -> None:
     """Its file has a prompt of the healer only: heard live, and heard by whoever listens only afterwards."""
     brief = turn("healer", "done after all", prompt="Wakeful: your process ended in the middle of your work")
-    living = ClaudeHearing(OURS)
+    living = ClaudeTurnReader(OURS)
     heard(living, [RUNNING, *block("half"), replayed(OURS)])
-    living.begin_anew()
+    living.on_new_process()
     assert heard(living, brief)[-1] == Ended("done after all", spent=Spent(7, 7, 0.001))
-    late = ClaudeHearing(OURS)
+    late = ClaudeTurnReader(OURS)
     assert heard(late, brief) == []
-    assert late.caught_up()[-1] == Ended("done after all", spent=Spent(7, 7, 0.001))
-    somebody_elses = ClaudeHearing(OURS)
+    assert late.on_caught_up()[-1] == Ended("done after all", spent=Spent(7, 7, 0.001))
+    somebody_elses = ClaudeTurnReader(OURS)
     assert heard(somebody_elses, [*turn("other", "theirs"), *brief]) == []
-    assert somebody_elses.caught_up() == []
-    after = ClaudeHearing(OURS)
+    assert somebody_elses.on_caught_up() == []
+    after = ClaudeTurnReader(OURS)
     assert heard(after, [*brief, *turn(OURS, "mine")])[-1] == Ended("mine", spent=Spent(7, 7, 0.0))
 
 
@@ -208,9 +216,9 @@ def test_a_new_process_goes_on_with_the_turn() -> None:
 )
 def test_bad_lines_tell_nothing(line: bytes) -> None:
     """Torn, of another shape or no text at all: what comes behind them is heard."""
-    for hearing in (ClaudeHearing(OURS), CodexHearing(OURS)):
+    for hearing in (ClaudeTurnReader(OURS), CodexTurnReader(OURS)):
         assert list(hearing.feed(line)) == []
-    claude = ClaudeHearing(OURS)
+    claude = ClaudeTurnReader(OURS)
     claude.feed(line)
     assert words(heard(claude, turn(OURS, "here"))) == "here"
 
@@ -227,11 +235,11 @@ def test_a_codex_turn_from_its_first_word_to_its_cost() -> None:
     lines += [{"type": "item.completed", "item": each} for each in items]
     lines += [{"type": "error", "message": "Reconnecting... 1/5"}]
     lines += [{"type": "turn.completed", "usage": {"input_tokens": 20, "output_tokens": 10}}]
-    told = heard(CodexHearing(OURS), lines)
+    told = heard(CodexTurnReader(OURS), lines)
     assert told == [
-        Taken(),
-        Words("I will run it"),
-        Words("\n\nAll done"),
+        PromptTaken(),
+        AnswerText("I will run it"),
+        AnswerText("\n\nAll done"),
         Ended("I will run it\n\nAll done", spent=Spent(20, 10), stop_reason="end_turn"),
     ]
 
@@ -240,7 +248,7 @@ def test_a_failed_codex_turn_says_why() -> None:
     """By the sentence Codex ends with."""
     message = "unexpected status 401 Unauthorized: invalid x-api-key, url: http://127.0.0.1:1/v1/responses"
     failed = {"type": "turn.failed", "error": {"message": message}}
-    assert heard(CodexHearing(OURS), [failed]) == [Ended(message, Failure.AUTH)]
+    assert heard(CodexTurnReader(OURS), [failed]) == [Ended(message, Failure.AUTH)]
 
 
 def test_what_the_healer_told_a_process_before_it_got_the_prompt_is_another_turn() -> None:
@@ -249,21 +257,21 @@ def test_what_the_healer_told_a_process_before_it_got_the_prompt_is_another_turn
         *turn("brief", "the old answer", prompt="Wakeful: go on"),
         *turn(OURS, "the new answer"),
     ]
-    hearing = ClaudeHearing(OURS)
-    hearing.given_here()
+    hearing = ClaudeTurnReader(OURS)
+    hearing.on_prompt_given()
     ends = [each.text for each in heard(hearing, lines) if isinstance(each, Ended)]
     assert ends == ["the new answer"]
-    late = ClaudeHearing(OURS)
-    late.given_here()
-    late.caught_up()
+    late = ClaudeTurnReader(OURS)
+    late.on_prompt_given()
+    late.on_caught_up()
     assert [each.text for each in heard(late, lines) if isinstance(each, Ended)] == ["the new answer"]
 
 
 def test_a_process_that_took_over_goes_on_with_the_turn_by_what_the_healer_told_it() -> None:
     """It was given the prompt in the life before, so the healer's turn is its continuation."""
-    hearing = ClaudeHearing(OURS)
-    hearing.given_here()
-    hearing.begin_anew()
+    hearing = ClaudeTurnReader(OURS)
+    hearing.on_prompt_given()
+    hearing.on_new_process()
     lines = turn("brief", "done after all", prompt="Wakeful: go on")
     assert [each.text for each in heard(hearing, lines) if isinstance(each, Ended)] == ["done after all"]
 
@@ -277,10 +285,10 @@ def test_a_call_is_known_by_all_of_it_but_its_description() -> None:
         (asked,) = [
             each
             for each in heard(
-                ClaudeHearing(OURS),
+                ClaudeTurnReader(OURS),
                 [replayed(OURS), {"type": "control_request", "request_id": "q", "request": request}],
             )
-            if isinstance(each, Asked)
+            if isinstance(each, PermissionAsked)
         ]
         return asked.call
 
@@ -297,22 +305,22 @@ def test_a_call_is_known_by_all_of_it_but_its_description() -> None:
 @pytest.mark.parametrize("is_over", [False, True])
 def test_a_prompt_that_waited_behind_another_turn_is_unread_when_its_process_ends(is_over: bool) -> None:
     """What the next process goes on with is that other turn: its answer is nobody's answer here."""
-    hearing = ClaudeHearing(OURS)
-    hearing.given_here()
-    hearing.caught_up()
+    hearing = ClaudeTurnReader(OURS)
+    hearing.on_prompt_given()
+    hearing.on_caught_up()
     before = turn("brief", "the old answer", prompt="Wakeful: go on")
     heard(hearing, before if is_over else before[:4])
-    assert not hearing.begin_anew()
+    assert not hearing.on_new_process()
     lines = turn("brief again", "the old answer after all", prompt="Wakeful: go on")
     assert [each for each in heard(hearing, lines) if isinstance(each, Ended)] == []
 
 
 def test_a_prompt_that_was_begun_when_its_process_ended_goes_on_in_the_next() -> None:
     """Also one that was not replayed yet, behind a turn of somebody else."""
-    hearing = ClaudeHearing(OURS)
-    hearing.given_here()
-    hearing.caught_up()
+    hearing = ClaudeTurnReader(OURS)
+    hearing.on_prompt_given()
+    hearing.on_caught_up()
     heard(hearing, [*turn("brief", "the old answer", prompt="Wakeful: go on"), RUNNING, *block("Half of")])
-    assert hearing.begin_anew()
+    assert hearing.on_new_process()
     lines = turn("brief again", "done", prompt="Wakeful: go on")
     assert [each.text for each in heard(hearing, lines) if isinstance(each, Ended)] == ["done"]

@@ -4,17 +4,17 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from support.healing_fixture import Clinic
-from wakeful.alerts.model import Matter
+from wakeful.alerts.model import AlertCode
 from wakeful.alerts.mute_pause_model import MuteKind
-from wakeful.journal.alerts import JournalVoice
-from wakeful.journal.recovery_rules import Recovered, Status
-from wakeful.journal.recovery_watch import Sighting
+from wakeful.journal.alerts import JournalNotifier
+from wakeful.journal.recovery_rules import RecoveryResult, RecoveryStatus
+from wakeful.journal.recovery_watch import JournalWatchReport
 
 ROOT = "/srv/shop"
-STALE = Sighting(ROOT, None, 41, f"{ROOT}: stale; pid 41 has the journal", 600.0)
-RECOVERED = Recovered(Status.OK, None, "t-1", "publish", (), (), (), None, None, "timeline", ())
-SETTLED = Sighting(ROOT, RECOVERED, None, f"{ROOT}: its program was cut off: ok")
-Scene = Callable[[Clinic, JournalVoice], Awaitable[None]]
+STALE = JournalWatchReport(ROOT, None, 41, f"{ROOT}: stale; pid 41 has the journal", 600.0)
+RECOVERED = RecoveryResult(RecoveryStatus.OK, None, "t-1", "publish", (), (), (), None, None, "timeline", ())
+SETTLED = JournalWatchReport(ROOT, RECOVERED, None, f"{ROOT}: its program was cut off: ok")
+Scene = Callable[[Clinic, JournalNotifier], Awaitable[None]]
 
 
 def play(scene: Scene) -> list[str]:
@@ -23,7 +23,7 @@ def play(scene: Scene) -> list[str]:
     async def played() -> list[str]:
         clinic = Clinic()
         async with clinic.open():
-            await scene(clinic, JournalVoice(clinic.alerts, clinic.clock))
+            await scene(clinic, JournalNotifier(clinic.alerts, clinic.clock))
             await clinic.clock.run_for(10)
         return list(clinic.recorder.said)
 
@@ -33,11 +33,11 @@ def play(scene: Scene) -> list[str]:
 def test_a_silent_program_is_told_with_its_end() -> None:
     """Since it fell silent; and that it writes again, once."""
 
-    async def scene(clinic: Clinic, voice: JournalVoice) -> None:
-        await voice.told(STALE)
+    async def scene(clinic: Clinic, voice: JournalNotifier) -> None:
+        await voice.notify(STALE)
         await clinic.clock.run_for(10)
-        await voice.well(ROOT)
-        await voice.well(ROOT)
+        await voice.resolve(ROOT)
+        await voice.resolve(ROOT)
 
     told, over = play(scene)
     assert told.splitlines()[:3] == [
@@ -51,13 +51,13 @@ def test_a_silent_program_is_told_with_its_end() -> None:
 def test_what_was_settled_is_over_with_that() -> None:
     """The silence before it is not said to end, nor the settling; a second one later is told again."""
 
-    async def scene(clinic: Clinic, voice: JournalVoice) -> None:
+    async def scene(clinic: Clinic, voice: JournalNotifier) -> None:
         for _ in range(2):
-            await voice.told(STALE)
+            await voice.notify(STALE)
             await clinic.clock.run_for(10)
-            await voice.told(SETTLED)
+            await voice.notify(SETTLED)
             await clinic.clock.run_for(10)
-            await voice.well(ROOT)
+            await voice.resolve(ROOT)
             await clinic.clock.run_for(7200)
 
     heads = [each.splitlines()[0] for each in play(scene)]
@@ -70,23 +70,23 @@ def test_what_was_settled_is_over_with_that() -> None:
 def test_one_journal_below_another_is_another() -> None:
     """What is well about a folder says nothing about what lies in it."""
 
-    async def scene(clinic: Clinic, voice: JournalVoice) -> None:
-        await voice.told(Sighting(f"{ROOT}/inner", None, 41, "stale"))
+    async def scene(clinic: Clinic, voice: JournalNotifier) -> None:
+        await voice.notify(JournalWatchReport(f"{ROOT}/inner", None, 41, "stale"))
         await clinic.clock.run_for(10)
-        await voice.well(ROOT)
+        await voice.resolve(ROOT)
 
     assert len(play(scene)) == 1
 
 
 def test_a_journal_can_be_muted() -> None:
     """By its code and by its project, until that ends."""
-    for kind, value in ((MuteKind.CODE, str(Matter.JOURNAL)), (MuteKind.PROJECT, "shop")):
+    for kind, value in ((MuteKind.CODE, str(AlertCode.JOURNAL)), (MuteKind.PROJECT, "shop")):
 
         async def scene(
-            clinic: Clinic, voice: JournalVoice, kind: MuteKind = kind, value: str = value
+            clinic: Clinic, voice: JournalNotifier, kind: MuteKind = kind, value: str = value
         ) -> None:
             await clinic.calm.mute(kind, value, 3600.0, by="ada")
-            await voice.told(STALE)
+            await voice.notify(STALE)
             await clinic.clock.run_for(3000)
             assert clinic.recorder.said == []
             await clinic.clock.run_for(1000)

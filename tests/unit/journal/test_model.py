@@ -5,7 +5,7 @@ from typing import Any
 
 from hypothesis import given, strategies as st
 
-from wakeful.journal.model import Last, SessionState, StepEffects, Trace, reconciled
+from wakeful.journal.model import SessionState, StepEffects, StepStatus, Trace, reconcile
 
 EMPTY = SessionState(None, (), None, "2027-01-15T08:00:00.000Z", "session", {}, 0)
 # What may follow what, within one attempt; each way ends where the next attempt begins or none ever does.
@@ -38,7 +38,7 @@ def sessions(draw: st.DrawFn) -> list[Trace]:
     return told
 
 
-def outline(state: SessionState) -> tuple[set[str], dict[str, tuple[int, Last]]]:
+def outline(state: SessionState) -> tuple[set[str], dict[str, tuple[int, StepStatus]]]:
     return set(state.steps_completed), {
         step: (entry.attempt, entry.last) for step, entry in state.process_map.items()
     }
@@ -48,42 +48,42 @@ def outline(state: SessionState) -> tuple[set[str], dict[str, tuple[int, Last]]]
 def test_a_state_of_any_moment_is_brought_to_the_same_end(told: list[Trace], data: st.DataObject) -> None:
     """From any moment of its session, with all traces or twice or in another order: what happened is known."""
     at = data.draw(st.integers(0, len(told)))
-    older = reconciled(EMPTY, told[:at])
-    end = outline(reconciled(EMPTY, told))
-    assert outline(reconciled(older, told)) == end
-    assert outline(reconciled(older, (*told, *told))) == end
-    assert outline(reconciled(older, data.draw(st.permutations(told)))) == end
+    older = reconcile(EMPTY, told[:at])
+    end = outline(reconcile(EMPTY, told))
+    assert outline(reconcile(older, told)) == end
+    assert outline(reconcile(older, (*told, *told))) == end
+    assert outline(reconcile(older, data.draw(st.permutations(told)))) == end
 
 
 @given(sessions(), st.data())
 def test_traces_of_an_earlier_moment_take_nothing_back(told: list[Trace], data: st.DataObject) -> None:
     """Events and database were put back: the state knows more, and keeps it."""
-    state = reconciled(EMPTY, told)
-    assert reconciled(state, told[: data.draw(st.integers(0, len(told)))]) == state
+    state = reconcile(EMPTY, told)
+    assert reconcile(state, told[: data.draw(st.integers(0, len(told)))]) == state
 
 
 def test_what_another_session_did_does_not_count() -> None:
     """Its steps have the same names and are not the same."""
     other = Trace("2027-01-15T08:00:00.000Z", "action.completed", "another", "ship", "1", {"attempt": 1})
-    assert reconciled(EMPTY, [other]) == EMPTY
+    assert reconcile(EMPTY, [other]) == EMPTY
 
 
 def test_a_trace_of_an_earlier_version_is_about_the_attempt_before_it() -> None:
     """An undoing and an abort were told without their attempt: neither is lost, and neither is the next attempt's."""
     first = trace("action.started", "ship", attempt=1, effects="remote")
     undoing = trace("recovery.undo_started", "ship", command="undo", log=".tmp/logs/ship-undo-1.out")
-    assert outline(reconciled(EMPTY, [first, undoing]))[1] == {"ship": (1, Last.UNDOING)}
+    assert outline(reconcile(EMPTY, [first, undoing]))[1] == {"ship": (1, StepStatus.UNDOING)}
     aborted = trace("checkpoint.aborted", "ship", number=1, by="you")
-    assert outline(reconciled(EMPTY, [first, aborted]))[1] == {"ship": (1, Last.ABORTED)}
-    second = reconciled(
+    assert outline(reconcile(EMPTY, [first, aborted]))[1] == {"ship": (1, StepStatus.ABORTED)}
+    second = reconcile(
         EMPTY,
         [first, trace("recovery.cleared", "ship", attempt=1), trace("action.started", "ship", attempt=2)],
     )
-    assert outline(reconciled(second, [first, undoing]))[1] == {"ship": (2, Last.STARTED)}
+    assert outline(reconcile(second, [first, undoing]))[1] == {"ship": (2, StepStatus.STARTED)}
 
 
 def test_a_step_whose_beginning_is_not_told_counts_as_remote() -> None:
     """What it says about itself is lost: nothing is run again on a guess."""
-    state = reconciled(EMPTY, [trace("action.failed", "ship", attempt=3)])
+    state = reconcile(EMPTY, [trace("action.failed", "ship", attempt=3)])
     entry = state.process_map["ship"]
-    assert (entry.attempt, entry.last, entry.effects) == (3, Last.FAILED, StepEffects.UNKNOWN)
+    assert (entry.attempt, entry.last, entry.effects) == (3, StepStatus.FAILED, StepEffects.UNKNOWN)

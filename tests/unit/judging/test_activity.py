@@ -10,7 +10,7 @@ from hypothesis import given, settings, strategies as st
 
 from support.judging_helpers import POLICY, at, codes, folded, held, judged, outline, told
 from support.recordings import lines_of, reader_of, recordings
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.judging import events as e
 from wakeful.judging.activity import (
     EARLY_RESULTS_MAX,
@@ -20,55 +20,57 @@ from wakeful.judging.activity import (
     fold,
     is_boundary,
 )
-from wakeful.judging.evidence import Presence, Status
-from wakeful.judging.findings import Code, State
+from wakeful.judging.evidence import ClientStatus, RuntimeState
+from wakeful.judging.findings import FindingCode, State
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import TRANSITIONS, Phase, Step
-from wakeful.sources.base import Reader
+from wakeful.judging.turn_state import TRANSITIONS, TurnPhase, TurnStep
+from wakeful.sources.base import LogReader
 
 CALL, RESULT = e.CallStarted(2.0, "a", "Bash"), e.CallEnded(3.0, "a")
 QUESTION = e.CallStarted(2.0, "q", "AskUserQuestion", e.CallKind.PERSON)
 
 
-def phase_after(*events: e.Event) -> Phase:
+def phase_after(*events: e.Event) -> TurnPhase:
     return folded(events).phase
 
 
 def test_the_table_has_an_answer_for_every_pair() -> None:
     """Logs begin anywhere and come out of order: no phase and step may surprise us."""
-    assert set(TRANSITIONS) == {(phase, step) for phase in Phase for step in Step}
+    assert set(TRANSITIONS) == {(phase, step) for phase in TurnPhase for step in TurnStep}
 
 
 def test_a_question_may_come_before_the_lines_that_led_to_it() -> None:
     """A hook or a stream is quicker than the log: neither prompt nor call of before answers it."""
-    asked = e.Asked(2.5, "Bash")
-    assert phase_after(asked, e.Prompted(1.0), CALL) is Phase.PERSON
+    asked = e.QuestionAsked(2.5, "Bash")
+    assert phase_after(asked, e.Prompted(1.0), CALL) is TurnPhase.PERSON
     assert folded((asked, e.Prompted(1.0), CALL)).asked_about == "Bash"
-    assert phase_after(asked, e.Prompted(1.0), CALL, e.Answered(2.6)) is Phase.TOOL
-    assert phase_after(asked, e.Prompted(3.0), e.CallStarted(3.1, "b", "Read")) is Phase.TOOL
+    assert phase_after(asked, e.Prompted(1.0), CALL, e.QuestionAnswered(2.6)) is TurnPhase.TOOL
+    assert phase_after(asked, e.Prompted(3.0), e.CallStarted(3.1, "b", "Read")) is TurnPhase.TOOL
 
 
 def test_a_prompt_forgets_the_calls_of_a_killed_turn() -> None:
     """A client resumed after a kill leaves its calls dangling; they are not open in the new turn."""
     activity = folded([e.Prompted(1.0), CALL, e.Prompted(9.0)])
-    assert (activity.phase, activity.calls) == (Phase.MODEL, {})
+    assert (activity.phase, activity.calls) == (TurnPhase.MODEL, {})
 
 
 def test_a_prompt_written_after_what_came_of_it_begins_nothing() -> None:
     """A client's first batch may be out of order: the open call stays open, the ended turn stays ended."""
     activity = folded([CALL, e.Prompted(1.9)])
-    assert (activity.phase, list(activity.calls)) == (Phase.TOOL, ["a"])
-    assert phase_after(e.Spoke(2.0), e.TurnEnded(2.1), e.Prompted(1.9)) is Phase.ENDED
-    assert phase_after(e.Spoke(2.0), e.TurnEnded(2.1), e.Prompted(2.2)) is Phase.MODEL
+    assert (activity.phase, list(activity.calls)) == (TurnPhase.TOOL, ["a"])
+    assert phase_after(e.TextWritten(2.0), e.TurnEnded(2.1), e.Prompted(1.9)) is TurnPhase.ENDED
+    assert phase_after(e.TextWritten(2.0), e.TurnEnded(2.1), e.Prompted(2.2)) is TurnPhase.MODEL
 
 
 def test_a_turn_begins_with_its_prompt_whatever_was_heard_first() -> None:
     """A stream told of the turn before its log did: everybody who looks names the same beginning, and not an earlier turn's."""
-    late = folded([e.Answered(2.0), e.Prompted(1.9)])
+    late = folded([e.QuestionAnswered(2.0), e.Prompted(1.9)])
     assert late.turn_since is not None
     assert late.turn_since.wall == 1.9
-    second = folded([e.Prompted(1.0), e.Spoke(1.5), e.TurnEnded(1.6), e.Answered(9.0), e.Prompted(8.9)])
+    second = folded(
+        [e.Prompted(1.0), e.TextWritten(1.5), e.TurnEnded(1.6), e.QuestionAnswered(9.0), e.Prompted(8.9)]
+    )
     assert second.turn_since is not None
     assert second.turn_since.wall == 8.9
 
@@ -76,8 +78,8 @@ def test_a_turn_begins_with_its_prompt_whatever_was_heard_first() -> None:
 def test_parallel_calls_end_one_by_one() -> None:
     """The turn waits for tools until the last of them came back."""
     both = [e.Prompted(1.0), CALL, e.CallStarted(2.0, "b", "Read")]
-    assert phase_after(*both, RESULT) is Phase.TOOL
-    assert phase_after(*both, RESULT, e.CallEnded(4.0, "b")) is Phase.MODEL
+    assert phase_after(*both, RESULT) is TurnPhase.TOOL
+    assert phase_after(*both, RESULT, e.CallEnded(4.0, "b")) is TurnPhase.MODEL
 
 
 @pytest.mark.parametrize(
@@ -104,12 +106,12 @@ def test_a_result_that_stands_before_its_call_ends_it() -> None:
     """Some clients write a message's last call behind its result; such a call is over when it is read."""
     early = [e.Prompted(0.0), e.CallEnded(1.0, "b"), e.CallStarted(2.0, "b", "Read")]
     activity = folded(early)
-    assert (activity.phase, activity.calls, activity.turn_calls) == (Phase.MODEL, {}, 1)
+    assert (activity.phase, activity.calls, activity.turn_calls) == (TurnPhase.MODEL, {}, 1)
     assert codes(judged(early, now=601.0)) == []
     left = folded([e.CallEnded(1.0, "b", background="b7"), e.CallStarted(2.0, "b", "Bash")])
     assert list(left.background) == ["b7"]
     beside = folded([e.CallStarted(0.0, "a", "Bash"), *early[1:]])
-    assert (beside.phase, list(beside.calls)) == (Phase.TOOL, ["a"])
+    assert (beside.phase, list(beside.calls)) == (TurnPhase.TOOL, ["a"])
     flood = folded([e.CallEnded(1.0, f"c{number}") for number in range(1000)])
     assert len(flood.early_results or ()) == EARLY_RESULTS_MAX
 
@@ -118,35 +120,35 @@ def test_a_question_beside_other_calls_waits_for_a_person() -> None:
     """However the calls of a message are ordered, an open question is a question until it is answered."""
     for calls in ([QUESTION, CALL], [CALL, QUESTION]):
         asked = [e.Prompted(1.0), *calls]
-        assert phase_after(*asked) is Phase.PERSON
-        assert phase_after(*asked, RESULT) is Phase.PERSON
-        assert phase_after(*asked, e.CallEnded(4.0, "q")) is Phase.TOOL
+        assert phase_after(*asked) is TurnPhase.PERSON
+        assert phase_after(*asked, RESULT) is TurnPhase.PERSON
+        assert phase_after(*asked, e.CallEnded(4.0, "q")) is TurnPhase.TOOL
 
 
 def test_an_answer_to_something_else_leaves_the_question_open() -> None:
     """Hooks report the end of every call; only the one that asked was answered."""
-    asked = [e.Prompted(1.0), CALL, e.Asked(2.1, "Bash")]
-    assert phase_after(*asked, e.Answered(3.0, "Read")) is Phase.PERSON
-    assert phase_after(*asked, e.Asked(8.0, ""), e.Answered(9.0, "Bash")) is Phase.TOOL
-    assert phase_after(*asked, e.Answered(3.0)) is Phase.TOOL
+    asked = [e.Prompted(1.0), CALL, e.QuestionAsked(2.1, "Bash")]
+    assert phase_after(*asked, e.QuestionAnswered(3.0, "Read")) is TurnPhase.PERSON
+    assert phase_after(*asked, e.QuestionAsked(8.0, ""), e.QuestionAnswered(9.0, "Bash")) is TurnPhase.TOOL
+    assert phase_after(*asked, e.QuestionAnswered(3.0)) is TurnPhase.TOOL
 
 
 def test_a_question_seen_before_its_call_stays_open() -> None:
     """A hook can be faster than the transcript: the call's line does not answer the question."""
-    assert phase_after(e.Prompted(1.0), e.Asked(2.0, "Bash"), CALL) is Phase.PERSON
+    assert phase_after(e.Prompted(1.0), e.QuestionAsked(2.0, "Bash"), CALL) is TurnPhase.PERSON
 
 
 def test_a_failure_survives_the_closing_of_the_books() -> None:
     """A client marks a failed turn as over too; only a real end or a prompt replaces the failure."""
     failed = [e.Prompted(1.0), e.TurnFailed(2.0, e.Failure.AUTH)]
-    assert phase_after(*failed, e.TurnEnded(2.1, by_mark=True)) is Phase.FAILED
-    assert phase_after(*failed, e.TurnEnded(2.1)) is Phase.ENDED
-    assert phase_after(*failed, e.Prompted(3.0)) is Phase.MODEL
+    assert phase_after(*failed, e.TurnEnded(2.1, by_mark=True)) is TurnPhase.FAILED
+    assert phase_after(*failed, e.TurnEnded(2.1)) is TurnPhase.ENDED
+    assert phase_after(*failed, e.Prompted(3.0)) is TurnPhase.MODEL
 
 
 def test_marks_without_a_time_move_no_clock() -> None:
     """A torn line at the head of a log is not an activity of 1970."""
-    activity = folded([e.Malformed(0.0, "x"), e.Skipped(0.0, "x"), e.Prompted(50.0)])
+    activity = folded([e.LineMalformed(0.0, "x"), e.RecordSkipped(0.0, "x"), e.Prompted(50.0)])
     assert activity.first_at == at(50.0) == activity.last_at
 
 
@@ -156,7 +158,9 @@ def test_a_flood_is_bounded() -> None:
     assert len(activity.calls) == OPEN_CALLS_MAX
     assert all(len(name) == NAME_CHARS_MAX for name in activity.calls)
     assert "998" in next(reversed(activity.calls))
-    activity = folded([e.Asked(1.0, "x" * 9999), e.TurnFailed(2.0, e.Failure.AUTH, "m" * 99_999)], activity)
+    activity = folded(
+        [e.QuestionAsked(1.0, "x" * 9999), e.TurnFailed(2.0, e.Failure.AUTH, "m" * 99_999)], activity
+    )
     assert len(activity.failure_message) == 2000
 
 
@@ -172,7 +176,7 @@ def repeated(count: int, tool: str = "Bash", given: bytes = b"{}", result: bytes
 
 def test_the_same_call_with_the_same_result_is_a_loop() -> None:
     """Four times, for no recorded healthy session had four; a poll may go on for ever."""
-    assert codes(judged(repeated(4), 9.0)) == [Code.LOOP]
+    assert codes(judged(repeated(4), 9.0)) == [FindingCode.LOOP]
     assert codes(judged(repeated(3), 9.0)) == []
     for poll in (
         repeated(9, "write_stdin"),
@@ -185,7 +189,7 @@ def test_the_same_call_with_the_same_result_is_a_loop() -> None:
 def test_long_results_differ_by_length_and_ends() -> None:
     """A result is looked at in constant time, and results of other lengths or ends are other results."""
     long = b"x" * 10_000
-    assert codes(judged(repeated(4, result=long), 9.0)) == [Code.LOOP]
+    assert codes(judged(repeated(4, result=long), 9.0)) == [FindingCode.LOOP]
     varied = repeated(4, result=long)
     varied[-1] = e.CallEnded(5.5, "c3", result=long + b"x")
     assert codes(judged(varied, 9.0)) == []
@@ -210,19 +214,19 @@ def test_a_prompt_by_a_person_ends_every_row() -> None:
             e.CallEnded(number + 0.5, f"{number}", is_error=True),
         )
     ]
-    assert codes(judged([*failing, e.Prompted(9.0, by_person=False)], 10.0)) == [Code.ERROR_CASCADE]
+    assert codes(judged([*failing, e.Prompted(9.0, by_person=False)], 10.0)) == [FindingCode.ERROR_CASCADE]
     assert codes(judged([*failing, e.Prompted(9.0)], 10.0)) == []
 
 
 # From here on: a log read from its last boundary on is judged like the whole of it.
 
-PRESENCES: Final[tuple[Presence, ...]] = (
+PRESENCES: Final[tuple[RuntimeState, ...]] = (
     held(),
-    held(Sight.DEAD, ended_at=at(1e12)),
-    Presence(),
-    Presence(vouched=True),
-    told(Status.IDLE, 30.0),
-    told(Status.BUSY, 30.0),
+    held(ProcessState.DEAD, ended_at=at(1e12)),
+    RuntimeState(),
+    RuntimeState(vouched=True),
+    told(ClientStatus.IDLE, 30.0),
+    told(ClientStatus.BUSY, 30.0),
 )
 # Before and after text settles, a silence is long, a declared timeout has passed, and a day later.
 LATER_SECONDS: Final = (0.0, 59.0, 61.0, 599.0, 601.0, 1900.0, 86_400.0)
@@ -232,10 +236,10 @@ STRICT: Final = Policy(errors_in_a_row_max=0, repeats_max=1)
 
 def assert_same_judgement(whole: Activity, part: Activity, where: object) -> None:
     last = whole.last_at.awake if whole.last_at is not None else 0.0
-    for presence, later, policy in product(PRESENCES, LATER_SECONDS, (POLICY, STRICT)):
+    for runtime, later, policy in product(PRESENCES, LATER_SECONDS, (POLICY, STRICT)):
         now = at(last + later)
-        verdicts = [outline(judge(each, presence, policy, now)) for each in (part, whole)]
-        assert verdicts[0] == verdicts[1], (where, later, presence)
+        verdicts = [outline(judge(each, runtime, policy, now)) for each in (part, whole)]
+        assert verdicts[0] == verdicts[1], (where, later, runtime)
 
 
 def _timed(seconds: Sequence[float], makers: Sequence[e.Event]) -> list[e.Event]:
@@ -252,9 +256,9 @@ TOOLS: Final = st.sampled_from(("Bash", "Read", "wait"))
 EVENTS: Final[st.SearchStrategy[e.Event]] = st.one_of(
     st.builds(e.Prompted, st.just(1.0), st.booleans()),
     st.builds(e.Progressed, st.just(1.0)),
-    st.builds(e.Spoke, st.just(1.0)),
-    st.builds(e.Compacting, st.just(1.0)),
-    st.builds(e.Compacted, st.just(1.0)),
+    st.builds(e.TextWritten, st.just(1.0)),
+    st.builds(e.CompactionStarted, st.just(1.0)),
+    st.builds(e.CompactionEnded, st.just(1.0)),
     st.builds(e.TaskEnded, st.just(1.0), NAMES),
     st.builds(
         e.CallStarted,
@@ -267,18 +271,18 @@ EVENTS: Final[st.SearchStrategy[e.Event]] = st.one_of(
     ),
     st.builds(e.CallEnded, st.just(1.0), NAMES, st.booleans(), st.booleans(), st.just(b"r")),
     st.builds(e.CallEnded, st.just(1.0), st.just(""), st.booleans(), tool=TOOLS),
-    st.builds(e.Asked, st.just(1.0), st.sampled_from(("", "Bash"))),
-    st.builds(e.Answered, st.just(1.0), st.sampled_from((None, "Bash", "Read"))),
+    st.builds(e.QuestionAsked, st.just(1.0), st.sampled_from(("", "Bash"))),
+    st.builds(e.QuestionAnswered, st.just(1.0), st.sampled_from((None, "Bash", "Read"))),
     st.builds(e.TurnEnded, st.just(1.0), st.booleans()),
     st.builds(e.TurnFailed, st.just(1.0), st.sampled_from(e.Failure)),
     st.builds(e.TurnInterrupted, st.just(1.0)),
-    st.builds(e.Closed, st.just(1.0)),
+    st.builds(e.ClientClosed, st.just(1.0)),
     st.builds(e.LogClosed, st.just(0.0)),
-    st.builds(e.Budgeted, st.just(1.0), st.sampled_from((0.0, 0.2, 0.4, 0.5)), st.just(0.5)),
-    st.builds(e.Spent, st.just(1.0), st.just(1), st.just(1), st.sampled_from((0.0, 1.0, 5.0))),
-    st.builds(e.Opened, st.just(1.0)),
-    st.builds(e.Skipped, st.just(0.0), st.just("x")),
-    st.builds(e.Malformed, st.just(0.0), st.just("x")),
+    st.builds(e.BudgetReported, st.just(1.0), st.sampled_from((0.0, 0.2, 0.4, 0.5)), st.just(0.5)),
+    st.builds(e.TokensSpent, st.just(1.0), st.just(1), st.just(1), st.sampled_from((0.0, 1.0, 5.0))),
+    st.builds(e.LogOpened, st.just(1.0)),
+    st.builds(e.RecordSkipped, st.just(0.0), st.just("x")),
+    st.builds(e.LineMalformed, st.just(0.0), st.just("x")),
 )
 
 
@@ -299,7 +303,7 @@ def test_the_last_turn_is_judged_like_the_whole(events: list[e.Event]) -> None:
         assert_same_judgement(folded(events), folded(events[starts[-1] :]), events)
 
 
-def _tail(reader: Reader, lines: Sequence[bytes]) -> Activity:
+def _tail(reader: LogReader, lines: Sequence[bytes]) -> Activity:
     """What an eye reads at start: backwards to the last boundary, then forwards."""
     start = next((n for n in reversed(range(len(lines))) if reader.is_boundary(lines[n])), 0)
     return folded(event for line in lines[start:] for event in reader.read(line))
@@ -346,5 +350,5 @@ def test_a_recording_is_never_idle_inside_a_call() -> None:
 def test_a_prompt_that_a_quicker_source_overtook_begins_a_turn() -> None:
     """The stream of a resumed client said that it is busy before its log told of the prompt: the turn has begun."""
     cut_short = (e.Prompted(10.0), e.TurnInterrupted(20.0))
-    activity = folded([*cut_short, e.Answered(30.5), e.Prompted(30.2, by_wakeful=True)])
+    activity = folded([*cut_short, e.QuestionAnswered(30.5), e.Prompted(30.2, by_wakeful=True)])
     assert activity.in_turn

@@ -13,7 +13,7 @@ from support.judging_helpers import POLICY, at, folded, held
 from support.secret_kinds import KINDS, Kind
 from wakeful.judging import events as e
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity
-from wakeful.judging.at_rest import activity_at_rest
+from wakeful.judging.activity_redaction import redacted_activity
 from wakeful.judging.judge import judge
 from wakeful.storage.sqlite.database import BACKUP_SECONDS_MAX, MIGRATIONS, open_database
 
@@ -24,7 +24,7 @@ BEFORE = 4
 def _events(kind: Kind, *, error: bool) -> list[e.Event]:
     """One call over and over, with a secret in all that it says."""
     given = msgspec.json.encode({"command": f"export A=1; {kind.text}", "description": kind.text})
-    events: list[e.Event] = [e.Opened(1.0, cwd="/home/u"), e.Prompted(1.0)]
+    events: list[e.Event] = [e.LogOpened(1.0, cwd="/home/u"), e.Prompted(1.0)]
     for number in range(REPEATS):
         began = 2.0 + 2 * number
         events.append(e.CallStarted(began, f"c{number}", "Bash", input=given))
@@ -33,7 +33,7 @@ def _events(kind: Kind, *, error: bool) -> list[e.Event]:
 
 
 def _restarted(activity: Activity) -> Activity:
-    kept = msgspec.json.encode(activity_at_rest(activity))
+    kept = msgspec.json.encode(redacted_activity(activity))
     return msgspec.json.decode(kept, type=Activity)
 
 
@@ -59,7 +59,7 @@ def test_nothing_that_is_kept_holds_a_secret(kind: Kind) -> None:
         [*_events(kind, error=True), e.CallStarted(90, "open", "Bash", input=kind.text.encode())]
     )
     activity.asks = activity.failure_message = kind.text
-    kept = activity_at_rest(activity)
+    kept = redacted_activity(activity)
     assert kind.secret not in kind.text or kind.is_in(_seen(activity)), "what is in memory is whole"
     assert not kind.is_in(_seen(kept))
 
@@ -70,7 +70,7 @@ def test_an_input_that_was_cut_shows_no_half_of_a_secret(kind: Kind) -> None:
     for back in range(4, len(kind.text), 9):
         given = ("x " * INPUT_BYTES_KEPT_MAX)[: INPUT_BYTES_KEPT_MAX - back] + kind.text
         activity = folded([e.Prompted(1.0), e.CallStarted(2.0, "c", "Bash", input=given.encode())])
-        assert not kind.is_in(_seen(activity_at_rest(activity)))
+        assert not kind.is_in(_seen(redacted_activity(activity)))
 
 
 def _seen(activity: Activity) -> str:

@@ -10,36 +10,36 @@ import wakeful
 from support.healing_fixture import Clinic, die_in_a_turn, play
 from support.judging_helpers import POLICY, at, folded, held
 from support.supervisor_fixture import subject
-from wakeful.control.controller import CutOffElsewhere
+from wakeful.control.controller import RemoteCallInterrupted
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.process import Sight
-from wakeful.healing.healer import HeldForPerson
+from wakeful.core.process import ProcessState
+from wakeful.healing.healer import ApprovalRequired
 from wakeful.judging import events as e
 from wakeful.judging.available_actions import (
-    HELD,
+    INTERRUPTED_CALL,
     OBSERVING,
-    Action,
     ActionName,
+    AvailableAction,
     possible_actions,
-    restrained,
+    restrict_actions,
 )
-from wakeful.judging.evidence import Presence, Subject
-from wakeful.judging.explanation import Why
+from wakeful.judging.evidence import RuntimeState, SessionIdentity
+from wakeful.judging.explanation import Explanation
 from wakeful.judging.judge import judge
 
-FOUND = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
+FOUND = SessionIdentity(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
 MANAGED = replace(FOUND, managed=True)
 PROMPT = e.Prompted(1.0)
 PAGE = Path(wakeful.__file__).parent / "web"
 
 
 def offered(
-    subject: Subject,
+    subject: SessionIdentity,
     *events: e.Event,
     now: float = 9.0,
-    presence: Presence | None = None,
+    presence: RuntimeState | None = None,
     path_open: bool = False,
-) -> dict[ActionName, Action]:
+) -> dict[ActionName, AvailableAction]:
     presence = presence if presence is not None else held()
     activity = folded([PROMPT, *events])
     verdict = judge(activity, presence, POLICY, at(now))
@@ -47,8 +47,8 @@ def offered(
     return {each.name: each for each in possible}
 
 
-def gone() -> Presence:
-    return held(Sight.DEAD, ended_at=at(8.0))
+def gone() -> RuntimeState:
+    return held(ProcessState.DEAD, ended_at=at(8.0))
 
 
 def test_a_client_with_a_process_for_each_turn_takes_a_prompt_between_them() -> None:
@@ -94,14 +94,14 @@ def test_nobody_is_offered_what_is_not_theirs_to_act_on() -> None:
 
 def test_whom_nobody_saw_is_not_revived() -> None:
     """Unknown never authorises anything that cannot be undone."""
-    silent = offered(MANAGED, now=9_000.0, presence=Presence())
+    silent = offered(MANAGED, now=9_000.0, presence=RuntimeState())
     assert not silent[ActionName.REVIVE].allowed
 
 
 def test_observing_nothing_of_wakefuls_own_is_offered() -> None:
     """Waiting, going there and handing over stay; what is refused for another reason keeps it."""
     dead = tuple(offered(MANAGED, presence=gone()).values())
-    seen = {each.name: each for each in restrained(dead, observing=True, held=False)}
+    seen = {each.name: each for each in restrict_actions(dead, observing=True, held=False)}
     assert {name for name, each in seen.items() if each.allowed} == {ActionName.WAIT, ActionName.RELEASE}
     assert seen[ActionName.REVIVE].reason == seen[ActionName.RESUME].reason == OBSERVING
     assert seen[ActionName.STOP].reason == "its process is gone"
@@ -110,8 +110,8 @@ def test_observing_nothing_of_wakefuls_own_is_offered() -> None:
 def test_nobody_goes_on_inside_a_call_that_may_have_happened() -> None:
     """Neither by a revival nor by a resume, before a person looked."""
     dead = tuple(offered(MANAGED, presence=gone()).values())
-    seen = {each.name: each for each in restrained(dead, observing=False, held=True)}
-    assert {name for name, each in seen.items() if each.reason == HELD} == {
+    seen = {each.name: each for each in restrict_actions(dead, observing=False, held=True)}
+    assert {name for name, each in seen.items() if each.reason == INTERRUPTED_CALL} == {
         ActionName.REVIVE,
         ActionName.RESUME,
     }
@@ -120,15 +120,17 @@ def test_nobody_goes_on_inside_a_call_that_may_have_happened() -> None:
 
 def test_the_page_knows_the_reason_by_its_words() -> None:
     """What a person who looked may do all the same is offered by them."""
-    assert f'const HELD = "{HELD}";' in (PAGE / "actions.js").read_text()
+    assert f'const HELD = "{INTERRUPTED_CALL}";' in (PAGE / "actions.js").read_text()
     assert f'const OBSERVING = "{OBSERVING}";' in (PAGE / "actions.js").read_text()
 
 
-def told_by(clinic: Clinic) -> tuple[dict[ActionName, Action], Why]:
+def told_by(clinic: Clinic) -> tuple[dict[ActionName, AvailableAction], Explanation]:
     """What the record offers, and what `why` says."""
-    watched = clinic.roster.find("a")
-    assert watched.record is not None
-    return {each.name: each for each in watched.record.actions}, decode(clinic.desk.why("a").body, type=Why)
+    session = clinic.roster.find("a")
+    assert session.record is not None
+    return {each.name: each for each in session.record.actions}, decode(
+        clinic.desk.why("a").body, type=Explanation
+    )
 
 
 def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere() -> None:
@@ -138,15 +140,15 @@ def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere() -> None:
         await clinic.calm.pause("ann")
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(3600)
-        acts, why = told_by(clinic)
-        assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == HELD
-        assert [(each.name, each.reason) for each in why.refused] == [
-            (ActionName.RESUME, HELD),
-            (ActionName.REVIVE, HELD),
+        acts, explanation = told_by(clinic)
+        assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == INTERRUPTED_CALL
+        assert [(each.name, each.reason) for each in explanation.refused] == [
+            (ActionName.RESUME, INTERRUPTED_CALL),
+            (ActionName.REVIVE, INTERRUPTED_CALL),
         ]
-        assert why.command == ("wakeful", "session", "revive", "claude-a", "--yes")
+        assert explanation.command == ("wakeful", "session", "revive", "claude-a", "--yes")
         for refused in (clinic.healer.revive("a", approved=False), clinic.hands.resume("a")):
-            with pytest.raises((HeldForPerson, CutOffElsewhere)):
+            with pytest.raises((ApprovalRequired, RemoteCallInterrupted)):
                 await refused
 
     play(scene)
@@ -161,7 +163,7 @@ def test_what_was_taught_to_be_harmless_is_offered() -> None:
         assert not told_by(clinic)[0][ActionName.REVIVE].allowed
         project = told_by_project(clinic)
         await clinic.lessons.teach(project, "./sync.sh", "ann")
-        clinic.supervisor.acted(subject("a").id)
+        clinic.supervisor.on_action(subject("a").id)
         clinic.settle()
         assert told_by(clinic)[0][ActionName.REVIVE].allowed
         assert not told_by(clinic)[1].refused
@@ -182,9 +184,9 @@ def test_a_record_offers_nothing_that_observing_forbids() -> None:
         clinic.mode = "observe"
         clinic.rules = replace(clinic.rules, mode="observe")
         await die_in_a_turn(clinic)
-        acts, why = told_by(clinic)
+        acts, explanation = told_by(clinic)
         assert acts[ActionName.REVIVE].reason == acts[ActionName.RESUME].reason == OBSERVING
-        assert why.command == ("wakeful", "session", "inspect", "claude-a")
-        assert "the mode is observe" in why.command_text
+        assert explanation.command == ("wakeful", "session", "inspect", "claude-a")
+        assert "the mode is observe" in explanation.command_text
 
     play(scene)

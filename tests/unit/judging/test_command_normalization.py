@@ -2,9 +2,9 @@
 
 import pytest
 
-from wakeful.judging.command_normalization import plain_command
+from wakeful.judging.command_normalization import normalize_command
 from wakeful.judging.events import CallKind
-from wakeful.judging.masking import echoes_in
+from wakeful.judging.masking import count_repeated_ends
 from wakeful.sources.parsing import kind_of
 
 
@@ -25,7 +25,7 @@ from wakeful.sources.parsing import kind_of
 )  # fmt: skip
 def test_spellings_of_one_command_are_one(spellings: tuple[object, ...], plain: str) -> None:
     """What stands around a command and the order of an inspection's flags do not change what it asks."""
-    assert {plain_command(each)[0] for each in spellings} == {plain}
+    assert {normalize_command(each)[0] for each in spellings} == {plain}
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_spellings_of_one_command_are_one(spellings: tuple[object, ...], plain: 
 )
 def test_commands_that_ask_for_different_things_stay_different(one: str, other: str) -> None:
     """Nothing is taken off that a command does, and what writes is left as it is."""
-    assert plain_command(one) != plain_command(other)
+    assert normalize_command(one) != normalize_command(other)
 
 
 THING = "I will wait for what comes next. "
@@ -67,20 +67,23 @@ THING = "I will wait for what comes next. "
 )
 def test_a_text_that_says_one_thing_over_and_over_is_told(said: str) -> None:
     """Ten times and more; a text that ends otherwise has found its thread again."""
-    assert echoes_in(b'"Here is my plan. %s"' % (said * 40).encode()) >= 10
-    assert echoes_in((said * 40).strip().encode()) >= 10
+    assert count_repeated_ends(b'"Here is my plan. %s"' % (said * 40).encode()) >= 10
+    assert count_repeated_ends((said * 40).strip().encode()) >= 10
     assert (
-        echoes_in(f"{said * 40} All of that is done now, and every test of the module passes.".encode()) == 0
+        count_repeated_ends(
+            f"{said * 40} All of that is done now, and every test of the module passes.".encode()
+        )
+        == 0
     )
 
 
 def test_nine_times_is_not_often_enough() -> None:
     """And what stands before something else does not count."""
     said = f"{THING}{THING[:17]}"
-    assert echoes_in((said * 10).encode()) == 10
-    assert echoes_in((said * 9).encode()) == 0
-    assert echoes_in((said * 9 + "* item " + said * 9).encode()) == 0
-    assert echoes_in(("Then something else. " + said * 12_345).encode()) == 12_345
+    assert count_repeated_ends((said * 10).encode()) == 10
+    assert count_repeated_ends((said * 9).encode()) == 0
+    assert count_repeated_ends((said * 9 + "* item " + said * 9).encode()) == 0
+    assert count_repeated_ends(("Then something else. " + said * 12_345).encode()) == 12_345
 
 
 @pytest.mark.parametrize(
@@ -100,7 +103,7 @@ def test_nine_times_is_not_often_enough() -> None:
 )
 def test_dividers_tables_and_lists_are_no_stammer(text: str) -> None:
     """They repeat themselves by nature."""
-    assert echoes_in(text.encode()) < 10
+    assert count_repeated_ends(text.encode()) < 10
 
 
 @pytest.mark.parametrize(

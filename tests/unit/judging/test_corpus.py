@@ -15,7 +15,7 @@ from support.judging_helpers import POLICY, at, codes, folded, held
 from support.recordings import CORPUS, SMALL, lines_of, reader_of, recordings
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, fold
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.judge import judge
 
 EVERY_RECORDING: Final = pytest.mark.parametrize("recording", recordings(), ids=lambda path: path.name[:20])
@@ -28,7 +28,9 @@ def events_of(recording: Path, lines: Sequence[bytes]) -> list[e.Event]:
 
 
 def marks(events: list[e.Event]) -> list[e.Event]:
-    return [event for event in events if isinstance(event, e.Malformed | e.Drifted | e.Skipped)]
+    return [
+        event for event in events if isinstance(event, e.LineMalformed | e.FormatDrifted | e.RecordSkipped)
+    ]
 
 
 @EVERY_RECORDING
@@ -38,7 +40,7 @@ def test_every_record_is_understood(recording: Path) -> None:
     assert marks(events) == []
     assert any(isinstance(event, e.Prompted) for event in events)
     assert any(isinstance(event, e.CallEnded) for event in events)
-    assert any(isinstance(event, e.Opened) and event.conversation_id for event in events)
+    assert any(isinstance(event, e.LogOpened) and event.conversation_id for event in events)
 
 
 @EVERY_RECORDING
@@ -49,7 +51,7 @@ def test_a_version_nobody_has_seen_changes_nothing(recording: Path) -> None:
     assert newer != lines
 
     def told(lines: Sequence[bytes]) -> list[e.Event]:
-        return [event for event in events_of(recording, lines) if not isinstance(event, e.Opened)]
+        return [event for event in events_of(recording, lines) if not isinstance(event, e.LogOpened)]
 
     assert told(newer) == told(lines)
 
@@ -161,7 +163,7 @@ def test_a_renamed_field_is_one_reader_drift(needed: Needed) -> None:
             continue
         seen += 1
         found = codes(judge(activity, held(), POLICY, activity.last_at or at(0.0)))
-        assert found.count(Code.READER_DRIFT) == 1, (recording.name, found)
+        assert found.count(FindingCode.READER_DRIFT) == 1, (recording.name, found)
     assert seen > 0
 
 
@@ -179,10 +181,10 @@ def test_a_healthy_session_is_never_accused_while_it_works(recording: Path) -> N
     `silent` may come true here: these recordings know nothing of the permission prompts inside of them.
     """
     activity, reader = Activity(), reader_of(recording)
-    presence, accused = held(), set()
+    runtime, accused = held(), set()
     for line in lines_of(recording):
         for event in reader.read(line):
             if activity.last_at is not None:
-                accused |= set(codes(judge(activity, presence, POLICY, at(event.at))))
+                accused |= set(codes(judge(activity, runtime, POLICY, at(event.at))))
             fold(activity, event, at(event.at))
-    assert accused <= {Code.SILENT, Code.TOOL_WEDGED, Code.AUTH_REQUIRED}
+    assert accused <= {FindingCode.SILENT, FindingCode.TOOL_WEDGED, FindingCode.AUTH_REQUIRED}

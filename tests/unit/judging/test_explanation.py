@@ -10,16 +10,16 @@ from hypothesis import given, strategies as st
 from support.judging_helpers import POLICY, at, folded, held, told
 from wakeful.cli.format.explanation import why_lines
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.process import ELSEWHERE, Process, Sight
+from wakeful.core.process import FOREIGN_BOOT_ID, Process, ProcessState
 from wakeful.judging import events as e
 from wakeful.judging.activity import RULE_VERSION
-from wakeful.judging.evidence import Orphan, Pane, Presence, Rung, Status, Subject
-from wakeful.judging.explanation import RULE_WORDS, Hold, Why, explain, rule_words
-from wakeful.judging.findings import Code
+from wakeful.judging.evidence import ClientStatus, LivenessLevel, Orphan, Pane, RuntimeState, SessionIdentity
+from wakeful.judging.explanation import RULE_TEXTS, Explanation, LevelState, explain, rule_text
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.judge import judge
-from wakeful.judging.session_record import JUDGE_VERSION, describe
+from wakeful.judging.session_record import JUDGE_VERSION, build_record
 
-SUBJECT = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
+SUBJECT = SessionIdentity(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
 RESUME = ("sh", "-c", "cd /home/me/shop && claude --resume x")
 WAIT = ("wakeful", "session", "wait", "claude-x", "--until", "idle")
 INSPECT = ("wakeful", "session", "inspect", "claude-x")
@@ -37,26 +37,26 @@ def call(
 def why(
     events: Sequence[e.Event],
     now: float,
-    presence: Presence | None = None,
-    subject: Subject = SUBJECT,
+    presence: RuntimeState | None = None,
+    subject: SessionIdentity = SUBJECT,
     *,
     place_gone: bool = False,
-) -> Why:
+) -> Explanation:
     """What `why` says at `now` seconds, with the real verdict."""
     presence = presence if presence is not None else held()
     presence.cwd = "/home/me/shop"
     activity, moment = folded(events), at(now)
     verdict = judge(activity, presence, POLICY, moment)
-    record = describe(subject, activity, presence, verdict, moment)
+    record = build_record(subject, activity, presence, verdict, moment)
     return explain(record, activity, presence, verdict, POLICY, moment, place_gone=place_gone)
 
 
-def in_pane(presence: Presence, sight: Sight = Sight.ALIVE) -> Presence:
-    presence.pane = Pane("/run/tmux", "work", "%3", Process(90, 1, "boot"), sight, Sight.ALIVE)
+def in_pane(presence: RuntimeState, sight: ProcessState = ProcessState.ALIVE) -> RuntimeState:
+    presence.pane = Pane("/run/tmux", "work", "%3", Process(90, 1, "boot"), sight, ProcessState.ALIVE)
     return presence
 
 
-def rungs(answer: Why) -> dict[Rung, Hold]:
+def rungs(answer: Explanation) -> dict[LivenessLevel, LevelState]:
     return {each.rung: each.hold for each in answer.ladder}
 
 
@@ -67,13 +67,13 @@ def test_a_long_tool_is_expected_silence() -> None:
     assert answer.fired == ()
     (held_rule,) = answer.held_back
     assert (held_rule.code, held_rule.by, held_rule.until) == (
-        Code.SILENT,
+        FindingCode.SILENT,
         "tool",
         "1970-01-01T00:30:32.000Z",
     )
     assert "600 s" in held_rule.rule
-    assert (answer.command, rungs(answer)[Rung.TOOL]) == (WAIT, Hold.ALIVE)
-    assert rungs(answer)[Rung.PROGRESS] is Hold.UNKNOWN
+    assert (answer.command, rungs(answer)[LivenessLevel.TOOL]) == (WAIT, LevelState.ALIVE)
+    assert rungs(answer)[LivenessLevel.PROGRESS] is LevelState.UNKNOWN
     assert answer.next_change_at is not None
 
 
@@ -82,23 +82,23 @@ def test_a_session_at_work_is_told_what_it_waits_for() -> None:
     answer = why([PROMPT], 5.0)
     assert answer.sentence == "at work: the model may take until 00:10 UTC"
     assert (answer.fired, answer.held_back, answer.command) == ((), (), WAIT)
-    assert rungs(answer)[Rung.PROGRESS] is Hold.ALIVE
+    assert rungs(answer)[LivenessLevel.PROGRESS] is LevelState.ALIVE
 
 
 def test_a_question_leads_to_its_pane() -> None:
     """A person is needed: the sentence says for what, the command goes there."""
-    asking = told(Status.WAITING, 3.0, "permission prompt")
+    asking = told(ClientStatus.WAITING, 3.0, "permission prompt")
     answer = why([PROMPT, call(2.0, "git push")], 700.0, in_pane(asking))
     assert answer.sentence == "waits for you: `permission prompt`, `git push`"
     assert answer.command == ATTACH
-    assert [(rule.code, rule.until) for rule in answer.held_back] == [(Code.SILENT, None)]
-    without = why([PROMPT], 9.0, told(Status.WAITING, 3.0, "permission prompt"))
+    assert [(rule.code, rule.until) for rule in answer.held_back] == [(FindingCode.SILENT, None)]
+    without = why([PROMPT], 9.0, told(ClientStatus.WAITING, 3.0, "permission prompt"))
     assert (without.sentence, without.command) == ("waits for you: `permission prompt`", INSPECT)
 
 
 def test_words_of_the_agent_in_the_sentence_are_listed() -> None:
     """Whoever reads the document knows which part of the sentence is not Wakeful's."""
-    answer = why([PROMPT, e.Asked(2.0, "@everyone obey")], 3.0)
+    answer = why([PROMPT, e.QuestionAsked(2.0, "@everyone obey")], 3.0)
     assert "`@everyone obey`" in answer.sentence
     assert answer.untrusted == ("@everyone obey",)
 
@@ -107,42 +107,42 @@ def test_silence_beyond_every_wait_is_said_with_its_rule() -> None:
     """Nothing is left to wait for: the rule that fired stands there with its number, the ladder with its break."""
     answer = why([PROMPT], 845.0, in_pane(held()))
     assert answer.sentence == "silent 14 min, longer than expected: the model's answer is pending"
-    assert [(rule.code, "600 s" in rule.rule) for rule in answer.fired] == [(Code.SILENT, True)]
-    assert rungs(answer)[Rung.PROGRESS] is Hold.BROKEN
-    assert rungs(answer)[Rung.TURN] is Hold.ALIVE
+    assert [(rule.code, "600 s" in rule.rule) for rule in answer.fired] == [(FindingCode.SILENT, True)]
+    assert rungs(answer)[LivenessLevel.PROGRESS] is LevelState.BROKEN
+    assert rungs(answer)[LivenessLevel.TURN] is LevelState.ALIVE
     assert answer.command == ATTACH
     assert why([PROMPT], 845.0).command == INSPECT
 
 
 def test_a_death_names_the_call_and_its_orphan() -> None:
     """Dead inside a call whose tool lives on: both are said, and resuming is advised against while it runs."""
-    presence = held(Sight.DEAD, ended_at=at(8.0))
-    presence.orphans = (Orphan(Process(7, 1, "boot"), "git push origin"),)
-    answer = why([PROMPT, call(2.0, "git push")], 9.0, presence)
+    runtime = held(ProcessState.DEAD, ended_at=at(8.0))
+    runtime.orphans = (Orphan(Process(7, 1, "boot"), "git push origin"),)
+    answer = why([PROMPT, call(2.0, "git push")], 9.0, runtime)
     assert answer.sentence == "died in the middle of `git push`; its tool still runs as process 7"
     assert answer.command == RESUME
     assert "process 7" in answer.command_text
-    assert rungs(answer)[Rung.AGENT_PROCESS] is Hold.BROKEN
-    assert rungs(answer)[Rung.TOOL] is Hold.ALIVE
+    assert rungs(answer)[LivenessLevel.AGENT_PROCESS] is LevelState.BROKEN
+    assert rungs(answer)[LivenessLevel.TOOL] is LevelState.ALIVE
     assert "process 100 is gone" in [each.text for each in answer.evidence]
 
 
 def test_nobody_is_sent_to_resume_in_a_folder_that_is_gone() -> None:
     """It is said, as evidence and as what has to come first."""
-    answer = why([PROMPT, call(2.0, "make")], 9.0, held(Sight.DEAD, ended_at=at(8.0)), place_gone=True)
+    answer = why([PROMPT, call(2.0, "make")], 9.0, held(ProcessState.DEAD, ended_at=at(8.0)), place_gone=True)
     assert answer.command == INSPECT
     assert "its working directory is gone" in answer.command_text
     assert "its working directory is gone" in [each.text for each in answer.evidence]
 
 
-@pytest.mark.parametrize("boot", ["boot", f"{ELSEWHERE} a-container"])
+@pytest.mark.parametrize("boot", ["boot", f"{FOREIGN_BOOT_ID} a-container"])
 def test_a_folder_inside_a_container_is_not_called_gone(boot: str) -> None:
     """This host does not have it, which says nothing."""
-    presence = held(Sight.DEAD, ended_at=at(8.0))
-    for holder in presence.holders.values():
-        holder.process = msgspec.structs.replace(holder.process, boot_id=boot)
+    runtime = held(ProcessState.DEAD, ended_at=at(8.0))
+    for process in runtime.holders.values():
+        process.process = msgspec.structs.replace(process.process, boot_id=boot)
     hosted = msgspec.structs.replace(SUBJECT, agent="bot" if boot == "boot" else None)
-    answer = why([PROMPT, call(2.0, "make")], 9.0, presence, hosted, place_gone=True)
+    answer = why([PROMPT, call(2.0, "make")], 9.0, runtime, hosted, place_gone=True)
     assert "gone" not in answer.command_text
     assert "its working directory is gone" not in [each.text for each in answer.evidence]
 
@@ -153,11 +153,11 @@ REVIVE = ("wakeful", "session", "revive", "claude-x")
 
 def test_what_wakeful_was_given_is_brought_back_by_it() -> None:
     """By the plan, which tells it what was cut off and holds it where a person has to look; not past a living tool."""
-    dead = why([PROMPT, call(2.0, "make")], 9.0, held(Sight.DEAD, ended_at=at(8.0)), MANAGED)
+    dead = why([PROMPT, call(2.0, "make")], 9.0, held(ProcessState.DEAD, ended_at=at(8.0)), MANAGED)
     assert dead.command == REVIVE
     silent = why([PROMPT], 845.0, subject=MANAGED)
     assert silent.command == REVIVE
-    with_tool = held(Sight.DEAD, ended_at=at(8.0))
+    with_tool = held(ProcessState.DEAD, ended_at=at(8.0))
     with_tool.orphans = (Orphan(Process(7, 1, "boot"), "make"),)
     waits = why([PROMPT, call(2.0, "make")], 9.0, with_tool, MANAGED)
     assert waits.command == ("wakeful", "session", "resume", "claude-x")
@@ -167,25 +167,28 @@ def test_what_wakeful_was_given_is_brought_back_by_it() -> None:
 def test_what_an_agent_of_the_hub_hosted_is_brought_back_by_it() -> None:
     """Its conversation is not offered to anybody else."""
     hosted = msgspec.structs.replace(SUBJECT, agent="bot")
-    answer = why([PROMPT, call(2.0, "make")], 9.0, held(Sight.DEAD, ended_at=at(8.0)), hosted)
+    answer = why([PROMPT, call(2.0, "make")], 9.0, held(ProcessState.DEAD, ended_at=at(8.0)), hosted)
     assert answer.command == ("wakeful", "attach", "bot")
 
 
 def test_a_question_of_a_managed_session_without_a_pane_is_answered_from_here() -> None:
     """There is no pane to go to."""
     managed = msgspec.structs.replace(SUBJECT, managed=True)
-    asked = why([PROMPT, e.Asked(2.0, "Bash")], 9.0, subject=managed)
+    asked = why([PROMPT, e.QuestionAsked(2.0, "Bash")], 9.0, subject=managed)
     assert asked.command == ("wakeful", "session", "answer", "claude-x", "allow")
 
 
 def test_an_agent_that_left_its_shell_behind_is_told_apart() -> None:
     """The pane lives, the agent does not: the ladder holds to the pane."""
-    answer = why([PROMPT], 9.0, in_pane(held(Sight.DEAD)))
+    answer = why([PROMPT], 9.0, in_pane(held(ProcessState.DEAD)))
     assert answer.sentence == "exited to a shell in the middle of a turn"
-    assert [rungs(answer)[rung] for rung in (Rung.PANE_PROCESS, Rung.AGENT_PROCESS, Rung.TURN)] == [
-        Hold.ALIVE,
-        Hold.BROKEN,
-        Hold.UNKNOWN,
+    assert [
+        rungs(answer)[rung]
+        for rung in (LivenessLevel.PANE_PROCESS, LivenessLevel.AGENT_PROCESS, LivenessLevel.TURN)
+    ] == [
+        LevelState.ALIVE,
+        LevelState.BROKEN,
+        LevelState.UNKNOWN,
     ]
 
 
@@ -194,18 +197,18 @@ def test_a_finished_turn_is_ready() -> None:
     answer = why([PROMPT, e.TurnEnded(20.0)], 205.0)
     assert answer.sentence == "finished 3 min ago, ready for a prompt"
     assert (answer.health, answer.fired, answer.next_change_at) == ("healthy", (), None)
-    assert rungs(answer)[Rung.TURN] is Hold.NOT_APPLICABLE
-    gone = why([PROMPT, e.TurnEnded(20.0)], 205.0, held(Sight.DEAD))
+    assert rungs(answer)[LivenessLevel.TURN] is LevelState.NOT_APPLICABLE
+    gone = why([PROMPT, e.TurnEnded(20.0)], 205.0, held(ProcessState.DEAD))
     assert gone.sentence == "stopped: finished 3 min ago, and its process ended"
     assert gone.command == RESUME
 
 
 def test_a_process_nobody_saw_is_unknown() -> None:
     """Unknown is said as such, and sends to the evidence."""
-    answer = why([PROMPT], 9.0, Presence())
+    answer = why([PROMPT], 9.0, RuntimeState())
     assert answer.sentence == "unknown: nobody saw its process"
     assert answer.command == INSPECT
-    assert rungs(answer)[Rung.AGENT_PROCESS] is Hold.UNKNOWN
+    assert rungs(answer)[LivenessLevel.AGENT_PROCESS] is LevelState.UNKNOWN
 
 
 @pytest.mark.parametrize(
@@ -221,7 +224,7 @@ def test_a_failed_turn_says_who_has_to_move(failure: e.Failure, words: str, comm
     answer = why([PROMPT, e.TurnFailed(20.0, failure, "sorry")], 205.0)
     assert answer.sentence.startswith(words)
     assert answer.command == command
-    assert rungs(answer)[Rung.TURN] is Hold.BROKEN
+    assert rungs(answer)[LivenessLevel.TURN] is LevelState.BROKEN
 
 
 def test_after_a_usage_limit_a_managed_session_goes_on_by_itself() -> None:
@@ -249,9 +252,9 @@ def test_a_cascade_and_a_loop_are_told_with_their_numbers() -> None:
         events += [call(2.0 + number, "make", number), e.CallEnded(2.5 + number, f"c{number}", is_error=True)]
     answer = why(events, 10.0)
     codes = [rule.code for rule in answer.fired]
-    assert Code.ERROR_CASCADE in codes
-    assert "more than 5 failed calls" in answer.fired[codes.index(Code.ERROR_CASCADE)].rule
-    assert rungs(answer)[Rung.PROGRESS] is Hold.BROKEN
+    assert FindingCode.ERROR_CASCADE in codes
+    assert "more than 5 failed calls" in answer.fired[codes.index(FindingCode.ERROR_CASCADE)].rule
+    assert rungs(answer)[LivenessLevel.PROGRESS] is LevelState.BROKEN
 
 
 def test_a_cascade_quotes_the_call_that_failed_last_and_its_error() -> None:
@@ -273,26 +276,26 @@ def test_a_cascade_quotes_the_call_that_failed_last_and_its_error() -> None:
 
 def test_a_changed_format_makes_no_claim() -> None:
     """Drift is unknown, in words."""
-    answer = why([PROMPT, e.TurnEnded(2.0), e.Drifted(3.0, "user.message")], 9.0)
+    answer = why([PROMPT, e.TurnEnded(2.0), e.FormatDrifted(3.0, "user.message")], 9.0)
     assert answer.sentence == "unknown: the log's format changed: no user.message"
     assert answer.command == INSPECT
 
 
 def test_twins_are_named() -> None:
     """Two owners of one conversation: a person decides, by the evidence."""
-    presence = held(pid=100)
-    presence.holders |= held(pid=200).holders
-    answer = why([PROMPT, e.TurnEnded(2.0)], 9.0, presence)
+    runtime = held(pid=100)
+    runtime.holders |= held(pid=200).holders
+    answer = why([PROMPT, e.TurnEnded(2.0)], 9.0, runtime)
     assert answer.sentence.startswith("2 processes hold one conversation")
     assert answer.fired[0].evidence == ("pids 100, 200",)
     assert answer.command == INSPECT
 
 
-@pytest.mark.parametrize("code", Code)
-def test_every_rule_can_be_said(code: Code) -> None:
+@pytest.mark.parametrize("code", FindingCode)
+def test_every_rule_can_be_said(code: FindingCode) -> None:
     """Each code has words, and every number in them is one of the policy's."""
-    assert set(RULE_WORDS) == set(Code)
-    assert "{" not in rule_words(code, POLICY)
+    assert set(RULE_TEXTS) == set(FindingCode)
+    assert "{" not in rule_text(code, POLICY)
 
 
 def test_the_versions_of_the_rules_are_said() -> None:
@@ -308,8 +311,10 @@ def test_nothing_an_agent_wrote_leaves_its_backquotes(command: str, question: st
     """Outside of backquotes a sentence is ours, whatever a call or a client said, and it is one plain line."""
     for answer in (
         why([PROMPT, call(2.0, f"SECRET{command}")], 9.0),
-        why([PROMPT, call(2.0, f"SECRET{command}")], 9.0, told(Status.WAITING, 3.0, f"SECRET{question}")),
-        why([PROMPT, call(2.0, f"SECRET{command}")], 9.0, held(Sight.DEAD)),
+        why(
+            [PROMPT, call(2.0, f"SECRET{command}")], 9.0, told(ClientStatus.WAITING, 3.0, f"SECRET{question}")
+        ),
+        why([PROMPT, call(2.0, f"SECRET{command}")], 9.0, held(ProcessState.DEAD)),
         why([PROMPT, e.TurnFailed(2.0, e.Failure.UNKNOWN, f"SECRET{question}")], 9.0),
     ):
         assert answer.sentence.isprintable()
@@ -327,17 +332,18 @@ def test_keys_are_never_shown() -> None:
 def test_the_ladder_is_drawn_to_its_break() -> None:
     """Text for people: every rung on its line, alive ones marked, a cross at the break, the command last."""
     lines = [
-        "".join(text for text, _ in line) for line in why_lines(why([PROMPT], 9.0, in_pane(held(Sight.DEAD))))
+        "".join(text for text, _ in line)
+        for line in why_lines(why([PROMPT], 9.0, in_pane(held(ProcessState.DEAD))))
     ]
-    drawn = [line.split() for line in lines[lines.index("ladder") + 1 :][: len(Rung)]]
+    drawn = [line.split() for line in lines[lines.index("ladder") + 1 :][: len(LivenessLevel)]]
     assert [words[0] for words in drawn] == ["●", "●", "·", "●", "●", "✗", "?", "·", "?"]
     assert lines[-2] == "do          cd /home/me/shop && claude --resume x"
 
 
 def test_several_orphans_are_told_in_the_plural() -> None:
     """Two tools are two processes that have to end."""
-    presence = held(Sight.DEAD, ended_at=at(8.0))
-    presence.orphans = tuple(Orphan(Process(pid, 1, "boot"), "make") for pid in (7, 9))
-    answer = why([PROMPT, call(2.0, "make")], 9.0, presence)
+    runtime = held(ProcessState.DEAD, ended_at=at(8.0))
+    runtime.orphans = tuple(Orphan(Process(pid, 1, "boot"), "make") for pid in (7, 9))
+    answer = why([PROMPT, call(2.0, "make")], 9.0, runtime)
     assert answer.sentence == "died in the middle of `make`; its tools still run as processes 7, 9"
     assert answer.command_text.startswith("resume it once processes 7, 9 have ended")

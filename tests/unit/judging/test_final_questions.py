@@ -6,29 +6,29 @@ from typing import Any
 import pytest
 
 from support.judging_helpers import POLICY, at, folded, held
-from wakeful.cli.format.sessions import doing
+from wakeful.cli.format.sessions import activity_text
 from wakeful.core.ids import ConversationId, SessionId
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging import events as e
-from wakeful.judging.evidence import Presence, Subject
+from wakeful.judging.evidence import RuntimeState, SessionIdentity
 from wakeful.judging.explanation import explain
 from wakeful.judging.findings import Attention, State
 from wakeful.judging.judge import judge
 from wakeful.judging.questions import QUESTION_CHARS_MAX, question_in
-from wakeful.judging.session_record import SessionRecord, describe
+from wakeful.judging.session_record import SessionRecord, build_record
 from wakeful.replay.cases import read_case
 
-SUBJECT = Subject(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
+SUBJECT = SessionIdentity(SessionId("claude-x"), "claude", "box", "claude-transcripts", ConversationId("x"))
 ENDED = e.TurnEnded(20.0, words=1, asks=b"Shall I push it?")
 
 
-def shown(*events: e.Event, presence: Presence | None = None) -> tuple[SessionRecord, str]:
+def shown(*events: e.Event, presence: RuntimeState | None = None) -> tuple[SessionRecord, str]:
     """The record a minute later, and the sentence of `why`."""
     activity, presence, now = folded([e.Prompted(1.0), *events]), presence or held(), at(80.0)
     verdict = judge(activity, presence, POLICY, now)
-    record = describe(SUBJECT, activity, presence, verdict, now)
+    record = build_record(SUBJECT, activity, presence, verdict, now)
     return record, explain(record, activity, presence, verdict, POLICY, now).sentence
 
 
@@ -61,7 +61,7 @@ def test_every_reader_tells_the_question() -> None:
     """Claude Code by its last text, Codex by the end of its task, cases by what was said."""
     for stop in ("end_turn", None):
         told = transcript("Done. Shall I push it?", stop)[-1]
-        assert isinstance(told, e.TurnEnded | e.Spoke)
+        assert isinstance(told, e.TurnEnded | e.TextWritten)
         assert told.asks == b"Shall I push it?"
     payload = {"type": "task_complete", "turn_id": "t", "last_agent_message": "Done. Shall I push it?"}
     line = {"timestamp": "2026-01-05T09:00:00Z", "type": "event_msg", "payload": payload}
@@ -70,7 +70,7 @@ def test_every_reader_tells_the_question() -> None:
     assert ended.asks == b"Shall I push it?"
     case = b'{"id":"x","now":9,"events":[{"t":1,"user":"go"},{"t":2,"text":"Done. Shall I push it?"}]}'
     spoke = read_case(case, "here").events[-1]
-    assert isinstance(spoke, e.Spoke)
+    assert isinstance(spoke, e.TextWritten)
     assert spoke.asks == b"Shall I push it?"
 
 
@@ -80,7 +80,7 @@ def test_a_question_at_the_end_of_a_turn_is_shown_beside_idle() -> None:
     assert (record.state, record.attention, record.expected_waits) == (State.IDLE, Attention.NONE, ())
     assert record.asks is not None
     assert record.asks.untrusted == "Shall I push it?"
-    assert doing(record) == "asks: Shall I push it?"
+    assert activity_text(record) == "asks: Shall I push it?"
     assert sentence == "finished 1 min ago, asks: `Shall I push it?`, ready for a prompt"
 
 
@@ -105,7 +105,7 @@ def test_a_question_is_over_with_the_next_prompt_or_call(after: list[e.Event]) -
 
 def test_a_stopped_session_asks_nobody() -> None:
     """Its process is gone: nobody could answer."""
-    assert shown(ENDED, presence=held(Sight.DEAD))[0].asks is None
+    assert shown(ENDED, presence=held(ProcessState.DEAD))[0].asks is None
 
 
 def test_what_closes_the_books_of_a_turn_does_not_take_its_question_away() -> None:

@@ -9,10 +9,10 @@ from support.judging_helpers import at
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.judging import events as e
 from wakeful.judging.activity import BACKGROUND_MAX, Activity, fold
-from wakeful.judging.call_identity import call_of, is_spawn, meaning_of, starts_something, writes_nothing
-from wakeful.judging.loops import circle
+from wakeful.judging.call_identity import call_of, identity_of, is_spawn, starts_something, writes_nothing
+from wakeful.judging.loops import detect_loop
 from wakeful.judging.plan_items import is_plan
-from wakeful.judging.spawns import PROMPTS_KEPT_MAX, SPAWNS_KEPT_MAX, storm
+from wakeful.judging.spawns import PROMPTS_KEPT_MAX, SPAWNS_KEPT_MAX, detect_storm
 from wakeful.judging.thresholds import Policy
 
 POLICY = Policy()
@@ -36,7 +36,7 @@ def exchange(
 
 
 def is_loop(activity: Activity) -> bool:
-    return circle(activity.circles, POLICY, at(1000.0)) is not None
+    return detect_loop(activity.circles, POLICY, at(1000.0)) is not None
 
 
 def test_equal_calls_of_one_message_are_one_step_though_the_first_came_back_before_the_second() -> None:
@@ -110,7 +110,7 @@ def test_a_launch_is_the_same_launch_under_any_id() -> None:
 def test_what_starts_something_is_no_look(command: str, starts: bool) -> None:
     """By what its program is known to do, else by a word in it; a script nobody knows may show how something goes."""
     call = call_of("Bash", json.dumps({"command": command}).encode())
-    assert starts_something("Bash", meaning_of(call)) is starts
+    assert starts_something("Bash", identity_of(call)) is starts
 
 
 @pytest.mark.parametrize(
@@ -128,7 +128,7 @@ def test_what_starts_something_is_no_look(command: str, starts: bool) -> None:
 def test_a_look_writes_nothing(tool: str, given: dict[str, object], only_looks: bool) -> None:
     """Here or elsewhere; what is not known to look does not."""
     call = call_of(tool, json.dumps(given).encode())
-    assert writes_nothing(meaning_of(call)) is only_looks
+    assert writes_nothing(identity_of(call)) is only_looks
 
 
 def test_names_of_tools_that_plan_and_that_send_out_agents() -> None:
@@ -152,9 +152,9 @@ def test_agents_left_running_behind_the_turn_count_as_out() -> None:
             e.CallEnded(10.5 + number, f"c{number}", result=b'"launched"', background=f"a{number}"),
         ]
     assert POLICY.spawns_open_max < BACKGROUND_MAX
-    assert storm(folded(*events), POLICY) is not None
-    assert storm(folded(*events, e.TaskEnded(40.0, "a3")), POLICY) is None
-    assert storm(folded(*events, e.TurnEnded(50.0), e.Prompted(60.0)), POLICY) is None
+    assert detect_storm(folded(*events), POLICY) is not None
+    assert detect_storm(folded(*events, e.TaskEnded(40.0, "a3")), POLICY) is None
+    assert detect_storm(folded(*events, e.TurnEnded(50.0), e.Prompted(60.0)), POLICY) is None
 
 
 def test_what_is_remembered_of_agents_is_bounded() -> None:

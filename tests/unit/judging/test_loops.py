@@ -11,11 +11,18 @@ from wakeful.judging.call_identity import (
     GIVEN_BYTES_KEPT_MAX,
     RESULT_END_BYTES,
     call_of,
-    essence,
-    meaning_of,
+    identity_of,
+    result_digest,
 )
-from wakeful.judging.loops import CYCLE_CALLS_MAX, SEEN_MAX, Circles, came_back, circle, spoke
-from wakeful.judging.masking import masked, outline
+from wakeful.judging.loops import (
+    CALLS_REMEMBERED_MAX,
+    CYCLE_CALLS_MAX,
+    LoopTracker,
+    detect_loop,
+    on_call_result,
+    on_text,
+)
+from wakeful.judging.masking import mask_result, outline
 from wakeful.judging.thresholds import Policy
 
 POLICY: Final = Policy()
@@ -38,16 +45,18 @@ CALLS: Final = st.tuples(
 )  # fmt: skip
 
 
-def called(circles: Circles, second: float, given: dict[str, str], result: bytes, tool: str = "Bash") -> None:
+def called(
+    circles: LoopTracker, second: float, given: dict[str, str], result: bytes, tool: str = "Bash"
+) -> None:
     call = call_of(tool, msgspec.json.encode(given))
-    came_back(circles, call, result, at(second), at(second))
+    on_call_result(circles, call, result, at(second), at(second))
 
 
 def is_loop(results: list[bytes]) -> bool:
-    circles = Circles()
+    tracker = LoopTracker()
     for second, result in enumerate(results, start=1):
-        called(circles, float(second), {"command": "make check"}, result)
-    return circle(circles, POLICY, at(1000.0)) is not None
+        called(tracker, float(second), {"command": "make check"}, result)
+    return detect_loop(tracker, POLICY, at(1000.0)) is not None
 
 
 @pytest.mark.parametrize(
@@ -81,10 +90,10 @@ def test_results_that_differ_in_what_is_volatile_are_one(result: bytes) -> None:
 @pytest.mark.parametrize("command", ["make check", "make " + LONG, "make; sleep 5"])
 def test_a_loop_names_what_it_goes_round_with(command: str) -> None:
     """A person who reads of a loop wants to know of which call; of a long one the beginning tells."""
-    circles = Circles()
+    tracker = LoopTracker()
     for number in range(30):
-        called(circles, 900.0 * number, {"command": command}, b"no")
-    found = circle(circles, POLICY, at(30_000.0))
+        called(tracker, 900.0 * number, {"command": command}, b"no")
+    found = detect_loop(tracker, POLICY, at(30_000.0))
     assert found is not None
     assert found.call is not None
     assert found.call.text.startswith(f'Bash {{"command":"{command[:9]}')
@@ -112,10 +121,10 @@ def test_a_count_that_moves_is_progress() -> None:
 )
 def test_commands_that_name_another_place_are_others(command: str) -> None:
     """What is volatile in a result is what a command is about."""
-    circles = Circles()
+    tracker = LoopTracker()
     for number in range(20):
-        called(circles, float(number), {"command": command % number}, b'"ok"')
-    assert circle(circles, POLICY, at(1000.0)) is None
+        called(tracker, float(number), {"command": command % number}, b'"ok"')
+    assert detect_loop(tracker, POLICY, at(1000.0)) is None
 
 
 def test_results_between_other_ones_are_the_same_again() -> None:
@@ -131,7 +140,7 @@ def test_results_between_other_ones_are_the_same_again() -> None:
 @given_any(RESULTS, RESULTS)
 def test_results_that_are_the_same_masked_have_one_outline(one: bytes, other: bytes) -> None:
     """Looking first at what masking leaves alone never changes the answer."""
-    if masked(one) == masked(other):
+    if mask_result(one) == mask_result(other):
         assert outline(one) == outline(other)
 
 
@@ -139,48 +148,48 @@ def test_results_that_are_the_same_masked_have_one_outline(one: bytes, other: by
 @given_any(st.lists(CALLS, max_size=40))
 def test_looking_late_finds_what_looking_at_once_would(calls: list[tuple[str, str, str, str, bytes]]) -> None:
     """Every call looked at and every result masked in order: the same calls are the same, and counted alike."""
-    circles, made, counted = Circles(), list[object](), dict[object, int]()
+    tracker, made, counted = LoopTracker(), list[object](), dict[object, int]()
     for index, (tool, key, asked, described, result) in enumerate(calls, start=1):
         given = {key: asked, "description": described}
-        called(circles, float(index), given, result, tool)
-        meaning = meaning_of(call_of(tool, msgspec.json.encode(given)))
-        same = meaning.key, masked(essence(result))
-        if same not in counted and not meaning.reads:
+        called(tracker, float(index), given, result, tool)
+        identity = identity_of(call_of(tool, msgspec.json.encode(given)))
+        same = identity.key, mask_result(result_digest(result))
+        if same not in counted and not identity.reads:
             counted.clear()
         counted[same] = counted.get(same, 0) + 1
         made = [*made[1 - CYCLE_CALLS_MAX :], same]
-        assert [number == circles.recent[-1] for number in circles.recent] == [each == same for each in made]
-        assert circles.last_count == counted[same]
+        assert [number == tracker.recent[-1] for number in tracker.recent] == [each == same for each in made]
+        assert tracker.last_count == counted[same]
 
 
 def test_what_was_made_just_now_outlasts_a_write() -> None:
     """However long ago it was made first: the two may be a cycle."""
-    circles = Circles()
+    tracker = LoopTracker()
     for second, path in enumerate("abcdefa", start=1):
-        called(circles, float(second), {"file_path": path}, path.encode(), "Read")
-    number = circles.recent[-1]
-    called(circles, 8.0, {"file_path": "a", "new": "1"}, b"written", "Edit")
-    called(circles, 9.0, {"file_path": "a"}, b"a", "Read")
-    assert circles.recent[-1] == number
+        called(tracker, float(second), {"file_path": path}, path.encode(), "Read")
+    number = tracker.recent[-1]
+    called(tracker, 8.0, {"file_path": "a", "new": "1"}, b"written", "Edit")
+    called(tracker, 9.0, {"file_path": "a"}, b"a", "Read")
+    assert tracker.recent[-1] == number
 
 
 def test_what_is_remembered_of_calls_is_bounded() -> None:
     """However long inputs and results are, and however many."""
-    circles = Circles()
-    for number in range(5 * SEEN_MAX):
-        called(circles, float(number), {"file_path": f"f{number}" * 999}, b"x" * 99_999, "Read")
-        assert len(circles.made) == len(circles.outlines) <= SEEN_MAX
-    kept = sum(len(made.result) + len(made.call.given) for made in circles.made)
-    assert kept < (3 * RESULT_END_BYTES + GIVEN_BYTES_KEPT_MAX) * SEEN_MAX
-    assert len(circles.recent) == CYCLE_CALLS_MAX
+    tracker = LoopTracker()
+    for number in range(5 * CALLS_REMEMBERED_MAX):
+        called(tracker, float(number), {"file_path": f"f{number}" * 999}, b"x" * 99_999, "Read")
+        assert len(tracker.made) == len(tracker.outlines) <= CALLS_REMEMBERED_MAX
+    kept = sum(len(made.result) + len(made.call.given) for made in tracker.made)
+    assert kept < (3 * RESULT_END_BYTES + GIVEN_BYTES_KEPT_MAX) * CALLS_REMEMBERED_MAX
+    assert len(tracker.recent) == CYCLE_CALLS_MAX
 
 
 def test_polls_are_not_remembered_among_the_calls() -> None:
     """However many things are polled, a turn that only waits does not grow."""
-    circles = Circles()
+    tracker = LoopTracker()
     for number in range(1000):
-        called(circles, float(number), {"session_id": str(number)}, b"running", "write_stdin")
-    assert circles.made == []
+        called(tracker, float(number), {"session_id": str(number)}, b"running", "write_stdin")
+    assert tracker.made == []
 
 
 def test_words_in_a_description_do_not_make_a_poll() -> None:
@@ -193,13 +202,13 @@ def test_words_in_a_description_do_not_make_a_poll() -> None:
 
 def test_a_call_that_fails_again_and_again_is_a_loop_whatever_it_says() -> None:
     """Four times in a row; one that succeeds, and another one, begin afresh."""
-    circles = Circles()
+    tracker = LoopTracker()
     for number, command in enumerate(("a", "a", "a", "b", "a", "a", "a", "a")):
         call = call_of("Bash", b'{"command":"%s"}' % command.encode())
-        came_back(circles, call, b'"error %d"' % number, at(number), at(number), failed=True)
-        assert (circle(circles, POLICY, at(number)) is not None) is (number == 7)
-    called(circles, 9.0, {"command": "a"}, b'"fine"')
-    assert circle(circles, POLICY, at(9.0)) is None
+        on_call_result(tracker, call, b'"error %d"' % number, at(number), at(number), failed=True)
+        assert (detect_loop(tracker, POLICY, at(number)) is not None) is (number == 7)
+    called(tracker, 9.0, {"command": "a"}, b'"fine"')
+    assert detect_loop(tracker, POLICY, at(9.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -215,13 +224,13 @@ def test_a_call_that_fails_again_and_again_is_a_loop_whatever_it_says() -> None:
 )
 def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> None:
     """What goes on elsewhere is looked at again and again: that counts by time, unless nobody waits in between."""
-    patient, hasty = Circles(), Circles()
+    patient, hasty = LoopTracker(), LoopTracker()
     for number in range(40):
         called(patient, 60.0 * number, {"command": command}, result)
         called(hasty, 6.0 * number, {"command": command}, result)
         late = 60.0 * number >= POLICY.poll_seconds
-        assert (circle(patient, POLICY, at(60.0 * number)) is not None) is late
-        assert (circle(hasty, POLICY, at(6.0 * number)) is not None) is (number >= POLICY.repeats_max)
+        assert (detect_loop(patient, POLICY, at(60.0 * number)) is not None) is late
+        assert (detect_loop(hasty, POLICY, at(6.0 * number)) is not None) is (number >= POLICY.repeats_max)
 
 
 @pytest.mark.parametrize(
@@ -230,30 +239,30 @@ def test_a_look_taken_again_after_a_pause_waits(command: str, result: bytes) -> 
 )
 def test_whatever_says_that_it_is_over_is_no_wait(command: str, result: bytes) -> None:
     """A build that is started again after a pause does not wait, nor does whoever reads the same page again so soon."""
-    circles = Circles()
+    tracker = LoopTracker()
     for number in range(4):
-        called(circles, 50.0 * number, {"command": command}, result)
-    assert circle(circles, POLICY, at(300.0)) is not None
+        called(tracker, 50.0 * number, {"command": command}, result)
+    assert detect_loop(tracker, POLICY, at(300.0)) is not None
 
 
 def test_several_things_may_be_waited_for_at_once() -> None:
     """Two tasks asked in turn stand still together; news of one is news."""
-    still, moving = Circles(), Circles()
+    still, moving = LoopTracker(), LoopTracker()
     for number in range(40):
         for task in ("one", "two"):
             called(still, 60.0 * number, {"task": task}, b'"running"', "TaskOutput")
             news = b'"line %d"' % number if task == "two" else b'"running"'
             called(moving, 60.0 * number, {"task": task}, news, "TaskOutput")
-    assert circle(still, POLICY, at(2400.0)) is not None
-    assert circle(moving, POLICY, at(2400.0)) is None
+    assert detect_loop(still, POLICY, at(2400.0)) is not None
+    assert detect_loop(moving, POLICY, at(2400.0)) is None
 
 
 def test_a_wait_of_another_length_is_the_same_wait() -> None:
     """How long a poll sleeps this time is no part of what it asks."""
-    circles = Circles()
+    tracker = LoopTracker()
     for number in range(20):
-        called(circles, 120.0 * number, {"command": f"sleep {30 + number}; cat state"}, b'"no"')
-    assert circle(circles, POLICY, at(2400.0)) is not None
+        called(tracker, 120.0 * number, {"command": f"sleep {30 + number}; cat state"}, b'"no"')
+    assert detect_loop(tracker, POLICY, at(2400.0)) is not None
 
 
 @pytest.mark.parametrize(
@@ -268,43 +277,43 @@ def test_a_wait_of_another_length_is_the_same_wait() -> None:
 )
 def test_whatever_writes_is_no_read(between: str) -> None:
     """A command that begins like a read and changes something lets the next one count afresh."""
-    circles = Circles()
+    tracker = LoopTracker()
     for number in range(12):
-        called(circles, 2.0 * number, {"command": "make check"}, b'"1 failed"')
-        called(circles, 2.0 * number + 1, {"command": between % number}, b'""')
-    assert circle(circles, POLICY, at(30.0)) is None
+        called(tracker, 2.0 * number, {"command": "make check"}, b'"1 failed"')
+        called(tracker, 2.0 * number + 1, {"command": between % number}, b'""')
+    assert detect_loop(tracker, POLICY, at(30.0)) is None
 
 
 def test_words_count_from_the_last_call_on() -> None:
     """Whoever did something between the same words is no monologue, however often they were said before."""
-    circles = Circles()
+    tracker = LoopTracker()
     for second in range(3):
-        spoke(circles, 77, 0, at(second))
-    called(circles, 3.0, {"command": "make"}, b'"ok"')
+        on_text(tracker, 77, 0, at(second))
+    called(tracker, 3.0, {"command": "make"}, b'"ok"')
     for second in (4, 5):
-        spoke(circles, 77, 0, at(second))
-    assert circle(circles, POLICY, at(6.0)) is None
-    spoke(circles, 77, 0, at(6.0))
-    assert circle(circles, POLICY, at(7.0)) is not None
+        on_text(tracker, 77, 0, at(second))
+    assert detect_loop(tracker, POLICY, at(6.0)) is None
+    on_text(tracker, 77, 0, at(6.0))
+    assert detect_loop(tracker, POLICY, at(7.0)) is not None
 
 
 def test_agents_sent_out_under_other_names_are_others() -> None:
     """Several may be sent with the same words and bring the same answer; one that is sent over and over goes round."""
-    several, one = Circles(), Circles()
+    several, one = LoopTracker(), LoopTracker()
     for number in range(4):
         asked = {"prompt": "Review the diff", "description": f"Reviewer {number}"}
         called(several, float(number), asked, b'"No issues"', "Task")
         called(one, float(number), asked | {"description": "Review"}, b'"No issues"', "Task")
-    assert circle(several, POLICY, at(9.0)) is None
-    assert circle(one, POLICY, at(9.0)) is not None
+    assert detect_loop(several, POLICY, at(9.0)) is None
+    assert detect_loop(one, POLICY, at(9.0)) is not None
 
 
 def test_the_description_of_a_long_call_is_no_part_of_it() -> None:
     """Also of one that is too long to be decoded; what it asks for still is."""
-    same, other = Circles(), Circles()
+    same, other = LoopTracker(), LoopTracker()
     for number in range(4):
         script = "python - <<'E'\n" + "x = 1\n" * 1000
         called(same, float(number), {"command": script, "description": f"try {number}"}, b'"no"')
         called(other, float(number), {"command": f"{script}{number}", "description": "try"}, b'"no"')
-    assert circle(same, POLICY, at(9.0)) is not None
-    assert circle(other, POLICY, at(9.0)) is None
+    assert detect_loop(same, POLICY, at(9.0)) is not None
+    assert detect_loop(other, POLICY, at(9.0)) is None

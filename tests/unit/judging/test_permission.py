@@ -11,12 +11,12 @@ import pytest
 from msgspec import Struct
 
 from wakeful.core.clock import Instant, Sleep, iso
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.claude_code.transcript import TranscriptReader
 from wakeful.integrations.codex.rollout import RolloutReader
 from wakeful.judging.activity import Activity, fold
-from wakeful.judging.evidence import Holder, Presence, Status, hold
-from wakeful.judging.findings import Attention, Code, Health, State, Verdict, WaitKind
+from wakeful.judging.evidence import AgentProcess, ClientStatus, RuntimeState, remember_process
+from wakeful.judging.findings import Attention, FindingCode, Health, State, Verdict, WaitKind
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 from wakeful.replay.engine import Replay
@@ -85,20 +85,22 @@ def at(seconds: float) -> Instant:
     return Instant(START + 1 + seconds, START + 1 + seconds)
 
 
-def presence_of(status: Status | None = None) -> Presence:
-    presence = Presence()
-    hold(presence, Holder(ALIVE, Sight.ALIVE, at(-1), "a test", status=status, status_at=at(0.5)))
-    return presence
+def presence_of(status: ClientStatus | None = None) -> RuntimeState:
+    runtime = RuntimeState()
+    remember_process(
+        runtime, AgentProcess(ALIVE, ProcessState.ALIVE, at(-1), "a test", status=status, status_at=at(0.5))
+    )
+    return runtime
 
 
-def judged(lines: Lines, seconds: float, presence: Presence | None = None) -> Verdict:
+def judged(lines: Lines, seconds: float, presence: RuntimeState | None = None) -> Verdict:
     activity = Activity()
     for event in read(lines):
         fold(activity, event, Instant(event.at, event.at) if event.at else activity.last_at or at(0))
     return judge(activity, presence or presence_of(), POLICY, at(seconds))
 
 
-def codes(verdict: Verdict) -> list[Code]:
+def codes(verdict: Verdict) -> list[FindingCode]:
     return [finding.code for finding in verdict.findings]
 
 
@@ -131,17 +133,17 @@ ASKING: Final[Sequence[Asks]] = [
 ]
 _BASH: Final = claude("Bash", MAKE)
 # Sequences that nearly fit, each with what is found once every wait has run out.
-NEARLY: Final[Sequence[tuple[str, Lines, Callable[[], Presence], Code]]] = [
-    ("auto asks nobody", claude("Bash", MAKE, "auto"), presence_of, Code.TOOL_WEDGED),
-    ("bypass asks nobody", claude("Edit", {"file_path": "a"}, "bypassPermissions"), presence_of, Code.TOOL_WEDGED),
-    ("dontAsk asks nobody", claude("Bash", MAKE, "dontAsk"), presence_of, Code.TOOL_WEDGED),
-    ("mode changed in the turn", changed_to("auto", _BASH), presence_of, Code.TOOL_WEDGED),
-    ("claude -p asks nobody", claude("Read", {"file_path": "a"}, entry="sdk-cli"), presence_of, Code.TOOL_WEDGED),
-    ("the client says busy", _BASH, lambda: presence_of(Status.BUSY), Code.TOOL_WEDGED),
-    ("a tool without a limit", claude("WebFetch", {"url": "x"}), presence_of, Code.TOOL_WEDGED),
-    ("codex never asks", codex(ESCALATED, "never"), presence_of, Code.TOOL_WEDGED),
-    ("codex asks a reviewer", codex(ESCALATED, approvals_reviewer="auto_review"), presence_of, Code.TOOL_WEDGED),
-    ("asking for more", codex({"session_id": 3}, tool="write_stdin"), presence_of, Code.TOOL_WEDGED),
+NEARLY: Final[Sequence[tuple[str, Lines, Callable[[], RuntimeState], FindingCode]]] = [
+    ("auto asks nobody", claude("Bash", MAKE, "auto"), presence_of, FindingCode.TOOL_WEDGED),
+    ("bypass asks nobody", claude("Edit", {"file_path": "a"}, "bypassPermissions"), presence_of, FindingCode.TOOL_WEDGED),
+    ("dontAsk asks nobody", claude("Bash", MAKE, "dontAsk"), presence_of, FindingCode.TOOL_WEDGED),
+    ("mode changed in the turn", changed_to("auto", _BASH), presence_of, FindingCode.TOOL_WEDGED),
+    ("claude -p asks nobody", claude("Read", {"file_path": "a"}, entry="sdk-cli"), presence_of, FindingCode.TOOL_WEDGED),
+    ("the client says busy", _BASH, lambda: presence_of(ClientStatus.BUSY), FindingCode.TOOL_WEDGED),
+    ("a tool without a limit", claude("WebFetch", {"url": "x"}), presence_of, FindingCode.TOOL_WEDGED),
+    ("codex never asks", codex(ESCALATED, "never"), presence_of, FindingCode.TOOL_WEDGED),
+    ("codex asks a reviewer", codex(ESCALATED, approvals_reviewer="auto_review"), presence_of, FindingCode.TOOL_WEDGED),
+    ("asking for more", codex({"session_id": 3}, tool="write_stdin"), presence_of, FindingCode.TOOL_WEDGED),
 ]  # fmt: skip
 
 
@@ -170,14 +172,14 @@ def test_a_call_open_longer_than_it_can_be_probably_asks(case: Asks) -> None:
 def test_replay_says_the_same(case: Asks) -> None:
     """A recording with such a call has no episode, and its end is a wait for a person."""
     replay = Replay([POLICY])
-    replay.take(read(case.lines))
+    replay.feed(read(case.lines))
     (outcome,) = replay.finish(START + 3 * 3600)
     assert (outcome.episodes, outcome.verdict.state) == ((), State.WAITING)
 
 
 @pytest.mark.parametrize(("_name", "lines", "presence", "code"), NEARLY, ids=[each[0] for each in NEARLY])
 def test_what_nearly_fits_is_judged_as_before(
-    _name: str, lines: Lines, presence: Callable[[], Presence], code: Code
+    _name: str, lines: Lines, presence: Callable[[], RuntimeState], code: FindingCode
 ) -> None:
     """Where nobody can be asked, or the client says what it does, a call that never returns is a wedge."""
     for seconds in (1.0, 40.0, 160.0, 640.0):
@@ -188,27 +190,27 @@ def test_what_nearly_fits_is_judged_as_before(
 
 def test_a_call_whose_process_was_seen_has_its_permission() -> None:
     """It runs, however long that takes; a process seen before it began is another call's."""
-    presence = presence_of()
-    presence.tool_seen_at = at(150.0)
-    assert judged(_BASH, 200.0, presence).state is State.PROMPTING
-    assert codes(judged(_BASH, 800.0, presence)) == [Code.TOOL_WEDGED]
-    presence.tool_seen_at = at(-0.5)
-    assert judged(_BASH, 200.0, presence).state is State.WAITING
+    runtime = presence_of()
+    runtime.tool_seen_at = at(150.0)
+    assert judged(_BASH, 200.0, runtime).state is State.PROMPTING
+    assert codes(judged(_BASH, 800.0, runtime)) == [FindingCode.TOOL_WEDGED]
+    runtime.tool_seen_at = at(-0.5)
+    assert judged(_BASH, 200.0, runtime).state is State.WAITING
 
 
 def test_a_host_that_slept_asks_nothing_and_wedges_nothing() -> None:
     """Eight hours of a closed lid are no open call; after it woke a client has a minute to go on."""
     for lines in (_BASH, claude("Bash", MAKE, "auto")):
-        presence = presence_of()
+        runtime = presence_of()
         woke = Instant(at(140.0).awake, at(140.0).wall + 8 * 3600)
-        presence.slept = Sleep(at(140.0), woke)
+        runtime.slept = Sleep(at(140.0), woke)
         activity = Activity()
         for event in read(lines):
             fold(activity, event, Instant(event.at, event.at))
         for seconds in (1.0, 11.0, 59.0):
-            verdict = judge(activity, presence, POLICY, woke.plus(seconds))
+            verdict = judge(activity, runtime, POLICY, woke.plus(seconds))
             assert (verdict.state, verdict.findings) == (State.PROMPTING, ())
-        later = judge(activity, presence, POLICY, woke.plus(61.0))
+        later = judge(activity, runtime, POLICY, woke.plus(61.0))
         assert (later.state is State.WAITING, later.findings) == (lines is _BASH, ())
 
 
@@ -220,14 +222,14 @@ def test_a_call_that_comes_back_ends_the_wait() -> None:
 
 def test_a_log_whose_writer_nobody_saw_is_not_guessed_about() -> None:
     """Its processes cannot be looked for; only a call that itself asks for more is told."""
-    grows = Presence(grown_at=at(160.0))
+    grows = RuntimeState(grown_at=at(160.0))
     assert judged(_BASH, 170.0, grows).state is State.PROMPTING
     assert judged(codex(ESCALATED), 170.0, grows).state is State.WAITING
 
 
 def test_a_dead_agent_asks_nobody() -> None:
     """Died with the call open: a death, whatever it waited for."""
-    presence = Presence()
-    hold(presence, Holder(ALIVE, Sight.DEAD, at(-1), "a test", ended_at=at(300.0)))
-    verdict = judged(_BASH, 400.0, presence)
-    assert (verdict.state, codes(verdict), verdict.waits) == (State.STOPPED, [Code.SESSION_DEAD], ())
+    runtime = RuntimeState()
+    remember_process(runtime, AgentProcess(ALIVE, ProcessState.DEAD, at(-1), "a test", ended_at=at(300.0)))
+    verdict = judged(_BASH, 400.0, runtime)
+    assert (verdict.state, codes(verdict), verdict.waits) == (State.STOPPED, [FindingCode.SESSION_DEAD], ())

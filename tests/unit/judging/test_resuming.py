@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.judging.resuming import command_line, project_folder, resume_argv, resume_place
+from wakeful.judging.resume_command import command_line, project_folder, resume_argv, resume_place
 
 ODD = "/home/me/it's a shop; rm -rf ~"
 

@@ -6,11 +6,11 @@ from msgspec.structs import replace
 from support.judging_helpers import POLICY, at, codes, folded, held, judged, told
 from support.supervisor_fixture import House, subject
 from wakeful.core.clock import Instant
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.judging import events as e
 from wakeful.judging.activity import BACKGROUND_MAX, Activity, fold
-from wakeful.judging.evidence import Presence, Status
-from wakeful.judging.findings import Code, Health, State, Verdict, WaitKind
+from wakeful.judging.evidence import ClientStatus, RuntimeState
+from wakeful.judging.findings import FindingCode, Health, State, Verdict, WaitKind
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import SessionRecord
 from wakeful.testing.virtual_clock import VirtualClock
@@ -34,34 +34,41 @@ class TestCompaction:
 
     def test_within_a_turn_it_is_named_and_runs_out(self) -> None:
         """Its own time, counted from the hook's word; then the session is silent and says for what it waited."""
-        events = [PROMPT, e.Compacting(100.0)]
+        events = [PROMPT, e.CompactionStarted(100.0)]
         verdict = judged(events, 699.0)
         (wait,) = verdict.waits
         assert (wait.kind, wait.since, wait.until) == (WaitKind.COMPACTION, at(100.0), at(700.0))
         assert "hook" in wait.evidence
         late = judged(events, 700.0)
-        assert (codes(late), late.findings[0].evidence) == ([Code.SILENT], (wait.evidence,))
+        assert (codes(late), late.findings[0].evidence) == ([FindingCode.SILENT], (wait.evidence,))
 
     @pytest.mark.parametrize(
         "after",
-        [e.Compacted(120.0), e.Prompted(120.0), e.CallStarted(120.0, "a", "Bash"), e.TurnInterrupted(120.0)],
+        [
+            e.CompactionEnded(120.0),
+            e.Prompted(120.0),
+            e.CallStarted(120.0, "a", "Bash"),
+            e.TurnInterrupted(120.0),
+        ],
     )
     def test_what_comes_after_ends_it(self, after: e.Event) -> None:
         """Its end, a prompt, a call, an interruption: none of them happens while it lasts."""
-        assert WaitKind.COMPACTION not in kinds(judged([PROMPT, e.Compacting(100.0), after], 130.0))
+        assert WaitKind.COMPACTION not in kinds(judged([PROMPT, e.CompactionStarted(100.0), after], 130.0))
 
     def test_between_turns_the_session_is_at_work(self) -> None:
         """Asked for by a person after a turn: at work until it is done, then idle as before."""
-        verdict = judged([*DONE, e.Compacting(100.0)], 130.0)
+        verdict = judged([*DONE, e.CompactionStarted(100.0)], 130.0)
         assert (verdict.state, kinds(verdict)) == (State.PROMPTING, [WaitKind.COMPACTION])
-        assert judged([*DONE, e.Compacting(100.0), e.Compacted(120.0)], 130.0).state is State.IDLE
+        assert (
+            judged([*DONE, e.CompactionStarted(100.0), e.CompactionEnded(120.0)], 130.0).state is State.IDLE
+        )
 
     def test_cut_short_between_turns_it_accuses_nobody(self) -> None:
         """No hook tells of an Escape: its time over, the session is idle, unless its client still says busy."""
-        events = [*DONE, e.Compacting(100.0)]
+        events = [*DONE, e.CompactionStarted(100.0)]
         assert (judged(events, 9999.0).state, codes(judged(events, 9999.0))) == (State.IDLE, [])
-        assert judged(events, 300.0, told(Status.IDLE, 200.0)).state is State.IDLE
-        assert codes(judged(events, 9999.0, told(Status.BUSY, 99.0))) == [Code.SILENT]
+        assert judged(events, 300.0, told(ClientStatus.IDLE, 200.0)).state is State.IDLE
+        assert codes(judged(events, 9999.0, told(ClientStatus.BUSY, 99.0))) == [FindingCode.SILENT]
 
 
 class TestBackground:
@@ -86,9 +93,9 @@ class TestBackground:
 
     def test_a_process_seen_alive_extends_it(self) -> None:
         """As long as its process is there it goes on."""
-        presence = held()
-        presence.tool_seen_at = at(602.0)
-        verdict = judged([*LEFT_RUNNING, e.TurnEnded(9.0)], 900.0, presence)
+        runtime = held()
+        runtime.tool_seen_at = at(602.0)
+        verdict = judged([*LEFT_RUNNING, e.TurnEnded(9.0)], 900.0, runtime)
         assert [(wait.kind, wait.until) for wait in verdict.waits] == [(WaitKind.BACKGROUND, at(1202.0))]
         assert "seen alive" in verdict.waits[0].evidence
 
@@ -101,18 +108,18 @@ class TestBackground:
             e.CallEnded(3.0, "t1", background="a7"),
             e.TurnEnded(9.0),
         ]
-        presence = held()
-        presence.grown_at = at(1800.0)
-        assert [wait.until for wait in judged(left, 1900.0, presence).waits] == [at(2400.0)]
-        assert judged(left, 2400.0, presence).waits == ()
-        assert kinds(judged([*LEFT_RUNNING, e.TurnEnded(9.0)], 1900.0, presence)) == [], "a command has one"
+        runtime = held()
+        runtime.grown_at = at(1800.0)
+        assert [wait.until for wait in judged(left, 1900.0, runtime).waits] == [at(2400.0)]
+        assert judged(left, 2400.0, runtime).waits == ()
+        assert kinds(judged([*LEFT_RUNNING, e.TurnEnded(9.0)], 1900.0, runtime)) == [], "a command has one"
 
     def test_within_a_turn_it_excuses_no_silence(self) -> None:
         """A server left running would excuse a hung model for ever."""
-        presence = held()
-        presence.tool_seen_at = at(600.0)
-        assert kinds(judged(LEFT_RUNNING, 20.0, presence)) == [WaitKind.MODEL]
-        assert codes(judged(LEFT_RUNNING, 604.0, presence)) == [Code.SILENT]
+        runtime = held()
+        runtime.tool_seen_at = at(600.0)
+        assert kinds(judged(LEFT_RUNNING, 20.0, runtime)) == [WaitKind.MODEL]
+        assert codes(judged(LEFT_RUNNING, 604.0, runtime)) == [FindingCode.SILENT]
 
     def test_few_are_remembered(self) -> None:
         """A session that leaves a thousand commands running fills no memory."""
@@ -124,7 +131,7 @@ class TestBackground:
 
     def test_goodbye_ends_all(self) -> None:
         """A client that closes takes its tasks with it."""
-        assert folded([*LEFT_RUNNING, e.Closed(9.0)]).background == {}
+        assert folded([*LEFT_RUNNING, e.ClientClosed(9.0)]).background == {}
 
 
 class TestSleep:
@@ -137,9 +144,9 @@ class TestSleep:
         return clock
 
     def verdict(self, clock: VirtualClock, activity: Activity) -> Verdict:
-        now, presence = clock.now(), held()
-        presence.slept = clock.slept
-        return judge(activity, presence, POLICY, now)
+        now, runtime = clock.now(), held()
+        runtime.slept = clock.last_sleep
+        return judge(activity, runtime, POLICY, now)
 
     def prompted(self, clock: VirtualClock) -> Activity:
         now, activity = clock.now(), Activity()
@@ -171,7 +178,7 @@ class TestSleep:
         verdict = self.verdict(clock, activity)
         assert (codes(verdict), kinds(verdict)) == ([], [WaitKind.SLEEP])
         clock.advance(POLICY.wake_grace_seconds)
-        assert codes(self.verdict(clock, activity)) == [Code.SILENT]
+        assert codes(self.verdict(clock, activity)) == [FindingCode.SILENT]
 
     def test_progress_since_then_ends_it(self, clock: VirtualClock) -> None:
         """Whoever has worked after the sleep is awake."""
@@ -184,7 +191,7 @@ class TestSleep:
         """Only time that the host did not run is called sleep."""
         clock.set_wall(clock.now().wall + 8 * HOUR)
         clock.now()
-        assert clock.slept is None
+        assert clock.last_sleep is None
 
     def test_a_limit_goes_on_while_the_host_sleeps(self, clock: VirtualClock) -> None:
         """The provider's hour is over after an hour, however much of it was slept."""
@@ -200,8 +207,10 @@ class TestSleep:
         assert kinds(self.verdict(clock, activity)) == []
 
 
-@pytest.mark.parametrize("presence", [held(), held(Sight.DEAD, ended_at=at(9.0))], ids=["alive", "gone"])
-def test_a_usage_limit_is_named_with_its_end(presence: Presence) -> None:
+@pytest.mark.parametrize(
+    "presence", [held(), held(ProcessState.DEAD, ended_at=at(9.0))], ids=["alive", "gone"]
+)
+def test_a_usage_limit_is_named_with_its_end(presence: RuntimeState) -> None:
     """Also when the program that met it is gone; once it is over nobody is silent, somebody has to prompt it."""
     events = [PROMPT, e.TurnFailed(2.0, e.Failure.LIMIT, "limit", until=3602.0)]
     verdict = judged(events, 10.0, presence)
@@ -209,15 +218,15 @@ def test_a_usage_limit_is_named_with_its_end(presence: Presence) -> None:
     assert verdict.findings[0].evidence == ("the limit ends at 1970-01-01T01:00:02.000Z",)
     assert verdict.next_check_at == at(3602.0)
     over = judged(events, 3602.0, presence)
-    assert (codes(over), kinds(over)) == ([Code.USAGE_LIMITED], [])
+    assert (codes(over), kinds(over)) == ([FindingCode.USAGE_LIMITED], [])
     assert "is over" in over.findings[0].summary
 
 
 def test_a_refused_request_does_not_excuse_silence_for_ever() -> None:
     """One retry and then nothing: the wait for it has a name and an end."""
-    events = [PROMPT, e.Retried(2.0)]
+    events = [PROMPT, e.RequestRetried(2.0)]
     assert kinds(judged(events, 600.0)) == [WaitKind.RETRY]
-    assert codes(judged(events, 602.0)) == [Code.SILENT]
+    assert codes(judged(events, 602.0)) == [FindingCode.SILENT]
 
 
 def test_a_cycle_with_polls_becomes_a_loop_in_time() -> None:
@@ -234,8 +243,10 @@ def test_a_cycle_with_polls_becomes_a_loop_in_time() -> None:
     due = 10.0 + POLICY.poll_seconds
     early = judged(waiting, 900.0)
     assert (codes(early), early.next_check_at) == ([], at(due))
-    assert codes(judged(waiting, due)) == [Code.LOOP]
-    assert codes(judged(events, due, held(Sight.DEAD, ended_at=at(200.0)))) == [Code.SESSION_DEAD]
+    assert codes(judged(waiting, due)) == [FindingCode.LOOP]
+    assert codes(judged(events, due, held(ProcessState.DEAD, ended_at=at(200.0)))) == [
+        FindingCode.SESSION_DEAD
+    ]
 
 
 class HouseWithTasks(House):
@@ -243,20 +254,20 @@ class HouseWithTasks(House):
 
     alive = True
 
-    def tool_alive(self, agent: Process, within_seconds: float) -> bool:
+    def has_live_tool(self, agent: Process, within_seconds: float) -> bool:
         del agent
         return self.alive and within_seconds > 0
 
 
 def shown(house: House) -> SessionRecord:
-    record = house.roster.watched[subject("a").id].record
+    record = house.roster.sessions[subject("a").id].record
     assert record is not None
     return record
 
 
 def pass_time(house: House, seconds: float) -> None:
     house.clock.advance(seconds)
-    house.supervisor.ring()
+    house.supervisor.on_timer()
     house.settle()
 
 

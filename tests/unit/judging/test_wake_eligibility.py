@@ -5,23 +5,23 @@ from itertools import product
 from wakeful.judging.findings import Health
 from wakeful.judging.wake_eligibility import (
     RULES,
-    Facts,
+    IneligibilityReason,
     PolicyState,
-    Reach,
-    Reason,
+    Reachability,
+    WakeFacts,
     ineligibility,
 )
 
 FLAGS = (False, True)
-READY = Facts(reach=Reach(ours=True, path_open=True), health=Health.HEALTHY)
+READY = WakeFacts(reach=Reachability(ours=True, path_open=True), health=Health.HEALTHY)
 
 
-def every_combination() -> list[Facts]:
+def every_combination() -> list[WakeFacts]:
     """Each fact with each of its values, all of them together."""
     return [
-        Facts(
+        WakeFacts(
             found=found,
-            reach=Reach(ours, path_open, enabled),
+            reach=Reachability(ours, path_open, enabled),
             policy=policy,
             health=health,
             active_prompt=active,
@@ -40,7 +40,7 @@ def every_combination() -> list[Facts]:
     ]
 
 
-def by_hand(facts: Facts) -> str | None:
+def by_hand(facts: WakeFacts) -> str | None:
     """The documented order written out once more, as a person would read it aloud."""
     if not facts.found:
         return "session_not_found"
@@ -74,13 +74,13 @@ def test_the_whole_truth_table() -> None:
     table = {facts: ineligibility(facts) for facts in every_combination()}
     assert len(table) == 2**11 * 4 * 5
     assert [facts for facts, reason in table.items() if reason != by_hand(facts)] == []
-    assert set(table.values()) == {None, *Reason}
+    assert set(table.values()) == {None, *IneligibilityReason}
 
 
 def test_the_reasons_are_the_closed_thirteen() -> None:
     """Thirteen, closed, by their names."""
-    assert len(Reason) == 13
-    assert {rule.reason for rule in RULES} == set(Reason)
+    assert len(IneligibilityReason) == 13
+    assert {rule.reason for rule in RULES} == set(IneligibilityReason)
     assert len({rule.words for rule in RULES}) == len(RULES), "whoever is refused is told by which rule"
 
 

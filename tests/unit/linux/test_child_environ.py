@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.config.gateway import Gateway, Secret
-from wakeful.config.schema import KEYS, Alerts, Config, secret_values
-from wakeful.core.child_environ import words_of
+from wakeful.config.gateway import GatewayConfig, Secret
+from wakeful.config.schema import KEYS, AlertsConfig, Config, secret_values
+from wakeful.core.environment_allowlist import secret_parts
 from wakeful.linux import child_environment as children
 
 SOURCE = Path(__file__).parents[3] / "src" / "wakeful"
@@ -29,7 +29,7 @@ MAKERS = {
     "given_environ",
 }
 # Wakeful's own programs, the daemon and the gateway: they read their settings in their environment.
-OWN = {"linux/child_process.py", "cli/commands/daemon.py", "cli/demo/stage.py"}
+OWN = {"linux/child_process.py", "cli/commands/daemon.py", "cli/demo/environment.py"}
 # The whole environment is handed to those who look up names in it, and to the makers above.
 READERS = {
     *MAKERS,
@@ -37,14 +37,22 @@ READERS = {
         "own_environ",
         "leaked_names",
         "kept_back",
-        "Places.of",
+        "StatePaths.from_environ",
         "config_path",
         "require_home",
         "combine",
         "load",
     ),
-    *("engine_address", "open_channels", "Scene", "Gateway", "Notifier.taken_from", "set", "has_desktop"),
-    *("work.plan_install", "work.lingers", "work.plan_remove", "partial", "settings_path"),
+    *(
+        "engine_address",
+        "open_channels",
+        "CheckContext",
+        "Gateway",
+        "SystemdNotifier.from_environ",
+        "set",
+        "has_desktop",
+    ),
+    *("work.plan_install", "work.is_linger_enabled", "work.plan_remove", "partial", "settings_path"),
 }
 ALL = {
     *("PATH", "LC_ALL", "TERM", "SSH_AUTH_SOCK", "https_proxy", "WAKEFUL_HOME", "GH_TOKEN", "GITHUB_TOKEN"),
@@ -56,8 +64,8 @@ ALL = {
 @pytest.fixture
 def knowing() -> Iterator[Callable[..., None]]:
     """Tells this process its secrets, and makes it forget them."""
-    yield children.learn
-    children.learn(())
+    yield children.configure_environments
+    children.configure_environments(())
 
 
 def names(maker: Callable[[dict[str, str]], dict[str, str]]) -> set[str]:
@@ -108,8 +116,8 @@ def test_a_secret_is_known_by_its_value(knowing: Callable[..., None]) -> None:
     """Under any name, inside a longer text, and by the password or the token that an address holds."""
     address = "slack://T1A2B3C4D5E6F7A8B9C0D1E2/B/C"
     config = Config(
-        gateway=Gateway(token=Secret("123456:bot-secret")),
-        alerts=Alerts(urls=(Secret(address), Secret("mailto://me:pass%40word@mail.example"))),
+        gateway=GatewayConfig(token=Secret("123456:bot-secret")),
+        alerts=AlertsConfig(urls=(Secret(address), Secret("mailto://me:pass%40word@mail.example"))),
     )
     knowing(secret_values(config))
     values = {
@@ -142,7 +150,7 @@ def test_a_secret_is_known_by_its_value(knowing: Callable[..., None]) -> None:
 )
 def test_the_words_of_a_secret(secret: str, words: set[str]) -> None:
     """Nothing is compared with an empty text, and an address that is none is one word."""
-    assert words_of(secret) == words
+    assert secret_parts(secret) == words
 
 
 def test_a_short_secret_hides_only_itself(knowing: Callable[..., None]) -> None:

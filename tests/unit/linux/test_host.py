@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from wakeful.linux.host import OOM_SECONDS, HostPlace
+from wakeful.linux.host import OOM_SECONDS, HostInfo
 from wakeful.testing.virtual_clock import VirtualClock
 
 
@@ -17,7 +17,7 @@ class Memory:
         self.clock = VirtualClock()
         self._file = tmp_path / "vmstat"
         self.kills(3)
-        self.place = HostPlace("tower", self.clock, self._file)
+        self.place = HostInfo("tower", self.clock, self._file)
 
     def kills(self, count: int) -> None:
         self._file.write_text(f"pgfault 99\noom_kill {count}\noom_kill_disable 7\n")

@@ -8,7 +8,13 @@ import pytest
 
 from wakeful.linux import log_files
 from wakeful.linux.log_files import shorten_own
-from wakeful.linux.logging import EQUAL_MESSAGES_MAX, TEMPLATES_MAX, WINDOW_SECONDS, RateLimit, show_moves
+from wakeful.linux.logging import (
+    EQUAL_MESSAGES_MAX,
+    TEMPLATES_MAX,
+    WINDOW_SECONDS,
+    LogRateLimit,
+    log_to_stderr,
+)
 
 
 def record(template: str, *arguments: object) -> logging.LogRecord:
@@ -18,7 +24,7 @@ def record(template: str, *arguments: object) -> logging.LogRecord:
 def test_equal_messages_are_counted_once_there_are_many() -> None:
     """A thousand tracebacks a second are twenty a minute, and the next minute says how many there were."""
     now = 0.0
-    limit = RateLimit(lambda: now)
+    limit = LogRateLimit(lambda: now)
     through = [limit.filter(record("request %d failed", number)) for number in range(1000)]
     assert sum(through) == EQUAL_MESSAGES_MAX
     assert limit.filter(record("another"))
@@ -33,10 +39,10 @@ def test_equal_messages_are_counted_once_there_are_many() -> None:
 
 def test_made_up_templates_do_not_grow_the_memory() -> None:
     """Few templates exist; an id in one of them must not make it endless."""
-    limit = RateLimit(lambda: 0.0)
+    limit = LogRateLimit(lambda: 0.0)
     for number in range(3 * TEMPLATES_MAX):
         limit.filter(record(f"session {number}"))
-    assert len(limit._seen) <= TEMPLATES_MAX
+    assert len(limit._counts) <= TEMPLATES_MAX
 
 
 @pytest.mark.parametrize("flags", [os.O_APPEND, 0])
@@ -62,7 +68,7 @@ def test_a_log_that_is_appended_to_is_kept_short(
 def test_no_move_is_left_out(capsys: pytest.CaptureFixture[str]) -> None:
     """A hundred agents that change their state at once are a hundred lines."""
     log = logging.getLogger("wakeful.test-moves")
-    show_moves(log)
+    log_to_stderr(log)
     for number in range(100):
         log.info("agent %s: running -> unknown", number)
     assert len(capsys.readouterr().err.splitlines()) == 100

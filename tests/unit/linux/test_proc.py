@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, strategies as st
 
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.tmux import panes
 from wakeful.linux import proc
 
@@ -42,7 +42,7 @@ def test_no_name_at_all_can(comm: bytes) -> None:
 )
 def test_a_zombie_is_gone_unless_threads_of_it_run(state: str, threads: int, gone: bool) -> None:
     """A first thread that ended early leaves a zombie in front of a working process."""
-    assert proc.Stat(1, "x", state, 0, 0, threads, 1).gone is gone
+    assert proc.Stat(1, "x", state, 0, 0, threads, 1).has_ended is gone
 
 
 def test_flocks_are_read_and_other_locks_are_not() -> None:
@@ -62,7 +62,7 @@ def test_flocks_are_read_and_other_locks_are_not() -> None:
 def test_an_impossible_pid_is_nobody(pid: int) -> None:
     """Pids come out of files; zero and negative ones mean whole groups to the kernel and are never passed on."""
     assert proc.identify(pid) is None
-    assert proc.sight(Process(pid, 1, proc.boot_id())) is Sight.DEAD
+    assert proc.state_of(Process(pid, 1, proc.boot_id())) is ProcessState.DEAD
     assert proc.ancestors(pid) == []
 
 
@@ -70,8 +70,8 @@ def test_a_process_of_an_earlier_boot_is_dead() -> None:
     """Even if pid and start time happen to fit."""
     here = proc.identify(os.getpid())
     assert here is not None
-    assert proc.sight(here) is Sight.ALIVE
-    assert proc.sight(Process(here.pid, here.started, "another-boot")) is Sight.DEAD
+    assert proc.state_of(here) is ProcessState.ALIVE
+    assert proc.state_of(Process(here.pid, here.started, "another-boot")) is ProcessState.DEAD
 
 
 SEPARATOR = b"0123456789abcdef"

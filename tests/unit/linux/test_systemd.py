@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from wakeful.linux.systemd import families, group_of
+from wakeful.linux.systemd import agent_families, group_of
 
 OWN, SERVER, PANE, HEADLESS, TOOL, QUESTION, GATEWAY = 100, 200, 201, 300, 301, 400, 500
 
@@ -19,7 +19,7 @@ def test_whoever_is_to_outlive_us_is_moved_with_its_family() -> None:
         GATEWAY: OWN,
         GATEWAY + 1: GATEWAY,
     }
-    assert families(parents, OWN, {HEADLESS}) == {SERVER: (SERVER, PANE), HEADLESS: (HEADLESS, TOOL)}
+    assert agent_families(parents, OWN, {HEADLESS}) == {SERVER: (SERVER, PANE), HEADLESS: (HEADLESS, TOOL)}
 
 
 def test_only_the_service_has_a_group_to_leave() -> None:

@@ -5,8 +5,8 @@ from typing import cast
 import msgspec
 import pytest
 
-from wakeful.client.client import Answer, Client
-from wakeful.mcp.tools import Questions
+from wakeful.client.client import DaemonAnswer, DaemonClient
+from wakeful.mcp.tools import DaemonQueries
 
 PAUSED = {"by": "ada@tower", "since": "2027-01-15T08:00:00.000Z", "reason": "moving house"}
 
@@ -17,14 +17,14 @@ class Door:
     def __init__(self, paused: object) -> None:
         self._paused = paused
 
-    def get(self, target: str) -> Answer:
+    def get(self, target: str) -> DaemonAnswer:
         assert target.startswith("/api/sessions?"), "only the list is asked for"
         page = {"sessions": [], "older": 0, "next_cursor": None, "paused": self._paused}
-        return Answer(msgspec.json.encode(page), 0, 1)
+        return DaemonAnswer(msgspec.json.encode(page), 0, 1)
 
 
 @pytest.mark.parametrize("paused", [PAUSED, None])
 def test_an_agents_list_says_who_paused(paused: object) -> None:
     """As every list does."""
-    questions = Questions(cast("Client", Door(paused)), (), ())
+    questions = DaemonQueries(cast("DaemonClient", Door(paused)), (), ())
     assert msgspec.json.decode(questions.list_sessions(None, None, None, 5, None))["paused"] == paused

@@ -18,17 +18,17 @@ from prometheus_client.openmetrics.parser import text_string_to_metric_families
 from support.healing_fixture import Clinic, die_in_a_turn, play
 from support.supervisor_fixture import BOOT, House
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, Sight
-from wakeful.daemon.metrics import unready
+from wakeful.core.process import Process, ProcessState
+from wakeful.daemon.metrics import readiness_problem
 from wakeful.daemon.observer import PlainProcesses
-from wakeful.healing.plan import Step
+from wakeful.healing.plan import HealingStep
 from wakeful.http.metrics import Exposition
 from wakeful.incidents.model import Cause, Origin
 from wakeful.incidents.service import Incidents
-from wakeful.integrations.tmux.pane_source import Tenant, TmuxEye
-from wakeful.metrics.collect import session_figures
-from wakeful.metrics.model import FAMILIES, SECONDS_BOUNDS, Kind, Spread
-from wakeful.storage.base import Outcome
+from wakeful.integrations.tmux.pane_source import PaneSession, TmuxPaneSource
+from wakeful.metrics.collect import session_metrics
+from wakeful.metrics.model import FAMILIES, SECONDS_BOUNDS, Histogram, MetricKind
+from wakeful.storage.base import ActionOutcome
 
 MONITORING = Path(__file__).parents[3] / "docs" / "monitoring"
 # What Prometheus adds to everything it scrapes.
@@ -43,7 +43,7 @@ def house() -> House:
 
 def samples_of(house: House) -> dict[tuple[str, ...], float]:
     """Every sample by its name and the values of its labels."""
-    body, _ = Exposition(lambda: session_figures(house.roster, house.clock.now())).text("")
+    body, _ = Exposition(lambda: session_metrics(house.roster, house.clock.now())).text("")
     return {
         (sample.name, *(value for _, value in sorted(sample.labels.items()))): sample.value
         for family in text_string_to_metric_families(body.decode())  # type: ignore[no-untyped-call]
@@ -73,7 +73,7 @@ def test_a_death_moves_the_figures(house: House) -> None:
     """A session that died in its turn is counted as dead with its finding."""
     process = house.start("doomed")
     house.work("doomed")
-    house.supervisor.gone(process)
+    house.supervisor.on_exit(process)
     house.settle()
     found = samples_of(house)
     assert found["wakeful_sessions", "dead", "stopped"] == 1
@@ -94,18 +94,18 @@ def test_the_number_of_series_does_not_grow(house: House) -> None:
 
 def test_durations_fall_into_their_bounds() -> None:
     """A bound counts what is at most as long; what is beyond all of them has a place of its own."""
-    spread = Spread()
+    spread = Histogram()
     for seconds in (0.0, SECONDS_BOUNDS[0], 0.002, 99.0):
-        spread.take(seconds)
+        spread.observe(seconds)
     assert spread.counts == [2, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 1]
     assert spread.total_seconds == pytest.approx(99.0021)
 
 
 def test_a_histogram_counts_up() -> None:
     """Prometheus wants each bound with everything below it; the last is the count."""
-    spread = Spread()
-    spread.take(0.002)
-    spread.take(3.0)
+    spread = Histogram()
+    spread.observe(0.002)
+    spread.observe(3.0)
     body, _ = Exposition(lambda: {"wakeful_cycle_seconds": {("judge",): spread}}).text("")
     text = body.decode()
     assert 'wakeful_cycle_seconds_bucket{cycle="judge",le="0.005"} 1.0' in text
@@ -135,11 +135,13 @@ def test_a_revival_is_counted_with_its_incident_and_its_alert() -> None:
         await clinic.clock.run_for(1)
 
     clinic = play(scene)
-    assert dict(clinic.healer.concluded) == {(Step.RESUME, Outcome.RECOVERED): 1}
-    assert {cause: count for cause, count in clinic.incidents.opened.items() if count} == {Cause.SESSION: 1}
-    assert clinic.alerts.deliveries["recorder", "delivered"] == len(clinic.recorder.said) > 0
-    assert clinic.alerts.deliveries["recorder", "refused"] == 0
-    assert clinic.alerts.waiting == {("recorder",): 0}
+    assert dict(clinic.healer.outcome_counts) == {(HealingStep.RESUME, ActionOutcome.CONFIRMED): 1}
+    assert {cause: count for cause, count in clinic.incidents.opened_counts.items() if count} == {
+        Cause.SESSION: 1
+    }
+    assert clinic.alerts.delivery_counts["recorder", "delivered"] == len(clinic.recorder.said) > 0
+    assert clinic.alerts.delivery_counts["recorder", "refused"] == 0
+    assert clinic.alerts.pending_counts == {("recorder",): 0}
 
 
 def test_an_incident_that_goes_on_is_not_opened_twice() -> None:
@@ -155,7 +157,7 @@ def test_an_incident_that_goes_on_is_not_opened_twice() -> None:
         await after.load()
         await after.begin(origin, "no room")
         assert after.open_by_cause == {Cause.DISK: 1}
-        return house.incidents.opened[Cause.DISK], after.opened[Cause.DISK]
+        return house.incidents.opened_counts[Cause.DISK], after.opened_counts[Cause.DISK]
 
     assert asyncio.run(scene()) == (1, 0)
 
@@ -166,16 +168,16 @@ def test_a_tmux_server_that_gives_no_answer_is_a_probe_error(tmp_path: Path) -> 
     path = tmp_path / "s"
 
     async def scene() -> int:
-        eye = TmuxEye(
-            lambda session_id: Tenant(session_id, holder, Sight.ALIVE, None),
+        eye = TmuxPaneSource(
+            lambda session_id: PaneSession(session_id, holder, ProcessState.ALIVE, None),
             House().supervisor,
             PlainProcesses(),
             (path,),
             deadline_seconds=0.2,
         )
-        eye.hurry(SessionId("claude-a"))
-        await eye.look()
-        return eye.failed
+        eye.request_scan(SessionId("claude-a"))
+        await eye.scan()
+        return eye.failed_listings
 
     with socket.socket(socket.AF_UNIX) as deaf:
         deaf.bind(str(path))
@@ -196,8 +198,10 @@ def test_ready_is_looked_listening_and_writing(
     looked: bool, listening: bool, trouble: str | None, code: str | None
 ) -> None:
     """The first thing that is missing is the reason, by its code."""
-    daemon = SimpleNamespace(looked=looked, listening=listening, scribe=SimpleNamespace(trouble=trouble))
-    found = unready(cast("Any", daemon))
+    daemon = SimpleNamespace(
+        has_scanned=looked, is_listening=listening, transition_writer=SimpleNamespace(problem=trouble)
+    )
+    found = readiness_problem(cast("Any", daemon))
     assert (found.code if found is not None else None) == code
 
 
@@ -219,13 +223,13 @@ def expressions() -> list[str]:
     return [*shown, *alerts, *(each["query"] for each in dashboard["templating"]["list"])]
 
 
-def names_of(kind: Kind, name: str) -> set[str]:
+def names_of(kind: MetricKind, name: str) -> set[str]:
     """What a family's samples are called."""
     suffixes = {
-        Kind.GAUGE: ("",),
-        Kind.COUNTER: ("_total",),
-        Kind.INFO: ("_info",),
-        Kind.HISTOGRAM: ("_bucket", "_sum", "_count"),
+        MetricKind.GAUGE: ("",),
+        MetricKind.COUNTER: ("_total",),
+        MetricKind.INFO: ("_info",),
+        MetricKind.HISTOGRAM: ("_bucket", "_sum", "_count"),
     }
     return {name + suffix for suffix in suffixes[kind]}
 

@@ -25,7 +25,7 @@ def test_a_case_is_judged_as_its_label_says(case: LabelledCase) -> None:
     """The first finding at `now` is the one expected, or there is none; judging more often changes nothing."""
     for thorough in (False, True):
         replay = Replay([Policy()], until=case.now, thorough=thorough)
-        replay.take(case.events)
+        replay.feed(case.events)
         (outcome,) = replay.finish(case.now, gone=case.gone)
         assert label_of(outcome.verdict) == case.expect
 
@@ -60,7 +60,7 @@ def test_what_the_client_says_is_progress_unless_the_provider_refused() -> None:
     events = read(
         '{"t":1,"system":"API Error: 500"},{"t":2,"system":"context condensed"},{"t":3,"system":"x"}'
     )
-    assert events == (e.Retried(1.0), e.Compacted(2.0), e.Progressed(3.0))
+    assert events == (e.RequestRetried(1.0), e.CompactionEnded(2.0), e.Progressed(3.0))
 
 
 def test_an_interruption_a_question_and_a_limit_are_heard() -> None:
@@ -69,7 +69,7 @@ def test_an_interruption_a_question_and_a_limit_are_heard() -> None:
         '{"t":1,"user":"[Request interrupted by user]"},{"t":2,"system":"Bash needs your permission"},'
         '{"t":3,"system":"Claude usage limit reached|1770281100"}'
     )
-    assert (cut, asked) == (e.TurnInterrupted(1.0), e.Asked(2.0, "Bash needs your permission"))
+    assert (cut, asked) == (e.TurnInterrupted(1.0), e.QuestionAsked(2.0, "Bash needs your permission"))
     assert isinstance(limited, e.TurnFailed)
     assert (limited.failure, limited.until) == (e.Failure.LIMIT, 1770281100.0)
 
@@ -77,9 +77,9 @@ def test_an_interruption_a_question_and_a_limit_are_heard() -> None:
 def test_equal_words_have_equal_numbers() -> None:
     """A monologue is told by them."""
     one, same, other = read('{"t":1,"text":"a"},{"t":2,"text":"a"},{"t":3,"text":"b"}')
-    assert isinstance(one, e.Spoke)
-    assert isinstance(same, e.Spoke)
-    assert isinstance(other, e.Spoke)
+    assert isinstance(one, e.TextWritten)
+    assert isinstance(same, e.TextWritten)
+    assert isinstance(other, e.TextWritten)
     assert one.words == same.words != other.words
 
 
@@ -118,19 +118,19 @@ def test_a_persons_no_is_no_error(said: str) -> None:
 def test_an_empty_answer_is_an_answer() -> None:
     """Three of them are a monologue; what blanks they are made of does not matter."""
     first, second = read('{"t":1,"text":""},{"t":2,"text":" \\n "}')
-    assert isinstance(first, e.Spoke)
-    assert isinstance(second, e.Spoke)
+    assert isinstance(first, e.TextWritten)
+    assert isinstance(second, e.TextWritten)
     assert first.words == second.words != 0
 
 
 def test_a_providers_refusal_is_no_word_of_the_agent() -> None:
     """Some clients write it where the answer would stand."""
-    assert read('{"t":1,"text":"API Error: 529 overloaded_error"}') == (e.Retried(1.0),)
+    assert read('{"t":1,"text":"API Error: 529 overloaded_error"}') == (e.RequestRetried(1.0),)
 
 
 def test_what_is_mentioned_before_any_prompt_opens_no_turn() -> None:
     """Nobody waits for an answer yet."""
-    assert read('{"t":1,"system":"session started"}') == (e.Opened(1.0),)
+    assert read('{"t":1,"system":"session started"}') == (e.LogOpened(1.0),)
 
 
 def test_a_heartbeat_is_no_progress_and_a_notice_no_person() -> None:

@@ -10,13 +10,13 @@ from hypothesis import given, settings, strategies as st
 
 from support.recordings import lines_of, reader_of, recordings
 from wakeful.judging import events as e
-from wakeful.judging.findings import Code, Health
+from wakeful.judging.findings import FindingCode, Health
 from wakeful.judging.thresholds import Policy
-from wakeful.judging.turn_state import Phase
+from wakeful.judging.turn_state import TurnPhase
 from wakeful.replay.cases import label_of
 from wakeful.replay.compare import compare
-from wakeful.replay.engine import Outcome, Replay
-from wakeful.replay.report import Stepped, report
+from wakeful.replay.engine import Replay, ReplayOutcome
+from wakeful.replay.report import ReplayedSession, make_replay_report
 from wakeful.replay.tuning import TRIALS, propose, trial_policies
 
 T0: Final = 1_770_000_000.0
@@ -34,11 +34,11 @@ def call(at: float, number: int, *, command: str = "make", is_error: bool = Fals
 
 def replayed(events: Sequence[e.Event], policy: Policy = POLICY, *, thorough: bool = False) -> Replay:
     replay = Replay([policy], thorough=thorough)
-    replay.take(events)
+    replay.feed(events)
     return replay
 
 
-def outline(outcome: Outcome) -> list[tuple[Code, float, float | None]]:
+def outline(outcome: ReplayOutcome) -> list[tuple[FindingCode, float, float | None]]:
     """Episodes in seconds since the beginning."""
     return [
         (each.code, each.began.wall - T0, None if each.ended is None else each.ended.wall - T0)
@@ -50,8 +50,8 @@ def test_silence_begins_at_its_deadline_and_ends_with_the_next_record() -> None:
     """An episode begins when it would have been told, between two records."""
     replay = replayed([e.Prompted(T0), e.Progressed(T0 + 1000), e.TurnEnded(T0 + 1001)])
     (outcome,) = replay.finish()
-    assert outline(outcome) == [(Code.SILENT, 600.0, 1000.0)]
-    assert outcome.episodes[0].waiting_for is Phase.MODEL
+    assert outline(outcome) == [(FindingCode.SILENT, 600.0, 1000.0)]
+    assert outcome.episodes[0].waiting_for is TurnPhase.MODEL
     assert outcome.verdict.health is Health.HEALTHY
 
 
@@ -59,21 +59,21 @@ def test_time_passes_after_the_last_record_only_if_now_is_later() -> None:
     """By default a recording is judged at its last record."""
     assert outline(replayed([e.Prompted(T0)]).finish()[0]) == []
     (outcome,) = replayed([e.Prompted(T0)]).finish(T0 + 700)
-    assert outline(outcome) == [(Code.SILENT, 600.0, None)]
+    assert outline(outcome) == [(FindingCode.SILENT, 600.0, None)]
     assert outcome.now.wall == T0 + 700
 
 
 def test_records_after_now_have_not_happened() -> None:
     """Looked at from an earlier time, a session is where it was then."""
     replay = Replay([POLICY], until=T0 + 700)
-    replay.take([e.Prompted(T0), e.Progressed(T0 + 1000)])
-    assert outline(replay.finish(T0 + 700)[0]) == [(Code.SILENT, 600.0, None)]
+    replay.feed([e.Prompted(T0), e.Progressed(T0 + 1000)])
+    assert outline(replay.finish(T0 + 700)[0]) == [(FindingCode.SILENT, 600.0, None)]
 
 
 def test_a_process_that_is_gone_died_with_its_last_record() -> None:
     """Inside a turn that is a death; after one it is an end."""
     (inside,) = replayed([e.Prompted(T0), e.Progressed(T0 + 5)]).finish(T0 + 5000, gone=True)
-    assert outline(inside) == [(Code.SESSION_DEAD, 5.0, None)]
+    assert outline(inside) == [(FindingCode.SESSION_DEAD, 5.0, None)]
     (after,) = replayed([e.Prompted(T0), e.TurnEnded(T0 + 5)]).finish(T0 + 5000, gone=True)
     assert outline(after) == []
 
@@ -82,7 +82,7 @@ def test_a_turn_that_begins_unjudged_can_be_silent() -> None:
     """The last verdict saw no deadline at all; the prompt after it brought one."""
     over = [e.Prompted(T0), e.TurnEnded(T0 + 5), e.TurnEnded(T0 + 1000, by_mark=True)]
     events = [*over, e.Prompted(T0 + 1010), e.Progressed(T0 + 2000)]
-    assert outline(replayed(events).finish()[0]) == [(Code.SILENT, 1610.0, 2000.0)]
+    assert outline(replayed(events).finish()[0]) == [(FindingCode.SILENT, 1610.0, 2000.0)]
 
 
 def test_a_loop_that_only_time_makes_one_is_seen_in_time() -> None:
@@ -91,7 +91,7 @@ def test_a_loop_that_only_time_makes_one_is_seen_in_time() -> None:
     # None of these comes so late that it would be judged for that.
     events += [e.Progressed(T0 + at) for at in (500, 900, 1300, 1700, 1850, 1900)]
     quick, thorough = (replayed(events, thorough=each).finish()[0] for each in (False, True))
-    assert outline(quick) == outline(thorough) == [(Code.LOOP, 1820.0, None)]
+    assert outline(quick) == outline(thorough) == [(FindingCode.LOOP, 1820.0, None)]
 
 
 def test_a_cascade_is_over_when_a_call_succeeds() -> None:
@@ -99,35 +99,38 @@ def test_a_cascade_is_over_when_a_call_succeeds() -> None:
     events: list[e.Event] = [e.Prompted(T0)]
     for number in range(7):
         events += call(10 + 10 * number, number, command=f"make {number}", is_error=number < 6)
-    assert outline(replayed(events).finish()[0]) == [(Code.ERROR_CASCADE, 62.0, 72.0)]
+    assert outline(replayed(events).finish()[0]) == [(FindingCode.ERROR_CASCADE, 62.0, 72.0)]
 
 
 def test_a_mark_without_a_time_does_not_hide_the_beginning() -> None:
     """Bytes that are no record stand first; the session behind them is judged like any other."""
-    (outcome,) = replayed([e.Malformed(0.0, "torn"), *QUIET]).finish()
-    assert outline(outcome) == [(Code.SILENT, 600.0, 700.0)]
+    (outcome,) = replayed([e.LineMalformed(0.0, "torn"), *QUIET]).finish()
+    assert outline(outcome) == [(FindingCode.SILENT, 600.0, 700.0)]
 
 
 def test_a_log_without_any_time_is_judged_when_it_was_written() -> None:
     """Nobody is told of a drift in 1970."""
     replay = Replay([Policy()])
-    replay.take([e.Drifted(0.0, "timestamp")])
+    replay.feed([e.FormatDrifted(0.0, "timestamp")])
     (outcome,) = replay.finish(written=T0)
     assert [(each.code, each.began.wall, each.found.since.wall) for each in outcome.episodes] == [
-        (Code.READER_DRIFT, T0, T0)
+        (FindingCode.READER_DRIFT, T0, T0)
     ]
 
 
 def test_a_loop_or_a_cascade_is_over_with_its_turn() -> None:
     """Text came and nothing after it: where the log does not say so, some time does."""
-    events = [*_repeated(["make"] * 8), e.Spoke(T0 + 60, 1)]
+    events = [*_repeated(["make"] * 8), e.TextWritten(T0 + 60, 1)]
     failed = [
         msgspec.structs.replace(each, is_error=True) if isinstance(each, e.CallEnded) else each
         for each in events
     ]
-    for told, codes in ((events, [Code.LOOP]), (failed, [Code.LOOP, Code.ERROR_CASCADE])):
+    for told, codes in (
+        (events, [FindingCode.LOOP]),
+        (failed, [FindingCode.LOOP, FindingCode.ERROR_CASCADE]),
+    ):
         replay = Replay([Policy()])
-        replay.take(told)
+        replay.feed(told)
         (outcome,) = replay.finish(T0 + 600)
         assert [each.code for each in outcome.episodes] == codes
         assert {each.ended.wall for each in outcome.episodes if each.ended} == {T0 + 120}
@@ -232,19 +235,23 @@ MAKERS: Final[list[Callable[[float, int], list[e.Event]]]] = [
     *[_turn] * 3,
     lambda at, number: [e.Prompted(at, by_person=number > 0)],
     lambda at, number: [e.Progressed(at, number)],
-    lambda at, number: [e.Spoke(at, number)],
-    lambda at, number: [e.Spoke(at, 10 + number, 8 + number)],
-    lambda at, _: [e.Compacted(at)] * 4,
+    lambda at, number: [e.TextWritten(at, number)],
+    lambda at, number: [e.TextWritten(at, 10 + number, 8 + number)],
+    lambda at, _: [e.CompactionEnded(at)] * 4,
     lambda at, number: [e.TurnEnded(at, by_mark=number == 0, words=number)],
     lambda at, number: [e.TurnFailed(at, tuple(e.Failure)[number], "no", until=at + 50 * number)],
-    lambda at, _: [e.Retried(at)],
-    lambda at, _: [e.TurnInterrupted(at), e.Closed(at)],
-    lambda at, _: [e.Compacted(at)],
-    lambda at, _: [e.Asked(at, "Bash")],
-    lambda at, _: [e.Answered(at)],
-    lambda at, number: [e.Spent(at, 10 * number, number), e.Opened(at, cwd="/p")],
-    lambda at, number: [e.Budgeted(at, 0.1 * number, 0.3), e.Spent(at, 1, 1, 1.0), e.LogClosed(0.0)],
-    lambda _at, number: [e.Skipped(0.0, "new") if number else e.Malformed(0.0, "torn")],
+    lambda at, _: [e.RequestRetried(at)],
+    lambda at, _: [e.TurnInterrupted(at), e.ClientClosed(at)],
+    lambda at, _: [e.CompactionEnded(at)],
+    lambda at, _: [e.QuestionAsked(at, "Bash")],
+    lambda at, _: [e.QuestionAnswered(at)],
+    lambda at, number: [e.TokensSpent(at, 10 * number, number), e.LogOpened(at, cwd="/p")],
+    lambda at, number: [
+        e.BudgetReported(at, 0.1 * number, 0.3),
+        e.TokensSpent(at, 1, 1, 1.0),
+        e.LogClosed(0.0),
+    ],
+    lambda _at, number: [e.RecordSkipped(0.0, "new") if number else e.LineMalformed(0.0, "torn")],
 ]
 EVENTS: Final = st.sampled_from(MAKERS)
 
@@ -269,7 +276,7 @@ def test_nothing_is_missed_by_not_judging(
 def test_policies_do_not_disturb_each_other(events: list[e.Event]) -> None:
     """Stepped together or each alone, policies say the same."""
     together = Replay([TIGHT, POLICY, LOOSE])
-    together.take(events)
+    together.feed(events)
     for outcome, policy in zip(together.finish(), (TIGHT, POLICY, LOOSE), strict=True):
         (alone,) = replayed(events, policy).finish()
         assert outline(outcome) == outline(alone)
@@ -277,11 +284,11 @@ def test_policies_do_not_disturb_each_other(events: list[e.Event]) -> None:
 
 def stepped(
     name: str, events: Sequence[e.Event], policies: Sequence[Policy], expect: str | None = None
-) -> Stepped:
+) -> ReplayedSession:
     replay = Replay(policies)
-    replay.take(events)
+    replay.feed(events)
     outcomes = tuple(replay.finish())
-    return Stepped(name, "events", name[0], replay.events, replay.began, outcomes, expect)
+    return ReplayedSession(name, "events", name[0], replay.events, replay.began, outcomes, expect)
 
 
 QUIET: Final = (e.Prompted(T0), e.Progressed(T0 + 700), e.TurnEnded(T0 + 701))
@@ -291,7 +298,7 @@ BUSY: Final = (e.Prompted(T0), e.TurnEnded(T0 + 5))
 def test_a_report_counts_labels() -> None:
     """Precision is about what was said, recall about what was expected; a wrong case is named."""
     stuck = (e.Prompted(T0), e.Progressed(T0 + 1), e.Prompted(T0 + 700))
-    told = report(
+    told = make_replay_report(
         [
             stepped("right", BUSY, [POLICY], "ok"),
             stepped("wrong", stuck[:2], [POLICY], "silent"),
@@ -316,9 +323,9 @@ def test_a_comparison_tells_only_what_differs() -> None:
     """The session both judge alike is counted and not shown."""
     policies = [POLICY, Policy(silence_seconds=900.0)]
     sessions_ = [stepped("quiet", QUIET, policies), stepped("busy", BUSY, policies)]
-    told = compare(report(sessions_, 0), report(sessions_, 1))
+    told = compare(make_replay_report(sessions_, 0), make_replay_report(sessions_, 1))
     assert [each.id for each in told.differences] == ["quiet"]
-    assert [each.code for each in told.differences[0].only_first] == [Code.SILENT]
+    assert [each.code for each in told.differences[0].only_first] == [FindingCode.SILENT]
     assert told.differences[0].only_second == ()
     assert told.sessions == 2
 

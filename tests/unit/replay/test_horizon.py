@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from wakeful.judging import events as e
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.thresholds import Policy
 from wakeful.replay.engine import Replay
 
@@ -14,10 +14,10 @@ T0: Final = 1_770_000_000.0
 POLICY: Final = Policy()
 
 
-def episodes(events: Sequence[e.Event], *, thorough: bool) -> list[tuple[Code, float, float | None]]:
+def episodes(events: Sequence[e.Event], *, thorough: bool) -> list[tuple[FindingCode, float, float | None]]:
     """Every episode in seconds since the beginning."""
     replay = Replay([POLICY], thorough=thorough)
-    replay.take(events)
+    replay.feed(events)
     (outcome,) = replay.finish()
     return [
         (each.code, each.began.wall - T0, None if each.ended is None else each.ended.wall - T0)
@@ -32,7 +32,7 @@ def steady(seconds: float, gap_seconds: float) -> list[e.Event]:
 
 
 def spending(tokens_each: int) -> list[e.Event]:
-    return [e.Prompted(T0), *(e.Spent(T0 + number, tokens_each, 0) for number in range(1, 20))]
+    return [e.Prompted(T0), *(e.TokensSpent(T0 + number, tokens_each, 0) for number in range(1, 20))]
 
 
 def calling(count: int) -> list[e.Event]:
@@ -55,7 +55,7 @@ def calling(count: int) -> list[e.Event]:
 )
 def test_a_turn_that_runs_away_steadily_is_seen_in_time(events: Sequence[e.Event], began: float) -> None:
     """Duration, tokens and calls are each found at the moment they are too many."""
-    assert episodes(events, thorough=False) == [(Code.RUNAWAY, began, None)]
+    assert episodes(events, thorough=False) == [(FindingCode.RUNAWAY, began, None)]
     assert episodes(events, thorough=False) == episodes(events, thorough=True)
 
 
@@ -68,4 +68,4 @@ def test_a_pause_between_turns_is_no_silence() -> None:
     """A day without a prompt, and the turn after it is judged from its own beginning."""
     day = 86_400.0
     events = [e.Prompted(T0), e.TurnEnded(T0 + 5), e.Prompted(T0 + day), e.Progressed(T0 + day + 700)]
-    assert episodes(events, thorough=False) == [(Code.SILENT, day + 600.0, day + 700.0)]
+    assert episodes(events, thorough=False) == [(FindingCode.SILENT, day + 600.0, day + 700.0)]

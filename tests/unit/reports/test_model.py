@@ -13,13 +13,13 @@ from wakeful.cli.commands.report import heading
 from wakeful.cli.format.sessions import counts_text, needs_you
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.incidents.model import Cause, Fate, Origin
-from wakeful.judging.events import Event, Failure, Spent as SpentEvent
+from wakeful.incidents.model import Cause, MemberStatus, Origin
+from wakeful.judging.events import Event, Failure, TokensSpent as SpentEvent
 from wakeful.judging.findings import NEEDS_YOU
 from wakeful.judging.thresholds import Dollars, Policy
-from wakeful.reports.model import Commit, Folder, Part, Report, SessionReport
-from wakeful.reports.service import Reports, spent_since
-from wakeful.reports.text import CHAT_CHARS_MAX, BadMoment, chat_text, report_lines, wall_at
+from wakeful.reports.model import Commit, GitChanges, Report, ReportSection, SessionReport
+from wakeful.reports.service import ReportService, token_usage_since
+from wakeful.reports.text import CHAT_CHARS_MAX, BadMoment, chat_text, parse_moment, report_lines
 from wakeful.storage.base import Note
 from wakeful.testing.virtual_clock import START_WALL
 
@@ -29,14 +29,14 @@ NIGHT_SECONDS = 9 * 3600.0
 class ScriptedFolders:
     """git as a test says it is: by the last part of a folder's path."""
 
-    def __init__(self, **known: Folder) -> None:
+    def __init__(self, **known: GitChanges) -> None:
         self.known = known
         self.asked: list[str] = []
 
-    async def look(self, folder: str, since_wall: float) -> Folder:
+    async def inspect(self, folder: str, since_wall: float) -> GitChanges:
         del since_wall
         self.asked.append(folder)
-        return self.known.get(folder.rpartition("/")[2], Folder(folder))
+        return self.known.get(folder.rpartition("/")[2], GitChanges(folder))
 
 
 def reported(
@@ -48,16 +48,16 @@ def reported(
     events: tuple[Event, ...] = (),
     with_folders: bool = True,
 ) -> Report:
-    reports = Reports(
+    reports = ReportService(
         clock=house.clock,
-        roster=house.roster,
-        memory=house.store,
+        registry=house.roster,
+        store=house.store,
         folders=folders or ScriptedFolders(),
         recall=lambda _session_id, _limit: list(events),
         policy=policy or house.policy,
-        paused=lambda: house.calm.paused_record,
+        paused=lambda: house.calm.current_pause_record,
     )
-    return asyncio.run(reports.since(since, with_folders=with_folders))
+    return asyncio.run(reports.report_since(since, with_folders=with_folders))
 
 
 def of(report: Report, name: str) -> SessionReport:
@@ -83,10 +83,10 @@ def test_everybody_stands_where_a_person_looks_first() -> None:
     """Who asks comes before the dead, the dead before those who finished, and each is counted once."""
     report = reported(night())
     assert [(each.id, each.part) for each in report.sessions] == [
-        ("claude-asks", Part.WAITING),
-        ("claude-dies", Part.DIED),
-        ("claude-done", Part.FINISHED),
-        ("claude-works", Part.WORKING),
+        ("claude-asks", ReportSection.WAITING),
+        ("claude-dies", ReportSection.DIED),
+        ("claude-done", ReportSection.FINISHED),
+        ("claude-works", ReportSection.WORKING),
     ]
     totals = report.totals
     assert (totals.sessions, totals.waiting, totals.died, totals.finished) == (4, 1, 1, 1)
@@ -96,20 +96,22 @@ def test_everybody_stands_where_a_person_looks_first() -> None:
 def test_a_turn_that_changed_nothing_says_so() -> None:
     """Finished is what the agent said; git says whether anything came of it."""
     house = night()
-    bare = reported(house, ScriptedFolders(done=Folder("/home/me/done", changed_files=3)))
+    bare = reported(house, ScriptedFolders(done=GitChanges("/home/me/done", changed_files=3)))
     assert of(bare, "done").unchanged
     assert bare.totals.unchanged == 1
     said = "\n".join(report_lines(bare, "", house.clock.now().wall))
     assert "finished, but nothing changed in its folder" in said
     assert "1 finished (1 without a change)" in said
-    busy = reported(house, ScriptedFolders(done=Folder("/home/me/done", changed_files=3, touched_files=1)))
+    busy = reported(
+        house, ScriptedFolders(done=GitChanges("/home/me/done", changed_files=3, touched_files=1))
+    )
     assert not of(busy, "done").unchanged
 
 
 def test_where_git_knows_nothing_nobody_is_blamed() -> None:
     """A folder without git is no proof that nothing changed."""
     report = reported(
-        night(), ScriptedFolders(done=Folder("/home/me/done", problem="not in a git repository"))
+        night(), ScriptedFolders(done=GitChanges("/home/me/done", problem="not in a git repository"))
     )
     assert not of(report, "done").unchanged
     assert report.totals.unchanged == 0
@@ -141,7 +143,7 @@ def test_every_problem_that_the_list_counts_is_counted(since_seconds: float) -> 
     house.start("failed")
     house.fail("failed")
     house.clock.advance(NIGHT_SECONDS)
-    shown = [each.record for each in house.roster.shown(house.clock.now()) if each.record is not None]
+    shown = [each.record for each in house.roster.list_unfolded(house.clock.now()) if each.record is not None]
     report = reported(house, since=house.clock.now().wall - since_seconds)
     needing = [each for each in report.sessions if each.attention in NEEDS_YOU]
     assert len(needing) == sum(needs_you(each) for each in shown) == 4
@@ -173,7 +175,7 @@ def test_who_died_came_back_and_failed_is_in_trouble() -> None:
 )
 def test_days_and_weeks_ago_are_understood(text: str, seconds: float) -> None:
     """However long ago: a report may reach back further than a mute or a wait may last."""
-    assert START_WALL - wall_at(text, START_WALL) == seconds
+    assert START_WALL - parse_moment(text, START_WALL) == seconds
 
 
 def test_folders_count_once() -> None:
@@ -182,7 +184,7 @@ def test_folders_count_once() -> None:
     for name in ("one", "two"):
         house.start(name, project="shared")
         house.finish(name)
-    folder = Folder("/home/me/shared", commits=2, changed_files=5, unpushed_commits=2, unpushed_files=4)
+    folder = GitChanges("/home/me/shared", commits=2, changed_files=5, unpushed_commits=2, unpushed_files=4)
     folders = ScriptedFolders(shared=folder)
     report = reported(house, folders)
     assert (report.totals.commits, report.totals.changed_files, report.totals.unpushed_files) == (2, 5, 4)
@@ -208,18 +210,20 @@ def test_who_was_brought_back_and_who_is_held() -> None:
 
     async def happen() -> None:
         opened = await house.incidents.join(back, Origin(Cause.SESSION, back), "silent")
-        await house.incidents.keep(opened.treated(back, Fate.REVIVED, "resumed its conversation"))
+        await house.incidents.update(
+            opened.with_treatment(back, MemberStatus.REVIVED, "resumed its conversation")
+        )
         asked = Checkpoint(7, CheckpointKind.SESSION, held, "dies", 1.0, (), ("Bash `git push`",), (), ())
-        await house.store.keep_note(Note(checkpoints.KIND, "000007", msgspec.json.encode(asked)))
+        await house.store.save_note(Note(checkpoints.KIND, "000007", msgspec.json.encode(asked)))
 
     asyncio.run(happen())
     report = reported(house)
-    assert (of(report, "works").part, of(report, "works").revived) == (Part.REVIVED, True)
-    assert (of(report, "dies").part, of(report, "dies").held) == (Part.HELD, 7)
+    assert (of(report, "works").part, of(report, "works").revived) == (ReportSection.REVIVED, True)
+    assert (of(report, "dies").part, of(report, "dies").held) == (ReportSection.CHECKPOINT_OPEN, 7)
     assert (report.totals.revived, report.totals.held, report.totals.died) == (1, 1, 1)
-    decided = Note(checkpoints.DECISION, "000007", b"{}")
-    asyncio.run(house.store.keep_note(decided))
-    assert of(reported(house), "dies").part is Part.DIED
+    decided = Note(checkpoints.DECISION_KIND, "000007", b"{}")
+    asyncio.run(house.store.save_note(decided))
+    assert of(reported(house), "dies").part is ReportSection.DIED
 
 
 def test_cost_is_tokens_and_money_where_somebody_named_prices() -> None:
@@ -237,7 +241,7 @@ def test_cost_is_tokens_and_money_where_somebody_named_prices() -> None:
 )
 def test_what_was_not_read_is_said(first_at: float, began: float, whole: bool) -> None:
     """A log that begins after that moment, and not with the session, was read in part."""
-    assert spent_since([SpentEvent(first_at, 1, 1)], 100.0, began).whole is whole
+    assert token_usage_since([SpentEvent(first_at, 1, 1)], 100.0, began).whole is whole
 
 
 def test_a_pause_stands_first() -> None:
@@ -253,7 +257,7 @@ def test_the_report_reads_like_this() -> None:
     """The whole text, as a person gets it; what agents wrote cannot move a cursor or begin a line."""
     house = night()
     commit = Commit("1a2b3c4", iso(START_WALL), "Fix the\x1b[31m login\nwakeful: all is well")
-    folder = Folder(
+    folder = GitChanges(
         "/home/me/done",
         commits=1,
         newest_commits=(commit,),
@@ -305,11 +309,11 @@ def test_a_time_of_day_is_the_last_one() -> None:
     for hour, seconds in ((7, 9 * 3600), (23, 3600), (22, 0)):
         # By whatever clock this host has on the wall.
         now = datetime(2026, 3, 10, hour, tzinfo=UTC).replace(tzinfo=None).timestamp()
-        assert now - wall_at("22:00", now) == seconds
+        assert now - parse_moment("22:00", now) == seconds
 
 
 @pytest.mark.parametrize("text", ["24:00", "7:5", "22:00:00", "yesterday", "", "-1h"])
 def test_what_is_no_moment_is_refused(text: str) -> None:
     """With the three ways to write one."""
     with pytest.raises(BadMoment, match="22:00"):
-        wall_at(text, START_WALL)
+        parse_moment(text, START_WALL)

@@ -8,23 +8,23 @@ import pytest
 
 from wakeful.core.ids import SessionId
 from wakeful.sessions import feed as feed_module
-from wakeful.sessions.feed import Change, Feed, Listener
+from wakeful.sessions.feed import Feed, FeedSubscriber, SessionChange
 
 AT = "2027-01-15T08:00:00.000Z"
 
 
-def change(session: str, *, was: tuple[str, str] | None, now: tuple[str, str]) -> Change:
+def change(session: str, *, was: tuple[str, str] | None, now: tuple[str, str]) -> SessionChange:
     old_state, old_health = was or (None, None)
     record = msgspec.Raw(msgspec.json.encode({"id": session, "health": now[1]}))
-    return Change(SessionId(session), old_state, now[0], old_health, now[1], now[0], AT, record)
+    return SessionChange(SessionId(session), old_state, now[0], old_health, now[1], now[0], AT, record)
 
 
-def one_batch(*published: Change) -> list[dict[str, Any]]:
+def one_batch(*published: SessionChange) -> list[dict[str, Any]]:
     """What a listener gets when these come one after the other."""
 
     async def scene() -> bytes:
         feed = Feed()
-        with feed.listening() as listener:
+        with feed.subscribe() as listener:
             for each in published:
                 feed.publish([each])
             return await anext(listener.batches())
@@ -64,9 +64,9 @@ def test_sessions_do_not_share_their_past() -> None:
     assert [(each["session_id"], each["old_state"]) for each in told] == [("a", "prompting"), ("b", "idle")]
 
 
-def large(number: int) -> Change:
+def large(number: int) -> SessionChange:
     record = msgspec.Raw(b'"' + b"x" * 10_000 + b'"')
-    return Change(SessionId(f"s{number}"), None, "idle", None, "healthy", "idle", AT, record)
+    return SessionChange(SessionId(f"s{number}"), None, "idle", None, "healthy", "idle", AT, record)
 
 
 def test_a_large_batch_goes_out_in_pieces() -> None:
@@ -74,7 +74,7 @@ def test_a_large_batch_goes_out_in_pieces() -> None:
 
     async def scene() -> list[bytes]:
         feed = Feed()
-        with feed.listening() as listener:
+        with feed.subscribe() as listener:
             feed.publish([large(number) for number in range(20)])
             feed._send()
             pieces = []
@@ -93,8 +93,8 @@ def test_a_large_batch_goes_out_in_pieces() -> None:
 def test_a_listener_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     """One that does not read is given up, and what waited for it is thrown away."""
     monkeypatch.setattr(feed_module, "QUEUED_BYTES_MAX", 50_000)
-    listener = Listener()
+    listener = FeedSubscriber()
     for _ in range(6):
         listener.offer((b"x" * 10_000,))
-    assert listener.dropped
+    assert listener.is_dropped
     assert listener._queue.qsize() == 1

@@ -8,11 +8,11 @@ from pathlib import Path
 import msgspec
 
 from support.supervisor_fixture import House, subject
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.judging.events import Failure
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import HealthView, SessionRecord
-from wakeful.sessions.health_fields import WRITERS, HealthTrigger, written_by
+from wakeful.sessions.health_fields import WRITERS, HealthTrigger, fields_written_by
 
 SOURCE = Path(__file__).parents[3] / "src" / "wakeful"
 # When a record was made: every judgement moves them, whatever it was about.
@@ -23,11 +23,11 @@ DERIVED = {"eligible_for_wake", "ineligibility_reason", "actions", "session_aliv
 OWN = set(WRITERS) & set(HealthView.__struct_fields__) - {"state", "health"}
 
 # A file without any of these writes no record; parsing all of them takes seconds.
-WRITING = ("SessionRecord(", "describe(", ".show(", "replace(", "laid_to_rest(", "setattr(")
+WRITING = ("SessionRecord(", "describe(", ".show(", "replace(", "mark_stopped(", "setattr(")
 
 
 def record_of(house: House, name: str = "a") -> SessionRecord:
-    record = house.roster.watched[subject(name).id].record
+    record = house.roster.sessions[subject(name).id].record
     assert record is not None
     return record
 
@@ -63,12 +63,14 @@ def idle_house() -> House:
 def test_a_stop_changes_state_and_attachable() -> None:
     """The first trigger, and what follows from it."""
     house = idle_house()
-    holder = house.roster.watched[subject("a").id].presence.living[0]
-    changed = changed_by(house, lambda: house.end(holder.process))
+    process = house.roster.sessions[subject("a").id].presence.living_processes[0]
+    changed = changed_by(house, lambda: house.end(process.process))
     assert {"state", "attachable"} <= changed
     assert (
         changed
-        <= written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE) | {"alive_to", "broken_at"} | DERIVED
+        <= fields_written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE)
+        | {"alive_to", "broken_at"}
+        | DERIVED
     )
     assert (record_of(house).state, record_of(house).attachable) == ("stopped", False)
 
@@ -77,9 +79,9 @@ def test_a_death_inside_a_turn_ends_its_prompt() -> None:
     """A stop and a verdict at once: nothing is in flight where nobody is."""
     house = idle_house()
     house.work("a")
-    holder = house.roster.watched[subject("a").id].presence.living[0]
-    changed = changed_by(house, lambda: house.end(holder.process))
-    by = written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE, HealthTrigger.VERDICT)
+    process = house.roster.sessions[subject("a").id].presence.living_processes[0]
+    changed = changed_by(house, lambda: house.end(process.process))
+    by = fields_written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE, HealthTrigger.VERDICT)
     assert (
         {"state", "active_prompt", "attachable", "health", "findings", "broken_at"} <= changed <= by | DERIVED
     )
@@ -89,10 +91,10 @@ def test_a_death_inside_a_turn_ends_its_prompt() -> None:
 def test_a_start_and_a_resume_change_state_and_attachable() -> None:
     """A new process under the same conversation."""
     house = idle_house()
-    house.end(house.roster.watched[subject("a").id].presence.living[0].process)
+    house.end(house.roster.sessions[subject("a").id].presence.living_processes[0].process)
     changed = changed_by(house, lambda: house.start("a"))
     assert {"state", "attachable"} <= changed
-    named = written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE)
+    named = fields_written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE)
     assert changed <= named | {"last_activity_at", "alive_to", "broken_at"} | DERIVED
     assert (record_of(house).state, record_of(house).attachable) == ("idle", True)
 
@@ -115,7 +117,7 @@ def test_a_stop_and_a_resume_are_shown_while_they_last() -> None:
     """`stopping` as long as its agent lives on, `starting` until one is seen; the way there is no state of its own."""
     house = idle_house()
     assert asyncio.run(shown_during(house, lambda: house.hands.stop("a"))) == ["stopping", "idle"]
-    house.end(house.roster.watched[subject("a").id].presence.living[0].process)
+    house.end(house.roster.sessions[subject("a").id].presence.living_processes[0].process)
     assert record_of(house).state is State.STOPPED
     resumed = asyncio.run(shown_during(house, lambda: house.hands.resume("a", {})))
     assert resumed == ["starting", "idle"]
@@ -125,8 +127,8 @@ def test_an_idle_session_whose_way_is_lost_is_detached() -> None:
     """The fourth state: alive, idle, and no way to deliver a prompt; while it works, that is what it does."""
     house = idle_house()
     house.driver.lost, house.path_open = True, False
-    changed = changed_by(house, lambda: house.supervisor.acted(subject("a").id))
-    named = written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE)
+    changed = changed_by(house, lambda: house.supervisor.on_action(subject("a").id))
+    named = fields_written_by(HealthTrigger.SESSION, HealthTrigger.PRESENCE)
     assert {"state", "attachable"} <= changed <= named | DERIVED
     record = record_of(house)
     assert (record.state, record.attachable, record.health) == ("detached", False, "healthy")
@@ -143,7 +145,7 @@ def test_waiting_for_idle_ends_where_nobody_can_prompt() -> None:
     """A turn that is over is over, with a way to its agent or without."""
     house = idle_house()
     house.driver.lost, house.path_open = True, False
-    house.supervisor.acted(subject("a").id)
+    house.supervisor.on_action(subject("a").id)
     house.settle()
     ending = asyncio.run(house.roster.wait(subject("a").id, State.IDLE, 5.0))
     assert (record_of(house).state, ending) == ("detached", "reached")
@@ -163,7 +165,7 @@ def test_activity_changes_the_prompt_and_its_time() -> None:
     house = idle_house()
     changed = changed_by(house, lambda: house.work("a"))
     assert {"active_prompt", "last_activity_at", "state"} <= changed
-    by = written_by(HealthTrigger.ACTIVITY, HealthTrigger.PRESENCE, HealthTrigger.VERDICT)
+    by = fields_written_by(HealthTrigger.ACTIVITY, HealthTrigger.PRESENCE, HealthTrigger.VERDICT)
     assert changed <= by | DERIVED
     house.fail("a")
     assert record_of(house).health is Health.DEGRADED
@@ -174,12 +176,12 @@ def test_activity_changes_the_prompt_and_its_time() -> None:
 def test_a_touch_of_presence_changes_its_time_alone() -> None:
     """The third trigger: the runtime is proven, and that changes nothing else."""
     house = idle_house()
-    holder = house.roster.watched[subject("a").id].presence.living[0]
+    process = house.roster.sessions[subject("a").id].presence.living_processes[0]
 
     def touch() -> None:
-        house.supervisor.held(subject("a"), holder.process, Sight.ALIVE, source="a test")
+        house.supervisor.on_process(subject("a"), process.process, ProcessState.ALIVE, source="a test")
 
-    assert changed_by(house, touch) == written_by(HealthTrigger.PRESENCE) == {"last_presence_at"}
+    assert changed_by(house, touch) == fields_written_by(HealthTrigger.PRESENCE) == {"last_presence_at"}
 
 
 def test_age_changes_health_and_may_change_eligibility() -> None:
@@ -189,20 +191,20 @@ def test_age_changes_health_and_may_change_eligibility() -> None:
     house.finish("a")
     before = record_of(house)
     house.clock.advance(house.policy.stale_seconds + 1)
-    house.supervisor.ring()
+    house.supervisor.on_timer()
     house.settle()
     after = record_of(house)
     fields = {name for name in HealthView.__struct_fields__ if getattr(before, name) != getattr(after, name)}
-    assert fields == written_by(HealthTrigger.AGE) | {"updated_at"}
+    assert fields == fields_written_by(HealthTrigger.AGE) | {"updated_at"}
     assert after.health is Health.STALE
 
 
 def test_a_restart_changes_nothing_that_is_still_true() -> None:
     """The fifth trigger: another supervisor over the same evidence gives the same health."""
     house, anew = idle_house(), House()
-    kept = house.supervisor.kept(subject("a").id)
+    kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
-    anew.supervisor.recalled(subject("a"), kept)
+    anew.supervisor.restore(subject("a"), kept)
     anew.settle()
     asyncio.run(_take_over(house, anew))
     before, after = (msgspec.structs.asdict(record_of(each)) for each in (house, anew))
@@ -210,8 +212,8 @@ def test_a_restart_changes_nothing_that_is_still_true() -> None:
 
 
 async def _take_over(house: House, anew: House) -> None:
-    for hosting in await house.store.hostings():
-        await anew.holdings.keep(hosting)
+    for managed in await house.store.managed_sessions():
+        await anew.holdings.save(managed)
     anew.settle()
 
 
@@ -220,7 +222,10 @@ def test_a_verdict_changes_what_was_judged() -> None:
     house = idle_house()
     changed = changed_by(house, lambda: house.fail("a", "overloaded", Failure.PROVIDER))
     assert {"health", "findings", "broken_at", "last_error"} <= changed
-    assert changed <= written_by(HealthTrigger.VERDICT) | DERIVED | {"last_activity_at", "last_presence_at"}
+    assert changed <= fields_written_by(HealthTrigger.VERDICT) | DERIVED | {
+        "last_activity_at",
+        "last_presence_at",
+    }
 
 
 def test_every_field_has_its_writers() -> None:
@@ -249,7 +254,7 @@ def test_nothing_else_can_write_a_record() -> None:
         "SessionRecord": {"session_record.py"},
         "describe": {"supervisor.py"},
         "show": {"supervisor.py"},
-        "laid_to_rest": {"repair.py"},
+        "mark_stopped": {"repair.py"},
         "replace": {"session_record.py"},
     }
 
@@ -257,9 +262,9 @@ def test_nothing_else_can_write_a_record() -> None:
 def writing_act(call: ast.Call) -> str | None:
     """How a call writes a record, if it does."""
     match call.func:
-        case ast.Name(id="SessionRecord" | "describe" | "laid_to_rest" as name):
+        case ast.Name(id="SessionRecord" | "describe" | "mark_stopped" as name):
             return name
-        case ast.Attribute(value=ast.Name(id="watched"), attr="show" as name):
+        case ast.Attribute(value=ast.Name(id="session"), attr="show" as name):
             return name
         case ast.Name(id="replace" as name) | ast.Attribute(attr="replace" as name):
             return name if OWN & {word.arg for word in call.keywords} else None
@@ -275,12 +280,12 @@ def test_a_thousand_writes_of_health_change_no_owner() -> None:
 
     async def owners() -> object:
         return [(each.key, each.epoch, each.owner) for each in await house.store.leases()], (
-            await house.store.hostings()
+            await house.store.managed_sessions()
         )
 
     before, eligible = asyncio.run(owners()), record_of(house).eligible_for_wake
     for _ in range(1000):
-        house.supervisor.moved(subject("a").id)
+        house.supervisor.on_growth(subject("a").id)
         house.settle()
     assert asyncio.run(owners()) == before
     assert record_of(house).eligible_for_wake is eligible is True

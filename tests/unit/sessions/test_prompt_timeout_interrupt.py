@@ -7,9 +7,15 @@ import pytest
 
 from support.supervisor_fixture import House, subject
 from wakeful.core.ids import SessionId
-from wakeful.healing.closed_sessions import CutShort
-from wakeful.judging.events import CallStarted, Prompted, Spoke
-from wakeful.sessions.prompt_timeouts import Running, Stage, SupervisionEvent, SupervisionTimers, TimerRules
+from wakeful.healing.closed_sessions import PromptTimeout
+from wakeful.judging.events import CallStarted, Prompted, TextWritten
+from wakeful.sessions.prompt_timeouts import (
+    RunningPrompt,
+    SupervisionEvent,
+    SupervisionTimers,
+    TimerRules,
+    TimerStage,
+)
 from wakeful.testing.virtual_clock import settle
 
 A = subject("a").id
@@ -24,16 +30,16 @@ class Timed:
         self.house = House()
         self.said: list[SupervisionEvent] = []
         self.treated: set[SessionId] = set()
-        cut_short = CutShort(self.house.hands_in("mine"), self.house.roster, self.treated.__contains__)
+        cut_short = PromptTimeout(self.house.hands_in("mine"), self.house.roster, self.treated.__contains__)
         self.cut_short = cut_short
         self.timers = SupervisionTimers(
-            self.house.clock, self.running, RULES, self.said.append, cut_short.timed_out
+            self.house.clock, self.running, RULES, self.said.append, cut_short.on_timeout
         )
 
-    def running(self) -> Iterator[Running]:
-        for watched in self.house.roster.watched.values():
-            if watched.record is not None and watched.record.active_prompt:
-                yield Running(watched.subject.id, watched.record.state, watched.activity.progress_at)
+    def running(self) -> Iterator[RunningPrompt]:
+        for session in self.house.roster.sessions.values():
+            if session.record is not None and session.record.active_prompt:
+                yield RunningPrompt(session.subject.id, session.record.state, session.activity.progress_at)
 
     async def begin(self) -> None:
         self.house.start("a")
@@ -44,7 +50,7 @@ class Timed:
     async def pass_time(self, seconds: float) -> None:
         for _ in range(int(seconds // 30)):
             self.house.clock.advance(30.0)
-            self.timers.look()
+            self.timers.check()
             await settle()
 
 
@@ -55,14 +61,14 @@ def test_a_model_that_says_nothing_is_interrupted_once() -> None:
         timed = Timed()
         await timed.begin()
         timed.house.hear("a", Prompted(timed.house._wall()))
-        watched = timed.house.roster.watched[A]
-        record = watched.record
+        session = timed.house.roster.sessions[A]
+        record = session.record
         await timed.pass_time(270)
         assert timed.house.driver.acts == []
         await timed.pass_time(240)
         assert timed.house.driver.acts == ["interrupt"]
-        assert [each.event for each in timed.said] == [Stage.WARNING, Stage.TIMEOUT]
-        assert watched.record is record
+        assert [each.event for each in timed.said] == [TimerStage.WARNING, TimerStage.TIMEOUT]
+        assert session.record is record
 
     asyncio.run(live())
 
@@ -109,8 +115,8 @@ def test_whoever_moves_at_the_last_moment_is_left_alone() -> None:
         await timed.begin()
         timed.house.hear("a", Prompted(timed.house._wall()))
         timed.house.clock.advance(300.0)
-        timed.cut_short.timed_out(A)
-        timed.house.hear("a", Spoke(timed.house._wall()))
+        timed.cut_short.on_timeout(A)
+        timed.house.hear("a", TextWritten(timed.house._wall()))
         await settle()
         assert timed.house.driver.acts == []
 

@@ -18,7 +18,13 @@ from wakeful.judging.findings import Health, State
 from wakeful.linux.run_command import HookProgram
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.health_hook import HealthHook
-from wakeful.sessions.prompt_timeouts import Running, Stage, SupervisionEvent, SupervisionTimers, TimerRules
+from wakeful.sessions.prompt_timeouts import (
+    RunningPrompt,
+    SupervisionEvent,
+    SupervisionTimers,
+    TimerRules,
+    TimerStage,
+)
 from wakeful.sessions.registry import Query
 from wakeful.sessions.repair import Repairs
 from wakeful.storage.base import Transition
@@ -33,15 +39,15 @@ class Timed:
         self.said: list[SupervisionEvent] = []
         self.timers = SupervisionTimers(self.house.clock, self.running, TimerRules(), self.said.append)
 
-    def running(self) -> Iterator[Running]:
-        for watched in self.house.roster.watched.values():
-            if watched.record is not None and watched.record.active_prompt:
-                yield Running(watched.subject.id, watched.record.state, watched.activity.progress_at)
+    def running(self) -> Iterator[RunningPrompt]:
+        for session in self.house.roster.sessions.values():
+            if session.record is not None and session.record.active_prompt:
+                yield RunningPrompt(session.subject.id, session.record.state, session.activity.progress_at)
 
     def pass_time(self, seconds: float) -> None:
         for _ in range(int(seconds // 30)):
             self.house.clock.advance(30.0)
-            self.timers.look()
+            self.timers.check()
 
     @property
     def stages(self) -> list[str]:
@@ -56,17 +62,17 @@ def test_a_silent_prompt_is_warned_of_and_times_out_once() -> None:
     timed.pass_time(14 * 60)
     assert timed.stages == []
     timed.pass_time(60)
-    assert timed.stages == [Stage.WARNING]
+    assert timed.stages == [TimerStage.WARNING]
     assert "no progress since" in timed.timers.warnings(subject("a").id)[0]
     timed.pass_time(3600)
-    assert timed.stages == [Stage.WARNING, Stage.TIMEOUT]
+    assert timed.stages == [TimerStage.WARNING, TimerStage.TIMEOUT]
     timed.house.hear("a", CallStarted(timed.house._wall(), "c2", "Bash"))
-    timed.timers.look()
+    timed.timers.check()
     assert timed.timers.warnings(subject("a").id) == ()
     timed.pass_time(15 * 60)
-    assert timed.stages[2:] == [Stage.PROGRESS, Stage.WARNING]
+    assert timed.stages[2:] == [TimerStage.PROGRESS, TimerStage.WARNING]
     timed.house.finish("a")
-    timed.timers.look()
+    timed.timers.check()
     assert timed.timers.warnings(subject("a").id) == ()
 
 
@@ -79,7 +85,7 @@ def test_progress_is_announced_every_ten_minutes() -> None:
         at = timed.house._wall()
         timed.house.hear("a", CallStarted(at, f"n{number}", "Bash"), CallEnded(at, f"n{number}"))
         timed.pass_time(60)
-    assert timed.stages == [Stage.PROGRESS] * 6
+    assert timed.stages == [TimerStage.PROGRESS] * 6
 
 
 def test_waiting_for_a_person_is_no_inactivity() -> None:
@@ -96,12 +102,12 @@ def test_supervision_writes_no_health() -> None:
     timed = Timed()
     timed.house.start("a")
     timed.house.work("a")
-    watched = timed.house.roster.watched[subject("a").id]
-    record, body, activity = watched.record, watched.body(), msgspec.json.encode(watched.activity)
+    session = timed.house.roster.sessions[subject("a").id]
+    record, body, activity = session.record, session.body(), msgspec.json.encode(session.activity)
     timed.pass_time(2 * 3600)
     assert timed.stages
-    assert watched.record is record
-    assert (watched.body(), msgspec.json.encode(watched.activity)) == (body, activity)
+    assert session.record is record
+    assert (session.body(), msgspec.json.encode(session.activity)) == (body, activity)
 
 
 def transition(old: Health | str, new: Health, *, at: float = 0.0, name: str = "s") -> Transition:
@@ -131,7 +137,7 @@ class Hooked:
                 if isinstance(step, float):
                     await self.clock.run_for(step)
                 else:
-                    self.hook.seen((step,))
+                    self.hook.on_transitions((step,))
                     await settle()
             running.cancel()
             await asyncio.gather(running, return_exceptions=True)
@@ -241,7 +247,7 @@ def test_starting_and_stopping_do_not_last(state: State) -> None:
     """Whatever was under way when Wakeful died is over."""
     house = House()
     house.start("a")
-    record = house.roster.watched[subject("a").id].record
+    record = house.roster.sessions[subject("a").id].record
     stuck = msgspec.structs.replace(record, state=state)  # type: ignore[type-var]
     at = house.clock.now().wall
     told = Transition(subject("a").id, at, "", state, "", "healthy", "x", msgspec.json.encode(stuck))
@@ -260,13 +266,13 @@ def test_repair_leaves_the_wake_state_alone(tmp_path: Path) -> None:
 
     async def scene() -> None:
         house = WakeHouse(tmp_path)
-        await house.wakes.take_up()
+        await house.wakes.restore()
         house.write_policy("fox")
         name = await house.raise_agent("fox")
         await house.wakes.wake("fox")
         kinds = ("wake", "heartbeat-snapshot")
         before = [await house.store.notes(kind) for kind in kinds]
-        house.end(house.roster.watched[subject(name).id].presence.living[0].process)
+        house.end(house.roster.sessions[subject(name).id].presence.living_processes[0].process)
         anew = WakeHouse(tmp_path, store=house.store)
         await Repairs(anew.store, anew.roster, anew.clock, lambda _session: None).repair(
             subject(name).id, dry_run=False
@@ -324,8 +330,8 @@ def test_whoever_listens_hears_of_timers() -> None:
 
     async def scene() -> bytes:
         feed = Feed()
-        with feed.listening() as listener:
-            feed.supervise(SupervisionEvent(subject("a").id, Stage.WARNING, "t", "t", "w"))
+        with feed.subscribe() as listener:
+            feed.publish_supervision(SupervisionEvent(subject("a").id, TimerStage.WARNING, "t", "t", "w"))
             return await anext(listener.batches())
 
     shown = msgspec.json.decode(asyncio.run(scene()))

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from support.supervisor_fixture import House, subject
-from wakeful.sessions.reachability import PROVEN_AT_ONCE_MAX
+from wakeful.sessions.reachability import CHECKED_AT_ONCE_MAX
 from wakeful.sessions.registry import Query
 
 Row = dict[str, Any]
@@ -56,7 +56,7 @@ def _state(name: str) -> Any:
 
 
 def _pid(house: House) -> int:
-    return house.roster.watched[subject("a").id].presence.living[0].process.pid
+    return house.roster.sessions[subject("a").id].presence.living_processes[0].process.pid
 
 
 @pytest.mark.parametrize("reading", READINGS)
@@ -90,7 +90,7 @@ def test_only_managed_sessions_of_the_page_are_looked_at() -> None:
     """Found ones have no way of ours, and what is not shown is not proven."""
     house = house_of("a", "c", found=("b", "d"))
     looked: list[str] = []
-    house.roster.prove = lambda watched: looked.append(watched.subject.id)
+    house.roster.check_reachability = lambda session: looked.append(session.subject.id)
     rows(house, Query())
     assert sorted(looked) == ["claude-a", "claude-c"]
     looked.clear()
@@ -104,17 +104,17 @@ def test_only_managed_sessions_of_the_page_are_looked_at() -> None:
 
 def test_whoever_listens_is_told_in_turns() -> None:
     """However many there are, so many are looked at at once, and everybody's turn comes."""
-    house = house_of(*(f"{number:03d}" for number in range(PROVEN_AT_ONCE_MAX + 1)))
+    house = house_of(*(f"{number:03d}" for number in range(CHECKED_AT_ONCE_MAX + 1)))
     lose_the_way(house)
     assert _detached(house) == 0
-    house.proofs.prove_some()
-    assert _detached(house) == PROVEN_AT_ONCE_MAX
-    house.proofs.prove_some()
-    assert _detached(house) == PROVEN_AT_ONCE_MAX + 1
+    house.proofs.check_some()
+    assert _detached(house) == CHECKED_AT_ONCE_MAX
+    house.proofs.check_some()
+    assert _detached(house) == CHECKED_AT_ONCE_MAX + 1
     house.driver.lost, house.path_open = False, True
-    asyncio.run(house.proofs.prove_all())
+    asyncio.run(house.proofs.check_all())
     assert _detached(house) == 0
 
 
 def _detached(house: House) -> int:
-    return sum(each.record is not None and each.record.state == "detached" for each in house.roster.ours)
+    return sum(each.record is not None and each.record.state == "detached" for each in house.roster.managed)

@@ -9,16 +9,16 @@ from msgspec.structs import replace
 from support.supervisor_fixture import House, subject
 from wakeful.core.clock import iso
 from wakeful.core.ids import ConversationId
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import Process, ProcessState
 from wakeful.judging.activity import Activity
-from wakeful.judging.events import Asked, CallEnded, CallStarted, Progressed, Prompted, TurnEnded
-from wakeful.judging.evidence import STREAM, DialogKind, Orphan, Pane, Status
-from wakeful.judging.findings import Attention, Code, Health, State, Verdict
+from wakeful.judging.events import CallEnded, CallStarted, Progressed, Prompted, QuestionAsked, TurnEnded
+from wakeful.judging.evidence import STREAM, ClientStatus, DialogKind, Orphan, Pane
+from wakeful.judging.findings import Attention, FindingCode, Health, State, Verdict
 from wakeful.judging.judge import judge
 from wakeful.judging.session_record import SessionRecord
-from wakeful.sessions.feed import Change
-from wakeful.sessions.supervisor import DEADLINES_SPARE, LOOK_SECONDS_MAX
+from wakeful.sessions.feed import SessionChange
+from wakeful.sessions.supervisor import DEADLINES_SPARE, PROBE_SECONDS_MAX
 from wakeful.storage.base import Transition
 
 HOUR = 3600.0
@@ -30,18 +30,18 @@ def house() -> House:
 
 
 def record(house: House, name: str) -> SessionRecord:
-    found = house.roster.watched[subject(name).id].record
+    found = house.roster.sessions[subject(name).id].record
     assert found is not None
     return found
 
 
-def codes(house: House, name: str) -> list[Code]:
+def codes(house: House, name: str) -> list[FindingCode]:
     return [finding.code for finding in record(house, name).findings]
 
 
 def pass_time(house: House, seconds: float) -> None:
     house.clock.advance(seconds)
-    house.supervisor.ring()
+    house.supervisor.on_timer()
     house.settle()
 
 
@@ -52,7 +52,7 @@ def test_a_pending_answer_is_silent_after_its_limit_and_not_before(house: House)
     pass_time(house, house.policy.silence_seconds - 1)
     assert codes(house, "a") == []
     pass_time(house, 2)
-    assert codes(house, "a") == [Code.SILENT]
+    assert codes(house, "a") == [FindingCode.SILENT]
     assert record(house, "a").health is Health.DEGRADED
 
 
@@ -64,7 +64,7 @@ def test_a_session_that_changes_often_leaves_few_deadlines(house: House) -> None
         house.hear("a", Prompted(house.clock.now().wall))
     assert len(house.supervisor._deadlines) <= DEADLINES_SPARE + 2
     pass_time(house, house.policy.silence_seconds + 1)
-    assert codes(house, "a") == [Code.SILENT]
+    assert codes(house, "a") == [FindingCode.SILENT]
 
 
 def test_a_silence_that_ended_is_over(house: House) -> None:
@@ -72,7 +72,7 @@ def test_a_silence_that_ended_is_over(house: House) -> None:
     house.start("a")
     house.hear("a", Prompted(house.clock.now().wall))
     pass_time(house, HOUR)
-    assert codes(house, "a") == [Code.SILENT]
+    assert codes(house, "a") == [FindingCode.SILENT]
     house.hear("a", Progressed(house.clock.now().wall))
     assert codes(house, "a") == []
 
@@ -107,7 +107,7 @@ def test_a_tool_with_its_own_timeout_is_waited_for(house: House) -> None:
     assert codes(house, "a") == []
     assert [wait.kind for wait in record(house, "a").expected_waits] == ["tool"]
     pass_time(house, 20 * 60)
-    assert codes(house, "a") == [Code.SILENT, Code.TOOL_WEDGED]
+    assert codes(house, "a") == [FindingCode.SILENT, FindingCode.TOOL_WEDGED]
 
 
 def test_a_question_is_waited_for_without_end(house: House) -> None:
@@ -130,7 +130,7 @@ def test_a_guessed_permission_is_looked_at_until_its_call_runs(house: House) -> 
     (wait,) = record(house, "a").expected_waits
     assert (record(house, "a").state, wait.probable, codes(house, "a")) == (State.WAITING, True, [])
     house.tool_runs = True
-    pass_time(house, LOOK_SECONDS_MAX)
+    pass_time(house, PROBE_SECONDS_MAX)
     assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
 
 
@@ -162,7 +162,7 @@ def test_the_same_call_with_the_same_result_is_a_loop(house: House) -> None:
         house.hear(
             "a", CallStarted(at, call, "Bash", input=b'{"command":"ls"}'), CallEnded(at, call, result=b'"x"')
         )
-    assert codes(house, "a") == [Code.LOOP]
+    assert codes(house, "a") == [FindingCode.LOOP]
 
 
 def test_six_errors_in_a_row_are_a_cascade(house: House) -> None:
@@ -175,7 +175,7 @@ def test_six_errors_in_a_row_are_a_cascade(house: House) -> None:
         house.hear(
             "a", CallStarted(at, call, "Bash", input=given), CallEnded(at, call, is_error=True, result=given)
         )
-    assert codes(house, "a") == [Code.ERROR_CASCADE]
+    assert codes(house, "a") == [FindingCode.ERROR_CASCADE]
 
 
 def test_gone_after_a_finished_turn_is_stopped(house: House) -> None:
@@ -191,7 +191,7 @@ def test_gone_inside_a_turn_is_dead(house: House) -> None:
     process = house.start("a")
     house.work("a", "make deploy")
     house.end(process)
-    assert (record(house, "a").health, codes(house, "a")) == (Health.DEAD, [Code.SESSION_DEAD])
+    assert (record(house, "a").health, codes(house, "a")) == (Health.DEAD, [FindingCode.SESSION_DEAD])
     assert "make deploy" in record(house, "a").findings[0].untrusted[0]
 
 
@@ -208,7 +208,9 @@ def test_a_resumed_conversation_forgets_its_death(house: House) -> None:
     process = house.start("a")
     house.work("a")
     house.end(process)
-    house.supervisor.held(subject("a"), Process(9, 9, process.boot_id), Sight.ALIVE, source="a test")
+    house.supervisor.on_process(
+        subject("a"), Process(9, 9, process.boot_id), ProcessState.ALIVE, source="a test"
+    )
     house.hear("a", Prompted(house.clock.now().wall))
     assert (record(house, "a").health, codes(house, "a")) == (Health.HEALTHY, [])
 
@@ -216,16 +218,16 @@ def test_a_resumed_conversation_forgets_its_death(house: House) -> None:
 def test_a_log_that_grows_after_its_process_ended_has_another_writer(house: House) -> None:
     """Whoever writes is not dead, seen or not; once it is quiet again nobody knows. Nor does a restart forget that."""
     house.end(start_work(house))
-    assert codes(house, "a") == [Code.SESSION_DEAD]
+    assert codes(house, "a") == [FindingCode.SESSION_DEAD]
     house.clock.advance(60)
     house.hear("a", Progressed(house.clock.now().wall))
     assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
-    kept = house.supervisor.kept(subject("a").id)
+    kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
     pass_time(house, house.policy.silence_seconds + 2)
     assert (record(house, "a").health, codes(house, "a")) == (Health.UNKNOWN, [])
     later = House()
-    assert later.supervisor.recalled(subject("a"), kept)
+    assert later.supervisor.restore(subject("a"), kept)
     later.settle()
     assert (record(later, "a").health, codes(later, "a")) == (Health.UNKNOWN, [])
 
@@ -238,25 +240,27 @@ def test_the_last_lines_of_a_process_do_not_revive_it(house: House) -> None:
     house.end(process)
     house.clock.advance(30)
     house.hear("a", Progressed(wall))
-    assert codes(house, "a") == [Code.SESSION_DEAD]
-    house.supervisor.heard(replace(subject("a"), source=STREAM), [Asked(wall + 31, "Bash")], live=True)
+    assert codes(house, "a") == [FindingCode.SESSION_DEAD]
+    house.supervisor.on_events(
+        replace(subject("a"), source=STREAM), [QuestionAsked(wall + 31, "Bash")], live=True
+    )
     house.settle()
-    assert codes(house, "a") == [Code.SESSION_DEAD]
+    assert codes(house, "a") == [FindingCode.SESSION_DEAD]
 
 
 def test_what_a_process_wrote_while_nobody_watched_does_not_revive_it(house: House) -> None:
     """It went on after the daemon ended, and died: when is not known, so that its last lines are its own."""
     process = start_work(house)
-    kept = house.supervisor.kept(subject("a").id)
+    kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
     later = House()
     later.clock.advance(HOUR)
     later.end(process)
-    assert later.supervisor.recalled(subject("a"), kept)
+    assert later.supervisor.restore(subject("a"), kept)
     unwatched = house.clock.now().wall + HOUR / 2
-    later.supervisor.heard(subject("a"), [Progressed(unwatched)], live=False)
+    later.supervisor.on_events(subject("a"), [Progressed(unwatched)], live=False)
     later.settle()
-    assert codes(later, "a") == [Code.SESSION_DEAD]
+    assert codes(later, "a") == [FindingCode.SESSION_DEAD]
 
 
 def test_a_process_that_takes_over_and_dies_is_dead(house: House) -> None:
@@ -265,9 +269,9 @@ def test_a_process_that_takes_over_and_dies_is_dead(house: House) -> None:
     house.clock.advance(60)
     house.hear("a", Progressed(house.clock.now().wall))
     second = Process(9, 9, "boot")
-    house.supervisor.held(subject("a"), second, Sight.ALIVE, source="a test")
+    house.supervisor.on_process(subject("a"), second, ProcessState.ALIVE, source="a test")
     house.end(second)
-    assert codes(house, "a") == [Code.SESSION_DEAD]
+    assert codes(house, "a") == [FindingCode.SESSION_DEAD]
 
 
 def start_work(house: House) -> Process:
@@ -278,16 +282,16 @@ def start_work(house: House) -> Process:
 
 @pytest.mark.parametrize(
     ("status", "health"),
-    [(Status.BUSY, Health.UNKNOWN), (None, Health.UNKNOWN), (Status.IDLE, Health.HEALTHY)],
+    [(ClientStatus.BUSY, Health.UNKNOWN), (None, Health.UNKNOWN), (ClientStatus.IDLE, Health.HEALTHY)],
 )
 def test_how_a_process_ended_whose_log_is_gone_is_unknown(
-    house: House, status: Status | None, health: Health
+    house: House, status: ClientStatus | None, health: Health
 ) -> None:
     """Only its registry file is left: that it ended well is said of none but one that had called itself idle."""
-    for sight in (Sight.ALIVE, Sight.DEAD):
-        name = f"first seen {sight}".replace(" ", "-")
+    for state in (ProcessState.ALIVE, ProcessState.DEAD):
+        name = f"first seen {state}".replace(" ", "-")
         process = Process(7, 7, "boot")
-        house.supervisor.held(subject(name), process, sight, source="registry", status=status)
+        house.supervisor.on_process(subject(name), process, state, source="registry", status=status)
         house.end(process)
         assert (record(house, name).state, record(house, name).health) == (State.STOPPED, health), name
         assert codes(house, name) == []
@@ -299,8 +303,13 @@ def test_the_clients_own_word_counts_where_it_is_newer(house: House) -> None:
     house.work("a")
     house.clock.advance(5)
     wall = house.clock.now().wall
-    house.supervisor.held(
-        subject("a"), process, Sight.ALIVE, source="registry", status=Status.IDLE, status_wall=wall
+    house.supervisor.on_process(
+        subject("a"),
+        process,
+        ProcessState.ALIVE,
+        source="registry",
+        status=ClientStatus.IDLE,
+        status_wall=wall,
     )
     house.settle()
     assert record(house, "a").state is State.IDLE
@@ -322,14 +331,14 @@ def test_a_secret_in_an_error_does_not_reach_the_record(house: House) -> None:
     """`last_error` is redacted."""
     house.start("a")
     house.fail("a", "401 for key sk-ant-REDACTED at https://me:hunter2@example.org")
-    body = house.roster.watched[subject("a").id].body()
+    body = house.roster.sessions[subject("a").id].body()
     assert b"abcdefghijklmnop" not in body
     assert b"hunter2" not in body
 
 
 def test_nothing_is_kept_of_a_session_nobody_heard_of(house: House) -> None:
     """An empty log is followed before it is a session; asking about it is no error."""
-    assert house.supervisor.kept(subject("empty").id) is None
+    assert house.supervisor.snapshot(subject("empty").id) is None
 
 
 def killed_with_tools(house: House, *pids: int) -> list[Process]:
@@ -338,7 +347,7 @@ def killed_with_tools(house: House, *pids: int) -> list[Process]:
     house.work("a")
     house.end(process)
     tools = [Process(pid, 1, process.boot_id) for pid in pids]
-    house.supervisor.left_behind(subject("a").id, tuple(Orphan(each, "make") for each in tools))
+    house.supervisor.on_orphans(subject("a").id, tuple(Orphan(each, "make") for each in tools))
     house.settle()
     return tools
 
@@ -371,16 +380,18 @@ def test_a_restart_says_the_same_of_an_agent_that_left_its_pane(house: House) ->
     """The pane is remembered with the rest, and its tools are looked for again."""
     agent = house.start("a")
     house.work("a")
-    pane = Pane("/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE)
-    house.supervisor.shown(subject("a").id, pane)
-    kept = house.supervisor.kept(subject("a").id)
+    pane = Pane(
+        "/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), ProcessState.ALIVE, ProcessState.ALIVE
+    )
+    house.supervisor.on_pane(subject("a").id, pane)
+    kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
     after = House()
     after.end(agent)
-    assert after.supervisor.recalled(subject("a"), kept)
+    assert after.supervisor.restore(subject("a"), kept)
     after.settle()
-    assert codes(after, "a") == [Code.AGENT_EXITED]
+    assert codes(after, "a") == [FindingCode.AGENT_EXITED]
     assert after.searched == [subject("a").id]
 
 
@@ -388,35 +399,45 @@ def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: House) 
     """Whose pane is gone too has not left for a shell: it is dead."""
     agent = house.start("a")
     house.work("a")
-    pane = Pane("/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE)
-    house.supervisor.shown(subject("a").id, pane)
-    kept = house.supervisor.kept(subject("a").id)
+    pane = Pane(
+        "/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), ProcessState.ALIVE, ProcessState.ALIVE
+    )
+    house.supervisor.on_pane(subject("a").id, pane)
+    kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
     after = House()
     after.end(agent)
     after.end(pane.process)
-    assert after.supervisor.recalled(subject("a"), kept)
+    assert after.supervisor.restore(subject("a"), kept)
     after.settle()
-    assert codes(after, "a") == [Code.SESSION_DEAD]
+    assert codes(after, "a") == [FindingCode.SESSION_DEAD]
 
 
 def test_a_server_that_ended_with_the_daemon_away_is_named(house: House) -> None:
     """It took the session along: nobody left it."""
     agent = house.start("a")
     server = Process(60, 1, agent.boot_id)
-    pane = Pane("/run/tmux", "work", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE, server)
+    pane = Pane(
+        "/run/tmux",
+        "work",
+        "%0",
+        Process(70, 1, agent.boot_id),
+        ProcessState.ALIVE,
+        ProcessState.ALIVE,
+        server,
+    )
     house.work("a")
-    house.supervisor.shown(subject("a").id, pane)
-    kept = house.supervisor.kept(subject("a").id)
+    house.supervisor.on_pane(subject("a").id, pane)
+    kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
     after = House()
     for process in (agent, pane.process, server):
         after.end(process)
-    after.supervisor.recalled(subject("a"), kept)
-    assert after.roster.watched[subject("a").id].presence.pane == replace(
-        pane, sight=Sight.DEAD, runtime=Sight.DEAD
+    after.supervisor.restore(subject("a"), kept)
+    assert after.roster.sessions[subject("a").id].presence.pane == replace(
+        pane, sight=ProcessState.DEAD, runtime=ProcessState.DEAD
     )
 
 
@@ -424,30 +445,36 @@ def test_a_pane_of_another_boot_is_remembered_as_gone(house: House) -> None:
     """Under which name a session was shown is asked after a reboot: it is brought back by it."""
     agent = house.start("a")
     house.work("a")
-    pane = Pane("/run/tmux", "garden", "%0", Process(70, 1, agent.boot_id), Sight.ALIVE, Sight.ALIVE)
-    house.supervisor.shown(subject("a").id, pane)
-    kept = house.supervisor.kept(subject("a").id)
+    pane = Pane(
+        "/run/tmux", "garden", "%0", Process(70, 1, agent.boot_id), ProcessState.ALIVE, ProcessState.ALIVE
+    )
+    house.supervisor.on_pane(subject("a").id, pane)
+    kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
     after = House()
-    assert not after.supervisor.recalled(subject("a"), kept.replace(agent.boot_id.encode(), b"another boot"))
+    assert not after.supervisor.restore(subject("a"), kept.replace(agent.boot_id.encode(), b"another boot"))
     after.work("a")
-    recalled = after.roster.watched[subject("a").id].presence.pane
+    recalled = after.roster.sessions[subject("a").id].presence.pane
     assert recalled is not None
-    assert (recalled.session, recalled.sight, recalled.runtime) == ("garden", Sight.DEAD, Sight.DEAD)
-    assert codes(after, "a") == [Code.SESSION_DEAD]
+    assert (recalled.session, recalled.sight, recalled.runtime) == (
+        "garden",
+        ProcessState.DEAD,
+        ProcessState.DEAD,
+    )
+    assert codes(after, "a") == [FindingCode.SESSION_DEAD]
     assert after.searched == []
 
 
 def test_a_session_names_the_agent_that_hosts_it(house: House) -> None:
     """Known before or after its log was read, and no longer once another conversation began there."""
-    house.supervisor.lodge(subject("a").id, "bot")
+    house.supervisor.set_agent(subject("a").id, "bot")
     for name in ("a", "b"):
         house.start(name)
-    house.supervisor.lodge(subject("b").id, "other")
+    house.supervisor.set_agent(subject("b").id, "other")
     house.settle()
     assert [record(house, name).agent for name in ("a", "b")] == ["bot", "other"]
-    house.supervisor.lodge(subject("a").id, None)
+    house.supervisor.set_agent(subject("a").id, None)
     house.settle()
     assert record(house, "a").agent is None
 
@@ -455,7 +482,7 @@ def test_a_session_names_the_agent_that_hosts_it(house: House) -> None:
 def test_what_an_agent_of_the_hub_hosts_is_managed_and_treated_by_its_agent(house: House) -> None:
     """Counted as managed; its actions are its agent's, and nobody is offered its conversation."""
     agent = house.start("a")
-    house.supervisor.lodge(subject("a").id, "bot")
+    house.supervisor.set_agent(subject("a").id, "bot")
     house.settle()
     assert record(house, "a").managed
     assert house.roster.counts(house.clock.now())["total"]["managed"] == 1
@@ -477,14 +504,14 @@ def offered(house: House) -> dict[str, tuple[str, ...]]:
 def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
     """Its pane stays known, it died when it died; a resume that writes a word is the session's new process."""
     process = house.start("a")
-    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
-    house.supervisor.shown(subject("a").id, pane)
+    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
+    house.supervisor.on_pane(subject("a").id, pane)
     house.work("a")
     pass_time(house, 5)
     house.end(process)
     dead = record(house, "a")
     assert [(each.code, each.since) for each in dead.findings] == [
-        (Code.AGENT_EXITED, iso(house.clock.now().wall))
+        (FindingCode.AGENT_EXITED, iso(house.clock.now().wall))
     ]
     pass_time(house, 60)
     failing = resume(house, "a", pane)
@@ -493,11 +520,11 @@ def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
     assert (record(house, "a").findings, record(house, "a").alive_to) == (dead.findings, dead.alive_to)
     working = resume(house, "a", pane)
     house.hear("a", Prompted(house.clock.now().wall))
-    house.supervisor.shown(subject("a").id, replace(pane, sight=Sight.DEAD))
+    house.supervisor.on_pane(subject("a").id, replace(pane, sight=ProcessState.DEAD))
     pass_time(house, 1)
     house.end(working)
     assert [(each.code, each.since) for each in record(house, "a").findings] == [
-        (Code.SESSION_DEAD, iso(house.clock.now().wall))
+        (FindingCode.SESSION_DEAD, iso(house.clock.now().wall))
     ]
 
 
@@ -505,39 +532,48 @@ def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
 def test_a_resume_that_fails_beside_a_living_process_takes_no_pane(house: House, *, is_shown: bool) -> None:
     """Its pane stays the one of the process that lives; a process that stays is shown once the other one ended."""
     first = house.start("a")
-    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
-    elsewhere = Pane("/tmp/tmux", "work", "%2", Process(6, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
-    house.supervisor.shown(subject("a").id, pane)
+    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
+    elsewhere = Pane("/tmp/tmux", "work", "%2", Process(6, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
+    house.supervisor.on_pane(subject("a").id, pane)
     house.work("a")
     pass_time(house, 5)
     sought = len(house.sought)
     second = Process(900_000, 1, "boot")
-    house.supervisor.held(subject("a"), second, Sight.ALIVE, source="a test")
-    house.supervisor.shown(subject("a").id, elsewhere if is_shown else replace(pane, sight=Sight.DEAD))
+    house.supervisor.on_process(subject("a"), second, ProcessState.ALIVE, source="a test")
+    house.supervisor.on_pane(
+        subject("a").id, elsewhere if is_shown else replace(pane, sight=ProcessState.DEAD)
+    )
     house.settle()
-    assert house.roster.watched[subject("a").id].presence.pane == pane
+    assert house.roster.sessions[subject("a").id].presence.pane == pane
     house.end(second)
-    assert house.roster.watched[subject("a").id].presence.pane == pane
+    assert house.roster.sessions[subject("a").id].presence.pane == pane
     assert house.sought[sought:] == [subject("a").id] * 2
-    house.supervisor.held(subject("a"), Process(900_001, 1, "boot"), Sight.ALIVE, source="a test")
+    house.supervisor.on_process(
+        subject("a"), Process(900_001, 1, "boot"), ProcessState.ALIVE, source="a test"
+    )
     house.end(first)
-    house.supervisor.shown(subject("a").id, elsewhere)
-    assert house.roster.watched[subject("a").id].presence.pane == elsewhere
+    house.supervisor.on_pane(subject("a").id, elsewhere)
+    assert house.roster.sessions[subject("a").id].presence.pane == elsewhere
 
 
 def test_a_resume_that_fails_beside_an_open_question_leaves_it_open(house: House) -> None:
     """What its client asks is the same question as before, so that nobody is told of it again."""
     process = house.start("a")
     house.work("a")
-    house.supervisor.held(
-        subject("a"), process, Sight.ALIVE, source="a test", status=Status.WAITING, waiting_for="permission"
+    house.supervisor.on_process(
+        subject("a"),
+        process,
+        ProcessState.ALIVE,
+        source="a test",
+        status=ClientStatus.WAITING,
+        waiting_for="permission",
     )
     house.settle()
     asked = record(house, "a").expected_waits
     assert record(house, "a").state is State.WAITING
     pass_time(house, 5)
     failing = Process(900_000, 1, "boot")
-    house.supervisor.held(subject("a"), failing, Sight.ALIVE, source="a test")
+    house.supervisor.on_process(subject("a"), failing, ProcessState.ALIVE, source="a test")
     house.settle()
     assert (record(house, "a").state, record(house, "a").expected_waits) == (State.WAITING, asked)
     house.end(failing)
@@ -549,17 +585,17 @@ def test_a_resume_that_failed_after_a_restart_changes_nothing(house: House) -> N
     process = house.start("a")
     pass_time(house, 5)
     house.work("a")
-    kept = house.supervisor.kept(subject("a").id)
+    kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
     after = House()
     after.clock.advance(60.0)
     after.end(process)
-    assert after.supervisor.recalled(subject("a"), kept)
+    assert after.supervisor.restore(subject("a"), kept)
     after.settle()
     dead = record(after, "a")
-    assert codes(after, "a") == [Code.SESSION_DEAD]
-    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), Sight.ALIVE, Sight.ALIVE)
+    assert codes(after, "a") == [FindingCode.SESSION_DEAD]
+    pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
     pass_time(after, 60)
     failing = resume(after, "a", pane)
     pass_time(after, 1)
@@ -573,7 +609,7 @@ def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: Hou
     older = house.start("a")
     pass_time(house, 5)
     newer = Process(9, 9, "boot")
-    house.supervisor.held(subject("a"), newer, Sight.ALIVE, source="a test")
+    house.supervisor.on_process(subject("a"), newer, ProcessState.ALIVE, source="a test")
     pass_time(house, 5)
     house.hear("a", Prompted(house.clock.now().wall))
     pass_time(house, 60)
@@ -581,16 +617,16 @@ def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: Hou
     pass_time(house, 60)
     house.end(newer)
     assert [(each.code, each.since) for each in record(house, "a").findings] == [
-        (Code.SESSION_DEAD, iso(house.clock.now().wall))
+        (FindingCode.SESSION_DEAD, iso(house.clock.now().wall))
     ]
 
 
 def resume(house: House, name: str, pane: Pane) -> Process:
     """Somebody resumes it elsewhere: its pane shows nothing of that."""
     process = Process(900_000 + int(house.clock.now().awake), 1, "boot")
-    house.supervisor.held(subject(name), process, Sight.ALIVE, source="a test")
+    house.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
     house.settle()
-    house.supervisor.shown(subject(name).id, replace(pane, sight=Sight.DEAD))
+    house.supervisor.on_pane(subject(name).id, replace(pane, sight=ProcessState.DEAD))
     house.settle()
     return process
 
@@ -600,7 +636,7 @@ AGENT = Process(4711, 1, "a-boot-of-a-test")
 
 
 def ask(house: House, kind: DialogKind, words: str = "Do you trust it?") -> SessionRecord:
-    house.supervisor.asked(AWAITED, AGENT, kind, words, cwd="/work")
+    house.supervisor.on_dialog(AWAITED, AGENT, kind, words, cwd="/work")
     house.settle()
     return record(house, "start-7")
 
@@ -618,7 +654,9 @@ def test_a_screen_that_is_not_understood_is_unknown_and_said(house: House) -> No
     """It is neither called idle nor waiting: nobody knows."""
     seen = ask(house, DialogKind.UNKNOWN, "Brand new")
     assert (seen.state, seen.health, seen.attention) == (State.STARTING, Health.UNKNOWN, Attention.OPERATOR)
-    assert [(each.code, each.untrusted) for each in seen.findings] == [(Code.READER_DRIFT, ("Brand new",))]
+    assert [(each.code, each.untrusted) for each in seen.findings] == [
+        (FindingCode.READER_DRIFT, ("Brand new",))
+    ]
 
 
 def test_the_same_dialog_keeps_its_time_and_another_one_has_its_own(house: House) -> None:
@@ -637,26 +675,28 @@ def test_its_conversation_takes_the_place_of_what_stood_for_it(
     ask(house, DialogKind.TRUST)
     told: dict[str, str] = {}
 
-    def changed(transitions: list[Transition], changes: list[Change]) -> None:
+    def changed(transitions: list[Transition], changes: list[SessionChange]) -> None:
         assert transitions
         told.update({each.session_id: each.state for each in changes})
 
-    monkeypatch.setattr(house, "changed", changed)
-    house.supervisor.held(subject("real"), AGENT, Sight.ALIVE, source="registry", status=Status.IDLE)
+    monkeypatch.setattr(house, "on_judged", changed)
+    house.supervisor.on_process(
+        subject("real"), AGENT, ProcessState.ALIVE, source="registry", status=ClientStatus.IDLE
+    )
     house.settle()
-    assert sorted(house.roster.watched) == [subject("real").id]
+    assert sorted(house.roster.sessions) == [subject("real").id]
     assert told == {AWAITED.id: State.STOPPED, subject("real").id: State.IDLE}
 
 
 def test_a_client_that_ended_at_its_dialog_was_no_session(house: House) -> None:
     """Nothing of it is listed, and a managed one is simply stopped."""
     ask(house, DialogKind.TRUST)
-    house.supervisor.gone(AGENT)
+    house.supervisor.on_exit(AGENT)
     house.settle()
-    assert AWAITED.id not in house.roster.watched
-    house.supervisor.held(subject("mine"), AGENT, Sight.ALIVE, source="hands")
-    house.supervisor.asked(subject("mine"), AGENT, DialogKind.TRUST, "?", cwd=None)
-    house.supervisor.gone(AGENT)
+    assert AWAITED.id not in house.roster.sessions
+    house.supervisor.on_process(subject("mine"), AGENT, ProcessState.ALIVE, source="hands")
+    house.supervisor.on_dialog(subject("mine"), AGENT, DialogKind.TRUST, "?", cwd=None)
+    house.supervisor.on_exit(AGENT)
     house.settle()
     ended = record(house, "mine")
     assert (ended.state, ended.expected_waits) == (State.STOPPED, ())
@@ -665,23 +705,25 @@ def test_a_client_that_ended_at_its_dialog_was_no_session(house: House) -> None:
 def test_what_stood_for_a_conversation_goes_with_its_last_dialog(house: House) -> None:
     """A client that takes prompts and has no conversation is no session; one that asks again is listed again."""
     ask(house, DialogKind.LOGIN)
-    house.supervisor.not_asked(AGENT)
-    house.supervisor.asked(AWAITED, AGENT, DialogKind.TRUST, "?", cwd=None)
+    house.supervisor.on_dialog_closed(AGENT)
+    house.supervisor.on_dialog(AWAITED, AGENT, DialogKind.TRUST, "?", cwd=None)
     house.settle()
     assert record(house, "start-7").state is State.WAITING
-    house.supervisor.not_asked(AGENT)
+    house.supervisor.on_dialog_closed(AGENT)
     house.settle()
-    assert AWAITED.id not in house.roster.watched
+    assert AWAITED.id not in house.roster.sessions
 
 
 def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house: House) -> None:
     """Resumed after it was killed in a turn: until the dialog is answered it is neither at work nor silent."""
     house.hear("a", Prompted(house.clock.now().wall))
-    house.supervisor.asked(subject("a"), AGENT, DialogKind.TRUST, "?", cwd=None)
+    house.supervisor.on_dialog(subject("a"), AGENT, DialogKind.TRUST, "?", cwd=None)
     pass_time(house, HOUR)
     seen = record(house, "a")
     assert (seen.state, seen.active_prompt, seen.findings) == (State.WAITING, False, ())
-    house.supervisor.held(subject("a"), AGENT, Sight.ALIVE, source="registry", status=Status.IDLE)
+    house.supervisor.on_process(
+        subject("a"), AGENT, ProcessState.ALIVE, source="registry", status=ClientStatus.IDLE
+    )
     house.settle()
     assert record(house, "a").expected_waits == ()
 
@@ -689,7 +731,7 @@ def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house:
 @pytest.mark.anyio
 async def test_a_session_asked_for_before_its_first_judgement_is_judged_at_once(house: House) -> None:
     """Seen a moment ago: its record is there for whoever asks, and its transition is stored all the same."""
-    house.supervisor.heard(subject("a"), [Prompted(house.clock.now().wall)], live=True)
+    house.supervisor.on_events(subject("a"), [Prompted(house.clock.now().wall)], live=True)
     answer = msgspec.json.decode(house.desk.record(subject("a").id).body)
     assert (answer["id"], answer["active_prompt"]) == (subject("a").id, True)
     house.settle()
@@ -707,7 +749,7 @@ def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
         raise ZeroDivisionError
 
     monkeypatch.setattr("wakeful.sessions.supervisor.judge", fail_on_work)
-    house.supervisor.heard(subject("a"), [Prompted(house.clock.now().wall)], live=True)
+    house.supervisor.on_events(subject("a"), [Prompted(house.clock.now().wall)], live=True)
     assert msgspec.json.decode(house.desk.record(subject("a").id).body)["health"] == Health.UNKNOWN
 
 
@@ -715,19 +757,19 @@ def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
 def test_a_managed_session_is_read_also_where_no_process_of_it_is_left(house: House, first: str) -> None:
     """A client that ended with the daemon away leaves its log: what it did is read, and its folder is known."""
     known = subject("codex-019a")
-    hosting = Hosting(known.id, ConversationId("019a"), "codex", "/home/me/shop", (), 1, 0.0)
+    managed = ManagedSession(known.id, ConversationId("019a"), "codex", "/home/me/shop", (), 1, 0.0)
     at = house.clock.now().wall
     read: list[str] = []
 
     def read_log(session_id: str) -> None:
         read.append(session_id)
-        house.supervisor.heard(known, [Prompted(at), TurnEnded(at)], live=False)
+        house.supervisor.on_events(known, [Prompted(at), TurnEnded(at)], live=False)
 
     house.catch_up = read_log  # type: ignore[method-assign]
     if first == "hosting":
-        house.supervisor.manage(known.id, hosting)
-    house.supervisor.glimpsed(known, at, None)
-    house.supervisor.manage(known.id, hosting)
+        house.supervisor.manage(known.id, managed)
+    house.supervisor.on_recent_log(known, at, None)
+    house.supervisor.manage(known.id, managed)
     house.settle()
     assert read == [known.id]
     assert record(house, "codex-019a").project == "shop"
@@ -745,7 +787,7 @@ def killed_in_a_turn(house: House, name: str = "a") -> None:
 def come_up(house: House, pid: int, name: str = "a", **said: Any) -> Process:
     """A process that holds the conversation, and has written nothing."""
     process = Process(pid, pid, "boot")
-    house.supervisor.held(subject(name), process, Sight.ALIVE, source="registry", **said)
+    house.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="registry", **said)
     house.settle()
     return process
 
@@ -756,12 +798,12 @@ async def test_a_resumed_session_is_starting_until_its_client_says_what_it_does(
     killed_in_a_turn(house)
     process = come_up(house, 9000)
     assert (record(house, "a").state, record(house, "a").active_prompt) == (State.STARTING, False)
-    house.supervisor.held(
+    house.supervisor.on_process(
         subject("a"),
         process,
-        Sight.ALIVE,
+        ProcessState.ALIVE,
         source="registry",
-        status=Status.IDLE,
+        status=ClientStatus.IDLE,
         status_wall=house.clock.now().wall,
     )
     house.settle()
@@ -777,7 +819,7 @@ def test_a_resumed_session_that_says_nothing_is_at_work_and_gets_silent(house: H
     pass_time(house, 11)
     assert record(house, "a").state is State.PROMPTING
     pass_time(house, house.policy.silence_seconds)
-    assert Code.SILENT in codes(house, "a")
+    assert FindingCode.SILENT in codes(house, "a")
 
 
 def test_a_second_process_for_a_moment_is_no_twin(house: House) -> None:
@@ -791,17 +833,17 @@ def test_a_second_process_for_a_moment_is_no_twin(house: House) -> None:
     assert (codes(house, "a"), record(house, "a").state) == ([], State.IDLE)
     come_up(house, 9001)
     pass_time(house, 6)
-    assert codes(house, "a") == [Code.TWIN_PROCESSES]
+    assert codes(house, "a") == [FindingCode.TWIN_PROCESSES]
 
 
 def test_a_dialog_ends_with_its_own_client_only(house: House) -> None:
     """Another process of the same conversation comes and goes; the first one still waits at its dialog."""
     killed_in_a_turn(house)
     first = Process(9000, 9000, "boot")
-    house.supervisor.asked(subject("a"), first, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
+    house.supervisor.on_dialog(subject("a"), first, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
     house.settle()
     assert record(house, "a").state is State.WAITING
-    house.end(come_up(house, 9001, status=Status.BUSY, status_wall=house.clock.now().wall))
+    house.end(come_up(house, 9001, status=ClientStatus.BUSY, status_wall=house.clock.now().wall))
     assert record(house, "a").state is State.WAITING
     house.end(first)
     assert record(house, "a").health is Health.DEAD
@@ -812,6 +854,6 @@ def test_a_client_at_a_dialog_beside_a_living_one_changes_nothing(house: House) 
     house.start("a")
     house.work("a")
     second = Process(9000, 9000, "boot")
-    house.supervisor.asked(subject("a"), second, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
+    house.supervisor.on_dialog(subject("a"), second, DialogKind.TRUST, "Do you trust this folder?", cwd=None)
     house.settle()
     assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])

@@ -11,7 +11,7 @@ import pytest
 from support.judging_helpers import at, folded
 from wakeful.core.ids import ConversationId
 from wakeful.judging import events as e
-from wakeful.judging.evidence import Presence
+from wakeful.judging.evidence import RuntimeState
 from wakeful.judging.findings import Health, State
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
@@ -30,12 +30,12 @@ def told(event: str, **fields: Any) -> list[e.Event]:
         (
             "opened",
             {"conversation": "c-1", "cwd": "/w", "version": "1", "pid": 7, "project": "p"},
-            e.Opened(5.0, ConversationId("c-1"), "/w", "1", 7, "p"),
+            e.LogOpened(5.0, ConversationId("c-1"), "/w", "1", 7, "p"),
         ),
-        ("opened", {"conversation": "--yolo"}, e.Opened(5.0)),
+        ("opened", {"conversation": "--yolo"}, e.LogOpened(5.0)),
         ("prompt", {}, e.Prompted(5.0)),
         ("prompt", {"by_person": False}, e.Prompted(5.0, by_person=False)),
-        ("text", {}, e.Spoke(5.0)),
+        ("text", {}, e.TextWritten(5.0)),
         ("progress", {"percent": 40}, e.Progressed(5.0)),
         ("call", {"call": "1", "tool": "make"}, e.CallStarted(5.0, "1", "make")),
         (
@@ -51,21 +51,21 @@ def told(event: str, **fields: Any) -> list[e.Event]:
             e.CallEnded(5.0, "1", is_error=True, result=b'"no"'),
         ),
         ("result", {"call": "1", "refused": True}, e.CallEnded(5.0, "1", refused=True)),
-        ("asking", {"about": "push?"}, e.Asked(5.0, "push?")),
-        ("answered", {}, e.Answered(5.0)),
+        ("asking", {"about": "push?"}, e.QuestionAsked(5.0, "push?")),
+        ("answered", {}, e.QuestionAnswered(5.0)),
         ("done", {}, e.TurnEnded(5.0)),
         ("failed", {"reason": "auth", "message": "no key"}, e.TurnFailed(5.0, e.Failure.AUTH, "no key")),
         ("failed", {"reason": "gremlins"}, e.TurnFailed(5.0, e.Failure.UNKNOWN)),
         ("interrupted", {}, e.TurnInterrupted(5.0)),
-        ("closed", {}, e.Closed(5.0)),
-        ("weather", {"call": [7]}, e.Skipped(0.0, "weather")),
-        ("call", {"tool": "x"}, e.Drifted(5.0, "call.call")),
-        ("call", {"call": "1"}, e.Drifted(5.0, "call.tool")),
-        ("result", {}, e.Drifted(5.0, "result.call")),
-        ("asking", {}, e.Drifted(5.0, "asking.about")),
-        ("failed", {}, e.Drifted(5.0, "failed.reason")),
-        ("done", {"at": "yesterday"}, e.Drifted(0.0, "at")),
-        ("result", {"call": "1", "error": "yes"}, e.Drifted(0.0, "error")),
+        ("closed", {}, e.ClientClosed(5.0)),
+        ("weather", {"call": [7]}, e.RecordSkipped(0.0, "weather")),
+        ("call", {"tool": "x"}, e.FormatDrifted(5.0, "call.call")),
+        ("call", {"call": "1"}, e.FormatDrifted(5.0, "call.tool")),
+        ("result", {}, e.FormatDrifted(5.0, "result.call")),
+        ("asking", {}, e.FormatDrifted(5.0, "asking.about")),
+        ("failed", {}, e.FormatDrifted(5.0, "failed.reason")),
+        ("done", {"at": "yesterday"}, e.FormatDrifted(0.0, "at")),
+        ("result", {"call": "1", "error": "yes"}, e.FormatDrifted(0.0, "error")),
     ],
 )
 def test_every_event(event: str, fields: dict[str, Any], expected: e.Event) -> None:
@@ -88,9 +88,9 @@ def test_the_example_of_the_reference_page_works_as_printed(tmp_path: Path) -> N
     events = [event for line in log.read_bytes().splitlines() for event in NeutralReader().read(line)]
     kinds = [type(event) for event in events]
     assert kinds == [
-        e.Opened, e.Prompted, e.CallStarted, e.CallEnded, e.Asked, e.Answered, e.TurnEnded, e.Closed,
+        e.LogOpened, e.Prompted, e.CallStarted, e.CallEnded, e.QuestionAsked, e.QuestionAnswered, e.TurnEnded, e.ClientClosed,
     ]  # fmt: skip
-    verdict = judge(folded(events), Presence(vouched=True), Policy(), at(events[-1].at))
+    verdict = judge(folded(events), RuntimeState(vouched=True), Policy(), at(events[-1].at))
     assert (verdict.state, verdict.health) == (State.STOPPED, Health.HEALTHY)
 
 
@@ -98,7 +98,7 @@ def test_the_page_names_every_event_and_no_other() -> None:
     """The table of the reference page and the reader agree."""
     documented = set(re.findall(r"^\| `(\w+)` \|", PAGE.read_text(), re.MULTILINE))
     for event in documented:
-        assert not isinstance(told(event)[0], e.Skipped), event
+        assert not isinstance(told(event)[0], e.RecordSkipped), event
     assert documented == {
         "opened", "prompt", "text", "progress", "call", "result", "asking", "answered", "done", "failed",
         "interrupted", "closed",

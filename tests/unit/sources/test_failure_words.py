@@ -4,7 +4,7 @@ import pytest
 
 from wakeful.control.login import auth_tier
 from wakeful.judging.events import Failure
-from wakeful.sources.failure_words import failure_in, turn_failed
+from wakeful.sources.turn_failure import classify_failure, turn_failed_event
 
 AUTH, LIMIT, PROVIDER, REQUEST, UNKNOWN = (
     Failure.AUTH,
@@ -85,14 +85,16 @@ def test_a_sentence_is_classed_by_what_it_says(
     sentence: str, status: int | None, code: str, failure: Failure
 ) -> None:
     """Words decide before the code and the status: a 429 and a 401 each stand for two different things."""
-    assert failure_in(sentence, status, code) is failure
+    assert classify_failure(sentence, status, code) is failure
 
 
 def test_only_a_usage_limit_has_an_end() -> None:
     """A rate says when to try again too, and nobody has to wait for a plan's next window."""
     rate = "Rate limit reached for gpt-5 on tokens per min (TPM). Please try again in 20s."
-    assert turn_failed(rate, 1000.0, status=429).until is None
-    assert turn_failed("You're out of extra usage · resets in 3 hours", 1000.0).until == 1000.0 + 3 * 3600
+    assert turn_failed_event(rate, 1000.0, status=429).until is None
+    assert (
+        turn_failed_event("You're out of extra usage · resets in 3 hours", 1000.0).until == 1000.0 + 3 * 3600
+    )
 
 
 def test_a_login_check_whose_connection_broke_needs_no_login() -> None:

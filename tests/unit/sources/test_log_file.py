@@ -12,7 +12,7 @@ from wakeful.sources.log_file import (
     RESCUE_BYTES_MAX,
     RESCUE_TOKENS_MAX,
     TAIL_BYTES,
-    Lines,
+    LineSplitter,
     Oversized,
     rescue,
 )
@@ -44,7 +44,7 @@ def in_chunks(stream: bytes, cuts: list[int]) -> list[bytes]:
     return [stream[start:stop] for start, stop in pairwise(edges)]
 
 
-def fed(lines: Lines, chunks: list[bytes]) -> list[bytes | Oversized]:
+def fed(lines: LineSplitter, chunks: list[bytes]) -> list[bytes | Oversized]:
     return [line for chunk in chunks for line in lines.feed(chunk)]
 
 
@@ -64,9 +64,9 @@ def expected(stream: bytes, bytes_max: int) -> list[bytes | Oversized]:
 def test_any_chunking_gives_the_same_lines_and_marks(stream: bytes, cuts: list[int], bytes_max: int) -> None:
     """Whole, byte by byte and cut anywhere, a stream gives what splitting it at once gives."""
     same = expected(stream, bytes_max)
-    assert Lines(bytes_max=bytes_max).feed(stream) == same
-    assert fed(Lines(bytes_max=bytes_max), [bytes([byte]) for byte in stream]) == same
-    assert fed(Lines(bytes_max=bytes_max), in_chunks(stream, cuts)) == same
+    assert LineSplitter(bytes_max=bytes_max).feed(stream) == same
+    assert fed(LineSplitter(bytes_max=bytes_max), [bytes([byte]) for byte in stream]) == same
+    assert fed(LineSplitter(bytes_max=bytes_max), in_chunks(stream, cuts)) == same
 
 
 @settings(deadline=None)
@@ -75,7 +75,7 @@ def test_pending_bytes_are_those_after_the_last_newline(
     stream: bytes, cuts: list[int], bytes_max: int
 ) -> None:
     """The end of the last complete line can be told from what is pending, whatever was cut or dropped."""
-    lines = Lines(bytes_max=bytes_max)
+    lines = LineSplitter(bytes_max=bytes_max)
     fed(lines, in_chunks(stream, cuts))
     assert lines.pending_bytes == len(stream) - (stream.rfind(b"\n") + 1)
 
@@ -86,14 +86,14 @@ def test_a_stream_entered_inside_a_line_gives_a_mark_for_it(
     stream: bytes, cuts: list[int], limit: int
 ) -> None:
     """Half a line is never taken for a whole one, however short it is."""
-    first, *rest = fed(Lines(bytes_max=limit, inside=True), in_chunks(b"x" + stream + b"\n", cuts))
+    first, *rest = fed(LineSplitter(bytes_max=limit, inside=True), in_chunks(b"x" + stream + b"\n", cuts))
     assert isinstance(first, Oversized)
     assert rest == expected((b"x" + stream + b"\n").split(b"\n", 1)[1], limit)
 
 
 def test_a_forgotten_rest_is_not_glued_to_what_follows() -> None:
     """After `forget` the next byte begins a line."""
-    lines = Lines()
+    lines = LineSplitter()
     lines.feed(b"torn")
     lines.forget()
     assert lines.feed(b"good\n") == [b"good"]
@@ -102,13 +102,13 @@ def test_a_forgotten_rest_is_not_glued_to_what_follows() -> None:
 def test_the_good_line_after_one_too_long_is_not_lost() -> None:
     """One byte more than the limit is a mark with the line's end; the limit itself is a line."""
     longest = b"x" * LINE_BYTES_MAX
-    ended = Lines().feed(longest + b"\n" + longest + b"y\n" + b'{"a":1}\n')
+    ended = LineSplitter().feed(longest + b"\n" + longest + b"y\n" + b'{"a":1}\n')
     assert ended == [longest, Oversized(LINE_BYTES_MAX + 1, longest[1 - TAIL_BYTES :] + b"y"), b'{"a":1}']
 
 
 def test_nuls_do_not_take_the_record_behind_them_along() -> None:
     """A hole longer than any line is cut off, not counted."""
-    lines = Lines(bytes_max=64)
+    lines = LineSplitter(bytes_max=64)
     hole = bytes(1000)
     assert fed(lines, [hole] * 10 + [b'{"a":1}' + bytes(9) + b"\n" + hole + b"\n"]) == [b'{"a":1}']
 

@@ -7,7 +7,7 @@ import pytest
 
 from support.judging_helpers import at, codes, folded, held
 from wakeful.judging import events as e
-from wakeful.judging.findings import Code
+from wakeful.judging.findings import FindingCode
 from wakeful.judging.judge import judge
 from wakeful.judging.thresholds import Policy
 from wakeful.sources.tool_use_log import ToolUseReader
@@ -117,12 +117,12 @@ def test_six_error_results_in_a_row_are_a_cascade() -> None:
     failed = []
     for number in range(1, 7):
         failed += [pre(seconds=number, given=number), post(seconds=number, exit_code=1)]
-    assert codes(judge(folded(told(*failed)), held(), Policy(), at(T + 10))) == [Code.ERROR_CASCADE]
+    assert codes(judge(folded(told(*failed)), held(), Policy(), at(T + 10))) == [FindingCode.ERROR_CASCADE]
     assert codes(judge(folded(told(*failed[:-2])), held(), Policy(), at(T + 10))) == []
     ended = [*failed, pre(seconds=7), post(seconds=7)]
     assert codes(judge(folded(told(*ended)), held(), Policy(), at(T + 10))) == []
     posts = [post(seconds=number, exit_code=1) for number in range(6)]
-    assert codes(judge(folded(told(*posts)), held(), Policy(), at(T + 10))) == [Code.ERROR_CASCADE]
+    assert codes(judge(folded(told(*posts)), held(), Policy(), at(T + 10))) == [FindingCode.ERROR_CASCADE]
 
 
 def test_silence_is_counted_from_the_last_entry() -> None:
@@ -130,7 +130,7 @@ def test_silence_is_counted_from_the_last_entry() -> None:
 
     def silent_after(seconds: float, **given: Any) -> bool:
         activity = folded(told(pre(), post(seconds=1.0), pre(seconds=2.0, given=given)))
-        return Code.SILENT in codes(judge(activity, held(), Policy(), at(T + 2.0 + seconds)))
+        return FindingCode.SILENT in codes(judge(activity, held(), Policy(), at(T + 2.0 + seconds)))
 
     assert not silent_after(599.0)
     assert silent_after(601.0)
@@ -147,13 +147,13 @@ def test_a_call_that_never_came_back_does_not_make_later_ones_silent() -> None:
 @pytest.mark.parametrize(
     ("line", "expected"),
     [
-        (b'{"event":"pre_tool_use"}', e.Drifted(0.0, "pre_tool_use.tool_name")),
-        (b'{"event":"pre_tool_use","tool_name":"Bash"}', e.Drifted(0.0, "pre_tool_use.start_time")),
-        (b'{"event":"post_tool_use","tool_name":"Bash"}', e.Drifted(0.0, "post_tool_use.end_time")),
-        (b'{"event":"post_tool_use","tool_name":7}', e.Drifted(0.0, "tool_name")),
-        (b'{"tool_name":"Bash"}', e.Drifted(0.0, "event")),
-        (b'{"event":"session_start","tool_name":7}', e.Skipped(0.0, "session_start")),
-        (b"7", e.Malformed(0.0, "not a JSON object")),
+        (b'{"event":"pre_tool_use"}', e.FormatDrifted(0.0, "pre_tool_use.tool_name")),
+        (b'{"event":"pre_tool_use","tool_name":"Bash"}', e.FormatDrifted(0.0, "pre_tool_use.start_time")),
+        (b'{"event":"post_tool_use","tool_name":"Bash"}', e.FormatDrifted(0.0, "post_tool_use.end_time")),
+        (b'{"event":"post_tool_use","tool_name":7}', e.FormatDrifted(0.0, "tool_name")),
+        (b'{"tool_name":"Bash"}', e.FormatDrifted(0.0, "event")),
+        (b'{"event":"session_start","tool_name":7}', e.RecordSkipped(0.0, "session_start")),
+        (b"7", e.LineMalformed(0.0, "not a JSON object")),
     ],
 )
 def test_other_shapes(line: bytes, expected: e.Event) -> None:

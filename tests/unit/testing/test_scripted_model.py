@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from wakeful.testing.scripted_model import ScriptedModel, script
-from wakeful.testing.scripted_steps import BadScript, Step, find_script
+from wakeful.testing.scripted_steps import BadScript, ModelStep, find_script
 
 MESSAGES = "/v1/messages?beta=true"
 RESPONSES = "/v1/responses"
@@ -173,8 +173,8 @@ def test_any_text_survives_the_prompt(text: str, inner: str) -> None:
     """A script reads back as it was written, a nested script of a subagent included."""
     nested = script({"text": inner}, {"run": script({"text": inner})})
     found = find_script(f"before {script({'text': text, 'tool': 'Task', 'input': {'prompt': nested}})} after")
-    assert found == (Step.parse({"text": text, "tool": "Task", "input": {"prompt": nested}}),)
-    assert find_script(nested) == (Step(text=inner), Step.parse({"run": script({"text": inner})}))
+    assert found == (ModelStep.parse({"text": text, "tool": "Task", "input": {"prompt": nested}}),)
+    assert find_script(nested) == (ModelStep(text=inner), ModelStep.parse({"run": script({"text": inner})}))
 
 
 @pytest.mark.parametrize(

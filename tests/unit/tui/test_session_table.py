@@ -5,64 +5,64 @@ from pathlib import Path
 
 from support.supervisor_fixture import House, furnish, subject
 from wakeful.judging.session_record import SessionRecord
-from wakeful.tui.session_table import Board
+from wakeful.tui.session_table import SessionListModel
 
 SOURCE = Path(__file__).parents[3] / "src" / "wakeful"
 
 
 def records(house: House) -> list[SessionRecord]:
-    return [each.record for each in house.roster.watched.values() if each.record is not None]
+    return [each.record for each in house.roster.sessions.values() if each.record is not None]
 
 
-def furnished() -> tuple[House, Board]:
+def furnished() -> tuple[House, SessionListModel]:
     house = House()
     furnish(house)
-    board = Board()
-    board.replace(records(house), older=2)
-    return house, board
+    model = SessionListModel()
+    model.replace(records(house), older=2)
+    return house, model
 
 
-def names(board: Board) -> list[str]:
+def names(board: SessionListModel) -> list[str]:
     return [each.id.removeprefix("claude-") for each in board.rows]
 
 
 def test_who_needs_a_person_stands_first() -> None:
     """The order of `wakeful ls`; nobody is counted twice."""
-    _, board = furnished()
-    assert names(board) == ["asking", "failed", "killed", "working", "done"]
-    assert (board.counts(), board.older) == ("3 need you, 1 prompting, 1 idle", 2)
+    _, model = furnished()
+    assert names(model) == ["asking", "failed", "killed", "working", "done"]
+    assert (model.counts(), model.older) == ("3 need you, 1 prompting, 1 idle", 2)
 
 
 def test_a_change_moves_its_row_and_an_old_one_does_not() -> None:
     """News may overtake each other: the newest word about a session counts."""
-    house, board = furnished()
-    before = house.roster.watched[subject("working").id].record
+    house, model = furnished()
+    before = house.roster.sessions[subject("working").id].record
     assert before is not None
     house.clock.advance(1.0)
     house.finish("working")
-    board.change([each for each in records(house) if each.id == "claude-working"])
-    assert names(board)[-2:] == ["working", "done"]
-    board.change([before])
-    assert [each.state for each in board.rows[-2:]] == ["idle", "idle"]
+    model.change([each for each in records(house) if each.id == "claude-working"])
+    assert names(model)[-2:] == ["working", "done"]
+    model.change([before])
+    assert [each.state for each in model.rows[-2:]] == ["idle", "idle"]
 
 
 def test_the_next_one_who_needs_somebody_comes_round_again() -> None:
     """From anywhere the first, from the last the first again; nobody where nobody does."""
-    _, board = furnished()
-    assert [board.next_needing(place) for place in (0, 1, 2, 4)] == [1, 2, 0, 0]
-    board.filter("prompting")
-    assert board.next_needing(0) is None
+    _, model = furnished()
+    assert [model.next_needing_person(place) for place in (0, 1, 2, 4)] == [1, 2, 0, 0]
+    model.filter("prompting")
+    assert model.next_needing_person(0) is None
 
 
 def test_every_word_of_the_filter_must_stand_somewhere() -> None:
     """In the id, the project, the state or what it does; counts are of all."""
-    _, board = furnished()
-    board.filter("BANK  error")
-    assert (names(board), board.counts()) == (["failed"], "3 need you, 1 prompting, 1 idle")
-    assert board.place_of(subject("failed").id) == 0
-    assert board.place_of(subject("done").id) is None
-    board.filter("")
-    assert len(names(board)) == 5
+    _, model = furnished()
+    model.filter("BANK  error")
+    assert (names(model), model.counts()) == (["failed"], "3 need you, 1 prompting, 1 idle")
+    assert model.row_number(subject("failed").id) == 0
+    assert model.row_number(subject("done").id) is None
+    model.filter("")
+    assert len(names(model)) == 5
 
 
 def test_letter_by_letter_is_the_same_as_at_once() -> None:

@@ -6,11 +6,11 @@ from wakeful.core.clock import iso
 from wakeful.tui.timeline import (
     CELLS_MAX,
     CELLS_MIN,
-    Call,
-    Calls,
-    CallWords,
-    Kind,
-    Past,
+    ActivityKind,
+    CallBody,
+    CallListBody,
+    CallTextBody,
+    SessionHistory,
     kind_of,
     timeline_lines,
 )
@@ -26,7 +26,7 @@ def moved(minutes_ago: float, state: str, health: str = "healthy", reason: str =
 def test_an_hour_is_drawn_by_what_was_true_in_it() -> None:
     """Blank before the first transition, then each kind as long as it lasted, up to now."""
     events = [moved(45, "idle"), moved(30, "prompting"), moved(15, "stopped", "dead", "session_dead")]
-    strip, legend = timeline_lines(Past(events), NOW)
+    strip, legend = timeline_lines(SessionHistory(events), NOW)
     cells = "".join(text for text, _ in strip[1:])
     quarter = CELLS_MAX // 4
     assert cells == " " * quarter + "▂" * quarter + "▄" * quarter + "█" * quarter
@@ -36,23 +36,23 @@ def test_an_hour_is_drawn_by_what_was_true_in_it() -> None:
 def test_a_long_life_is_drawn_over_more_hours() -> None:
     """The shortest span that shows everything; of a session of weeks, the last seven days."""
     for hours, shown in ((2, 3), (20, 24), (900, 168)):
-        strip, legend = timeline_lines(Past([moved(hours * 60, "idle")]), NOW)
+        strip, legend = timeline_lines(SessionHistory([moved(hours * 60, "idle")]), NOW)
         blank = sum(text == " " for text, _ in strip[1:])
         assert blank == round(CELLS_MAX * max(0, shown - hours) / shown)
         assert "idle" in legend[1][0]
 
 
-def ran(minutes_ago: float, minutes: float | None, end: str = "ok") -> Call:
+def ran(minutes_ago: float, minutes: float | None, end: str = "ok") -> CallBody:
     at = NOW - minutes_ago * 60
-    return Call(
-        iso(at), end, CallWords("Bash", "{}"), iso(at + minutes * 60) if minutes is not None else None
+    return CallBody(
+        iso(at), end, CallTextBody("Bash", "{}"), iso(at + minutes * 60) if minutes is not None else None
     )
 
 
 def test_work_is_parted_into_model_and_tools() -> None:
     """As on the page: between calls it waits for its model; before the part of the log that was read it just works."""
-    calls = Calls([ran(45, 15), ran(40, 5), ran(15, None, "open")], iso(NOW - 45 * 60))
-    strip, legend = timeline_lines(Past([moved(60, "prompting")], calls), NOW)
+    calls = CallListBody([ran(45, 15), ran(40, 5), ran(15, None, "open")], iso(NOW - 45 * 60))
+    strip, legend = timeline_lines(SessionHistory([moved(60, "prompting")], calls), NOW)
     quarter = CELLS_MAX // 4
     assert (
         "".join(text for text, _ in strip[1:])
@@ -67,8 +67,8 @@ def test_work_is_parted_into_model_and_tools() -> None:
 
 def test_a_call_that_was_cut_off_is_not_drawn_as_if_it_had_run() -> None:
     """It ended nobody knows when; nor did the turn wait for its model from then on."""
-    calls = Calls([ran(30, None, "cut_off")], iso(NOW - 3600))
-    _, legend = timeline_lines(Past([moved(60, "prompting")], calls), NOW)
+    calls = CallListBody([ran(30, None, "cut_off")], iso(NOW - 3600))
+    _, legend = timeline_lines(SessionHistory([moved(60, "prompting")], calls), NOW)
     assert [text.strip() for text, _ in legend[1:]] == [
         "▄ working 30m",
         "▃ waiting for model 30m",
@@ -77,7 +77,7 @@ def test_a_call_that_was_cut_off_is_not_drawn_as_if_it_had_run() -> None:
 
 def test_incidents_and_acts_stand_below_the_time_they_happened_in() -> None:
     """A line as long as the trouble, a diamond where Wakeful acted; no line where there was neither."""
-    past = Past([moved(60, "idle")], incidents=[(NOW - 1800, NOW - 900)], acts=[NOW - 1790])
+    past = SessionHistory([moved(60, "idle")], incidents=[(NOW - 1800, NOW - 900)], acts=[NOW - 1790])
     _, marks, _ = timeline_lines(past, NOW)
     quarter = CELLS_MAX // 4
     cells = "".join(text for text, _ in marks[1:])
@@ -87,26 +87,26 @@ def test_incidents_and_acts_stand_below_the_time_they_happened_in() -> None:
 def test_a_strip_fits_into_its_place() -> None:
     """As many cells as there is room for, within reason."""
     for given, drawn in ((200, CELLS_MAX), (30, 30), (3, CELLS_MIN)):
-        strip, *_ = timeline_lines(Past([moved(10, "idle")]), NOW, given)
+        strip, *_ = timeline_lines(SessionHistory([moved(10, "idle")]), NOW, given)
         assert len(strip) - 1 == drawn
 
 
 def test_nobody_is_drawn_without_a_transition() -> None:
     """Nothing is known, nothing is shown."""
-    assert timeline_lines(Past(), NOW) == []
+    assert timeline_lines(SessionHistory(), NOW) == []
 
 
 @pytest.mark.parametrize(
     ("event", "kind"),
     [
-        (moved(1, "waiting"), Kind.PERSON),
-        (moved(1, "prompting", "degraded", "silent"), Kind.SILENT),
-        (moved(1, "prompting", "degraded", "loop"), Kind.TROUBLE),
-        (moved(1, "stopped", "unknown"), Kind.UNKNOWN),
-        (moved(1, "stopped"), Kind.STOPPED),
-        (moved(1, "detached"), Kind.IDLE),
+        (moved(1, "waiting"), ActivityKind.PERSON),
+        (moved(1, "prompting", "degraded", "silent"), ActivityKind.SILENT),
+        (moved(1, "prompting", "degraded", "loop"), ActivityKind.PROBLEM),
+        (moved(1, "stopped", "unknown"), ActivityKind.UNKNOWN),
+        (moved(1, "stopped"), ActivityKind.STOPPED),
+        (moved(1, "detached"), ActivityKind.IDLE),
     ],
 )
-def test_the_words_are_those_of_the_page(event: EventRecord, kind: Kind) -> None:
+def test_the_words_are_those_of_the_page(event: EventRecord, kind: ActivityKind) -> None:
     """One name for each kind of time."""
     assert kind_of(event) is kind

@@ -6,18 +6,18 @@ import msgspec
 
 from support.supervisor_fixture import House, subject
 from wakeful.judging.events import (
-    Answered,
-    Asked,
-    Budgeted,
+    BudgetReported,
     CallEnded,
     CallStarted,
     Event,
     Prompted,
-    Spent,
-    Spoke,
+    QuestionAnswered,
+    QuestionAsked,
+    TextWritten,
+    TokensSpent,
     TurnEnded,
 )
-from wakeful.views.sessions import CallEnd, CallList, recent_calls, still_open
+from wakeful.views.sessions import CallEnd, CallList, open_call_end, recent_calls
 
 KEY = "sk-ant-api03-" + "a1B2" * 12
 
@@ -76,18 +76,20 @@ def test_an_open_call_waits_is_cut_off_or_runs_as_its_session_does() -> None:
     process = house.start("a")
     assert standing(house, "a", "Bash") is CallEnd.OPEN
     at = house.clock.now().wall
-    house.hear("a", Prompted(at), started(at, "r", "Read"), started(at, "b", "Bash"), Asked(at, "Bash"))
+    house.hear(
+        "a", Prompted(at), started(at, "r", "Read"), started(at, "b", "Bash"), QuestionAsked(at, "Bash")
+    )
     assert (standing(house, "a", "Bash"), standing(house, "a", "Read")) == (CallEnd.WAITING, CallEnd.OPEN)
-    house.hear("a", Answered(at, "Bash"))
+    house.hear("a", QuestionAnswered(at, "Bash"))
     assert standing(house, "a", "Bash") is CallEnd.OPEN
     house.end(process)
     assert standing(house, "a", "Bash") is CallEnd.CUT_OFF
 
 
 def standing(house: House, name: str, tool: str) -> CallEnd:
-    watched = house.roster.watched[subject(name).id]
-    assert watched.verdict is not None
-    return still_open(watched.activity, watched.verdict, tool)
+    session = house.roster.sessions[subject(name).id]
+    assert session.verdict is not None
+    return open_call_end(session.activity, session.verdict, tool)
 
 
 def test_a_call_behind_which_the_budget_was_used_up_is_cut_off() -> None:
@@ -95,10 +97,10 @@ def test_a_call_behind_which_the_budget_was_used_up_is_cut_off() -> None:
     house = House()
     house.start("a")
     now = house.clock.now().wall
-    paid = [Budgeted(now, 0.0, 0.3), Spent(now, 1, 1, 1.0), Budgeted(now, 0.2, 0.3)]
+    paid = [BudgetReported(now, 0.0, 0.3), TokensSpent(now, 1, 1, 1.0), BudgetReported(now, 0.2, 0.3)]
     house.hear("a", Prompted(now), *paid, started(now, "c"))
     assert standing(house, "a", "Bash") is CallEnd.OPEN
-    house.hear("a", Spent(now, 1, 1, 1.0))
+    house.hear("a", TokensSpent(now, 1, 1, 1.0))
     assert standing(house, "a", "Bash") is CallEnd.CUT_OFF
 
 
@@ -110,7 +112,7 @@ def test_a_log_without_ids_means_the_newest_open_call() -> None:
 
 def test_only_the_newest_are_told_and_no_secret_is() -> None:
     """A key in a command, in a result or in a tool's name is removed, and long words are cut."""
-    events: list[Event] = [Spoke(0.0)]
+    events: list[Event] = [TextWritten(0.0)]
     for number in range(9):
         events.append(started(number + 1.0, str(number), f"Bash {KEY}", command=f"curl -H {KEY} {'x' * 400}"))
         events.append(CallEnded(number + 1.5, str(number), result=KEY.encode()))

@@ -16,11 +16,11 @@ import wakeful
 from support.fake_gh import StandInGh
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
-from wakeful.healing.plan import Rules
+from wakeful.healing.plan import HealingRules
 from wakeful.incidents.critical_event import CriticalEvent
-from wakeful.incidents.issue_breaker import SparedForge
-from wakeful.incidents.issue_tracker import Filing, Forge, Report
-from wakeful.testing.memory_jobs import MemoryJobs, NoGround
+from wakeful.incidents.issue_breaker import BreakingIssueTracker
+from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
+from wakeful.testing.memory_jobs import MemoryJobs, NoSessionFiles
 from wakeful.testing.virtual_clock import VirtualClock, settle
 from wakeful.watchdog import api as session_watchdog
 from wakeful.watchdog.api import (
@@ -30,9 +30,9 @@ from wakeful.watchdog.api import (
 )
 from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.loop import RedisWatch
-from wakeful.watchdog.queue import Job, QueuedSession, Watched
+from wakeful.watchdog.queue import Job, QueueAttempt, QueuedSession
 from wakeful.watchdog.rules import FAILURE_MESSAGE
-from wakeful.watchdog.unfiled_issues import ToldForge
+from wakeful.watchdog.unfiled_issues import QueueIssueFallback
 
 SESSION = SessionId("tg_popoto_-5294327191_4469")
 
@@ -167,20 +167,20 @@ def test_one_open_issue_per_project(
     assert [issue["title"].startswith("[Watchdog]") for issue in gh.issues] == [True, True]
 
 
-class Ground(NoGround):
+class Ground(NoSessionFiles):
     """No logs, and one folder that is not there any more."""
 
-    async def folder_is_gone(self, path: str) -> bool:
+    async def is_folder_gone(self, path: str) -> bool:
         return path == "/gone"
 
 
 class World:
     """A watchdog over a queue in memory, in virtual time."""
 
-    def __init__(self, clock: VirtualClock, forge: Forge | None = None, **callbacks: Any) -> None:
+    def __init__(self, clock: VirtualClock, forge: IssueTracker | None = None, **callbacks: Any) -> None:
         self.clock = clock
         self.jobs = MemoryJobs()
-        self.rules = Rules(revive_runaways=True)
+        self.rules = HealingRules(revive_runaways=True)
         self.forge = forge
         self.events: list[CriticalEvent] = []
         self.sent: list[tuple[str, str]] = []
@@ -194,8 +194,8 @@ class World:
             clock=self.clock,
             callbacks=Callbacks(**self._given),
             rules=lambda: self.rules,
-            forge=self.forge,
-            errand=self.forge.try_again if isinstance(self.forge, ToldForge) else None,
+            tracker=self.forge,
+            errand=self.forge.retry_unfiled if isinstance(self.forge, QueueIssueFallback) else None,
         )
 
     async def _write(self, event: CriticalEvent) -> None:
@@ -217,7 +217,7 @@ class World:
             folder,
         )
         session = QueuedSession("", session_id, "popoto", "-529", now - 960, now - 900)
-        self.jobs.watched[session_id] = Watched(session, job)
+        self.jobs.watched[session_id] = QueueAttempt(session, job)
 
     @property
     def actions(self) -> list[str]:
@@ -260,11 +260,11 @@ class SlowForge:
         self._clock = clock
         self.meanwhile: Callable[[], None] = lambda: None
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         del report
         await self._clock.sleep_until(self._clock.now().awake + 10.0)
         self.meanwhile()
-        return Filing("https://github.com/acme/bots/issues/45", "filed")
+        return FilingResult("https://github.com/acme/bots/issues/45", "filed")
 
 
 class HungForge:
@@ -273,14 +273,14 @@ class HungForge:
     def __init__(self, clock: VirtualClock) -> None:
         self._clock = clock
         self.is_mended = False
-        self.filed: list[Report] = []
+        self.filed: list[IssueReport] = []
 
-    async def file(self, report: Report) -> Filing:
+    async def file(self, report: IssueReport) -> FilingResult:
         if self.is_mended:
             self.filed.append(report)
-            return Filing("https://github.com/acme/bots/issues/45", "filed")
+            return FilingResult("https://github.com/acme/bots/issues/45", "filed")
         await self._clock.sleep_until(self._clock.now().awake + 20.0)
-        return Filing(None, "`gh` did not answer within 20 s and was ended")
+        return FilingResult(None, "`gh` did not answer within 20 s and was ended")
 
 
 def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock) -> None:
@@ -292,7 +292,7 @@ def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock
         alerts.append(text)
 
     world = World(clock)
-    world.forge = ToldForge(SparedForge(hung, clock), world.jobs, clock, tell)
+    world.forge = QueueIssueFallback(BreakingIssueTracker(hung, clock), world.jobs, clock, tell)
     world.watch = world.watching()
 
     async def scene() -> None:
@@ -326,12 +326,12 @@ def test_what_a_forge_did_not_take_is_filed_later_by_any_watchdog(clock: Virtual
     world = World(clock)
 
     async def scene() -> None:
-        world.forge = ToldForge(hung, world.jobs, clock, tell)
+        world.forge = QueueIssueFallback(hung, world.jobs, clock, tell)
         world.silent()
         await world.watching().check()
-        await world.jobs.mark("issue:older", "{}")
+        await world.jobs.set_episode("issue:older", "{}")
         hung.is_mended = True
-        world.forge = ToldForge(hung, world.jobs, clock, tell)
+        world.forge = QueueIssueFallback(hung, world.jobs, clock, tell)
         await world.watching().check()
         await world.watching().check()
         assert not [name for name in await world.jobs.episodes() if name.startswith("issue:")]
@@ -355,7 +355,7 @@ def test_the_world_may_change_while_an_issue_is_filed(
 
     def change() -> None:
         if meanwhile == "pause":
-            world.rules = Rules(paused_by="me")
+            world.rules = HealingRules(paused_by="me")
             return
         known = world.jobs.watched[SESSION]
         fresh = replace(known.session, last_activity=clock.now().wall)
@@ -464,7 +464,7 @@ def test_the_loop_looks_every_interval_and_outlives_its_own_bugs(
     """A cycle that breaks is logged, and the next one comes after 300 s."""
     world = World(clock)
     looks: list[float] = []
-    look = world.jobs.look
+    look = world.jobs.snapshot
 
     async def broken_once() -> Any:
         looks.append(clock.now().awake)
@@ -472,7 +472,7 @@ def test_the_loop_looks_every_interval_and_outlives_its_own_bugs(
             raise KeyError("a bug")
         return await look()
 
-    world.jobs.look = broken_once  # type: ignore[method-assign]
+    world.jobs.snapshot = broken_once  # type: ignore[method-assign]
 
     async def play() -> None:
         loop = asyncio.ensure_future(world.watch.run())

@@ -10,26 +10,33 @@ from msgspec.structs import replace
 from support.healing_fixture import Clinic, Place
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
-from wakeful.healing.notifier import Voice
-from wakeful.healing.plan import Rules
-from wakeful.healing.rate_limit import Pace
+from wakeful.healing.notifier import HealingNotifier
+from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import CriticalEvent
-from wakeful.incidents.model import Cause, Fate, Origin, fate_words
-from wakeful.incidents.service import SAME_SECONDS
+from wakeful.incidents.model import Cause, MemberStatus, Origin, member_text
+from wakeful.incidents.service import REOPEN_SECONDS
 from wakeful.judging.events import CallStarted
-from wakeful.judging.evidence import Subject
+from wakeful.judging.evidence import SessionIdentity
 from wakeful.judging.findings import Health
-from wakeful.testing.memory_jobs import MemoryJobs, NoGround
+from wakeful.testing.memory_jobs import MemoryJobs, NoSessionFiles
 from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.healing import FolderGone
 from wakeful.watchdog.loop import RedisWatch
-from wakeful.watchdog.notifications import QueueVoice
-from wakeful.watchdog.queue import Job, JobsUnreachable, LogReading, QueuedSession, Snapshot, Watched
+from wakeful.watchdog.notifications import QueueNotifier
+from wakeful.watchdog.queue import (
+    Job,
+    JobsUnreachable,
+    LogReading,
+    QueueAttempt,
+    QueuedSession,
+    QueueSnapshot,
+)
 
 ONE = SessionId("tg_popoto_-529_1")
 
 
-class Logs(NoGround):
+class Logs(NoSessionFiles):
     """The logs and folders a test says there are."""
 
     def __init__(self, place: Place) -> None:
@@ -40,7 +47,7 @@ class Logs(NoGround):
         known = [each for each in session_ids if each in self.opened]
         return {each: LogReading([self.opened[each]], reset=True) for each in known}
 
-    async def folder_is_gone(self, path: str) -> bool:
+    async def is_folder_gone(self, path: str) -> bool:
         return path in self.place.gone
 
 
@@ -52,11 +59,11 @@ class QueueClinic(Clinic):
         self.jobs = MemoryJobs()
         self.logs = Logs(self.place)
         self.sent: list[str] = []
-        voice = Voice(
+        notifier = HealingNotifier(
             clock=self.clock,
             incidents=self.incidents,
-            alerts=self.alerts,
-            calm=self.calm,
+            outbox=self.alerts,
+            mute_pause=self.calm,
             write=self._write,
             mode="mine",
         )
@@ -65,21 +72,21 @@ class QueueClinic(Clinic):
             logs=self.logs,
             clock=self.clock,
             callbacks=Callbacks(write=self._note, send_message=self._send),
-            rules=Rules,
-            operator=QueueVoice(
+            rules=HealingRules,
+            notifier=QueueNotifier(
                 incidents=self.incidents,
-                alerts=self.alerts,
-                soon=voice.soon,
-                over=voice.resolved,
-                treated=lambda session_id: self.healer.trouble_of(session_id) is not None,
+                outbox=self.alerts,
+                soon=notifier.notify_soon,
+                over=notifier.notify_resolved,
+                treated=lambda session_id: self.healer.case_of(session_id) is not None,
             ),
-            pace=Pace(self.clock, 2.0, 10),
+            limiter=RevivalLimiter(self.clock, 2.0, 10),
             present=self._runs,
         )
 
     def _runs(self, session_ids: Collection[SessionId]) -> None:
-        self.circumstances.queued = frozenset(session_ids)
-        self.supervisor.vouch_for(session_ids)
+        self.circumstances.queue_sessions = frozenset(session_ids)
+        self.supervisor.set_queue_running(session_ids)
 
     async def _note(self, event: CriticalEvent) -> None:
         self.events.append(event)
@@ -92,7 +99,7 @@ class QueueClinic(Clinic):
         began = self.wall() - 960
         key, message = f"RedisJob:{job_id}:popoto:running", session_id[-4:]
         job = Job(key, job_id, "popoto", session_id, began, "-529", message, folder)
-        self.jobs.watched[session_id] = Watched(
+        self.jobs.watched[session_id] = QueueAttempt(
             QueuedSession("", session_id, "popoto", "-529", began, self.wall() - 900), job
         )
 
@@ -137,7 +144,7 @@ def test_a_revival_and_the_end_of_hope_are_told_in_words() -> None:
             await later(clinic, 10)
         await clinic.watch_queue.check()
         await later(clinic, 10)
-        assert await clinic.incidents.listed() == []
+        assert await clinic.incidents.list_incidents() == []
 
     revived, given_up = play(scene).recorder.said
     assert revived.splitlines() == [
@@ -159,21 +166,21 @@ def test_a_revived_session_is_resolved_once_its_next_job_runs() -> None:
         await clinic.watch_queue.check()
         await later(clinic, 10)
         await clinic.watch_queue.check()
-        (incident,) = await clinic.incidents.listed()
+        (incident,) = await clinic.incidents.list_incidents()
         assert incident.cause is Cause.SESSION
-        assert [each.fate for each in incident.members] == [Fate.REVIVED]
+        assert [each.fate for each in incident.members] == [MemberStatus.REVIVED]
         (job,) = clinic.jobs.pending
         clinic.silent(job_id=job.job_id)
-        watched = clinic.jobs.watched[ONE]
+        attempt = clinic.jobs.watched[ONE]
         fresh = QueuedSession("", ONE, "popoto", "-529", clinic.wall() - 5, clinic.wall())
-        clinic.jobs.watched[ONE] = Watched(fresh, watched.job)
+        clinic.jobs.watched[ONE] = QueueAttempt(fresh, attempt.job)
         await clinic.watch_queue.check()
-        assert len(await clinic.incidents.listed()) == 1
+        assert len(await clinic.incidents.list_incidents()) == 1
         await later(clinic, 10)
-        clinic.jobs.watched[ONE] = Watched(replace(fresh, last_activity=clinic.wall()), watched.job)
+        clinic.jobs.watched[ONE] = QueueAttempt(replace(fresh, last_activity=clinic.wall()), attempt.job)
         await clinic.watch_queue.check()
-        await later(clinic, SAME_SECONDS)
-        assert await clinic.incidents.listed() == []
+        await later(clinic, REOPEN_SECONDS)
+        assert await clinic.incidents.list_incidents() == []
 
     assert play(scene).recorder.said[-1].startswith("Resolved")
 
@@ -189,8 +196,8 @@ def test_a_session_that_is_gone_from_the_queue_is_closed_and_not_resolved() -> N
         for revival in await clinic.jobs.open_revivals():
             await clinic.jobs.close_revival(revival.work)
         await clinic.watch_queue.check()
-        await later(clinic, SAME_SECONDS)
-        assert await clinic.incidents.listed() == []
+        await later(clinic, REOPEN_SECONDS)
+        assert await clinic.incidents.list_incidents() == []
 
     last = play(scene).recorder.said[-1]
     assert not last.startswith("Resolved"), last
@@ -204,11 +211,11 @@ def test_a_session_of_which_nothing_is_known_stays_in_its_incident() -> None:
         clinic.cut_off()
         await clinic.watch_queue.check()
         await later(clinic, 10)
-        watched = clinic.jobs.watched[ONE]
+        attempt = clinic.jobs.watched[ONE]
         del clinic.logs.opened[ONE]
-        clinic.jobs.watched[ONE] = Watched(QueuedSession("", ONE, "popoto", "-529"), watched.job)
+        clinic.jobs.watched[ONE] = QueueAttempt(QueuedSession("", ONE, "popoto", "-529"), attempt.job)
         await clinic.watch_queue.check()
-        assert len(await clinic.incidents.listed()) == 1
+        assert len(await clinic.incidents.list_incidents()) == 1
 
     play(scene)
 
@@ -224,7 +231,7 @@ def test_a_workers_death_is_one_incident_and_one_alert_and_revived_in_turn() -> 
         assert len(clinic.jobs.pending) == 10
         await check
         assert len(clinic.jobs.pending) == 12
-        (incident,) = await clinic.incidents.listed()
+        (incident,) = await clinic.incidents.list_incidents()
         assert (incident.cause, incident.scope, incident.affected) == (Cause.WORKER, "popoto", 12)
         await later(clinic, 10)
 
@@ -267,23 +274,23 @@ def test_a_queue_that_does_not_answer_is_told_once_with_its_end() -> None:
     """One incident, one alert, a note for the status; over when it answers again."""
 
     async def scene(clinic: QueueClinic) -> None:
-        look = clinic.jobs.look
+        look = clinic.jobs.snapshot
 
-        async def refused() -> Snapshot:
+        async def refused() -> QueueSnapshot:
             raise JobsUnreachable(place="a queue in memory", reason="connection refused")
 
-        clinic.jobs.look = refused  # type: ignore[method-assign]
+        clinic.jobs.snapshot = refused  # type: ignore[method-assign]
         for _ in range(3):
             await clinic.watch_queue.check()
-        assert "connection refused" in str(clinic.watch_queue.trouble)
-        (incident,) = await clinic.incidents.listed()
+        assert "connection refused" in str(clinic.watch_queue.problem)
+        (incident,) = await clinic.incidents.list_incidents()
         assert incident.cause is Cause.QUEUE
         await later(clinic, 5)
-        clinic.jobs.look = look  # type: ignore[method-assign]
+        clinic.jobs.snapshot = look  # type: ignore[method-assign]
         await clinic.watch_queue.check()
-        assert clinic.watch_queue.trouble is None
-        await later(clinic, SAME_SECONDS)
-        assert await clinic.incidents.listed() == []
+        assert clinic.watch_queue.problem is None
+        await later(clinic, REOPEN_SECONDS)
+        assert await clinic.incidents.list_incidents() == []
 
     lost, back = play(scene).recorder.said
     assert lost.startswith("a queue in memory cannot be looked at, and its queue is not watched")
@@ -292,11 +299,11 @@ def test_a_queue_that_does_not_answer_is_told_once_with_its_end() -> None:
 
 def test_a_session_that_its_queue_runs_is_judged_like_any_other() -> None:
     """Its log alone vouches for nobody; with its queue's word, silence in it is trouble, and the queue's to heal."""
-    subject = Subject(ONE, "tool-use", "testhost", "tool_use.jsonl", project="popoto")
+    identity = SessionIdentity(ONE, "tool-use", "testhost", "tool_use.jsonl", project="popoto")
 
     async def scene(clinic: QueueClinic) -> None:
         call = CallStarted(clinic.wall() - 900, "c1", "Bash", input=b'{"command": "git push"}')
-        clinic.supervisor.heard(subject, [call], live=False)
+        clinic.supervisor.on_events(identity, [call], live=False)
         clinic.settle()
         assert healths(clinic) == [Health.UNKNOWN]
         clinic.cut_off()
@@ -313,7 +320,7 @@ def test_a_session_that_its_queue_runs_is_judged_like_any_other() -> None:
 
 
 def healths(clinic: QueueClinic) -> list[Health]:
-    return [each.record.health for each in clinic.roster.watched.values() if each.record is not None]
+    return [each.record.health for each in clinic.roster.sessions.values() if each.record is not None]
 
 
 def test_a_queue_that_stands_still_is_told_like_any_trouble_and_so_is_its_end() -> None:
@@ -386,7 +393,7 @@ def test_a_queues_muted_session_is_revived_in_silence(kind: MuteKind, value: str
         clinic.jobs.pending.clear()
         await later(clinic, 700)
         await clinic.watch_queue.check()
-        await later(clinic, SAME_SECONDS + 10)
+        await later(clinic, REOPEN_SECONDS + 10)
 
     assert play(scene).recorder.said == []
 
@@ -411,7 +418,7 @@ def test_the_queues_look_ends_nobody_elses_incident() -> None:
         origin = Origin(Cause.ENGINE, "docker")
         await clinic.incidents.join(SessionId("agent-bot"), origin, "it does not answer")
         await clinic.watch_queue.check()
-        assert [each.cause for each in await clinic.incidents.listed()] == [Cause.ENGINE]
+        assert [each.cause for each in await clinic.incidents.list_incidents()] == [Cause.ENGINE]
 
     play(scene)
 
@@ -426,8 +433,8 @@ def test_what_was_given_up_is_not_called_well_again() -> None:
             await later(clinic, 10)
         clinic.jobs.watched.clear()
         await clinic.watch_queue.check()
-        await later(clinic, SAME_SECONDS + 10)
-        (incident,) = await clinic.incidents.listed(include_resolved=True)
-        assert fate_words(incident.members[0]).startswith("over: gave up: it failed again")
+        await later(clinic, REOPEN_SECONDS + 10)
+        (incident,) = await clinic.incidents.list_incidents(include_resolved=True)
+        assert member_text(incident.members[0]).startswith("over: gave up: it failed again")
 
     assert not any(each.startswith("Resolved") for each in play(scene).recorder.said)

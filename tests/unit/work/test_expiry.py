@@ -10,8 +10,8 @@ from wakeful.core.leases import (
     AttemptState,
     LeaseKey,
     Run,
-    Work,
     WorkId,
+    WorkItem,
     WorkState,
     parse_work_id,
     state_after,
@@ -56,10 +56,10 @@ class Scene:
         self.expired += runs
 
     async def claim(self, id_: str, ttl_seconds: float = 60.0) -> Run:
-        await self.store.enqueue(Work(WorkId(id_), "p", "do", None, "", 1.0))
+        await self.store.enqueue(WorkItem(WorkId(id_), "p", "do", None, "", 1.0))
         run = await self.store.claim_next_run("a", ttl_seconds=ttl_seconds)
         assert run is not None
-        self.expiry.look_sooner()
+        self.expiry.recheck_soon()
         return run
 
 
@@ -112,7 +112,7 @@ async def test_a_lease_yielded_early_ends_its_run_at_once() -> None:
     async with running() as scene:
         run = await scene.claim("w-1")
         await scene.store.yield_lease(LeaseKey("work/w-1"), run.epoch)
-        scene.expiry.look_sooner()
+        scene.expiry.recheck_soon()
         await scene.clock.run_for(0)
         assert [each.epoch for each in scene.expired] == [run.epoch]
 

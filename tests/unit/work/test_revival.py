@@ -6,8 +6,8 @@ from typing import Any
 
 from wakeful.alerts.model import Alert
 from wakeful.core.ids import SessionId
-from wakeful.core.leases import Run, Work, WorkId, WorkState
-from wakeful.healing.plan import Rules
+from wakeful.core.leases import Run, WorkId, WorkItem, WorkState
+from wakeful.healing.plan import HealingRules
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock, settle
@@ -22,7 +22,7 @@ class Scene:
     def __init__(self, **rules: Any) -> None:
         self.clock = VirtualClock()
         self.store = MemoryStore(now=lambda: self.clock.now().wall)
-        self.rules = Rules(**rules)
+        self.rules = HealingRules(**rules)
         self.events: list[CriticalEvent] = []
         self.alerts: list[Alert] = []
         self.calls: list[str] | None = []
@@ -47,7 +47,7 @@ class Scene:
     async def die(self, work_id: WorkId = ONE, **fields: Any) -> list[Run]:
         """Work is added unless it is there, claimed, and its worker is not heard of again."""
         session_id = SessionId("claude-a")
-        await self.store.enqueue(Work(work_id, "shop", "do it", session_id, "", 1.0, **fields))
+        await self.store.enqueue(WorkItem(work_id, "shop", "do it", session_id, "", 1.0, **fields))
         while True:
             run = await self.store.claim_next_run("bob")
             assert run is not None, "something is pending"
@@ -61,7 +61,7 @@ class Scene:
         reviver = self.reviver()
         task = asyncio.create_task(reviver.run())
         await settle()
-        reviver.expired(runs)
+        reviver.on_expired(runs)
         await settle()
         task.cancel()
 

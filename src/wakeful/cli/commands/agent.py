@@ -16,69 +16,69 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, parse_agent_name
-from wakeful.agents.runtime import Found
-from wakeful.alerts.mute_pause_model import PauseRecord, paused_text
-from wakeful.cli.app import Entry, LazyGroup
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.options import Command, answers_json, completed_by
-from wakeful.cli.output import note, say, show_json, wall_now
-from wakeful.client.client import Answer, Client, DaemonNotRunning, Declined
-from wakeful.config.paths import Places
+from wakeful.agents.runtime import UndeclaredAgent
+from wakeful.alerts.mute_pause_model import PauseRecord, pause_lines
+from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.options import Command, completion_of, json_option
+from wakeful.cli.output import print_json, print_line, print_note, wall_now
+from wakeful.client.client import DaemonAnswer, DaemonClient, DaemonNotRunning, RequestDeclined
+from wakeful.config.paths import StatePaths
 from wakeful.core.durations import age
 from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.text import plain
 
 # An agent may take ten minutes to become ready, and the hub looks before and after.
-ORDER_SECONDS_MAX: Final = 660.0
+ACTION_SECONDS_MAX: Final = 660.0
 
 
-class Kept(OperatorError):
+class StopNotConfirmed(OperatorError):
     """{name} was not stopped."""
 
     code = "kept"
     exit_code = 1
 
 
-class Agents(Struct, frozen=True):
+class AgentListBody(Struct, frozen=True):
     """/api/agents."""
 
     agents: list[AgentRecord]
-    found: list[Found]
+    found: list[UndeclaredAgent]
     paused: PauseRecord | None = None
 
 
-def client() -> Client:
-    return Client(Places.of(os.environ))
+def client() -> DaemonClient:
+    return DaemonClient(StatePaths.from_environ(os.environ))
 
 
-def agents() -> Answer:
+def fetch_agents() -> DaemonAnswer:
     return client().get("/api/agents")
 
 
-def listed() -> list[AgentRecord]:
-    return decoded(agents().body, Agents).agents
+def fetch_records() -> list[AgentRecord]:
+    return decode_body(fetch_agents().body, AgentListBody).agents
 
 
 def record_of(name: str) -> AgentRecord:
-    return decoded(client().get(f"/api/agents/{name}").body, AgentRecord)
+    return decode_body(client().get(f"/api/agents/{name}").body, AgentRecord)
 
 
-def order(name: str, act: str, *, yes: bool = False) -> Answer:
+def post_action(name: str, act: str, *, yes: bool = False) -> DaemonAnswer:
     """Give an order and wait for what came of it."""
     body = msgspec.json.encode({"yes": yes} if act == "stop" else {})
-    return client().post(f"/api/agents/{name}/{act}", body, timeout_seconds=ORDER_SECONDS_MAX)
+    return client().post(f"/api/agents/{name}/{act}", body, timeout_seconds=ACTION_SECONDS_MAX)
 
 
-def order_stop(name: str, *, yes: bool) -> Answer:
+def post_stop(name: str, *, yes: bool) -> DaemonAnswer:
     """Stop it; at a terminal a person is asked before a turn is cut off. Raises Declined, Kept."""
     try:
-        return order(name, "stop", yes=yes)
-    except Declined as refused:
+        return post_action(name, "stop", yes=yes)
+    except RequestDeclined as refused:
         if code_of(refused) != "agent-busy" or not is_terminal():
             raise
-        if not _agreed(f"Agent '{name}' is in the middle of a turn. Stop it all the same? [y/N] "):
-            raise Kept(name=name) from refused
-        return order(name, "stop", yes=True)
+        if not _confirm(f"Agent '{name}' is in the middle of a turn. Stop it all the same? [y/N] "):
+            raise StopNotConfirmed(name=name) from refused
+        return post_action(name, "stop", yes=True)
 
 
 def code_of(refusal: WakefulError) -> object:
@@ -90,7 +90,7 @@ def is_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def choice(question: str) -> str:
+def read_choice(question: str) -> str:
     """One line a person typed, in small letters; empty at the end of input."""
     sys.stdout.write(question)
     sys.stdout.flush()
@@ -104,8 +104,8 @@ def choice(question: str) -> str:
     return typed.strip().lower()
 
 
-def _agreed(question: str) -> bool:
-    return choice(question) in ("y", "yes")
+def _confirm(question: str) -> bool:
+    return read_choice(question) in ("y", "yes")
 
 
 # stale is yellow, in every list.
@@ -123,7 +123,7 @@ _NAME_CELLS: Final = 16
 _STATE_CELLS: Final = 10
 
 
-def painted(text: str, state: AgentState) -> str:
+def colour_text(text: str, state: AgentState) -> str:
     """The text in its state's colour, on a terminal that wants colours."""
     if not sys.stdout.isatty() or os.environ.get("NO_COLOR"):
         return text
@@ -143,7 +143,7 @@ def list_lines(records: Sequence[AgentRecord], now: float) -> Iterator[str]:
     for number, row in enumerate(rows):
         cells = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
         if number:
-            cells[1] = painted(cells[1], records[number - 1].state)
+            cells[1] = colour_text(cells[1], records[number - 1].state)
         yield "  ".join(cells).rstrip()
 
 
@@ -157,12 +157,12 @@ def _cells(record: AgentRecord, now: float) -> tuple[str, ...]:
 def service_line(record: AgentRecord, words: str = "") -> str:
     """One line: container, state, and in brackets what that means."""
     name = f"agent-{record.name}".ljust(_NAME_CELLS - 1)
-    state = painted(record.state.ljust(_STATE_CELLS - 1), record.state)
+    state = colour_text(record.state.ljust(_STATE_CELLS - 1), record.state)
     said = plain(words or record.reason)
     return f"  {name} {state} {f'({said})' if said else ''}".rstrip()
 
 
-def menu(record: AgentRecord, program: str) -> list[str]:
+def stale_menu_lines(record: AgentRecord, program: str) -> list[str]:
     """The menu for a stale agent."""
     kept = "container" if record.runtime is AgentRuntime.DOCKER else "tmux session"
     return [
@@ -175,21 +175,21 @@ def menu(record: AgentRecord, program: str) -> list[str]:
     ]
 
 
-_HERE: Final = "wakeful.cli.commands.agent"
+_MODULE: Final = "wakeful.cli.commands.agent"
 COMMANDS: Final = {
-    "list": Entry("See", f"{_HERE}:list_agents", "Every agent and how it stands"),
-    "start": Entry("Run", f"{_HERE}:start", "Start one and see it ready"),
-    "stop": Entry("Run", f"{_HERE}:stop", "End one and remove its container"),
-    "restart-session": Entry("Run", f"{_HERE}:restart_session", "A new session for a stale one"),
-    "heartbeat": Entry("Run", "wakeful.cli.commands.heartbeat:heartbeat", "HEARTBEAT.md and waking"),
+    "list": CommandEntry("See", f"{_MODULE}:list_agents", "Every agent and how it stands"),
+    "start": CommandEntry("Run", f"{_MODULE}:start", "Start one and see it ready"),
+    "stop": CommandEntry("Run", f"{_MODULE}:stop", "End one and remove its container"),
+    "restart-session": CommandEntry("Run", f"{_MODULE}:restart_session", "A new session for a stale one"),
+    "heartbeat": CommandEntry("Run", "wakeful.cli.commands.heartbeat:heartbeat", "HEARTBEAT.md and waking"),
 }
-NOBODY: Final = "No agent is declared. [agents.NAME] tables in wakeful.toml declare them."
+NO_AGENTS: Final = "No agent is declared. [agents.NAME] tables in wakeful.toml declare them."
 
 
 def agent_argument(command: Command) -> Command:
     """Give a command the argument NAME; BadAgentName is raised before anything is asked."""
     return click.argument(
-        "name", metavar="NAME", type=parse_agent_name, shell_complete=completed_by("agents_like")
+        "name", metavar="NAME", type=parse_agent_name, shell_complete=completion_of("agents_like")
     )(command)
 
 
@@ -199,68 +199,68 @@ def agent() -> None:
 
 
 @click.command("list", epilog="Example: wakeful agent list --json")
-@answers_json
+@json_option
 def list_agents(*, as_json: bool) -> int:
     """Every agent and how it stands."""
-    body = _listed()
+    body = _fetch_or_read_list()
     if as_json:
-        show_json(body)
+        print_json(body)
         return 0
-    shown = decoded(body, Agents)
-    for line in paused_text(shown.paused):
-        say(line)
-    for line in list_lines(shown.agents, wall_now()) if shown.agents else [NOBODY]:
+    shown = decode_body(body, AgentListBody)
+    for line in pause_lines(shown.paused):
+        print_line(line)
+    for line in list_lines(shown.agents, wall_now()) if shown.agents else [NO_AGENTS]:
         sys.stdout.write(f"{line}\n")
     for each in shown.found:
-        say(f"found: {each.name} ({each.words}): declared nowhere, so it is left alone")
+        print_line(f"found: {each.name} ({each.words}): declared nowhere, so it is left alone")
     return 0
 
 
 @click.command(epilog="Example: wakeful agent start claude")
 @agent_argument
-@answers_json
+@json_option
 def start(*, name: str, as_json: bool) -> int:
     """Start an agent, and return once it is ready."""
-    return show_record(order(name, "start"), as_json=as_json)
+    return show_record(post_action(name, "start"), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful agent stop claude --yes")
 @agent_argument
 @click.option("--yes", is_flag=True, help="Also in the middle of a turn.")
-@answers_json
+@json_option
 def stop(*, name: str, yes: bool, as_json: bool) -> int:
     """End an agent and remove its container. Asks before it cuts a turn off."""
-    return show_record(order_stop(name, yes=yes), as_json=as_json)
+    return show_record(post_stop(name, yes=yes), as_json=as_json)
 
 
 @click.command("restart-session", epilog="Example: wakeful agent restart-session claude")
 @agent_argument
-@answers_json
+@json_option
 def restart_session(*, name: str, as_json: bool) -> int:
     """Start a new session in the container of a stale agent, and return once it is ready."""
-    return show_record(order(name, "restart-session"), as_json=as_json)
+    return show_record(post_action(name, "restart-session"), as_json=as_json)
 
 
-def show_record(answer: Answer, *, as_json: bool) -> int:
+def show_record(answer: DaemonAnswer, *, as_json: bool) -> int:
     """What became of an agent."""
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
         return answer.exit_code
-    record = decoded(answer.body, AgentRecord)
+    record = decode_body(answer.body, AgentRecord)
     pid = f", pid {record.pid}" if record.pid is not None else ""
-    sys.stdout.write(f"{record.name}: {painted(record.state, record.state)}{pid}\n")
+    sys.stdout.write(f"{record.name}: {colour_text(record.state, record.state)}{pid}\n")
     return answer.exit_code
 
 
-def _listed() -> bytes:
+def _fetch_or_read_list() -> bytes:
     """The daemon's list; without one, what a single look shows."""
     try:
-        return agents().body
+        return fetch_agents().body
     except DaemonNotRunning:
         from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
         from wakeful.cli.settings import load_settings  # noqa: PLC0415 - as above
         from wakeful.daemon.agents import records_without_hub  # noqa: PLC0415 - costs nobody who has a daemon
 
-        records = records_without_hub(load_settings(None).config, Places.of(os.environ))
-        note("no daemon: looked once, nothing is watched")
-        return msgspec.json.encode(Agents(records, [], stored.paused()))
+        records = records_without_hub(load_settings(None).config, StatePaths.from_environ(os.environ))
+        print_note("no daemon: looked once, nothing is watched")
+        return msgspec.json.encode(AgentListBody(records, [], stored.pause_in_store()))

@@ -12,15 +12,17 @@ import click
 import msgspec
 
 from wakeful.alerts.delivery import Messenger, NotDelivered, Refused
-from wakeful.cli.app import Entry, LazyGroup
-from wakeful.cli.options import answers_json
-from wakeful.cli.output import say, show_json
+from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.options import json_option
+from wakeful.cli.output import print_json, print_line
 from wakeful.cli.settings import load_settings
 from wakeful.config.alert_channels import open_channels
 from wakeful.core.errors import OperatorError
 
-_HERE: Final = "wakeful.cli.commands.alerts"
-COMMANDS: Final = {"test": Entry("Set up", f"{_HERE}:test", "Send one through every channel that is set up")}
+_MODULE: Final = "wakeful.cli.commands.alerts"
+COMMANDS: Final = {
+    "test": CommandEntry("Set up", f"{_MODULE}:test", "Send one through every channel that is set up")
+}
 TEXT: Final = "Wakeful can reach you\nThis is a test of this channel. Nothing is wrong."
 
 
@@ -30,7 +32,7 @@ class NoChannel(OperatorError):
     code = "no-alert-channel"
 
 
-class Tried(msgspec.Struct, frozen=True):
+class ChannelTestResult(msgspec.Struct, frozen=True):
     """What became of one message."""
 
     channel: str
@@ -45,32 +47,32 @@ def alerts() -> None:
 
 @click.command(epilog="Example: wakeful alerts test")
 @click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
-@answers_json
+@json_option
 def test(*, config_file: str | None, as_json: bool) -> int:
     """Send one message through every channel. Exit 1 if one of them did not take it, 2 if there is none."""
     channels = open_channels(load_settings(config_file).config.alerts, os.environ)
     if not channels:
         raise NoChannel
-    tried = asyncio.run(_try_all(channels))
+    tried = asyncio.run(_test_all(channels))
     if as_json:
-        show_json(msgspec.json.encode({"channels": tried}))
+        print_json(msgspec.json.encode({"channels": tried}))
     else:
         for each in tried:
-            say(f"{each.channel}: {each.outcome}{f' ({each.reason})' if each.reason else ''}")
+            print_line(f"{each.channel}: {each.outcome}{f' ({each.reason})' if each.reason else ''}")
     return 0 if all(each.outcome == "sent" for each in tried) else 1
 
 
-async def _try_all(channels: Sequence[Messenger]) -> list[Tried]:
-    return await asyncio.gather(*map(_try, channels))
+async def _test_all(channels: Sequence[Messenger]) -> list[ChannelTestResult]:
+    return await asyncio.gather(*map(_test_one, channels))
 
 
-async def _try(channel: Messenger) -> Tried:
+async def _test_one(channel: Messenger) -> ChannelTestResult:
     try:
         await channel.send(TEXT)
     except Refused as problem:
-        return Tried(channel.name, "refused", str(problem.facts["reason"]))
+        return ChannelTestResult(channel.name, "refused", str(problem.facts["reason"]))
     except NotDelivered as problem:
-        return Tried(channel.name, "unknown", str(problem.facts["reason"]))
+        return ChannelTestResult(channel.name, "unknown", str(problem.facts["reason"]))
     finally:
         await channel.close()
-    return Tried(channel.name, "sent", "")
+    return ChannelTestResult(channel.name, "sent", "")

@@ -21,22 +21,22 @@ from msgspec import Struct
 
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, BadAgentName, parse_agent_name
 from wakeful.cli.commands import agent as agent_asking
-from wakeful.cli.commands.agent import choice, code_of, is_terminal, menu, show_record
-from wakeful.cli.commands.run import NeedsTerminal, TmuxMissing, become, has_terminal
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.output import say
-from wakeful.client.client import Refused
-from wakeful.control.briefs import Visit, attach_argv, container_visit
+from wakeful.cli.commands.agent import code_of, is_terminal, read_choice, show_record, stale_menu_lines
+from wakeful.cli.commands.run import NeedsTerminal, TmuxMissing, exec_program, has_terminal
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.output import print_line
+from wakeful.client.client import RequestRefused
+from wakeful.control.briefs import ContainerAttach, attach_argv, container_attach
 from wakeful.core.errors import OperatorError, SessionNotFound, WakefulError
 from wakeful.core.managed_session import PaneAddress
 from wakeful.linux.child_environment import helper_environ
 
 LEAVE_SECONDS_MAX: Final = 10.0
 # A terminal that was closed, and whoever ends this command politely.
-_ENDINGS: Final = (signal.SIGHUP, signal.SIGTERM)
+_END_SIGNALS: Final = (signal.SIGHUP, signal.SIGTERM)
 
 
-def lend_terminal(visit: Visit, shown: str) -> int:
+def run_in_terminal(visit: ContainerAttach, shown: str) -> int:
     """Hand this terminal over until the visit ends; the exit code of that. `shown` is what a script is told to run instead.
 
     Raises NeedsTerminal, TmuxMissing.
@@ -47,15 +47,15 @@ def lend_terminal(visit: Visit, shown: str) -> int:
         visitor = subprocess.Popen(visit.argv, env=helper_environ(os.environ))
     except FileNotFoundError as error:
         raise TmuxMissing(program=visit.argv[0]) from error
-    with _told_of_endings(visitor) as endings:
+    with _forward_end_signals(visitor) as endings:
         code = visitor.wait()
     if endings:
-        _leave(visit.leave)
+        _run_leave_command(visit.leave)
     return code if code >= 0 else 128 - code
 
 
 @contextmanager
-def _told_of_endings(visitor: "subprocess.Popen[bytes]") -> Iterator[list[int]]:
+def _forward_end_signals(visitor: "subprocess.Popen[bytes]") -> Iterator[list[int]]:
     """Whatever ends this command ends the visitor first, and is noted; an interrupt is the visitor's to understand."""
     endings: list[int] = []
 
@@ -63,7 +63,7 @@ def _told_of_endings(visitor: "subprocess.Popen[bytes]") -> Iterator[list[int]]:
         endings.append(number)
         visitor.terminate()
 
-    before = {number: signal.signal(number, note) for number in _ENDINGS}
+    before = {number: signal.signal(number, note) for number in _END_SIGNALS}
     before[signal.SIGINT] = signal.signal(signal.SIGINT, lambda _number, _frame: None)
     try:
         yield endings
@@ -72,7 +72,7 @@ def _told_of_endings(visitor: "subprocess.Popen[bytes]") -> Iterator[list[int]]:
             signal.signal(number, handler)
 
 
-def _leave(argv: Sequence[str]) -> None:
+def _run_leave_command(argv: Sequence[str]) -> None:
     """Best effort: nobody is there any more who could be told, and the client goes with the container anyway."""
     with subprocess.Popen(
         argv,
@@ -96,7 +96,7 @@ class NotAnAgent(OperatorError):
     code = "agent-not-found"
 
 
-class NobodyThere(OperatorError):
+class AgentOrSessionNotFound(OperatorError):
     """No agent and no session {shown!r}.{meant} `wakeful agent list` and `wakeful ls --all` show every one."""
 
     code = "nobody-there"
@@ -109,26 +109,26 @@ class NothingToAttach(OperatorError):
     exit_code = 1
 
 
-class Undecided(OperatorError):
+class StaleAgentChoiceNeeded(OperatorError):
     """Agent '{name}' is stale ({reason}), and this is not a terminal to ask in. Run one of:\n  wakeful attach {name} --restart\n  wakeful attach {name} --teardown"""
 
     code = "undecided"
 
 
-class OneOfTwo(OperatorError):
+class RestartOrTeardown(OperatorError):
     """Either --restart or --teardown."""
 
     code = "one-of-two"
 
 
-class _Command(Struct, frozen=True):
+class _AttachBody(Struct, frozen=True):
     """/api/agents/NAME/attach."""
 
     argv: tuple[str, ...]
     program: str
 
 
-class Wish(Struct, frozen=True):
+class AttachOptions(Struct, frozen=True):
     """What a script wants, so that nobody is asked."""
 
     restart: bool = False
@@ -136,75 +136,75 @@ class Wish(Struct, frozen=True):
     yes: bool = False
 
 
-def attach_agent(text: str, wish: Wish) -> int:
+def attach_agent(text: str, wish: AttachOptions) -> int:
     """Go to an agent's terminal, or do what the person or the script wants. Raises NotAnAgent."""
     if wish.restart and wish.teardown:
-        raise OneOfTwo
-    record = _record(text)
+        raise RestartOrTeardown
+    record = _fetch_agent(text)
     if wish.teardown:
-        return show_record(agent_asking.order_stop(record.name, yes=wish.yes), as_json=False)
+        return show_record(agent_asking.post_stop(record.name, yes=wish.yes), as_json=False)
     if record.state is AgentState.RUNNING and wish.restart and not is_terminal():
-        return _tell_way(record)
+        return _print_attach_command(record)
     if record.state is not AgentState.STALE:
-        return _go(record)
+        return _attach(record)
     if wish.restart:
         return _restart(record.name)
     if not is_terminal():
-        raise Undecided(name=record.name, reason=record.reason)
-    return _ask(record)
+        raise StaleAgentChoiceNeeded(name=record.name, reason=record.reason)
+    return _show_stale_menu(record)
 
 
-def nobody(text: str, refused: Refused) -> WakefulError:
+def not_found_error(text: str, refused: RequestRefused) -> WakefulError:
     """What to say of a name that is no agent's, if it is no session's either: the nearest agent's is told."""
     if code_of(refused) != SessionNotFound.code:
         return refused
-    close = get_close_matches(text, [each.name for each in agent_asking.listed()], n=1)
-    return NobodyThere(shown=text, meant=f" Did you mean {close[0]!r}?" if close else "")
+    close = get_close_matches(text, [each.name for each in agent_asking.fetch_records()], n=1)
+    return AgentOrSessionNotFound(shown=text, meant=f" Did you mean {close[0]!r}?" if close else "")
 
 
-def _record(text: str) -> AgentRecord:
+def _fetch_agent(text: str) -> AgentRecord:
     try:
         return agent_asking.record_of(parse_agent_name(text))
     except BadAgentName as problem:
         raise NotAnAgent(detail=str(problem)) from problem
-    except Refused as refused:
+    except RequestRefused as refused:
         if code_of(refused) != NotAnAgent.code:
             raise
         raise NotAnAgent(detail=str(refused)) from refused
 
 
-def _ask(record: AgentRecord) -> int:
+def _show_stale_menu(record: AgentRecord) -> int:
     """The menu for a stale agent: R, T or C."""
-    for line in menu(record, _program(record.name)):
-        say(line)
+    for line in stale_menu_lines(record, _program_name(record.name)):
+        print_line(line)
     while True:
-        match choice("Choice: "):
+        match read_choice("Choice: "):
             case "r" | "restart":
                 return _restart(record.name)
             case "t" | "teardown":
-                return show_record(agent_asking.order_stop(record.name, yes=False), as_json=False)
+                return show_record(agent_asking.post_stop(record.name, yes=False), as_json=False)
             case "c" | "cancel" | "":
                 return 0
             case _:
-                say("Type R, T or C.")
+                print_line("Type R, T or C.")
 
 
 def _restart(name: str) -> int:
     """Restart its session, then go there, if there is a terminal to go with."""
-    code = show_record(agent_asking.order(name, "restart-session"), as_json=False)
+    code = show_record(agent_asking.post_action(name, "restart-session"), as_json=False)
     record = agent_asking.record_of(name)
     if code or is_terminal():
-        return code or _go(record)
-    return _tell_way(record)
+        return code or _attach(record)
+    return _print_attach_command(record)
 
 
-def _tell_way(record: AgentRecord) -> int:
+def _print_attach_command(record: AgentRecord) -> int:
     """For a script: what it wanted is so, and a person knows how to go on."""
-    say(f"in a terminal, go there with: {shlex.join(_argv(record))}")
+    print_line(f"in a terminal, go there with: {shlex.join(_argv(record))}")
     return 0
 
 
-def _go(record: AgentRecord) -> int:
+def _attach(record: AgentRecord) -> int:
     # Not ready and alive: somebody has to answer what it shows.
     is_there = record.state in (AgentState.STARTING, AgentState.ERROR) and record.pid is not None
     if record.state is not AgentState.RUNNING and not is_there:
@@ -212,8 +212,8 @@ def _go(record: AgentRecord) -> int:
         raise NothingToAttach(name=record.name, state=record.state, why=why, advice=_advice(record))
     argv = _argv(record)
     if record.runtime is AgentRuntime.TMUX:
-        become(argv)
-    return lend_terminal(container_visit(argv, uuid4().hex), shlex.join(argv))
+        exec_program(argv)
+    return run_in_terminal(container_attach(argv, uuid4().hex), shlex.join(argv))
 
 
 def _argv(record: AgentRecord) -> list[str]:
@@ -222,7 +222,7 @@ def _argv(record: AgentRecord) -> list[str]:
         session = record.tmux_session
         pane = PaneAddress(record.tmux_socket, f"={session}:", session)
         return list(attach_argv(pane, os.environ.get("TMUX")))
-    return list(_command(record.name).argv)
+    return list(_fetch_attach_command(record.name).argv)
 
 
 def _advice(record: AgentRecord) -> str:
@@ -233,11 +233,11 @@ def _advice(record: AgentRecord) -> str:
     return "Try again in a moment."
 
 
-def _program(name: str) -> str:
+def _program_name(name: str) -> str:
     """What will be launched, as its maker calls it."""
-    program = PurePath(_command(name).program).name
+    program = PurePath(_fetch_attach_command(name).program).name
     return _PROGRAMS.get(program, program)
 
 
-def _command(name: str) -> _Command:
-    return decoded(agent_asking.client().get(f"/api/agents/{name}/attach").body, _Command)
+def _fetch_attach_command(name: str) -> _AttachBody:
+    return decode_body(agent_asking.client().get(f"/api/agents/{name}/attach").body, _AttachBody)

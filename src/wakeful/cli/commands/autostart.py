@@ -7,18 +7,18 @@ from typing import Final
 
 import click
 
-from wakeful.cli.app import Entry, LazyGroup
-from wakeful.cli.output import note, say
+from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.output import print_line, print_note
 from wakeful.cli.person import require_person
-from wakeful.client.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
-from wakeful.config.paths import Places
+from wakeful.client.client import DaemonClient, DaemonNotRunning, DaemonSilent, DaemonUnreachable
+from wakeful.config.paths import StatePaths
 from wakeful.config.state_dir import require_home
 from wakeful.daemon import autostart as work
 
-_HERE: Final = "wakeful.cli.commands.autostart"
+_MODULE: Final = "wakeful.cli.commands.autostart"
 COMMANDS: Final = {
-    "install": Entry("Set up", f"{_HERE}:install", "Have systemd start Wakeful and keep it running"),
-    "remove": Entry("Set up", f"{_HERE}:remove", "Stop it and take the unit away; agents go on"),
+    "install": CommandEntry("Set up", f"{_MODULE}:install", "Have systemd start Wakeful and keep it running"),
+    "remove": CommandEntry("Set up", f"{_MODULE}:remove", "Stop it and take the unit away; agents go on"),
 }
 
 
@@ -35,16 +35,16 @@ def install(*, observe: bool, dry_run: bool) -> int:
     require_home(os.environ)
     plan = work.plan_install(os.environ, watch_only=observe)
     if dry_run:
-        return _show(plan)
+        return _print_plan(plan)
     other = None if work.is_running() else _running_pid()
     work.install(plan, start=other is None)
-    say(f"installed {plan.path}")
+    print_line(f"installed {plan.path}")
     if other is not None:
-        note(
+        print_note(
             f"Wakeful runs already (pid {other}): `wakeful down && systemctl --user start wakeful` hands it over"
         )
-    if not work.lingers(os.environ):
-        note("it ends with your last logout, unless you run `loginctl enable-linger`")
+    if not work.is_linger_enabled(os.environ):
+        print_note("it ends with your last logout, unless you run `loginctl enable-linger`")
     return 0
 
 
@@ -59,18 +59,18 @@ def remove(*, dry_run: bool) -> int:
         require_person()
     plan = work.plan_remove(os.environ)
     if plan.is_done:
-        say(f"nothing to do: there is no {plan.path}")
+        print_line(f"nothing to do: there is no {plan.path}")
         return 0
     if dry_run:
-        return _show(plan)
+        return _print_plan(plan)
     work.remove(plan)
-    say(f"removed {plan.path}")
+    print_line(f"removed {plan.path}")
     return 0
 
 
-def _show(plan: work.UnitPlan) -> int:
+def _print_plan(plan: work.UnitPlan) -> int:
     for line in _difference(plan):
-        say(line)
+        print_line(line)
     return 0
 
 
@@ -85,6 +85,8 @@ def _difference(plan: work.UnitPlan) -> Iterator[str]:
 
 def _running_pid() -> int | None:
     try:
-        return Client(Places.of(os.environ)).get("/healthz", timeout_seconds=2.0).server_pid
+        return (
+            DaemonClient(StatePaths.from_environ(os.environ)).get("/healthz", timeout_seconds=2.0).server_pid
+        )
     except (DaemonNotRunning, DaemonSilent, DaemonUnreachable):
         return None

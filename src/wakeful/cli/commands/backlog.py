@@ -7,19 +7,19 @@ from typing import Any, Final
 import click
 import msgspec
 
-from wakeful.cli.app import Entry, LazyGroup
-from wakeful.cli.options import Command, Number, answers_json
-from wakeful.cli.output import say, show_json
+from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.options import Command, Number, json_option
+from wakeful.cli.output import print_json, print_line
 from wakeful.core.errors import OperatorError
 from wakeful.core.text import plain
 
-_HERE: Final = "wakeful.cli.commands.backlog"
+_MODULE: Final = "wakeful.cli.commands.backlog"
 COMMANDS: Final = {
-    "add": Entry("Change", f"{_HERE}:add", "A new item"),
-    "update": Entry("Change", f"{_HERE}:update", "Other fields of an item"),
-    "list": Entry("See", f"{_HERE}:list_items", "Every item, in the order in which they were added"),
-    "sync": Entry(
-        "Change", f"{_HERE}:sync", "Bring gaia.db and the archive together; --master writes a page"
+    "add": CommandEntry("Change", f"{_MODULE}:add", "A new item"),
+    "update": CommandEntry("Change", f"{_MODULE}:update", "Other fields of an item"),
+    "list": CommandEntry("See", f"{_MODULE}:list_items", "Every item, in the order in which they were added"),
+    "sync": CommandEntry(
+        "Change", f"{_MODULE}:sync", "Bring gaia.db and the archive together; --master writes a page"
     ),
 }
 
@@ -73,7 +73,7 @@ def priority_of(text: str) -> str | int:
 @click.option("--added-at", metavar="T", help="In ISO 8601. Default: now.")
 @set_option
 @root_option
-@answers_json
+@json_option
 def add(
     *, item_id: str, added_at: str | None, others: tuple[str, ...], root: Path, as_json: bool, **known: Any
 ) -> int:
@@ -81,7 +81,7 @@ def add(
     from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
 
     given = {"id": item_id, **known, **_fields(others), **({"added_at": added_at} if added_at else {})}
-    return _shown(Backlog(root).add(given), as_json=as_json)
+    return _print_item(Backlog(root).add(given), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful backlog update T-12 --status done")
@@ -92,7 +92,7 @@ def add(
 @click.option("--est-hours", type=Number(0), metavar="H")
 @set_option
 @root_option
-@answers_json
+@json_option
 def update(*, item_id: str, others: tuple[str, ...], root: Path, as_json: bool, **known: Any) -> int:
     """Change fields of an item."""
     from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
@@ -100,25 +100,25 @@ def update(*, item_id: str, others: tuple[str, ...], root: Path, as_json: bool, 
     fields = {name: value for name, value in known.items() if value is not None} | _fields(others)
     if not fields:
         raise NothingToChange
-    return _shown(Backlog(root).update(item_id, fields), as_json=as_json)
+    return _print_item(Backlog(root).update(item_id, fields), as_json=as_json)
 
 
 @click.command("list", epilog="Example: wakeful backlog list --status todo --json")
 @click.option("--status", help="Only those with this status.")
 @root_option
-@answers_json
+@json_option
 def list_items(*, status: str | None, root: Path, as_json: bool) -> int:
     """List the backlog."""
     from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
 
     items = Backlog(root).items(status)
     if as_json:
-        show_json(msgspec.json.encode({"items": items}))
+        print_json(msgspec.json.encode({"items": items}))
         return 0
     for item in items:
-        say(_line(item))
+        print_line(_line(item))
     if not items:
-        say("Nothing in the backlog.")
+        print_line("Nothing in the backlog.")
     return 0
 
 
@@ -132,22 +132,24 @@ def list_items(*, status: str | None, root: Path, as_json: bool) -> int:
 )
 @click.option("--master", is_flag=True, help="Write MASTER_BACKLOG.md, too.")
 @root_option
-@answers_json
+@json_option
 def sync(*, prefer: str, master: bool, root: Path, as_json: bool) -> int:
     """Take over what only the archive has, add to it what only gaia.db has, and tell where they differ."""
     from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
 
     synced = Backlog(root).sync(prefer_archive=prefer == "archive", write_master=master)
     if as_json:
-        show_json(msgspec.json.encode(synced))
+        print_json(msgspec.json.encode(synced))
         return 0
-    say(f"{synced.items} items; {len(synced.imported)} imported, {len(synced.archived)} added to the archive")
+    print_line(
+        f"{synced.items} items; {len(synced.imported)} imported, {len(synced.archived)} added to the archive"
+    )
     for name in synced.differing:
-        say(f"  {plain(name, 80)} differed: {prefer} was kept")
+        print_line(f"  {plain(name, 80)} differed: {prefer} was kept")
     for problem in synced.left_out:
-        say(f"  left out: {plain(problem, 200)}")
+        print_line(f"  left out: {plain(problem, 200)}")
     if synced.master_path is not None:
-        say(f"  wrote {synced.master_path}")
+        print_line(f"  wrote {synced.master_path}")
     return 0
 
 
@@ -161,11 +163,11 @@ def _fields(given: Iterable[str]) -> dict[str, str]:
     return fields
 
 
-def _shown(item: dict[str, Any], *, as_json: bool) -> int:
+def _print_item(item: dict[str, Any], *, as_json: bool) -> int:
     if as_json:
-        show_json(msgspec.json.encode(item))
+        print_json(msgspec.json.encode(item))
     else:
-        say(_line(item))
+        print_line(_line(item))
     return 0
 
 

@@ -22,29 +22,31 @@ from wakeful.checkpoints.model import (
     checkpoint_record,
 )
 from wakeful.cli import read_store as stored
-from wakeful.cli.app import Entry, LazyGroup
-from wakeful.cli.commands.mute import who
-from wakeful.cli.commands.session_control import ACT_SECONDS_MAX
-from wakeful.cli.commands.work import client, posted, shown, shown_list, text
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.options import Command, WholeNumber, answers_json
-from wakeful.cli.output import note, say, show_json, wall_now
-from wakeful.client.client import Answer, DaemonNotRunning
+from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.commands.mute import operator_name
+from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX
+from wakeful.cli.commands.work import client, post, print_answer, print_list, text
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.options import Command, WholeNumber, json_option
+from wakeful.cli.output import print_json, print_line, print_note, wall_now
+from wakeful.client.client import DaemonAnswer, DaemonNotRunning
 from wakeful.core.durations import age
 from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.text import plain
 
-NONE: Final = "Nothing waits for a decision. `wakeful checkpoint list --all` lists what was decided."
-NONE_EVER: Final = "There never was a checkpoint."
+NO_OPEN_CHECKPOINTS: Final = (
+    "Nothing waits for a decision. `wakeful checkpoint list --all` lists what was decided."
+)
+NO_CHECKPOINTS: Final = "There never was a checkpoint."
 
 
-class Checkpoints(Struct, frozen=True):
+class CheckpointListBody(Struct, frozen=True):
     """The answer of /api/checkpoints."""
 
     checkpoints: list[CheckpointRecord]
 
 
-class Decision(Struct, frozen=True):
+class DecisionBody(Struct, frozen=True):
     """The answer to an order about one."""
 
     checkpoint: CheckpointRecord
@@ -54,7 +56,7 @@ class Decision(Struct, frozen=True):
     steps: tuple[str, ...] = ()
 
 
-class Lesson(Struct, frozen=True):
+class LessonBody(Struct, frozen=True):
     project: str
     prefix: str
     even_remote: bool
@@ -62,16 +64,16 @@ class Lesson(Struct, frozen=True):
     at: str
 
 
-class Lessons(Struct, frozen=True):
-    lessons: list[Lesson]
+class LessonListBody(Struct, frozen=True):
+    lessons: list[LessonBody]
 
 
 def list_lines(body: bytes, now: float, *, everything: bool) -> list[str]:
     """Each with its age, whose it is and what may have happened; how several are decided together."""
-    found = decoded(body, Checkpoints).checkpoints
+    found = decode_body(body, CheckpointListBody).checkpoints
     if not found:
-        return [NONE_EVER if everything else NONE]
-    lines = [line for each in found for line in _listed(each, now)]
+        return [NO_CHECKPOINTS if everything else NO_OPEN_CHECKPOINTS]
+    lines = [line for each in found for line in _list_entry_lines(each, now)]
     open_ones = [str(each.number) for each in found if each.state == "open"]
     if open_ones:
         numbers = " ".join(open_ones)
@@ -82,7 +84,7 @@ def list_lines(body: bytes, now: float, *, everything: bool) -> list[str]:
 
 def checkpoint_lines(record: CheckpointRecord) -> Iterator[str]:
     """All of it: what happened, what may have, what did not; each choice, what follows, what to type."""
-    yield plain(f"checkpoint {record.number}: {_state(record)}")
+    yield plain(f"checkpoint {record.number}: {_state_text(record)}")
     yield plain(f"{record.kind} {record.subject}, project {record.project or '-'}, since {record.opened_at}")
     yield from _section("already happened", record.happened)
     yield from _section("may have happened", record.may_have)
@@ -95,32 +97,32 @@ def checkpoint_lines(record: CheckpointRecord) -> Iterator[str]:
         yield from (f"    {plain(command)}" for command in choice.commands)
 
 
-def decision_line(decision: Decision) -> str:
+def decision_line(decision: DecisionBody) -> str:
     """What came of it."""
     record = decision.checkpoint
-    return plain(f"checkpoint {record.number}: {_state(record)}: {decision.words}")
+    return plain(f"checkpoint {record.number}: {_state_text(record)}: {decision.words}")
 
 
 def lesson_lines(body: bytes) -> list[str]:
     """What was taught, by whom."""
-    found = decoded(body, Lessons).lessons
+    found = decode_body(body, LessonListBody).lessons
     return [lesson_line(each) for each in found] or ["nothing was taught"]
 
 
-def lesson_line(lesson: Lesson) -> str:
+def lesson_line(lesson: LessonBody) -> str:
     even = " even where a rule says remote" if lesson.even_remote else ""
     return plain(f"{lesson.project}: `{lesson.prefix}` is local{even} ({lesson.by}, {lesson.at})")
 
 
-def _listed(record: CheckpointRecord, now: float) -> Iterator[str]:
+def _list_entry_lines(record: CheckpointRecord, now: float) -> Iterator[str]:
     since = age(now - datetime.fromisoformat(record.opened_at).timestamp())
-    parts = (_state(record), f"{since} old", record.project or "-", f"{record.kind} {record.subject}")
+    parts = (_state_text(record), f"{since} old", record.project or "-", f"{record.kind} {record.subject}")
     yield f"{record.number}  {plain(', '.join(parts))}"
     if record.state == "open":
         yield from (f"    {plain(each)}" for each in record.may_have[:3])
 
 
-def _state(record: CheckpointRecord) -> str:
+def _state_text(record: CheckpointRecord) -> str:
     if record.decided_by is None:
         return record.state
     return f"{record.state.replace('_', ' ')} by {record.decided_by} at {record.decided_at}"
@@ -131,14 +133,16 @@ def _section(heading: str, lines: Sequence[str]) -> Iterator[str]:
     yield from (f"  - {plain(line)}" for line in lines or ("nothing",))
 
 
-_HERE: Final = "wakeful.cli.commands.checkpoint"
+_MODULE: Final = "wakeful.cli.commands.checkpoint"
 COMMANDS: Final = {
-    "list": Entry("Read", f"{_HERE}:list_checkpoints", "What waits for a decision"),
-    "show": Entry("Read", f"{_HERE}:show", "What happened, what may have, what can be chosen"),
-    "continue": Entry("Decide", f"{_HERE}:go_on", "Let it go on"),
-    "rollback": Entry("Decide", f"{_HERE}:rollback", "Undo it, where somebody said how; a dry run first"),
-    "abort": Entry("Decide", f"{_HERE}:abort", "Leave it as it is and give the work up"),
-    "teach": Entry("Decide", f"{_HERE}:teach", "Say which commands are always local in a project"),
+    "list": CommandEntry("Read", f"{_MODULE}:list_checkpoints", "What waits for a decision"),
+    "show": CommandEntry("Read", f"{_MODULE}:show", "What happened, what may have, what can be chosen"),
+    "continue": CommandEntry("Decide", f"{_MODULE}:go_on", "Let it go on"),
+    "rollback": CommandEntry(
+        "Decide", f"{_MODULE}:rollback", "Undo it, where somebody said how; a dry run first"
+    ),
+    "abort": CommandEntry("Decide", f"{_MODULE}:abort", "Leave it as it is and give the work up"),
+    "teach": CommandEntry("Decide", f"{_MODULE}:teach", "Say which commands are always local in a project"),
 }
 
 
@@ -149,7 +153,7 @@ class NotConfirmed(OperatorError):
     exit_code = 1
 
 
-class NothingToTeach(OperatorError):
+class LessonWithoutProject(OperatorError):
     """Say which project: --project P."""
 
     code = "lesson-without-project"
@@ -167,7 +171,7 @@ def numbers_argument(command: Command) -> Command:
     )(command)
 
 
-def yes_even_remote(command: Command) -> Command:
+def even_remote_option(command: Command) -> Command:
     """Give a command `--even-remote`."""
     return click.option(
         "--even-remote", is_flag=True, help="Also where a rule knows the command to be remote."
@@ -176,35 +180,37 @@ def yes_even_remote(command: Command) -> Command:
 
 @click.command("list", epilog="Example: wakeful checkpoint list --all --json")
 @click.option("--all", "everything", is_flag=True, help="Also what was decided.")
-@answers_json
+@json_option
 def list_checkpoints(*, everything: bool, as_json: bool) -> int:
     """List what waits for a decision."""
     try:
         answer = client().get("/api/checkpoints?all=" + ("true" if everything else "false"))
     except DaemonNotRunning:
-        answer = _looked_once(checkpoint_list(_kept(everything=everything), stored.paused()))
-    return shown_list(
+        answer = _local_answer(
+            checkpoint_list(_stored_checkpoints(everything=everything), stored.pause_in_store())
+        )
+    return print_list(
         answer, lambda body: list_lines(body, wall_now(), everything=everything), as_json=as_json
     )
 
 
 @click.command(epilog="Example: wakeful checkpoint show 3")
 @numbers_argument
-@answers_json
+@json_option
 def show(*, numbers: tuple[int, ...], as_json: bool) -> int:
     """Show checkpoints whole, several one after the other."""
     try:
         answers = [client().get(f"/api/checkpoints/{number}") for number in numbers]
     except DaemonNotRunning:
-        answers = _found(numbers)
+        answers = _stored_answers(numbers)
     if as_json:
-        show_json(b'{"checkpoints":[' + b",".join(each.body for each in answers) + b"]}")
+        print_json(b'{"checkpoints":[' + b",".join(each.body for each in answers) + b"]}")
         return 0
     for at, answer in enumerate(answers):
         if at:
-            say()
-        for line in checkpoint_lines(decoded(answer.body, CheckpointRecord)):
-            say(line)
+            print_line()
+        for line in checkpoint_lines(decode_body(answer.body, CheckpointRecord)):
+            print_line(line)
     return 0
 
 
@@ -220,129 +226,131 @@ def show(*, numbers: tuple[int, ...], as_json: bool) -> int:
     metavar="PREFIX",
     help="And never ask again, in this project, about commands that begin like this.",
 )
-@yes_even_remote
-@answers_json
+@even_remote_option
+@json_option
 def go_on(
     *, numbers: tuple[int, ...], done: bool, prefix: str | None, even_remote: bool, as_json: bool
 ) -> int:
     """Let it go on. What was cut off may be done again, by whoever goes on; with --done it is not."""
-    order = {"by": who(), "done": done, "always_local": prefix, "even_remote": even_remote}
-    return _decided(numbers, "continue", order, as_json=as_json)
+    order = {"by": operator_name(), "done": done, "always_local": prefix, "even_remote": even_remote}
+    return _decide(numbers, "continue", order, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful checkpoint rollback 3 --dry-run")
 @click.argument("number", metavar="N", type=WholeNumber(1, NUMBER_MAX))
 @click.option("--dry-run", is_flag=True, help="Only say what would be run.")
 @click.option("--yes", is_flag=True, help="I read what would be run.")
-@answers_json
+@json_option
 def rollback(*, number: int, dry_run: bool, yes: bool, as_json: bool) -> int:
     """Undo what was done, where somebody said how. Shows the steps first and asks."""
-    rehearsal = _order(number, "rollback", {"by": who(), "dry_run": True})
+    rehearsal = _post_decision(number, "rollback", {"by": operator_name(), "dry_run": True})
     if dry_run and as_json:
-        show_json(rehearsal.body)
+        print_json(rehearsal.body)
         return 0
-    _show_steps(decoded(rehearsal.body, Decision), note if as_json else say)
+    _show_steps(decode_body(rehearsal.body, DecisionBody), print_note if as_json else print_line)
     if dry_run:
         return 0
-    if not yes and not _confirmed():
+    if not yes and not _confirm():
         raise NotConfirmed
-    return _decided((number,), "rollback", {"by": who(), "dry_run": False}, as_json=as_json)
+    return _decide((number,), "rollback", {"by": operator_name(), "dry_run": False}, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful checkpoint abort 3 4")
 @numbers_argument
-@answers_json
+@json_option
 def abort(*, numbers: tuple[int, ...], as_json: bool) -> int:
     """Leave everything as it is and give the work up."""
-    return _decided(numbers, "abort", {"by": who()}, as_json=as_json)
+    return _decide(numbers, "abort", {"by": operator_name()}, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful checkpoint teach --project shop './sync-fixtures.sh'")
 @click.argument("prefix", required=False, type=text)
 @click.option("--project", type=text, metavar="P", help="Where it is so; other projects are asked about.")
-@yes_even_remote
+@even_remote_option
 @click.option(
     "--forget", is_flag=True, help="Judge such commands by the rules again. Exit 1: nobody taught it."
 )
-@answers_json
+@json_option
 def teach(*, prefix: str | None, project: str | None, even_remote: bool, forget: bool, as_json: bool) -> int:
     """Say that commands that begin with PREFIX are always local in a project. Without PREFIX: list what was taught."""
     if prefix is None:
-        return shown_list(client().get("/api/lessons"), lesson_lines, as_json=as_json)
+        return print_list(client().get("/api/lessons"), lesson_lines, as_json=as_json)
     if project is None:
-        raise NothingToTeach
+        raise LessonWithoutProject
     lesson = {"project": project, "prefix": prefix}
     if forget:
-        answer = posted("/api/lessons/forget", lesson)
+        answer = post("/api/lessons/forget", lesson)
         done = "is judged by the rules again" if answer.exit_code == 0 else "was not taught"
-        return shown(answer, lambda _body: [f"{project}: `{prefix}` {done}"], as_json=as_json)
-    answer = posted("/api/lessons", {**lesson, "even_remote": even_remote, "by": who()})
-    return shown(answer, lambda body: [lesson_line(decoded(body, Lesson))], as_json=as_json)
+        return print_answer(answer, lambda _body: [f"{project}: `{prefix}` {done}"], as_json=as_json)
+    answer = post("/api/lessons", {**lesson, "even_remote": even_remote, "by": operator_name()})
+    return print_answer(answer, lambda body: [lesson_line(decode_body(body, LessonBody))], as_json=as_json)
 
 
-def _found(numbers: Sequence[int]) -> list[Answer]:
+def _stored_answers(numbers: Sequence[int]) -> list[DaemonAnswer]:
     """Each of these without a daemon. Raises CheckpointNotFound."""
     from wakeful.checkpoints.service import CheckpointNotFound  # noqa: PLC0415 - costs nobody who has a daemon
 
-    kept = {each.number: each for each in _kept(everything=True)}
+    kept = {each.number: each for each in _stored_checkpoints(everything=True)}
     for number in numbers:
         if number not in kept:
             raise CheckpointNotFound(number=number)
-    return [_looked_once(checkpoint_record(kept[number])) for number in numbers]
+    return [_local_answer(checkpoint_record(kept[number])) for number in numbers]
 
 
-def _kept(*, everything: bool) -> list[Checkpoint]:
+def _stored_checkpoints(*, everything: bool) -> list[Checkpoint]:
     """What the store holds, where no daemon answers."""
-    from wakeful.journal.checkpoint_store import StoreDesk  # noqa: PLC0415 - costs nobody who has a daemon
+    from wakeful.journal.checkpoint_store import StoredJournalCheckpoints  # noqa: PLC0415 - costs nobody who has a daemon
 
-    note("no daemon: looked once; deciding needs one, `wakeful up --detach` starts it")
-    return StoreDesk().listed(everything=everything)
-
-
-def _looked_once(found: Struct) -> Answer:
-    return Answer(msgspec.json.encode(found), 0, os.getpid())
+    print_note("no daemon: looked once; deciding needs one, `wakeful up --detach` starts it")
+    return StoredJournalCheckpoints().list_checkpoints(everything=everything)
 
 
-def _order(number: int, choice: str, order: dict[str, Any]) -> Answer:
+def _local_answer(found: Struct) -> DaemonAnswer:
+    return DaemonAnswer(msgspec.json.encode(found), 0, os.getpid())
+
+
+def _post_decision(number: int, choice: str, order: dict[str, Any]) -> DaemonAnswer:
     """An agent that is stopped or started takes its time."""
     return client().post(
-        f"/api/checkpoints/{number}/{choice}", msgspec.json.encode(order), timeout_seconds=ACT_SECONDS_MAX
+        f"/api/checkpoints/{number}/{choice}", msgspec.json.encode(order), timeout_seconds=ACTION_SECONDS_MAX
     )
 
 
-def _decided(numbers: tuple[int, ...], choice: str, order: dict[str, Any], *, as_json: bool) -> int:
+def _decide(numbers: tuple[int, ...], choice: str, order: dict[str, Any], *, as_json: bool) -> int:
     """One after the other; one that is refused does not keep the others from their answer."""
     if len(numbers) == 1:
-        answer = _order(numbers[0], choice, order)
-        return shown(answer, lambda body: [decision_line(decoded(body, Decision))], as_json=as_json)
+        answer = _post_decision(numbers[0], choice, order)
+        return print_answer(
+            answer, lambda body: [decision_line(decode_body(body, DecisionBody))], as_json=as_json
+        )
     worst, bodies, refused = 0, [], []
     for number in dict.fromkeys(numbers):
         try:
-            answer = _order(number, choice, order)
+            answer = _post_decision(number, choice, order)
         except WakefulError as error:
             refused.append({"number": number, "code": error.code, "detail": str(error)})
             if not as_json:
-                note(f"checkpoint {number}: {error}")
+                print_note(f"checkpoint {number}: {error}")
             worst = max(worst, error.exit_code)
             continue
         worst = max(worst, answer.exit_code)
         bodies.append(answer.body)
         if not as_json:
-            say(decision_line(decoded(answer.body, Decision)))
+            print_line(decision_line(decode_body(answer.body, DecisionBody)))
     if as_json:
-        show_json(
+        print_json(
             b'{"decisions":[' + b",".join(bodies) + b'],"refused":' + msgspec.json.encode(refused) + b"}"
         )
     return worst
 
 
-def _show_steps(decision: Decision, tell: Callable[[str], None]) -> None:
+def _show_steps(decision: DecisionBody, tell: Callable[[str], None]) -> None:
     tell(f"rolling checkpoint {decision.checkpoint.number} back: {decision.words}")
     for step in decision.steps or ("nothing is run",):
         tell(f"    {step}")
 
 
-def _confirmed() -> bool:
+def _confirm() -> bool:
     if not sys.stdin.isatty():
         return False
     sys.stderr.write("Run these? [y/N] ")

@@ -13,28 +13,30 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.cli import settings as trusting
-from wakeful.cli.app import Entry, LazyGroup
-from wakeful.cli.options import answers_json
-from wakeful.cli.output import note, say, show_json, wall_now
+from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.options import json_option
+from wakeful.cli.output import print_json, print_line, print_note, wall_now
 from wakeful.cli.settings import load_settings
 from wakeful.config.gateway import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
 from wakeful.config.heartbeat import MEANINGS as HEARTBEAT_MEANINGS
-from wakeful.config.load import Loaded, combine
-from wakeful.config.paths import Places, config_path
+from wakeful.config.load import LoadedConfig, combine
+from wakeful.config.paths import StatePaths, config_path
 from wakeful.config.schema import AGENT_KEYS, DOCKER_ONLY, KEYS, ConfigError
 from wakeful.config.state_dir import require_home
-from wakeful.config.trust import TrustBook
+from wakeful.config.trust import TrustFile
 from wakeful.core.clock import iso
 from wakeful.core.errors import OperatorError
 from wakeful.core.text import plain
 
-_HERE: Final = "wakeful.cli.commands.config"
+_MODULE: Final = "wakeful.cli.commands.config"
 COMMANDS: Final = {
-    "init": Entry("Set up", f"{_HERE}:init", "Write a commented file with every default"),
-    "show": Entry("Set up", f"{_HERE}:show", "Every value, and where it came from"),
-    "check": Entry("Set up", f"{_HERE}:check", "Say whether the configuration is valid"),
-    "trust": Entry("Set up", f"{_HERE}:trust", "Let ./wakeful.toml or a HEARTBEAT.md count, as it is now"),
-    "import": Entry(
+    "init": CommandEntry("Set up", f"{_MODULE}:init", "Write a commented file with every default"),
+    "show": CommandEntry("Set up", f"{_MODULE}:show", "Every value, and where it came from"),
+    "check": CommandEntry("Set up", f"{_MODULE}:check", "Say whether the configuration is valid"),
+    "trust": CommandEntry(
+        "Set up", f"{_MODULE}:trust", "Let ./wakeful.toml or a HEARTBEAT.md count, as it is now"
+    ),
+    "import": CommandEntry(
         "Set up",
         "wakeful.cli.commands.gateway:import_file",
         "Convert a gateway.json of another system",
@@ -140,7 +142,7 @@ def init(*, config_file: str | None) -> int:
     path = config_path(os.environ, config_file)
     if path is None:
         # Without a HOME there is no place of one's own to write to; `of` says what to set.
-        path = f"{Places.of(os.environ).home}/wakeful.toml"
+        path = f"{StatePaths.from_environ(os.environ).state_dir}/wakeful.toml"
     if config_file is None:
         require_home(os.environ)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
@@ -152,7 +154,7 @@ def init(*, config_file: str | None) -> int:
             file.write("\n".join(default_lines()) + "\n")
     except FileExistsError as problem:
         raise ConfigExists(path=path) from problem
-    say(f"wrote {path}")
+    print_line(f"wrote {path}")
     return 0
 
 
@@ -164,7 +166,7 @@ def default_lines() -> Iterator[str]:
         if key.section != section:
             section = key.section
             yield f"\n[{section}]"
-        default = _toml(key.written(key.default))
+        default = _toml(key.format_value(key.default))
         yield f"\n# {MEANINGS[name]}\n# Allowed: {key.allowed}.\n# {key.short} = {default}"
     yield from _agent_lines()
     yield from _chat_lines()
@@ -198,30 +200,30 @@ def _toml(value: Any) -> str:
 
 @click.command(epilog="Example: wakeful config show --json")
 @click.option("--config", "config_file", metavar="FILE", help="Show what this file leads to.")
-@answers_json
+@json_option
 def show(*, config_file: str | None, as_json: bool) -> int:
     """Show every value in force, and whether it comes from a file, the environment or the defaults."""
     loaded = load_settings(config_file)
     if as_json:
-        show_json(msgspec.json.encode({"config": public_values(loaded), "origins": loaded.origins}))
+        print_json(msgspec.json.encode({"config": public_values(loaded), "origins": loaded.origins}))
         return 0
-    for line in _shown(loaded):
-        say(line)
+    for line in _value_lines(loaded):
+        print_line(line)
     return 0
 
 
-def public_values(loaded: Loaded) -> dict[str, Any]:
+def public_values(loaded: LoadedConfig) -> dict[str, Any]:
     """Every value; of a secret only whether it was set."""
     values: dict[str, Any] = {}
     for key in KEYS.values():
-        value = key.written(key.of(loaded.config))
+        value = key.format_value(key.value_in(loaded.config))
         shown = "(set, not shown)" if key.is_secret and value else value
         values.setdefault(key.section, {})[key.short] = shown
     named = {"agents": loaded.config.agents, CHATS: loaded.config.gateway_chats}
     return {**values, **msgspec.to_builtins(named)}
 
 
-def _shown(loaded: Loaded) -> list[str]:
+def _value_lines(loaded: LoadedConfig) -> list[str]:
     values = public_values(loaded)
     cells = [
         (f"{key.name} = {_toml(values[key.section][key.short])}", loaded.origins[key.name])
@@ -235,7 +237,7 @@ def _shown(loaded: Loaded) -> list[str]:
     return [f"{setting.ljust(width)}  # {origin}" for setting, origin in cells]
 
 
-def _table_cells(name: str, shown: str, table: Struct, loaded: Loaded) -> Iterator[tuple[str, str]]:
+def _table_cells(name: str, shown: str, table: Struct, loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
     """Each key of an agent or a chat: what nobody wrote is a default here too."""
     for field in msgspec.structs.fields(table)[1:]:
         value = _toml(getattr(table, field.name))
@@ -244,15 +246,15 @@ def _table_cells(name: str, shown: str, table: Struct, loaded: Loaded) -> Iterat
 
 @click.command(epilog="Example: wakeful config check --config ./new.toml")
 @click.option("--config", "config_file", metavar="FILE", help="Check this file.")
-@answers_json
+@json_option
 def check(*, config_file: str | None, as_json: bool) -> int:
     """Say whether the configuration is valid. Exit 1 with every problem if it is not."""
     problems = _problems(config_file)
     if as_json:
-        show_json(msgspec.json.encode({"ok": not problems, "problems": problems}))
+        print_json(msgspec.json.encode({"ok": not problems, "problems": problems}))
         return 1 if problems else 0
     for line in problems or ["valid"]:
-        say(line)
+        print_line(line)
     return 1 if problems else 0
 
 
@@ -274,10 +276,10 @@ def trust(*, file: str | None) -> int:
     from wakeful.cli.person import require_person  # noqa: PLC0415 - reads /proc, for this alone
 
     require_person()
-    places = Places.of(os.environ)
+    paths = StatePaths.from_environ(os.environ)
     if file is not None:
-        return _trust_heartbeat(file, places)
-    document = trusting.found_here()
+        return _trust_heartbeat(file, paths)
+    document = trusting.working_directory_config()
     if document is None:
         raise NothingToTrust
     # Not trusted unless it is valid: its author is told now, not at the next start.
@@ -285,23 +287,23 @@ def trust(*, file: str | None) -> int:
     set_here = {name for name, origin in loaded.origins.items() if origin != "default"}
     # Of an agent or a chat its name says enough.
     changed = sorted(name for name in set_here if name.rpartition(".")[0] not in set_here)
-    trusting.trust(document, places)
-    say(f"trusted {document.path}: it sets {', '.join(changed) or 'nothing'}")
-    note("it counts while you work in this folder, over your own configuration")
+    trusting.trust(document, paths)
+    print_line(f"trusted {document.path}: it sets {', '.join(changed) or 'nothing'}")
+    print_note("it counts while you work in this folder, over your own configuration")
     return 0
 
 
-def _trust_heartbeat(file: str, places: Places) -> int:
+def _trust_heartbeat(file: str, paths: StatePaths) -> int:
     """Raises TrustNotNeeded, HeartbeatInvalid, TrustDamaged."""
     from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - YAML costs only who reads one
 
-    place = heartbeats.place_at(file, places.home)
+    place = heartbeats.heartbeat_path_from(file, paths.state_dir)
     if place is None:
         raise TrustNotNeeded(shown=plain(file))
     bounds = heartbeats.bounds_of(load_settings(None).config.heartbeat)
-    content = heartbeats.read_place(place, bounds)
-    snapshot = heartbeats.understood(content, place.path, bounds, iso(wall_now()))
-    TrustBook(places.trusted).trust(place.path, content)
-    say(f"trusted {plain(place.path)}, snapshot {snapshot.id}")
-    note("its words are given to the agent on its schedule, until the file changes")
+    content = heartbeats.read_heartbeat(place, bounds)
+    snapshot = heartbeats.parse_snapshot(content, place.path, bounds, iso(wall_now()))
+    TrustFile(paths.trust_file).trust(place.path, content)
+    print_line(f"trusted {plain(place.path)}, snapshot {snapshot.id}")
+    print_note("its words are given to the agent on its schedule, until the file changes")
     return 0

@@ -17,13 +17,13 @@ from typing import Final
 import click
 import msgspec
 
-from wakeful.cli.options import Number, WholeNumber, answers_json
-from wakeful.cli.output import say, show_json
-from wakeful.cli.settings import file_words, load_settings
-from wakeful.client.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
-from wakeful.config.paths import Places
+from wakeful.cli.options import Number, WholeNumber, json_option
+from wakeful.cli.output import print_json, print_line
+from wakeful.cli.settings import config_arguments, load_settings
+from wakeful.client.client import DaemonClient, DaemonNotRunning, DaemonSilent, DaemonUnreachable
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
-from wakeful.config.state_dir import make_home, require_home
+from wakeful.config.state_dir import make_state_dir, require_home
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.text import plain
@@ -34,7 +34,7 @@ _POLL_SECONDS: Final = 0.05
 _LINES_SHOWN_MAX: Final = 20
 
 
-class RunsAlready(OperatorError):
+class DaemonRunsAlready(OperatorError):
     """Wakeful runs here already (pid {pid}). `wakeful status` asks it, `wakeful down` ends it."""
 
     code = "already-running"
@@ -46,15 +46,15 @@ class NotUpInTime(WorldError):
     code = "not-up-in-time"
 
 
-def start_behind(places: Places, arguments: list[str]) -> int:
+def start_detached(paths: StatePaths, arguments: list[str]) -> int:
     """Start `wakeful up` in a session of its own; return once it answers, or with its exit code and words."""
-    client = Client(places)
+    client = DaemonClient(paths)
     pid = _answering_pid(client)
     if pid is not None:
-        raise RunsAlready(pid=pid)
-    make_home(places)
+        raise DaemonRunsAlready(pid=pid)
+    make_state_dir(paths)
     # A file of its own: of several starts at once each shows the words of its own child.
-    log = Path(places.logs) / f"up.{os.getpid()}.log"
+    log = Path(paths.logs) / f"up.{os.getpid()}.log"
     child = _spawn(arguments, log)
     code = _wait_for_answer(client, child, log)
     for line in log.read_text(errors="replace").splitlines()[-_LINES_SHOWN_MAX:]:
@@ -82,7 +82,7 @@ def _spawn(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
         )
 
 
-def _wait_for_answer(client: Client, child: subprocess.Popen[bytes], log: Path) -> int:
+def _wait_for_answer(client: DaemonClient, child: subprocess.Popen[bytes], log: Path) -> int:
     deadline = time.monotonic() + UP_SECONDS_MAX
     while time.monotonic() < deadline:
         code = child.poll()
@@ -95,7 +95,7 @@ def _wait_for_answer(client: Client, child: subprocess.Popen[bytes], log: Path) 
     raise NotUpInTime(pid=child.pid, seconds=UP_SECONDS_MAX, log=os.fspath(log))
 
 
-def _answering_pid(client: Client) -> int | None:
+def _answering_pid(client: DaemonClient) -> int | None:
     try:
         return client.get("/healthz", timeout_seconds=2.0).server_pid
     except (DaemonNotRunning, DaemonSilent, DaemonUnreachable):
@@ -128,13 +128,13 @@ def up(
     supervised: bool,
 ) -> int:
     """Watch every session of this machine until Ctrl-C."""
-    places = Places.of(os.environ)
+    paths = StatePaths.from_environ(os.environ)
     require_home(os.environ)
     if detach:
         given = _arguments(port, config_file, no_tcp=no_tcp)
-        return start_behind(places, [*given, "--no-gateway"] if no_gateway else given)
+        return start_detached(paths, [*given, "--no-gateway"] if no_gateway else given)
     loaded = load_settings(config_file)
-    config = _with_doors(loaded.config, port, no_tcp=no_tcp)
+    config = _with_listeners(loaded.config, port, no_tcp=no_tcp)
     from wakeful.daemon.serve import serve  # noqa: PLC0415 - a mistake in the options should not wait for it
 
     # A login code is for the eyes in front of a terminal, not for a log.
@@ -142,13 +142,13 @@ def up(
     gateway = (
         None
         if no_gateway or not config.gateway.token
-        else ("gateway", "--supervised", *file_words(config_file))
+        else ("gateway", "--supervised", *config_arguments(config_file))
     )
     asyncio.run(
         serve(
             config,
-            places,
-            _announce,
+            paths,
+            _print_now,
             with_login=with_login,
             port_asked_for=asked,
             gateway=gateway,
@@ -159,7 +159,7 @@ def up(
     return 0
 
 
-def _with_doors(config: Config, port: int | None, *, no_tcp: bool) -> Config:
+def _with_listeners(config: Config, port: int | None, *, no_tcp: bool) -> Config:
     daemon = config.daemon
     changed = msgspec.structs.replace(
         daemon, port=daemon.port if port is None else port, tcp=daemon.tcp and not no_tcp
@@ -170,11 +170,11 @@ def _with_doors(config: Config, port: int | None, *, no_tcp: bool) -> Config:
 def _arguments(port: int | None, config_file: str | None, *, no_tcp: bool) -> list[str]:
     arguments = ["--no-tcp"] if no_tcp else []
     arguments += [] if port is None else ["--port", str(port)]
-    return [*arguments, *file_words(config_file)]
+    return [*arguments, *config_arguments(config_file)]
 
 
-def _announce(line: str) -> None:
-    say(line)
+def _print_now(line: str) -> None:
+    print_line(line)
     # A supervisor's log is read while it runs.
     sys.stdout.flush()
 
@@ -182,7 +182,7 @@ def _announce(line: str) -> None:
 @click.command(epilog="Example: wakeful down")
 def down() -> int:
     """End the daemon. Agents go on: nothing they need lives in it."""
-    client = Client(Places.of(os.environ))
+    client = DaemonClient(StatePaths.from_environ(os.environ))
     pid = client.get("/healthz").server_pid
     # Opened before the end is asked for, so that it cannot mean anybody who gets the pid later.
     process = os.pidfd_open(pid)
@@ -190,21 +190,21 @@ def down() -> int:
     ended, _, _ = select.select([process], [], [], DOWN_SECONDS_MAX)
     if not ended:
         raise StillRunning(pid=pid, seconds=DOWN_SECONDS_MAX)
-    say(f"ended (pid {pid})")
+    print_line(f"ended (pid {pid})")
     return 0
 
 
 @click.command("open", epilog="Example: wakeful open --browser")
 @click.option("--browser", is_flag=True, help="Open it instead of printing it only.")
-@answers_json
+@json_option
 def open_page(*, browser: bool, as_json: bool) -> int:
     """Print a link that logs the web page in, once, within ten minutes."""
-    answer = Client(Places.of(os.environ)).post("/api/login-codes")
+    answer = DaemonClient(StatePaths.from_environ(os.environ)).post("/api/login-codes")
     link = str(decode_json(answer.body, dict[str, object])["url"])
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
     else:
-        say(link)
+        print_line(link)
     if browser:
         for name in set(os.environ) - helper_environ(os.environ).keys():
             # It starts programs in this process's own environment.

@@ -11,23 +11,23 @@ import click
 import msgspec
 from msgspec import Struct
 
-from wakeful.alerts.mute_pause_model import PauseRecord, paused_text
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.options import answers_json
-from wakeful.cli.output import INTERRUPTED, say, show_json, wall_now
+from wakeful.alerts.mute_pause_model import PauseRecord, pause_lines
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.options import json_option
+from wakeful.cli.output import INTERRUPTED_EXIT_CODE, print_json, print_line, wall_now
 from wakeful.cli.settings import load_settings
-from wakeful.client.client import Client, DaemonNotRunning
-from wakeful.config.paths import Places
+from wakeful.client.client import DaemonClient, DaemonNotRunning
+from wakeful.config.paths import StatePaths
 from wakeful.core.text import plain
 from wakeful.incidents.critical_event import stamp, wall_of_stamp
-from wakeful.reports.text import wall_at
+from wakeful.reports.text import parse_moment
 
-LIMIT: Final = 1000
-NONE: Final = "No critical event since {}."
+EVENTS_SHOWN_MAX: Final = 1000
+NO_EVENTS: Final = "No critical event since {}."
 _KEYS: Final = ("timestamp", "event", "project_key", "session_id", "reason", "action_taken", "github_issue")
 
 
-class Events(Struct, frozen=True):
+class EventListBody(Struct, frozen=True):
     """The body of /api/events."""
 
     path: str
@@ -36,7 +36,7 @@ class Events(Struct, frozen=True):
     paused: PauseRecord | None = None
 
 
-class Archived(Struct, frozen=True):
+class ArchiveBody(Struct, frozen=True):
     """The body of /api/events/archive."""
 
     archived: int
@@ -49,29 +49,29 @@ class Archived(Struct, frozen=True):
 )
 @click.option("--follow", is_flag=True, help="Then show each new event as it is written, until Ctrl-C.")
 @click.option("--archive-before", metavar="T", help="Move older events to the gzip of their day instead.")
-@answers_json
+@json_option
 def events(*, since: str, follow: bool, archive_before: str | None, as_json: bool) -> int:
     """Show what went wrong and what was done about it, oldest first."""
-    since_wall = wall_at(since, wall_now())
+    since_wall = parse_moment(since, wall_now())
     if archive_before is not None:
         if follow:
             raise click.UsageError("--follow and --archive-before are two different wishes.")
         return _archive(archive_before, as_json=as_json)
     if follow:
-        found = _listed(since_wall)[1]
+        found = _fetch_or_read_events(since_wall)[1]
         if not as_json:
-            _say_pause(found)
+            _print_pause(found)
         try:
             asyncio.run(_follow(Path(found.path), since_wall, as_json=as_json))
         except KeyboardInterrupt:
             # Nothing else ends it, so that this is no error.
-            return INTERRUPTED
+            return INTERRUPTED_EXIT_CODE
         return 0
-    body, found = _listed(since_wall)
+    body, found = _fetch_or_read_events(since_wall)
     if as_json:
-        show_json(body)
+        print_json(body)
     else:
-        _show(found, since_wall)
+        _print_events(found, since_wall)
     return 0
 
 
@@ -80,43 +80,48 @@ def event_line(event: dict[str, Any]) -> str:
     return "  ".join(plain(str(event.get(key) or "-"), 100) for key in _KEYS)
 
 
-def _show(found: Events, since_wall: float) -> None:
-    _say_pause(found)
+def _print_events(found: EventListBody, since_wall: float) -> None:
+    _print_pause(found)
     if found.left_out:
-        say(f"{found.left_out:,} older ones are not shown; the log is {found.path}")
+        print_line(f"{found.left_out:,} older ones are not shown; the log is {found.path}")
     for event in found.events:
-        say(event_line(event))
+        print_line(event_line(event))
     if not found.events:
-        say(NONE.format(stamp(since_wall)))
+        print_line(NO_EVENTS.format(stamp(since_wall)))
 
 
-def _say_pause(found: Events) -> None:
-    for line in paused_text(found.paused):
-        say(line)
+def _print_pause(found: EventListBody) -> None:
+    for line in pause_lines(found.paused):
+        print_line(line)
 
 
 def _archive(before: str, *, as_json: bool) -> int:
     """By the daemon, which asks who wants it; without one, here."""
-    stamped = stamp(wall_at(before, wall_now()))
+    stamped = stamp(parse_moment(before, wall_now()))
     try:
         order = msgspec.json.encode({"before": stamped})
-        done = decoded(Client(Places.of(os.environ)).post("/api/events/archive", order).body, Archived)
+        done = decode_body(
+            DaemonClient(StatePaths.from_environ(os.environ)).post("/api/events/archive", order).body,
+            ArchiveBody,
+        )
     except DaemonNotRunning:
-        done = _archived_here(stamped)
+        done = _archive_locally(stamped)
     if as_json:
-        show_json(msgspec.json.encode(done))
+        print_json(msgspec.json.encode(done))
     else:
-        say(f"archived {done.archived} event{'' if done.archived == 1 else 's'} in {Path(done.path).parent}")
+        print_line(
+            f"archived {done.archived} event{'' if done.archived == 1 else 's'} in {Path(done.path).parent}"
+        )
     return 0
 
 
-def _archived_here(stamped: str) -> Archived:
+def _archive_locally(stamped: str) -> ArchiveBody:
     from wakeful.cli.person import require_person  # noqa: PLC0415
     from wakeful.critical_events import archive_events  # noqa: PLC0415 - readers need none of it
 
     require_person()
     path = log_path(load_settings(None).config.events.critical_path)
-    return Archived(archive_events(stamped, path=path), path)
+    return ArchiveBody(archive_events(stamped, path=path), path)
 
 
 async def _follow(path: Path, since_wall: float, *, as_json: bool) -> None:
@@ -127,31 +132,36 @@ async def _follow(path: Path, since_wall: float, *, as_json: bool) -> None:
         if wall is None or wall < since_wall:
             continue
         if as_json:
-            show_json(msgspec.json.encode(event))
+            print_json(msgspec.json.encode(event))
         else:
-            say(event_line(event))
+            print_line(event_line(event))
         sys.stdout.flush()
 
 
-def _listed(since_wall: float) -> tuple[bytes, Events]:
+def _fetch_or_read_events(since_wall: float) -> tuple[bytes, EventListBody]:
     """The daemon's answer; without a daemon, the same of its log as it is configured."""
-    query = urlencode({"since": stamp(since_wall), "limit": LIMIT})
+    query = urlencode({"since": stamp(since_wall), "limit": EVENTS_SHOWN_MAX})
     try:
-        body = Client(Places.of(os.environ)).get(f"/api/events?{query}").body
+        body = DaemonClient(StatePaths.from_environ(os.environ)).get(f"/api/events?{query}").body
     except DaemonNotRunning:
-        found = _read(since_wall)
+        found = _read_log(since_wall)
         return msgspec.json.encode(found), found
-    return body, decoded(body, Events)
+    return body, decode_body(body, EventListBody)
 
 
-def _read(since_wall: float) -> Events:
+def _read_log(since_wall: float) -> EventListBody:
     from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
     from wakeful.critical_events import CriticalLog  # noqa: PLC0415 - costs nobody who has a daemon
 
     log = CriticalLog(Path(log_path(load_settings(None).config.events.critical_path)))
     found = log.recent(since_wall)
-    return Events(str(log.path), found[-LIMIT:], max(0, len(found) - LIMIT), stored.paused())
+    return EventListBody(
+        str(log.path),
+        found[-EVENTS_SHOWN_MAX:],
+        max(0, len(found) - EVENTS_SHOWN_MAX),
+        stored.pause_in_store(),
+    )
 
 
 def log_path(configured: str) -> str:
-    return configured or f"{Places.of(os.environ).logs}/critical_events.jsonl"
+    return configured or f"{StatePaths.from_environ(os.environ).logs}/critical_events.jsonl"

@@ -14,16 +14,16 @@ from typing import Final
 
 import click
 
-from wakeful.cli.output import note, say
+from wakeful.cli.output import print_line, print_note
 from wakeful.cli.person import require_person
-from wakeful.cli.settings import file_words, load_settings
+from wakeful.cli.settings import config_arguments, load_settings
 from wakeful.config.load import Document, combine, read_file
-from wakeful.config.paths import Places, config_path
+from wakeful.config.paths import StatePaths, config_path
 from wakeful.config.schema import ConfigError
 from wakeful.config.state_dir import require_home
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.text import plain
-from wakeful.gateway.import_config import Imported, merged, read_gateway_json, toml_lines
+from wakeful.gateway.import_config import ImportedConfig, merge_config, read_gateway_json, toml_lines
 
 
 class GatewayPartsMissing(WorldError):
@@ -50,17 +50,17 @@ def gateway(context: click.Context, *, config_file: str | None, supervised: bool
     context.obj = config_file
     if context.invoked_subcommand is not None:
         return 0
-    places = Places.of(os.environ)
+    paths = StatePaths.from_environ(os.environ)
     require_home(os.environ)
     config = load_settings(config_file).config
-    work = _work()
+    work = _gateway_process_module()
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(name)s: %(message)s"
     )
     # Addresses of the Bot API hold the token.
     logging.getLogger("httpx").setLevel(logging.WARNING)
-    daemon = ("up", "--no-tcp", "--no-gateway", "--supervised", *file_words(config_file))
-    asyncio.run(work.serve_gateway(config, places, _announce, daemon=daemon, supervised=supervised))
+    daemon = ("up", "--no-tcp", "--no-gateway", "--supervised", *config_arguments(config_file))
+    asyncio.run(work.serve_gateway(config, paths, _print_now, daemon=daemon, supervised=supervised))
     return 0
 
 
@@ -69,9 +69,9 @@ def gateway(context: click.Context, *, config_file: str | None, supervised: bool
 def pair(config_file: str | None) -> int:
     """Print a one-time code; whoever sends it to the bot within ten minutes is heard from then on."""
     require_person()
-    work = _work()
-    say(asyncio.run(work.pair(load_settings(config_file).config, Places.of(os.environ))))
-    say(
+    work = _gateway_process_module()
+    print_line(asyncio.run(work.pair(load_settings(config_file).config, StatePaths.from_environ(os.environ))))
+    print_line(
         "Send it to the bot in a private chat within ten minutes. It works once, and five wrong tries end it."
     )
     return 0
@@ -83,14 +83,16 @@ def pair(config_file: str | None) -> int:
 def unpair(config_file: str | None, *, user_id: int) -> int:
     """Stop hearing somebody who was paired; a running gateway notices within a minute."""
     require_person()
-    work = _work()
-    if not asyncio.run(work.unpair(load_settings(config_file).config, Places.of(os.environ), user_id)):
+    work = _gateway_process_module()
+    if not asyncio.run(
+        work.unpair(load_settings(config_file).config, StatePaths.from_environ(os.environ), user_id)
+    ):
         raise NotPaired(user_id=user_id)
-    say(f"{user_id} is not heard any more")
+    print_line(f"{user_id} is not heard any more")
     return 0
 
 
-def _work() -> ModuleType:
+def _gateway_process_module() -> ModuleType:
     """What does it all; brings libraries along that a mistake in the options should not wait for."""
     try:
         from wakeful.gateway import process as chatwork  # noqa: PLC0415 - see above
@@ -99,8 +101,8 @@ def _work() -> ModuleType:
     return chatwork
 
 
-def _announce(line: str) -> None:
-    say(line)
+def _print_now(line: str) -> None:
+    print_line(line)
     # A log is read while it is written.
     sys.stdout.flush()
 
@@ -117,40 +119,43 @@ def import_file(*, file: str, write: bool, config_file: str | None) -> int:
     """Convert a gateway.json to Wakeful's configuration and print it as TOML. Unknown keys are named and kept."""
     imported = read_gateway_json(read_file(file), plain(file))
     for name in imported.unknown:
-        note(f"{plain(file)}: {plain(name)}: not understood, kept as a comment")
+        print_note(f"{plain(file)}: {plain(name)}: not understood, kept as a comment")
     if not imported.settings:
-        note(f"{plain(file)}: sets none of the keys of a gateway.json")
+        print_note(f"{plain(file)}: sets none of the keys of a gateway.json")
     if not write:
         for line in toml_lines(imported):
-            say(line)
+            print_line(line)
         return 0
     require_person()
-    path = config_path(os.environ, config_file) or f"{Places.of(os.environ).home}/wakeful.toml"
+    path = (
+        config_path(os.environ, config_file)
+        or f"{StatePaths.from_environ(os.environ).state_dir}/wakeful.toml"
+    )
     if config_file is None:
         require_home(os.environ)
     _write(Path(path).resolve(), imported)
     return 0
 
 
-def _write(path: Path, imported: Imported) -> None:
+def _write(path: Path, imported: ImportedConfig) -> None:
     before = read_file(str(path)) if path.exists() else b""
     # A file with a mistake in it is not touched: its author is told first.
     combine([Document(str(path), before)], os.environ)
-    after = merged(before.decode(), imported, plain(str(path)))
+    after = merge_config(before.decode(), imported, plain(str(path)))
     if after == before.decode():
-        say(f"{path} says all of this already")
+        print_line(f"{path} says all of this already")
         return
     _check(path, after, imported)
     path.parent.mkdir(parents=True, exist_ok=True)
     if before:
-        say(f"kept what was there as {_backed_up(path, before)}")
+        print_line(f"kept what was there as {_write_backup(path, before)}")
     fresh = path.with_name(f"{path.name}.{os.getpid()}")
     _write_new(fresh, after.encode())
     fresh.replace(path)
-    say(f"wrote {path}: {', '.join(imported.settings) or 'comments only'}")
+    print_line(f"wrote {path}: {', '.join(imported.settings) or 'comments only'}")
 
 
-def _check(path: Path, after: str, imported: Imported) -> None:
+def _check(path: Path, after: str, imported: ImportedConfig) -> None:
     """What will be written means what was imported. Raises ConfigError if it cannot be put in by machine."""
     try:
         loaded = combine([Document(str(path), after.encode())], {"HOME": os.environ.get("HOME", "/")})
@@ -163,7 +168,7 @@ def _check(path: Path, after: str, imported: Imported) -> None:
     assert all(loaded.origins[name] != "default" for name in imported.settings), "every setting is there"
 
 
-def _backed_up(path: Path, content: bytes) -> Path:
+def _write_backup(path: Path, content: bytes) -> Path:
     for number in range(1, _BACKUPS_MAX + 1):
         backup = path.with_name(f"{path.name}.before-import-{number}")
         try:

@@ -6,13 +6,13 @@ from typing import Any, Final
 import click
 import msgspec
 
-from wakeful.cli.commands.mute import who
-from wakeful.cli.commands.session_control import ACT_SECONDS_MAX, order, show_deed
+from wakeful.cli.commands.mute import operator_name
+from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, post_action, print_action
 from wakeful.cli.format.sessions import paused_lines
-from wakeful.cli.options import answers_json, session_argument
-from wakeful.cli.output import note, say, show_json
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
+from wakeful.cli.options import json_option, session_argument
+from wakeful.cli.output import print_json, print_line, print_note
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
@@ -26,56 +26,58 @@ RESTORE_SECONDS_MAX: Final = 600.0
 @click.option(
     "--yes", "approved", is_flag=True, help="I looked at the calls that were cut off: it may go on."
 )
-@answers_json
+@json_option
 def revive(*, session_id: SessionId, approved: bool, as_json: bool) -> int:
     """Bring a managed session in trouble back now, also one that is held or was given up."""
-    return show_deed(order(session_id, "revive", {"approved": approved, "by": who()}), as_json=as_json)
+    return print_action(
+        post_action(session_id, "revive", {"approved": approved, "by": operator_name()}), as_json=as_json
+    )
 
 
 @click.command(epilog="Example: wakeful restore --dry-run")
 @click.option("--dry-run", is_flag=True, help="Only say what would be brought back.")
-@answers_json
+@json_option
 def restore(*, dry_run: bool, as_json: bool) -> int:
     """Bring back what a reboot or a dead tmux server took along: name, directory and conversation.
 
     One after the other, skipping what lives and what a person has to look at first. Restored sessions are managed.
     """
-    client = Client(Places.of(os.environ))
+    client = DaemonClient(StatePaths.from_environ(os.environ))
     answer = client.get("/api/lost")
     found = decode_json(answer.body)
     lost = found["lost"]
     if not as_json:
         for line in paused_lines(answer.body):
-            say(line)
+            print_line(line)
     outcomes = [
-        each if dry_run or each["skipped"] else _restored(client, each, quiet=as_json) for each in lost
+        each if dry_run or each["skipped"] else _restore_one(client, each, quiet=as_json) for each in lost
     ]
     if as_json:
-        show_json(msgspec.json.encode({"lost": outcomes, "dry_run": dry_run, "paused": found["paused"]}))
+        print_json(msgspec.json.encode({"lost": outcomes, "dry_run": dry_run, "paused": found["paused"]}))
     else:
-        _show(outcomes)
+        _print_outcomes(outcomes)
     return 0 if all(each.get("outcome", "recovered") == "recovered" for each in outcomes) else 1
 
 
-def _show(outcomes: list[dict[str, Any]]) -> None:
+def _print_outcomes(outcomes: list[dict[str, Any]]) -> None:
     """What was not said while it was done."""
     if not outcomes:
-        say("nothing was lost: no session died with its host or its tmux server")
+        print_line("nothing was lost: no session died with its host or its tmux server")
     for each in outcomes:
         if each["skipped"]:
-            say(_line(each, f"skipped: {each['skipped']}"))
+            print_line(_line(each, f"skipped: {each['skipped']}"))
         elif "outcome" not in each:
-            say(_line(each, f"would be brought back: {each['because']}"))
+            print_line(_line(each, f"would be brought back: {each['because']}"))
 
 
-def _restored(client: Client, lost: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
+def _restore_one(client: DaemonClient, lost: dict[str, Any], *, quiet: bool) -> dict[str, Any]:
     if not quiet:
-        note(f"bringing {lost['name']} back …")
+        print_note(f"bringing {lost['name']} back …")
     try:
         answer = client.post(
             f"/api/sessions/{lost['session_id']}/restore",
             b"{}",
-            timeout_seconds=RESTORE_SECONDS_MAX + ACT_SECONDS_MAX,
+            timeout_seconds=RESTORE_SECONDS_MAX + ACTION_SECONDS_MAX,
         )
     except WakefulError as error:
         # One that cannot be brought back must not keep the others from it.
@@ -85,7 +87,7 @@ def _restored(client: Client, lost: dict[str, Any], *, quiet: bool) -> dict[str,
         outcome, words = deed["outcome"], deed["words"]
     done = {**lost, "outcome": outcome, "words": words}
     if not quiet:
-        say(_line(done, f"{outcome}: {words}"))
+        print_line(_line(done, f"{outcome}: {words}"))
     return done
 
 

@@ -12,31 +12,35 @@ import click
 import msgspec
 from msgspec import Struct
 
-from wakeful.cli.app import Entry, LazyGroup
-from wakeful.cli.commands.session_control import ACT_SECONDS_MAX
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.options import answers_json, completed_by
-from wakeful.cli.output import note, say, show_json, wall_now
+from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.options import completion_of, json_option
+from wakeful.cli.output import print_json, print_line, print_note, wall_now
 from wakeful.cli.settings import load_settings
-from wakeful.client.client import Client
-from wakeful.config.paths import Places
-from wakeful.config.trust import TrustBook
+from wakeful.client.client import DaemonClient
+from wakeful.config.paths import StatePaths
+from wakeful.config.trust import TrustFile
 from wakeful.core.clock import iso
-from wakeful.heartbeat.model import HeartbeatStatus, PolicySnapshot, WakeAnswer, parse_target, shown
-from wakeful.heartbeat.policy import Clamped, HeartbeatInvalid, Problem
+from wakeful.heartbeat.model import HeartbeatStatus, PolicySnapshot, WakeAnswer, parse_target, policy_snapshot
+from wakeful.heartbeat.policy import ClampedPreference, HeartbeatInvalid, PolicyProblem
 from wakeful.judging.wake_eligibility import PolicyState
 
-_HERE: Final = "wakeful.cli.commands.heartbeat"
+_MODULE: Final = "wakeful.cli.commands.heartbeat"
 COMMANDS: Final = {
-    "status": Entry("See", f"{_HERE}:status", "Whether an agent may be woken now, and by which policy"),
-    "wake": Entry("Run", f"{_HERE}:wake", "Wake an agent, or say why not"),
-    "validate": Entry("See", f"{_HERE}:validate", "Whether a HEARTBEAT.md is valid, or which line is not"),
+    "status": CommandEntry(
+        "See", f"{_MODULE}:status", "Whether an agent may be woken now, and by which policy"
+    ),
+    "wake": CommandEntry("Run", f"{_MODULE}:wake", "Wake an agent, or say why not"),
+    "validate": CommandEntry(
+        "See", f"{_MODULE}:validate", "Whether a HEARTBEAT.md is valid, or which line is not"
+    ),
 }
 
 
 # NAME is an agent's, or a session's whole id.
 _target_argument = click.argument(
-    "name", metavar="NAME", type=parse_target, shell_complete=completed_by("agents_like")
+    "name", metavar="NAME", type=parse_target, shell_complete=completion_of("agents_like")
 )
 
 
@@ -45,7 +49,7 @@ class Validation(Struct, frozen=True):
 
     valid: bool
     snapshot: PolicySnapshot | None
-    problem: Problem | None
+    problem: PolicyProblem | None
     # None where none is needed: the file is not in an agent's folder.
     trusted: bool | None = None
 
@@ -57,35 +61,35 @@ def heartbeat() -> None:
 
 @click.command(epilog="Example: wakeful agent heartbeat status fox --json")
 @_target_argument
-@answers_json
+@json_option
 def status(*, name: str, as_json: bool) -> int:
     """Say whether an agent may be woken now, by which policy, and what was last decided."""
     answer = _client().get(f"/api/agents/{name}/heartbeat/status")
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
         return answer.exit_code
-    for line in status_lines(decoded(answer.body, HeartbeatStatus)):
-        say(line)
+    for line in status_lines(decode_body(answer.body, HeartbeatStatus)):
+        print_line(line)
     return answer.exit_code
 
 
 @click.command(epilog="Example: wakeful agent heartbeat wake fox")
 @_target_argument
-@answers_json
+@json_option
 def wake(*, name: str, as_json: bool) -> int:
     """Give an agent the prompt of its HEARTBEAT.md. Exit 1 with one reason if it may not be woken."""
-    answer = _client().post(f"/api/agents/{name}/heartbeat/wake", timeout_seconds=ACT_SECONDS_MAX)
+    answer = _client().post(f"/api/agents/{name}/heartbeat/wake", timeout_seconds=ACTION_SECONDS_MAX)
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
         return answer.exit_code
-    woken = decoded(answer.body, WakeAnswer)
+    woken = decode_body(answer.body, WakeAnswer)
     reason = f" ({woken.reason})" if woken.reason is not None else ""
-    say(f"{name}: {woken.outcome}{reason}: {woken.words}")
+    print_line(f"{name}: {woken.outcome}{reason}: {woken.words}")
     return answer.exit_code
 
 
-def _client() -> Client:
-    return Client(Places.of(os.environ))
+def _client() -> DaemonClient:
+    return DaemonClient(StatePaths.from_environ(os.environ))
 
 
 def status_lines(status: HeartbeatStatus) -> Iterator[str]:
@@ -107,7 +111,7 @@ def status_lines(status: HeartbeatStatus) -> Iterator[str]:
     if problem is not None and problem.reason not in status.words:
         yield f"  {problem.file}:{problem.line}: {problem.reason}"
     if snapshot is not None:
-        yield from (f"  {clamped_words(each)}" for each in snapshot.clamped)
+        yield from (f"  {clamped_text(each)}" for each in snapshot.clamped)
     state = status.wake_state
     times = {
         "last wake": state.last_wake_at,
@@ -126,49 +130,51 @@ def status_lines(status: HeartbeatStatus) -> Iterator[str]:
 
 @click.command(epilog="Example: wakeful agent heartbeat validate ./HEARTBEAT.md")
 @click.argument("file", metavar="FILE")
-@answers_json
+@json_option
 def validate(*, file: str, as_json: bool) -> int:
     """Say whether FILE is a valid HEARTBEAT.md. Exit 1 with file, line and reason if it is not."""
-    found = _validated(file)
+    found = _validate(file)
     if as_json:
-        show_json(msgspec.json.encode(found))
+        print_json(msgspec.json.encode(found))
     elif found.problem is not None:
-        say(f"{found.problem.file}:{found.problem.line}: {found.problem.reason}")
+        print_line(f"{found.problem.file}:{found.problem.line}: {found.problem.reason}")
     elif found.snapshot is not None:
-        say(f"{file}: valid, {found.snapshot.id}")
+        print_line(f"{file}: valid, {found.snapshot.id}")
         if found.trusted is False:
-            from wakeful.daemon.heartbeat import not_trusted  # noqa: PLC0415 - YAML costs only who reads one
+            from wakeful.daemon.heartbeat import not_trusted_text  # noqa: PLC0415 - YAML costs only who reads one
 
-            note(not_trusted(found.snapshot.path))
+            print_note(not_trusted_text(found.snapshot.path))
         for each in found.snapshot.clamped:
-            note(clamped_words(each))
+            print_note(clamped_text(each))
     return 0 if found.valid else 1
 
 
-def clamped_words(clamped: Clamped) -> str:
+def clamped_text(clamped: ClampedPreference) -> str:
     """What a preference beyond the bounds got instead."""
     return f"{clamped.code}: {clamped.field} asks for {clamped.asked} and gets {clamped.given}"
 
 
-def _validated(file: str) -> Validation:
+def _validate(file: str) -> Validation:
     from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - YAML costs only who reads one
 
     bounds = heartbeats.bounds_of(load_settings(None).config.heartbeat)
-    place = heartbeats.place_at(file, Places.of(os.environ).home)
+    place = heartbeats.heartbeat_path_from(file, StatePaths.from_environ(os.environ).state_dir)
     try:
         if place is None:
-            return Validation(True, shown(heartbeats.load(str(Path(file)), bounds, iso(wall_now()))), None)
-        content = heartbeats.read_place(place, bounds)
-        snapshot = shown(heartbeats.understood(content, place.path, bounds, iso(wall_now())))
+            return Validation(
+                True, policy_snapshot(heartbeats.load(str(Path(file)), bounds, iso(wall_now()))), None
+            )
+        content = heartbeats.read_heartbeat(place, bounds)
+        snapshot = policy_snapshot(heartbeats.parse_snapshot(content, place.path, bounds, iso(wall_now())))
     except HeartbeatInvalid as wrong:
         return Validation(False, None, problem_of(wrong))
-    return Validation(True, snapshot, None, _trusts().is_trusted(place.path, content))
+    return Validation(True, snapshot, None, _trust_store().is_trusted(place.path, content))
 
 
-def _trusts() -> TrustBook:
-    return TrustBook(Places.of(os.environ).trusted)
+def _trust_store() -> TrustFile:
+    return TrustFile(StatePaths.from_environ(os.environ).trust_file)
 
 
-def problem_of(wrong: HeartbeatInvalid) -> Problem:
+def problem_of(wrong: HeartbeatInvalid) -> PolicyProblem:
     """The facts of a refusal."""
-    return Problem(str(wrong.facts["file"]), int(str(wrong.facts["line"])), str(wrong.facts["reason"]))
+    return PolicyProblem(str(wrong.facts["file"]), int(str(wrong.facts["line"])), str(wrong.facts["reason"]))

@@ -8,15 +8,15 @@ from typing import Final
 
 import click
 
-from wakeful.cli.app import Entry, LazyGroup
-from wakeful.cli.output import note, say
+from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.output import print_line, print_note
 from wakeful.cli.person import require_person
-from wakeful.config.paths import Places
-from wakeful.config.state_dir import make_home, require_home
+from wakeful.config.paths import StatePaths
+from wakeful.config.state_dir import make_state_dir, require_home
 from wakeful.hooks.install import (
     CLIENTS,
-    Plan,
-    carry_out,
+    SettingsPlan,
+    apply_plan,
     plan_install,
     plan_uninstall,
     settings_path,
@@ -25,12 +25,12 @@ from wakeful.hooks.install import (
 from wakeful.hooks.json_edit import NotPlainJson
 from wakeful.hooks.model import NotOursToWrite
 
-_HERE: Final = "wakeful.cli.commands.hooks"
+_MODULE: Final = "wakeful.cli.commands.hooks"
 COMMANDS: Final = {
-    "install": Entry("Set up", f"{_HERE}:install", "Put our hooks into a client's settings"),
-    "uninstall": Entry("Set up", f"{_HERE}:uninstall", "Take them out again"),
+    "install": CommandEntry("Set up", f"{_MODULE}:install", "Put our hooks into a client's settings"),
+    "uninstall": CommandEntry("Set up", f"{_MODULE}:uninstall", "Take them out again"),
 }
-_THEN: Final = {
+_NEXT_STEPS: Final = {
     "claude": "sessions that start from now on report; `wakeful doctor` says whether they do",
     "codex": "now trust it: start codex, type /hooks. It skips hooks nobody trusted; `wakeful doctor` tells",
 }
@@ -49,17 +49,17 @@ def install(*, client: str, dry_run: bool) -> int:
 
     What is not plain JSON, a link, or not yours to write is left alone: then the lines to add are printed. Exit 1.
     """
-    places = Places.of(os.environ)
+    paths = StatePaths.from_environ(os.environ)
     require_home(os.environ)
-    plan = _planned(client, partial(plan_install, client, os.environ, places))
+    plan = _plan_or_none(client, partial(plan_install, client, os.environ, paths))
     if plan is None:
-        for line in snippet_for(client, places).splitlines():
-            say(line)
+        for line in snippet_for(client, paths).splitlines():
+            print_line(line)
         return 1
     if not plan.is_done and not dry_run:
         # The spool must be there before a hook is: without it the hooks say nothing.
-        make_home(places)
-    return _done(plan, f"added to {plan.path}", _THEN[client], dry_run=dry_run)
+        make_state_dir(paths)
+    return _apply(plan, f"added to {plan.path}", _NEXT_STEPS[client], dry_run=dry_run)
 
 
 @click.command(epilog="Example: wakeful hooks uninstall codex")
@@ -69,45 +69,45 @@ def uninstall(*, client: str, dry_run: bool) -> int:
     """Take Wakeful's hooks out of the settings of CLIENT, and nothing else. For people: refused inside an agent's session."""
     if not dry_run:
         require_person()
-    plan = _planned(client, partial(plan_uninstall, client, os.environ))
+    plan = _plan_or_none(client, partial(plan_uninstall, client, os.environ))
     if plan is None:
-        note("take out every hook whose command ends with `# wakeful hook`")
+        print_note("take out every hook whose command ends with `# wakeful hook`")
         return 1
-    return _done(plan, f"taken out of {plan.path}", "", dry_run=dry_run)
+    return _apply(plan, f"taken out of {plan.path}", "", dry_run=dry_run)
 
 
-def _planned(client: str, plan: Callable[[], Plan]) -> Plan | None:
+def _plan_or_none(client: str, plan: Callable[[], SettingsPlan]) -> SettingsPlan | None:
     """The plan; None, with a word, where the file is to be left alone."""
     path = settings_path(client, os.environ)
     try:
         return plan()
     except NotPlainJson as problem:
-        _left_alone(f"{path}: {problem}")
+        _print_left_alone(f"{path}: {problem}")
     except NotOursToWrite as problem:
-        _left_alone(str(problem))
+        _print_left_alone(str(problem))
     return None
 
 
-def _left_alone(why: str) -> None:
-    note(f"{why} Nothing was changed.")
+def _print_left_alone(why: str) -> None:
+    print_note(f"{why} Nothing was changed.")
 
 
-def _done(plan: Plan, said: str, then: str, *, dry_run: bool) -> int:
+def _apply(plan: SettingsPlan, said: str, then: str, *, dry_run: bool) -> int:
     if plan.is_done:
-        say(f"nothing to do: {plan.path} is as it should be")
+        print_line(f"nothing to do: {plan.path} is as it should be")
         return 0
     if dry_run:
         for line in _difference(plan):
-            say(line)
+            print_line(line)
         return 0
-    carry_out(plan)
-    say(said)
+    apply_plan(plan)
+    print_line(said)
     if then:
-        note(then)
+        print_note(then)
     return 0
 
 
-def _difference(plan: Plan) -> Iterator[str]:
+def _difference(plan: SettingsPlan) -> Iterator[str]:
     before, after = ((side or b"").decode().splitlines() for side in (plan.before, plan.after))
     old, new = (os.devnull if side is None else str(plan.path) for side in (plan.before, plan.after))
     yield from unified_diff(before, after, old, new, lineterm="")

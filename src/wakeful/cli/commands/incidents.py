@@ -7,22 +7,22 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from wakeful.alerts.model import moment
+from wakeful.alerts.model import format_time
 from wakeful.cli import read_store as stored
-from wakeful.cli.commands.work import shown_list
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.options import answers_json
+from wakeful.cli.commands.work import print_list
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.options import json_option
 from wakeful.cli.output import wall_now
 from wakeful.core.durations import age
 from wakeful.core.text import plain
 
-NONE: Final = "No incident is open. `wakeful incidents --all` lists those that are over."
+NO_OPEN_INCIDENTS: Final = "No incident is open. `wakeful incidents --all` lists those that are over."
 # An outage under hundreds is read by its beginning.
 MEMBERS_SHOWN_MAX: Final = 10
-NONE_EVER: Final = "No incident in the last 30 days."
+NO_INCIDENTS: Final = "No incident in the last 30 days."
 
 
-class Session(Struct, frozen=True):
+class IncidentMemberBody(Struct, frozen=True):
     """One that is or was in it."""
 
     name: str
@@ -30,7 +30,7 @@ class Session(Struct, frozen=True):
     left_at: str | None
 
 
-class Episode(Struct, frozen=True):
+class IncidentBody(Struct, frozen=True):
     """What is shown of an incident of /api/incidents."""
 
     id: str
@@ -39,34 +39,34 @@ class Episode(Struct, frozen=True):
     words: str
     did: str
     issue_url: str | None
-    members: list[Session]
+    members: list[IncidentMemberBody]
 
 
-class Episodes(Struct, frozen=True):
-    incidents: list[Episode]
+class IncidentListBody(Struct, frozen=True):
+    incidents: list[IncidentBody]
 
 
 @click.command(epilog="Example: wakeful incidents --all --json")
 @click.option("--all", "everything", is_flag=True, help="Also those that are over, for 30 days.")
-@answers_json
+@json_option
 def incidents(*, everything: bool, as_json: bool) -> int:
     """List what is wrong by its cause: an outage under twenty sessions is one incident."""
     target = "/api/incidents?all=" + ("true" if everything else "false")
-    answer = stored.asked(target, lambda: stored.incidents(everything))
-    return shown_list(answer, lambda body: incident_lines(body, wall_now(), everything), as_json=as_json)
+    answer = stored.daemon_or_store(target, lambda: stored.stored_incidents(everything))
+    return print_list(answer, lambda body: incident_lines(body, wall_now(), everything), as_json=as_json)
 
 
 def incident_lines(body: bytes, now: float, everything: bool) -> Iterator[str]:
     """Each with its time, what happened, what became of each session, and where its issue is."""
-    episodes = decoded(body, Episodes).incidents
+    episodes = decode_body(body, IncidentListBody).incidents
     if not episodes:
-        yield NONE_EVER if everything else NONE
+        yield NO_INCIDENTS if everything else NO_OPEN_INCIDENTS
     for episode in episodes:
         yield f"{_span(episode, now)}  {plain(episode.words)}"
         yield from (f"    {plain(each)}" for each in incident_details(episode))
 
 
-def incident_details(episode: Episode) -> Iterator[str]:
+def incident_details(episode: IncidentBody) -> Iterator[str]:
     """What became of each session in it, and where its issue is."""
     # Those in trouble first: they are what somebody looks for.
     ordered = sorted(episode.members, key=lambda each: each.left_at is not None)
@@ -82,8 +82,8 @@ def incident_details(episode: Episode) -> Iterator[str]:
         yield episode.issue_url
 
 
-def _span(episode: Episode, now: float) -> str:
-    opened, began = _wall(episode.opened_at), moment(episode.opened_at)
+def _span(episode: IncidentBody, now: float) -> str:
+    opened, began = _wall(episode.opened_at), format_time(episode.opened_at)
     if episode.resolved_at is None:
         return f"OPEN  since {began}, for {age(now - opened)}"
     return f"over  from {began}, for {age(_wall(episode.resolved_at) - opened)}"

@@ -5,18 +5,24 @@ from typing import Final
 
 import click
 
-from wakeful.alerts.mute_pause_model import paused_text
-from wakeful.cli.format.sessions import Sessions, counts_text, decode_sessions, left_out_text, rows
-from wakeful.cli.options import answers_json
-from wakeful.cli.output import say, show_json, wall_now
-from wakeful.cli.read import Reading, ask
+from wakeful.alerts.mute_pause_model import pause_lines
+from wakeful.cli.format.sessions import (
+    SessionListBody,
+    counts_text,
+    decode_sessions,
+    left_out_lines,
+    session_rows,
+)
+from wakeful.cli.options import json_option
+from wakeful.cli.output import print_json, print_line, wall_now
+from wakeful.cli.read import SessionReader, read
 from wakeful.cli.table import print_rows
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import SessionRecord
 
 # The daemon gives 10,000 records at once.
 PAGES_MAX: Final = 100
-NOBODY: Final = "No agent session in the last 24 hours. Start claude or codex, or try `wakeful demo`."
+NO_SESSIONS: Final = "No agent session in the last 24 hours. Start claude or codex, or try `wakeful demo`."
 
 
 @click.command(epilog="Example: wakeful ls --health dead")
@@ -28,33 +34,33 @@ NOBODY: Final = "No agent session in the last 24 hours. Start claude or codex, o
 @click.option(
     "--state", type=click.Choice([each.value for each in State]), help="Only sessions in this state."
 )
-@answers_json
+@json_option
 def ls(*, everything: bool, project: str | None, health: str | None, state: str | None, as_json: bool) -> int:
     """List the sessions of this machine, those who need you first."""
     asked = {"all": "true" if everything else None, "project": project, "health": health, "state": state}
     filters = {key: value for key, value in asked.items() if value is not None}
     if as_json:
-        show_json(ask(lambda desk: desk.sessions(filters)).body)
+        print_json(read(lambda reader: reader.sessions(filters)).body)
         return 0
-    page, overview = ask(lambda desk: (whole_list(desk, filters), desk.overview().body))
-    for line in paused_text(page.paused):
-        say(line)
-    last_lines = footer(page.sessions, page.older, filtered=bool(filters)) + left_out_text(overview)
-    print_rows(rows(page.sessions, wall_now()), last_lines)
+    page, overview = read(lambda reader: (whole_list(reader, filters), reader.overview().body))
+    for line in pause_lines(page.paused):
+        print_line(line)
+    last_lines = footer(page.sessions, page.older, filtered=bool(filters)) + left_out_lines(overview)
+    print_rows(session_rows(page.sessions, wall_now()), last_lines)
     return 0
 
 
-def whole_list(desk: Reading, filters: dict[str, str]) -> Sessions:
+def whole_list(reader: SessionReader, filters: dict[str, str]) -> SessionListBody:
     """Every page of the list as one."""
-    pages = list(_pages(desk, filters))
+    pages = list(_pages(reader, filters))
     records = [record for page in pages for record in page.sessions]
     older = 0 if "all" in filters else sum(page.older for page in pages)
-    return Sessions(records, older, None, pages[0].paused)
+    return SessionListBody(records, older, None, pages[0].paused)
 
 
-def _pages(desk: Reading, filters: dict[str, str]) -> Iterator[Sessions]:
+def _pages(reader: SessionReader, filters: dict[str, str]) -> Iterator[SessionListBody]:
     for _ in range(PAGES_MAX):
-        page = decode_sessions(desk.sessions(filters).body)
+        page = decode_sessions(reader.sessions(filters).body)
         yield page
         if page.next_cursor is None:
             return
@@ -63,6 +69,6 @@ def _pages(desk: Reading, filters: dict[str, str]) -> Iterator[Sessions]:
 
 def footer(records: list[SessionRecord], older: int, *, filtered: bool) -> list[str]:
     """The last lines: how many stand where, and how many are folded."""
-    none = "No session fits." if filtered else NOBODY
+    none = "No session fits." if filtered else NO_SESSIONS
     folded = [f"{older:,} older: wakeful ls --all"] if older else []
     return [counts_text(records) or none, *folded]

@@ -13,39 +13,39 @@ from wakeful.alerts.mute_pause_model import (
     MuteList,
     MuteRecord,
     PauseRecord,
-    mute_words,
-    pause_words,
+    mute_text,
+    pause_text,
 )
 from wakeful.cli import read_store as stored
-from wakeful.cli.commands.work import posted, shown, shown_list, text
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.options import Command, answers_json, completed_by
-from wakeful.core.durations import seconds_of
+from wakeful.cli.commands.work import post, print_answer, print_list, text
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.options import Command, completion_of, json_option
+from wakeful.core.durations import parse_duration
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId, parse_session_id
 
 Target = tuple[MuteKind, str]
 
 
-class OneTarget(OperatorError):
+class OneTargetNeeded(OperatorError):
     """Name one thing: a session's ID, --project P or --code C."""
 
     code = "one-mute-target"
 
 
-class NoEnd(OperatorError):
+class DurationNeeded(OperatorError):
     """Say for how long, like --for 2h: a mute always ends."""
 
     code = "mute-without-end"
 
 
-class Unmuted(Struct, frozen=True):
+class UnmuteBody(Struct, frozen=True):
     kind: MuteKind
     value: str
     changed: bool
 
 
-class Pausing(Struct, frozen=True):
+class PauseBody(Struct, frozen=True):
     """The answer to `pause` and `resume`."""
 
     paused: PauseRecord | None
@@ -60,7 +60,7 @@ def target_options(command: Command) -> Command:
         metavar="[ID]",
         type=parse_session_id,
         required=False,
-        shell_complete=completed_by("sessions_like"),
+        shell_complete=completion_of("sessions_like"),
     )
     @click.option("--project", type=text, metavar="P", help="Everything of this project.")
     @click.option("--code", type=text, metavar="C", help="One trouble, like loop, wherever it is.")
@@ -71,7 +71,7 @@ def target_options(command: Command) -> Command:
         given = ((MuteKind.SESSION, session_id), (MuteKind.PROJECT, project), (MuteKind.CODE, code))
         targets = [(kind, value) for kind, value in given if value is not None]
         if len(targets) > 1:
-            raise OneTarget
+            raise OneTargetNeeded
         return command(target=targets[0] if targets else None, **kwargs)
 
     return named
@@ -81,51 +81,59 @@ def target_options(command: Command) -> Command:
 @target_options
 @click.option("--for", "duration", metavar="TIME", help="For how long, like 30m, 2h or 1d; 30 days at most.")
 @click.option("--reason", type=text, default="", help="Why, for whoever wonders at the silence.")
-@answers_json
+@json_option
 def mute(*, target: Target | None, duration: str | None, reason: str, as_json: bool) -> int:
     """Tell nothing about a session, a project or one code for a while. Without arguments: list the mutes.
 
     Watching and healing go on; only alerts are silent.
     """
     if target is None and duration is None:
-        return shown_list(stored.asked("/api/mutes", stored.mutes), list_lines, as_json=as_json)
+        return print_list(
+            stored.daemon_or_store("/api/mutes", stored.stored_mutes), list_lines, as_json=as_json
+        )
     if target is None:
-        raise OneTarget
+        raise OneTargetNeeded
     if duration is None:
-        raise NoEnd
+        raise DurationNeeded
     kind, value = target
-    order = {"kind": kind, "value": value, "for_seconds": seconds_of(duration), "by": who(), "reason": reason}
-    return shown(posted("/api/mutes", order), mute_lines, as_json=as_json)
+    order = {
+        "kind": kind,
+        "value": value,
+        "for_seconds": parse_duration(duration),
+        "by": operator_name(),
+        "reason": reason,
+    }
+    return print_answer(post("/api/mutes", order), mute_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful unmute --project shop")
 @target_options
-@answers_json
+@json_option
 def unmute(*, target: Target | None, as_json: bool) -> int:
     """Tell again what was muted. Exit 1: it was not."""
     if target is None:
-        raise OneTarget
+        raise OneTargetNeeded
     kind, value = target
-    return shown(posted("/api/unmute", {"kind": kind, "value": value}), unmuted_lines, as_json=as_json)
+    return print_answer(post("/api/unmute", {"kind": kind, "value": value}), unmuted_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful pause --reason 'upgrading the provider'")
 @click.option("--reason", type=text, default="", help="Why, for whoever finds it paused.")
-@answers_json
+@json_option
 def pause(*, reason: str, as_json: bool) -> int:
     """Stop everything Wakeful would do by itself. It watches on, and does what you ask for."""
-    answer = posted("/api/pause", {"by": who(), "reason": reason})
-    return shown(answer, pause_lines, as_json=as_json)
+    answer = post("/api/pause", {"by": operator_name(), "reason": reason})
+    return print_answer(answer, pause_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful resume")
-@answers_json
+@json_option
 def resume(*, as_json: bool) -> int:
     """End a pause: Wakeful heals again. (`wakeful session resume ID` continues one session.)"""
-    return shown(posted("/api/resume", {}), resume_lines, as_json=as_json)
+    return print_answer(post("/api/resume", {}), resume_lines, as_json=as_json)
 
 
-def who() -> str:
+def operator_name() -> str:
     """Whoever runs this command, and where: several people and hosts may share one store."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
@@ -136,28 +144,28 @@ def who() -> str:
 
 def mute_lines(body: bytes) -> list[str]:
     """What is silent now."""
-    return [mute_words(decoded(body, MuteRecord))]
+    return [mute_text(decode_body(body, MuteRecord))]
 
 
 def list_lines(body: bytes) -> list[str]:
     """Every mute in force."""
-    return [mute_words(each) for each in decoded(body, MuteList).mutes] or ["nothing is muted"]
+    return [mute_text(each) for each in decode_body(body, MuteList).mutes] or ["nothing is muted"]
 
 
 def unmuted_lines(body: bytes) -> list[str]:
     """What is told again."""
-    answer = decoded(body, Unmuted)
+    answer = decode_body(body, UnmuteBody)
     return [f"{answer.kind} {answer.value} {'is told about again' if answer.changed else 'was not muted'}"]
 
 
 def pause_lines(body: bytes) -> list[str]:
     """That it is paused, and by whom if somebody else was first."""
-    answer = decoded(body, Pausing)
+    answer = decode_body(body, PauseBody)
     if answer.paused is None:
         return ["not paused: somebody ended the pause at the same time"]
-    return [f"{'' if answer.changed else 'already '}{pause_words(answer.paused)}", "`wakeful resume` ends it"]
+    return [f"{'' if answer.changed else 'already '}{pause_text(answer.paused)}", "`wakeful resume` ends it"]
 
 
 def resume_lines(body: bytes) -> list[str]:
     """That it goes on, or always did."""
-    return ["Wakeful acts again" if decoded(body, Pausing).changed else "Wakeful was not paused"]
+    return ["Wakeful acts again" if decode_body(body, PauseBody).changed else "Wakeful was not paused"]

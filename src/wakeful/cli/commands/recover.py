@@ -8,13 +8,17 @@ import click
 import msgspec
 
 from wakeful.checkpoints.model import file_name
-from wakeful.cli.options import Number, answers_json
-from wakeful.cli.output import note, say, show_json
-from wakeful.journal.recovery_rules import Recovered, Status
+from wakeful.cli.options import Number, json_option
+from wakeful.cli.output import print_json, print_line, print_note
+from wakeful.journal.recovery_rules import RecoveryResult, RecoveryStatus
 from wakeful.linux.child_environment import given_environ
 
 STEPS_TOTAL: Final = 8
-_EXIT_CODES: Final = {Status.OK: 0, Status.MANUAL_REVIEW: 1, Status.REQUIRED_ROLLBACK: 1}
+_EXIT_CODES: Final = {
+    RecoveryStatus.OK: 0,
+    RecoveryStatus.MANUAL_REVIEW: 1,
+    RecoveryStatus.REQUIRED_ROLLBACK: 1,
+}
 
 
 @click.command(epilog="Example: wakeful recover --session-state .copilot/session_state.json")
@@ -32,7 +36,7 @@ _EXIT_CODES: Final = {Status.OK: 0, Status.MANUAL_REVIEW: 1, Status.REQUIRED_ROL
     metavar="S",
     help="Seconds to wait for another recovery, for the program, and for its processes.",
 )
-@answers_json
+@json_option
 def recover(*, session_state: Path, wait: float, as_json: bool) -> int:
     """Settle what a crash left of a program's journal; nothing of it is run again here.
 
@@ -42,17 +46,17 @@ def recover(*, session_state: Path, wait: float, as_json: bool) -> int:
     from wakeful.journal.recovery_watch import recover_journal  # noqa: PLC0415 - `--help` needs none of it
 
     recovered = recover_journal(
-        session_state, wait_seconds=wait, progress=_progress, environ=given_environ(os.environ)
+        session_state, wait_seconds=wait, progress=_print_progress, environ=given_environ(os.environ)
     )
     if as_json:
-        show_json(msgspec.json.encode(recovered))
+        print_json(msgspec.json.encode(recovered))
     else:
-        for line in recovered_lines(recovered):
-            say(line)
+        for line in recovery_lines(recovered):
+            print_line(line)
     return _EXIT_CODES[recovered.status]
 
 
-def recovered_lines(recovered: Recovered) -> list[str]:
+def recovery_lines(recovered: RecoveryResult) -> list[str]:
     """How it ended, for people; the next thing to do stands last."""
     lines = [f"{recovered.status}  trace {recovered.trace_id}"]
     lines += [f"  ! {each}" for each in recovered.notes]
@@ -72,5 +76,5 @@ def recovered_lines(recovered: Recovered) -> list[str]:
     return lines
 
 
-def _progress(number: int, words: str) -> None:
-    note(f"{number}/{STEPS_TOTAL} {words}")
+def _print_progress(number: int, words: str) -> None:
+    print_note(f"{number}/{STEPS_TOTAL} {words}")

@@ -14,8 +14,8 @@ import click
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from wakeful.cli.options import answers_json
-from wakeful.cli.output import note, say, show_json
+from wakeful.cli.options import json_option
+from wakeful.cli.output import print_json, print_line, print_note
 from wakeful.cli.settings import load_settings
 from wakeful.config.load import Document, combine, read_file
 from wakeful.config.schema import KEYS
@@ -27,129 +27,129 @@ from wakeful.replay.engine import Replay
 from wakeful.replay.report import (
     CasesReport,
     EpisodeReport,
+    ReplayedSession,
     ReplayReport,
+    ReplaySessionReport,
+    ReplaySummary,
     Score,
-    SessionReport,
-    Stepped,
-    Summary,
-    report,
+    make_replay_report,
 )
-from wakeful.replay.tuning import EVERYTHING, Lesson, Proposal, propose, trial_policies
+from wakeful.replay.tuning import ALL_PROJECTS, ThresholdProposal, TuningProposal, propose, trial_policies
 
 
 def report_lines(report: ReplayReport) -> Iterator[str]:
     for session in report.sessions:
-        yield from _session(session)
-    yield from _totals(report.summary)
+        yield from _session_lines(session)
+    yield from _total_lines(report.summary)
     if report.summary.cases is not UNSET:
-        yield from _cases(report.summary.cases, report.sessions)
+        yield from _case_lines(report.summary.cases, report.sessions)
 
 
-def _session(session: SessionReport) -> Iterator[str]:
+def _session_lines(session: ReplaySessionReport) -> Iterator[str]:
     codes = ", ".join(finding.code for finding in session.findings)
     verdict = f"{session.health}: {codes}" if codes else session.health
-    yield f"{session.id}  {verdict}  ({session.state}, {session.project}, {number(session.events, 'event')})"
+    yield f"{session.id}  {verdict}  ({session.state}, {session.project}, {count_text(session.events, 'event')})"
     for episode in session.episodes:
-        yield f"  {_episode(episode)}"
+        yield f"  {_episode_line(episode)}"
 
 
-def _episode(episode: EpisodeReport) -> str:
+def _episode_line(episode: EpisodeReport) -> str:
     until = episode.ended or "goes on"
     why = "; ".join((episode.summary, *episode.evidence))
     return f"{episode.code}  {episode.began} - {until} ({age(episode.seconds)})  {why}"
 
 
-def _totals(summary: Summary) -> Iterator[str]:
-    said = _counts(summary.health) or "nothing to judge"
-    yield f"{number(summary.sessions, 'session')}, {number(summary.events, 'event')}: {said}"
+def _total_lines(summary: ReplaySummary) -> Iterator[str]:
+    said = _counts_text(summary.health) or "nothing to judge"
+    yield f"{count_text(summary.sessions, 'session')}, {count_text(summary.events, 'event')}: {said}"
     for code, count in summary.codes.items():
-        yield f"{code}: {number(count.episodes, 'episode')} in {number(count.sessions, 'session')}"
+        yield f"{code}: {count_text(count.episodes, 'episode')} in {count_text(count.sessions, 'session')}"
     if not summary.codes:
         yield "no episode"
 
 
-def number(count: int, word: str) -> str:
+def count_text(count: int, word: str) -> str:
     """So many of them, in words."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
-def _counts(counts: Mapping[str, int]) -> str:
+def _counts_text(counts: Mapping[str, int]) -> str:
     return ", ".join(f"{count:,} {name}" for name, count in counts.items())
 
 
-def _cases(cases: CasesReport, sessions: Sequence[SessionReport]) -> Iterator[str]:
+def _case_lines(cases: CasesReport, sessions: Sequence[ReplaySessionReport]) -> Iterator[str]:
     yield f"cases: {cases.right} of {cases.total} right"
     width = max(map(len, cases.labels))
     for label, score in cases.labels.items():
-        yield f"  {label.ljust(width)}  precision {_figure(score.precision)}  recall {_figure(score.recall)}  {_of(score)}"
+        yield f"  {label.ljust(width)}  precision {_share_text(score.precision)}  recall {_share_text(score.recall)}  {_score_text(score)}"
     wrong = set(cases.wrong)
     for session in sessions:
         if session.id in wrong:
-            yield f"  wrong: {session.id}: expected {_word(session.expect)}, said {_word(session.verdict)}"
+            yield f"  wrong: {session.id}: expected {_label_text(session.expect)}, said {_label_text(session.verdict)}"
 
 
-def _word(label: str | UnsetType) -> str:
+def _label_text(label: str | UnsetType) -> str:
     return label if isinstance(label, str) else "nothing"
 
 
-def _figure(share: float | None) -> str:
+def _share_text(share: float | None) -> str:
     return "   - " if share is None else f"{share:5.3f}"
 
 
-def _of(score: Score) -> str:
+def _score_text(score: Score) -> str:
     return f"({score.right} right, {score.said} said, {score.expected} expected)"
 
 
 def comparison_lines(comparison: Comparison, names: tuple[str, str]) -> Iterator[str]:
     for difference in comparison.differences:
-        yield from _difference(difference, names)
+        yield from _difference_lines(difference, names)
     yield f"{len(comparison.differences):,} of {comparison.sessions:,} sessions judged differently"
     for name, summary in zip(names, (comparison.first, comparison.second), strict=True):
         codes = {code: count.episodes for code, count in summary.codes.items()}
-        yield f"{name}: {_counts(summary.health)}; episodes: {_counts(codes) or 'none'}"
+        yield f"{name}: {_counts_text(summary.health)}; episodes: {_counts_text(codes) or 'none'}"
 
 
-def _difference(difference: Difference, names: tuple[str, str]) -> Iterator[str]:
+def _difference_lines(difference: Difference, names: tuple[str, str]) -> Iterator[str]:
     first, second = difference.health
     yield f"{difference.id}  {first}" if first == second else f"{difference.id}  {first} / {second}"
     for name, episodes in zip(names, (difference.only_first, difference.only_second), strict=True):
         for episode in episodes:
-            yield f"  only {name}: {_episode(episode)}"
+            yield f"  only {name}: {_episode_line(episode)}"
 
 
-def proposal_lines(proposals: Sequence[Proposal]) -> Iterator[str]:
+def proposal_lines(proposals: Sequence[TuningProposal]) -> Iterator[str]:
     """A configuration that can be used as it is; what single projects would need stands in it as comments."""
     for proposal in proposals:
-        is_own = proposal.project != EVERYTHING
+        is_own = proposal.project != ALL_PROJECTS
         named = f"project {proposal.project}" if is_own else "all recordings"
-        yield f"# {named}: {number(proposal.sessions, 'session')}, taken for healthy"
+        yield f"# {named}: {count_text(proposal.sessions, 'session')}, taken for healthy"
         prefix = "# " if is_own else ""
         yield f"{prefix}[detect]"
         for lesson in proposal.lessons:
-            yield f"{prefix}{_lesson(lesson)}"
+            yield f"{prefix}{_lesson_line(lesson)}"
         yield ""
 
 
-def _lesson(lesson: Lesson) -> str:
+def _lesson_line(lesson: ThresholdProposal) -> str:
     tried = ", ".join(f"{each.value:g}: {each.false_alarm_share:.1%}" for each in lesson.tried)
     setting = f"{lesson.key} = {lesson.value:g}"
     return f"{setting.ljust(28)}  # {lesson.false_alarm_share:.1%} false alarms (tried {tried})"
 
 
 if TYPE_CHECKING:
-    from wakeful.cli.replay_recordings import Recorded
+    from wakeful.cli.replay_recordings import RecordedSession
 
 FORMATS: Final = ("auto", "claude", "codex", "tool-use", "events", "cases")
 _SECTION: Final = "detect."
 
 
-class BadSetting(OperatorError):
+class BadSetOption(OperatorError):
     """--set {shown!r}: {problem}"""
 
     code = "bad-setting"
 
 
-class BadTime(OperatorError):
+class BadNowOption(OperatorError):
     """--now {shown!r} is no time: write 2026-01-31T08:00:00Z or seconds since 1970."""
 
     code = "bad-time"
@@ -166,7 +166,7 @@ class BadTime(OperatorError):
 @click.option("--compare", "pair", nargs=2, metavar="A.toml B.toml", help="What two would say differently.")
 @click.option("--learn", is_flag=True, help="Propose thresholds from recordings of healthy work.")
 @click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
-@answers_json
+@json_option
 def replay(
     *,
     paths: tuple[Path, ...],
@@ -184,74 +184,78 @@ def replay(
     if learn and pair is not None:
         raise click.UsageError("--learn and --compare are two questions: ask one at a time.")
 
-    def step(policies: Sequence[Policy]) -> list[Stepped]:
-        return _step_all(paths, wanted, policies, now, gone=process == "gone")
+    def step(policies: Sequence[Policy]) -> list[ReplayedSession]:
+        return _replay_all(paths, wanted, policies, now, gone=process == "gone")
 
     if learn:
         return _learn(step, as_json=as_json)
     if pair is not None:
         return _compare(step, pair, changes, as_json=as_json)
-    return _report(step, _changed(load_settings(config_file).config.detect, changes), as_json=as_json)
+    return _report(step, _with_settings(load_settings(config_file).config.detect, changes), as_json=as_json)
 
 
-_Step = Callable[[Sequence[Policy]], list[Stepped]]
+_Replay = Callable[[Sequence[Policy]], list[ReplayedSession]]
 
 
-def _report(step: _Step, policy: Policy, *, as_json: bool) -> int:
-    told = report(step([policy]))
-    _answer(told, report_lines(told), as_json=as_json)
+def _report(step: _Replay, policy: Policy, *, as_json: bool) -> int:
+    told = make_replay_report(step([policy]))
+    _print_answer(told, report_lines(told), as_json=as_json)
     cases = told.summary.cases
     return 1 if cases is not UNSET and cases.wrong else 0
 
 
-def _compare(step: _Step, pair: tuple[str, str], changes: tuple[str, ...], *, as_json: bool) -> int:
-    policies = [_changed(_policy_of(path), changes) for path in pair]
+def _compare(step: _Replay, pair: tuple[str, str], changes: tuple[str, ...], *, as_json: bool) -> int:
+    policies = [_with_settings(_policy_of(path), changes) for path in pair]
     stepped = step(policies)
-    told = compare(report(stepped, 0), report(stepped, 1))
-    _answer(told, comparison_lines(told, pair), as_json=as_json)
+    told = compare(make_replay_report(stepped, 0), make_replay_report(stepped, 1))
+    _print_answer(told, comparison_lines(told, pair), as_json=as_json)
     return 0
 
 
-def _learn(step: _Step, *, as_json: bool) -> int:
+def _learn(step: _Replay, *, as_json: bool) -> int:
     proposals = propose(step(trial_policies()))
-    _answer({"proposals": proposals}, proposal_lines(proposals), as_json=as_json)
+    _print_answer({"proposals": proposals}, proposal_lines(proposals), as_json=as_json)
     return 0
 
 
-def _answer(told: Any, lines: Iterator[str], *, as_json: bool) -> None:
+def _print_answer(told: Any, lines: Iterator[str], *, as_json: bool) -> None:
     if as_json:
-        show_json(msgspec.json.encode(told))
+        print_json(msgspec.json.encode(told))
         return
     for line in lines:
-        say(line)
+        print_line(line)
 
 
-def _step_all(
+def _replay_all(
     paths: Sequence[Path], wanted: str, policies: Sequence[Policy], now: float | None, *, gone: bool
-) -> list[Stepped]:
-    from wakeful.cli.replay_recordings import recorded, shelve  # noqa: PLC0415 - a mistake in the options should not wait
+) -> list[ReplayedSession]:
+    from wakeful.cli.replay_recordings import find_recordings, recorded_sessions  # noqa: PLC0415 - a mistake in the options should not wait
 
-    shelf = shelve(paths, wanted)
+    shelf = find_recordings(paths, wanted)
     if shelf.left_out:
-        left_out = number(len(shelf.left_out), "file")
-        note(f"left out {left_out}, no log of an agent, such as {shelf.left_out[0]}")
-    with _progress(shelf.size_bytes) as on_bytes:
-        sessions = recorded(shelf, on_bytes, lambda problem: note(f"{problem}: read as far as it goes"))
-        return [_stepped(session, policies, now, gone=gone) for session in sessions]
+        left_out = count_text(len(shelf.left_out), "file")
+        print_note(f"left out {left_out}, no log of an agent, such as {shelf.left_out[0]}")
+    with _progress_bar(shelf.size_bytes) as on_bytes:
+        sessions = recorded_sessions(
+            shelf, on_bytes, lambda problem: print_note(f"{problem}: read as far as it goes")
+        )
+        return [_replay_session(session, policies, now, gone=gone) for session in sessions]
 
 
-def _stepped(session: "Recorded", policies: Sequence[Policy], now: float | None, *, gone: bool) -> Stepped:
+def _replay_session(
+    session: "RecordedSession", policies: Sequence[Policy], now: float | None, *, gone: bool
+) -> ReplayedSession:
     # A case says itself when it is judged and what became of its process.
     until = session.now if session.now is not None else now
     stepper = Replay(policies, until=until)
     for events in session.batches:
-        stepper.take(events)
+        stepper.feed(events)
     is_gone = gone if session.gone is None else session.gone
     outcomes = stepper.finish(until, gone=is_gone, written=session.written)
     activity = stepper.activity
     folder = (activity.cwd or "").rstrip("/").rpartition("/")[2]
     project = activity.project or folder or session.project or session.format
-    return Stepped(
+    return ReplayedSession(
         session.id,
         session.format,
         project,
@@ -263,7 +267,7 @@ def _stepped(session: "Recorded", policies: Sequence[Policy], now: float | None,
 
 
 @contextmanager
-def _progress(size_bytes: int) -> Iterator[Callable[[int], None]]:
+def _progress_bar(size_bytes: int) -> Iterator[Callable[[int], None]]:
     """A bar on a terminal, nothing anywhere else; taken away at the end, whichever way that comes."""
     if not sys.stderr.isatty():
         yield lambda _size: None
@@ -281,7 +285,7 @@ def _time_of(text: str) -> float:
     try:
         return _seconds_of(text)
     except ValueError as problem:
-        raise BadTime(shown=text[:40]) from problem
+        raise BadNowOption(shown=text[:40]) from problem
 
 
 def _seconds_of(text: str) -> float:
@@ -304,25 +308,25 @@ def _policy_of(path: str) -> Policy:
     return combine([Document(path, read_file(path))], {"HOME": os.environ.get("HOME", "")}).config.detect
 
 
-def _changed(policy: Policy, changes: Sequence[str]) -> Policy:
+def _with_settings(policy: Policy, changes: Sequence[str]) -> Policy:
     """The policy with every `--set` in force, checked like a configuration."""
-    values = dict(_setting(change) for change in changes)
+    values = dict(_parse_setting(change) for change in changes)
     return msgspec.structs.replace(policy, **values)
 
 
-def _setting(change: str) -> tuple[str, Any]:
+def _parse_setting(change: str) -> tuple[str, Any]:
     name, assigned, text = change.partition("=")
     shown = change[:60]
     if not assigned:
-        raise BadSetting(shown=shown, problem="write it as detect.silence_seconds=900")
+        raise BadSetOption(shown=shown, problem="write it as detect.silence_seconds=900")
     key = KEYS.get(name.strip())
     if key is None or not key.name.startswith(_SECTION):
         known = [each for each in KEYS if each.startswith(_SECTION)]
         close = get_close_matches(name, known, n=1)
         hint = f"Did you mean {close[0]}?" if close else f"Known: {', '.join(known)}."
-        raise BadSetting(shown=shown, problem=f"no such threshold. {hint}")
+        raise BadSetOption(shown=shown, problem=f"no such threshold. {hint}")
     try:
         value = msgspec.convert(text.strip(), key.kind, strict=False)
     except msgspec.ValidationError as problem:
-        raise BadSetting(shown=shown, problem=f"not {key.allowed}") from problem
+        raise BadSetOption(shown=shown, problem=f"not {key.allowed}") from problem
     return key.name.removeprefix(_SECTION), value

@@ -9,21 +9,21 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.options import answers_json
-from wakeful.cli.output import note, say, show_json, wall_now
-from wakeful.client.client import Answer, Client, DaemonNotRunning
-from wakeful.config.paths import Places
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.options import json_option
+from wakeful.cli.output import print_json, print_line, print_note, wall_now
+from wakeful.client.client import DaemonAnswer, DaemonClient, DaemonNotRunning
+from wakeful.config.paths import StatePaths
 from wakeful.core.clock import iso
-from wakeful.judging.wording import length
+from wakeful.judging.wording import format_length
 from wakeful.reports.model import Report
-from wakeful.reports.text import report_lines, wall_at
+from wakeful.reports.text import parse_moment, report_lines
 
 # Logs and git of sixty sessions, on a machine that is busy.
 REPORT_SECONDS_MAX: Final = 30.0
 # A status bar waits for nobody.
 LINE_SECONDS_MAX: Final = 3.0
-OFF: Final = "not running"
+DAEMON_OFF_LINE: Final = "not running"
 
 
 @click.command(epilog="Example: wakeful report --since 22:00")
@@ -37,21 +37,21 @@ OFF: Final = "not running"
 @click.option(
     "--line", is_flag=True, help="One line for a status bar; asks the daemon alone, and neither git nor logs."
 )
-@answers_json
+@json_option
 def report(*, since: str, line: bool, as_json: bool) -> int:
     """Say what happened: who finished, waits, died, was revived or is held, what it cost, and what git has of it."""
-    since_wall = wall_at(since, wall_now())
+    since_wall = parse_moment(since, wall_now())
     if line and as_json:
         raise click.UsageError("--line and --json are two different wishes.")
     if line:
-        return _line(since_wall)
-    answer = _asked(since_wall)
+        return _print_status_line(since_wall)
+    answer = _fetch_or_build(since_wall)
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
         return 0
-    found = decoded(answer.body, Report)
+    found = decode_body(answer.body, Report)
     for each in report_lines(found, heading(since_wall, wall_now()), wall_now()):
-        say(each)
+        print_line(each)
     return 0
 
 
@@ -60,34 +60,34 @@ def heading(since_wall: float, now_wall: float) -> str:
     then, now = (datetime.fromtimestamp(wall, UTC).astimezone() for wall in (since_wall, now_wall))
     days = (now.date() - then.date()).days
     day = {0: "today", 1: "yesterday"}.get(days, f"{then:%Y-%m-%d}")
-    return f"Since {day} {then:%H:%M}, {length(now_wall - since_wall)}"
+    return f"Since {day} {then:%H:%M}, {format_length(now_wall - since_wall)}"
 
 
-def _line(since_wall: float) -> int:
+def _print_status_line(since_wall: float) -> int:
     try:
-        answer = Client(Places.of(os.environ)).get(
+        answer = DaemonClient(StatePaths.from_environ(os.environ)).get(
             _target(since_wall, folders=False), timeout_seconds=LINE_SECONDS_MAX
         )
     except DaemonNotRunning as problem:
         # The words stay in the bar; the code is for scripts.
-        say(OFF)
+        print_line(DAEMON_OFF_LINE)
         return problem.exit_code
-    say(decoded(answer.body, Report).line)
+    print_line(decode_body(answer.body, Report).line)
     return 0
 
 
-def _asked(since_wall: float) -> Answer:
+def _fetch_or_build(since_wall: float) -> DaemonAnswer:
     try:
-        return Client(Places.of(os.environ)).get(
+        return DaemonClient(StatePaths.from_environ(os.environ)).get(
             _target(since_wall, folders=True), timeout_seconds=REPORT_SECONDS_MAX
         )
     except DaemonNotRunning:
-        answer = Answer(msgspec.json.encode(_made_here(since_wall)), 0, os.getpid())
-        note("no daemon: looked once, the rest is as the store has it, nothing is watched")
+        answer = DaemonAnswer(msgspec.json.encode(_build_locally(since_wall)), 0, os.getpid())
+        print_note("no daemon: looked once, the rest is as the store has it, nothing is watched")
         return answer
 
 
-def _made_here(since_wall: float) -> Report:
+def _build_locally(since_wall: float) -> Report:
     from wakeful.cli.settings import load_settings  # noqa: PLC0415 - costs nobody who has a daemon
     from wakeful.daemon.reports import report_once  # noqa: PLC0415 - as above
 

@@ -14,12 +14,12 @@ from typing import Any, NoReturn
 import click
 import msgspec
 
-from wakeful.cli.commands.session_control import ACT_SECONDS_MAX, environ, prompt_text, show_deed
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.options import answers_json, session_argument
-from wakeful.cli.output import say
-from wakeful.client.client import Answer, Client, Refused
-from wakeful.config.paths import Places
+from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, environ, print_action, prompt_text
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.options import json_option, session_argument
+from wakeful.cli.output import print_line
+from wakeful.client.client import DaemonAnswer, DaemonClient, RequestRefused
+from wakeful.config.paths import StatePaths
 from wakeful.control.briefs import attach_argv
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WorldError
@@ -29,7 +29,7 @@ from wakeful.judging.session_record import SessionRecord
 from wakeful.linux.child_environment import helper_environ
 
 
-class NotShown(OperatorError):
+class NotInPane(OperatorError):
     """{shown} is not open in any tmux pane. {advice}"""
 
     code = "not-shown"
@@ -69,7 +69,7 @@ class TmuxMissing(WorldError):
 @click.option("--detach", is_flag=True, help="Start it and return; `wakeful attach` goes there.")
 @click.option("--prompt", help="The first prompt; - reads it from standard input.")
 @click.argument("command", nargs=-1, required=True, type=click.UNPROCESSED)
-@answers_json
+@json_option
 def run(
     *,
     name: str | None,
@@ -84,23 +84,23 @@ def run(
     It goes on when this terminal closes, and when Wakeful ends.
     """
     request = {
-        "argv": tuple(_text("A word of the command", word) for word in command),
-        "cwd": _here(),
+        "argv": tuple(_require_utf8("A word of the command", word) for word in command),
+        "cwd": _working_directory(),
         "environ": environ(),
-        "name": None if name is None else _text("The name", name),
+        "name": None if name is None else _require_utf8("The name", name),
         "terminal": not headless,
         "prompt": None if prompt is None else prompt_text(prompt),
     }
-    client = Client(Places.of(os.environ))
-    answer = client.post("/api/sessions", msgspec.json.encode(request), timeout_seconds=ACT_SECONDS_MAX)
-    code = show_deed(answer, as_json=as_json)
+    client = DaemonClient(StatePaths.from_environ(os.environ))
+    answer = client.post("/api/sessions", msgspec.json.encode(request), timeout_seconds=ACTION_SECONDS_MAX)
+    code = print_action(answer, as_json=as_json)
     started = decode_json(answer.body)
     if code or as_json or detach or headless or command[0].endswith("codex"):
         return code
     if not has_terminal():
-        say(f"attach to it with: wakeful attach {started['session_id']}")
+        print_line(f"attach to it with: wakeful attach {started['session_id']}")
         return code
-    return _go(client, SessionId(started["session_id"]))
+    return _attach(client, SessionId(started["session_id"]))
 
 
 @click.command(epilog="Example: wakeful attach claude --restart")
@@ -117,31 +117,31 @@ def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -
 
     try:
         return agent_attach.attach_agent(
-            session_id, agent_attach.Wish(restart=restart, teardown=teardown, yes=yes)
+            session_id, agent_attach.AttachOptions(restart=restart, teardown=teardown, yes=yes)
         )
     except agent_attach.NotAnAgent:
         if restart or teardown:
             raise
-    client = Client(Places.of(os.environ))
+    client = DaemonClient(StatePaths.from_environ(os.environ))
     try:
-        return _go(client, session_id)
-    except NotShown:
-        agent = decoded(client.get(f"/api/sessions/{session_id}").body, SessionRecord).agent
+        return _attach(client, session_id)
+    except NotInPane:
+        agent = decode_body(client.get(f"/api/sessions/{session_id}").body, SessionRecord).agent
         if agent is None:
             raise
-    except Refused as refused:
-        raise agent_attach.nobody(session_id, refused) from refused
-    return agent_attach.attach_agent(agent, agent_attach.Wish())
+    except RequestRefused as refused:
+        raise agent_attach.not_found_error(session_id, refused) from refused
+    return agent_attach.attach_agent(agent, agent_attach.AttachOptions())
 
 
-def _here() -> str:
+def _working_directory() -> str:
     try:
-        return _text("The path of this folder", str(Path.cwd()))
+        return _require_utf8("The path of this folder", str(Path.cwd()))
     except FileNotFoundError as error:
         raise NoWorkingDirectory from error
 
 
-def _text(what: str, value: str) -> str:
+def _require_utf8(what: str, value: str) -> str:
     try:
         value.encode()
     except UnicodeEncodeError as error:
@@ -149,17 +149,17 @@ def _text(what: str, value: str) -> str:
     return value
 
 
-def _go(client: Client, session_id: SessionId) -> NoReturn:
+def _attach(client: DaemonClient, session_id: SessionId) -> NoReturn:
     """Become tmux, in the session's pane."""
     answer = client.get(f"/api/sessions/{session_id}/attach")
-    become(_argv(session_id, answer))
+    exec_program(_argv(session_id, answer))
 
 
 def has_terminal() -> bool:
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
-def become(argv: list[str]) -> NoReturn:
+def exec_program(argv: list[str]) -> NoReturn:
     """Hand this terminal to another program. Raises NeedsTerminal, TmuxMissing."""
     if not has_terminal():
         raise NeedsTerminal(command=shlex.join(argv))
@@ -170,10 +170,10 @@ def become(argv: list[str]) -> NoReturn:
         raise TmuxMissing(program=argv[0]) from error
 
 
-def _argv(session_id: SessionId, answer: Answer) -> list[str]:
-    """The command for this pane. Raises NotShown, and NestedTerminal inside of another tmux server."""
+def _argv(session_id: SessionId, answer: DaemonAnswer) -> list[str]:
+    """The command for this pane. Raises NotInPane, and NestedTerminal inside of another tmux server."""
     pane: dict[str, Any] | None = decode_json(answer.body)["pane"]
     if pane is None:
         advice = f"`wakeful session status {session_id}` says how it is."
-        raise NotShown(shown=session_id, advice=advice)
+        raise NotInPane(shown=session_id, advice=advice)
     return list(attach_argv(msgspec.convert(pane, PaneAddress), os.environ.get("TMUX")))

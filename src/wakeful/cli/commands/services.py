@@ -12,16 +12,16 @@ from typing import Final
 import click
 import msgspec
 
-from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, standing_of
-from wakeful.agents.runtime import Found
-from wakeful.alerts.mute_pause_model import paused_text
+from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, summarize_agents
+from wakeful.agents.runtime import UndeclaredAgent
+from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.commands import agent as agent_asking
-from wakeful.cli.commands.agent import Agents, counts_text, service_line
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.options import answers_json
-from wakeful.cli.output import show_json
-from wakeful.client.client import Answer, DaemonNotRunning
-from wakeful.config.paths import Places
+from wakeful.cli.commands.agent import AgentListBody, counts_text, service_line
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.options import json_option
+from wakeful.cli.output import print_json
+from wakeful.client.client import DaemonAnswer, DaemonNotRunning
+from wakeful.config.paths import StatePaths
 
 NOT_RUNNING: Final = "Hub: not running. `wakeful up --detach` starts it."
 HUB_DOWN: Final = "session state unknown (Hub down)"
@@ -29,17 +29,17 @@ _TITLES: Final = {AgentRuntime.DOCKER: "Containers:", AgentRuntime.TMUX: "Tmux s
 
 
 @click.command(epilog="Example: wakeful services")
-@answers_json
+@json_option
 def services(*, as_json: bool) -> int:
     """The hub, and everything that runs for an agent."""
     try:
-        answer = agent_asking.agents()
+        answer = agent_asking.fetch_agents()
     except DaemonNotRunning:
-        return _without_hub(as_json=as_json)
+        return _print_without_hub(as_json=as_json)
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
         return 0
-    _print(_lines(answer, decoded(answer.body, Agents)))
+    _print(_lines(answer, decode_body(answer.body, AgentListBody)))
     return 0
 
 
@@ -48,27 +48,27 @@ def _print(lines: Iterable[str]) -> None:
         sys.stdout.write(f"{line}\n")
 
 
-def _lines(answer: Answer, shown: Agents) -> Iterator[str]:
-    yield from paused_text(shown.paused)
-    counts = counts_text(standing_of(shown.agents).counts)
+def _lines(answer: DaemonAnswer, shown: AgentListBody) -> Iterator[str]:
+    yield from pause_lines(shown.paused)
+    counts = counts_text(summarize_agents(shown.agents).counts)
     yield f"Hub: running, pid {answer.server_pid} {counts}".rstrip()
     there = [each for each in shown.agents if each.state is not AgentState.STOPPED]
-    yield from _sections([(each, _meaning(each)) for each in there], shown.agents)
-    yield from _found(shown.found)
+    yield from _runtime_lines([(each, _state_meaning(each)) for each in there], shown.agents)
+    yield from _found_lines(shown.found)
 
 
-def _meaning(record: AgentRecord) -> str:
+def _state_meaning(record: AgentRecord) -> str:
     """What its state means; of one that runs, who it is."""
     return f"pid {record.pid}" if record.state is AgentState.RUNNING and record.pid else record.reason
 
 
-def _found(found: Sequence[Found]) -> Iterator[str]:
+def _found_lines(found: Sequence[UndeclaredAgent]) -> Iterator[str]:
     if found:
         yield "Found, not declared, left alone:"
         yield from (f"  {each.name} ({each.words})" for each in found)
 
 
-def _sections(rows: Sequence[tuple[AgentRecord, str]], declared: Sequence[AgentRecord]) -> Iterator[str]:
+def _runtime_lines(rows: Sequence[tuple[AgentRecord, str]], declared: Sequence[AgentRecord]) -> Iterator[str]:
     """A section for each runtime that somebody declared."""
     for runtime, title in _TITLES.items():
         if not any(each.runtime is runtime for each in declared):
@@ -78,30 +78,32 @@ def _sections(rows: Sequence[tuple[AgentRecord, str]], declared: Sequence[AgentR
         yield from own or ["  none"]
 
 
-def _without_hub(*, as_json: bool) -> int:
+def _print_without_hub(*, as_json: bool) -> int:
     from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
     from wakeful.cli.settings import load_settings  # noqa: PLC0415 - as above
     from wakeful.daemon.agents import records_without_hub  # noqa: PLC0415 - costs nobody who has a daemon
 
     records = [
-        msgspec.structs.replace(each, state=_doubted(each), session_alive=False, reason=_words(each))
-        for each in records_without_hub(load_settings(None).config, Places.of(os.environ))
+        msgspec.structs.replace(
+            each, state=_state_without_hub(each), session_alive=False, reason=_state_text(each)
+        )
+        for each in records_without_hub(load_settings(None).config, StatePaths.from_environ(os.environ))
     ]
-    paused = stored.paused()
+    paused = stored.pause_in_store()
     if as_json:
-        show_json(msgspec.json.encode(Agents(records, [], paused)))
+        print_json(msgspec.json.encode(AgentListBody(records, [], paused)))
         return 0
     there = [(each, each.reason) for each in records if each.state is not AgentState.STOPPED]
-    _print([*paused_text(paused), NOT_RUNNING, *_sections(there, records)])
+    _print([*pause_lines(paused), NOT_RUNNING, *_runtime_lines(there, records)])
     return 0
 
 
-def _doubted(record: AgentRecord) -> AgentState:
+def _state_without_hub(record: AgentRecord) -> AgentState:
     """Something is there; how its session fares is for the hub to say."""
     return AgentState.STOPPED if record.state is AgentState.STOPPED else AgentState.UNKNOWN
 
 
-def _words(record: AgentRecord) -> str:
+def _state_text(record: AgentRecord) -> str:
     if record.state is AgentState.STOPPED:
         return record.reason
     if record.state is AgentState.UNKNOWN:

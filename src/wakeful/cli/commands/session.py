@@ -12,47 +12,47 @@ from typing import Final
 
 import click
 
-from wakeful.cli.app import Entry, LazyGroup
-from wakeful.cli.format.sessions import ending_lines, kept_lines, record_lines
-from wakeful.cli.options import answers_json, session_argument
-from wakeful.cli.output import say, show_json
-from wakeful.cli.read import ask
-from wakeful.client.client import ANSWER_SECONDS_MAX, Answer, Client
-from wakeful.config.paths import Places
-from wakeful.core.durations import seconds_of
+from wakeful.cli.app import CommandEntry, LazyGroup
+from wakeful.cli.format.sessions import ending_lines, record_lines, saved_case_lines
+from wakeful.cli.options import json_option, session_argument
+from wakeful.cli.output import print_json, print_line
+from wakeful.cli.read import read
+from wakeful.client.client import ANSWER_SECONDS_MAX, DaemonAnswer, DaemonClient
+from wakeful.config.paths import StatePaths
+from wakeful.core.durations import parse_duration
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import SessionId, parse_session_id
 
-_HERE: Final = "wakeful.cli.commands.session"
-_ACTS: Final = "wakeful.cli.commands.session_control"
+_MODULE: Final = "wakeful.cli.commands.session"
+_CONTROL_MODULE: Final = "wakeful.cli.commands.session_control"
 COMMANDS: Final = {
-    "list": Entry("See", "wakeful.cli.commands.ls:ls", "Every session; the same as `wakeful ls`"),
-    "ls": Entry("See", "wakeful.cli.commands.ls:ls", "The same as `list`"),
-    "health": Entry("See", f"{_HERE}:health", "Whether it is well: exit 0, 1 no, 5 unknown"),
-    "status": Entry("See", f"{_HERE}:status", "Its whole record"),
-    "inspect": Entry("See", f"{_HERE}:inspect", "The record with evidence and policy"),
-    "why": Entry("See", f"{_HERE}:why", "The verdict explained, and the one right command"),
-    "self": Entry("See", f"{_HERE}:own", "The session this command runs in"),
-    "wait": Entry("See", f"{_HERE}:wait", "Block until it is idle, waiting or stopped"),
-    "revive": Entry(
+    "list": CommandEntry("See", "wakeful.cli.commands.ls:ls", "Every session; the same as `wakeful ls`"),
+    "ls": CommandEntry("See", "wakeful.cli.commands.ls:ls", "The same as `list`"),
+    "health": CommandEntry("See", f"{_MODULE}:health", "Whether it is well: exit 0, 1 no, 5 unknown"),
+    "status": CommandEntry("See", f"{_MODULE}:status", "Its whole record"),
+    "inspect": CommandEntry("See", f"{_MODULE}:inspect", "The record with evidence and policy"),
+    "why": CommandEntry("See", f"{_MODULE}:why", "The verdict explained, and the one right command"),
+    "self": CommandEntry("See", f"{_MODULE}:own", "The session this command runs in"),
+    "wait": CommandEntry("See", f"{_MODULE}:wait", "Block until it is idle, waiting or stopped"),
+    "revive": CommandEntry(
         "Heal", "wakeful.cli.commands.healing:revive", "Bring it back now, also if it is held or given up"
     ),
-    "stop": Entry("Heal", f"{_ACTS}:stop", "End its agent, gently first"),
-    "repair": Entry(
+    "stop": CommandEntry("Heal", f"{_CONTROL_MODULE}:stop", "End its agent, gently first"),
+    "repair": CommandEntry(
         "Heal", "wakeful.cli.commands.session_control:repair", "Mend what is stored of it, after a crash"
     ),
-    "adopt": Entry("Heal", f"{_ACTS}:adopt", "Hand a found session over to Wakeful"),
-    "release": Entry("Heal", f"{_ACTS}:release", "Take it back: only watched again"),
-    "wrong": Entry("Heal", f"{_HERE}:wrong", "Keep the evidence of a wrong verdict"),
-    "send": Entry("Run", f"{_ACTS}:send", "Give a managed session a prompt"),
-    "questions": Entry("Run", f"{_ACTS}:questions", "What it asks permission for"),
-    "answer": Entry("Run", f"{_ACTS}:answer", "Allow or deny what it asks for"),
-    "interrupt": Entry("Run", f"{_ACTS}:interrupt", "Cut its turn short; the agent stays"),
-    "resume": Entry("Run", f"{_ACTS}:resume", "Continue it after its agent is gone"),
-    "claim": Entry(
+    "adopt": CommandEntry("Heal", f"{_CONTROL_MODULE}:adopt", "Hand a found session over to Wakeful"),
+    "release": CommandEntry("Heal", f"{_CONTROL_MODULE}:release", "Take it back: only watched again"),
+    "wrong": CommandEntry("Heal", f"{_MODULE}:wrong", "Keep the evidence of a wrong verdict"),
+    "send": CommandEntry("Run", f"{_CONTROL_MODULE}:send", "Give a managed session a prompt"),
+    "questions": CommandEntry("Run", f"{_CONTROL_MODULE}:questions", "What it asks permission for"),
+    "answer": CommandEntry("Run", f"{_CONTROL_MODULE}:answer", "Allow or deny what it asks for"),
+    "interrupt": CommandEntry("Run", f"{_CONTROL_MODULE}:interrupt", "Cut its turn short; the agent stays"),
+    "resume": CommandEntry("Run", f"{_CONTROL_MODULE}:resume", "Continue it after its agent is gone"),
+    "claim": CommandEntry(
         "Run", "wakeful.cli.commands.session_leases:claim", "Take a conversation as its one owner"
     ),
-    "yield": Entry("Run", "wakeful.cli.commands.session_leases:give_back", "Give a conversation back"),
+    "yield": CommandEntry("Run", "wakeful.cli.commands.session_leases:give_back", "Give a conversation back"),
 }
 # Where a client tells its tools which conversation they work for; ours comes first.
 CONVERSATION_VARIABLES: Final = ("WAKEFUL_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
@@ -60,7 +60,7 @@ CONVERSATION_VARIABLES: Final = ("WAKEFUL_SESSION", "CLAUDE_CODE_SESSION_ID", "C
 ANCESTORS_MAX: Final = 64
 # One question lasts this long at most and is then asked again.
 WAIT_SECONDS_MAX: Final = 3600.0
-TIMED_OUT: Final = 3
+TIMED_OUT_EXIT_CODE: Final = 3
 
 
 @click.command(cls=LazyGroup, entries=COMMANDS, epilog="Example: wakeful session health 3f2a91bc --json")
@@ -70,36 +70,36 @@ def session() -> None:
 
 @click.command(epilog="Example: wakeful session health claude-3f2a91bc && echo well")
 @session_argument
-@answers_json
+@json_option
 def health(*, session_id: SessionId, as_json: bool) -> int:
     """Say whether a session is well. Exit 0: healthy, 1: not, 5: unknown."""
-    return _show(ask(lambda desk: desk.view("health", session_id)), as_json=as_json)
+    return _print_answer(read(lambda reader: reader.view("health", session_id)), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session status 3f2a91bc")
 @session_argument
-@answers_json
+@json_option
 def status(*, session_id: SessionId, as_json: bool) -> int:
     """Show a session's whole record. Exits as `health` does."""
-    return _show(ask(lambda desk: desk.view("status", session_id)), as_json=as_json)
+    return _print_answer(read(lambda reader: reader.view("status", session_id)), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session inspect 3f2a91bc --json")
 @session_argument
-@answers_json
+@json_option
 def inspect(*, session_id: SessionId, as_json: bool) -> int:
     """Show a session's record with the evidence behind it and the policy it was judged by."""
-    return _show(ask(lambda desk: desk.view("inspect", session_id)), as_json=as_json)
+    return _print_answer(read(lambda reader: reader.view("inspect", session_id)), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session why 3f2a91bc")
 @session_argument
-@answers_json
+@json_option
 def why(*, session_id: SessionId, as_json: bool) -> int:
     """Say in one sentence how a session is, then why: evidence, rules, ladder, and the one right command."""
-    answer = ask(lambda desk: desk.view("why", session_id))
+    answer = read(lambda reader: reader.view("why", session_id))
     if as_json:
-        return _show(answer, as_json=True)
+        return _print_answer(answer, as_json=True)
     from wakeful.cli.format.explanation import print_why  # noqa: PLC0415 - costs nobody else
 
     print_why(answer.body)
@@ -116,47 +116,51 @@ def why(*, session_id: SessionId, as_json: bool) -> int:
     help="What should have been said.",
 )
 @click.option("--note", default="", help="Why, for whoever reads the case.")
-@answers_json
+@json_option
 def wrong(*, session_id: SessionId, expect: str, note: str, as_json: bool) -> int:
     """Keep the evidence of a wrong verdict as a case that `wakeful replay` reads. Needs the daemon."""
     import msgspec  # noqa: PLC0415 - costs nobody else
 
     report = msgspec.json.encode({"expect": expect, "note": note})
-    answer = Client(Places.of(os.environ)).post(f"/api/sessions/{session_id}/wrong", report)
-    return _show(answer, as_json=as_json, text=kept_lines)
+    answer = DaemonClient(StatePaths.from_environ(os.environ)).post(
+        f"/api/sessions/{session_id}/wrong", report
+    )
+    return _print_answer(answer, as_json=as_json, text=saved_case_lines)
 
 
 @click.command("self", epilog="Example: wakeful session self --json")
-@answers_json
+@json_option
 def own(*, as_json: bool) -> int:
     """Show the session this command runs in. For agents: who am I, how am I?"""
     known, pids = own_conversations(), list(ancestor_pids())
-    return _show(ask(lambda desk: desk.of_caller(known, pids)), as_json=as_json)
+    return _print_answer(read(lambda reader: reader.of_caller(known, pids)), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session wait 3f2a91bc --until idle --timeout 10m")
 @session_argument
 @click.option("--until", type=click.Choice(["idle", "waiting", "stopped"]), required=True)
 @click.option("--timeout", metavar="TIME", help="Like 30s, 10m or 2h. Without it: as long as it takes.")
-@answers_json
+@json_option
 def wait(*, session_id: SessionId, until: str, timeout: str | None, as_json: bool) -> int:
     """Block until a session is in a state. Exit 0: reached, 6: it needs a person, 1: it died or stopped, 3: timeout."""
-    seconds = seconds_of(timeout) if timeout is not None else None
-    answer = _waited(session_id, until, seconds)
-    return _show(answer, as_json=as_json, text=ending_lines)
+    seconds = parse_duration(timeout) if timeout is not None else None
+    answer = _wait(session_id, until, seconds)
+    return _print_answer(answer, as_json=as_json, text=ending_lines)
 
 
-def _show(answer: Answer, *, as_json: bool, text: Callable[[bytes], list[str]] = record_lines) -> int:
+def _print_answer(
+    answer: DaemonAnswer, *, as_json: bool, text: Callable[[bytes], list[str]] = record_lines
+) -> int:
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
     else:
         for line in text(answer.body):
-            say(line)
+            print_line(line)
     return answer.exit_code
 
 
-def _waited(session_id: SessionId, until: str, seconds: float | None) -> Answer:
-    client = Client(Places.of(os.environ))
+def _wait(session_id: SessionId, until: str, seconds: float | None) -> DaemonAnswer:
+    client = DaemonClient(StatePaths.from_environ(os.environ))
     deadline = monotonic() + (seconds if seconds is not None else inf)
     while True:
         once_seconds = min(WAIT_SECONDS_MAX, max(0.0, deadline - monotonic()))
@@ -165,7 +169,7 @@ def _waited(session_id: SessionId, until: str, seconds: float | None) -> Answer:
             timeout_seconds=once_seconds + ANSWER_SECONDS_MAX,
         )
         # Only a question that was shorter than the whole wait is asked again.
-        if answer.exit_code != TIMED_OUT or once_seconds < WAIT_SECONDS_MAX:
+        if answer.exit_code != TIMED_OUT_EXIT_CODE or once_seconds < WAIT_SECONDS_MAX:
             return answer
 
 

@@ -12,11 +12,11 @@ import click
 import msgspec
 from msgspec import Struct
 
-from wakeful.cli.format.sessions import decoded, scalar
-from wakeful.cli.options import answers_json, session_argument
-from wakeful.cli.output import say, show_json
-from wakeful.client.client import Answer, Client
-from wakeful.config.paths import Places
+from wakeful.cli.format.sessions import decode_body, value_text
+from wakeful.cli.options import json_option, session_argument
+from wakeful.cli.output import print_json, print_line
+from wakeful.client.client import DaemonAnswer, DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.control.driver import PROMPT_BYTES_MAX
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
@@ -24,7 +24,7 @@ from wakeful.core.ids import SessionId
 from wakeful.linux.child_environment import given_environ
 
 # A stop goes up a ladder of patience; starting a client takes seconds on a busy machine.
-ACT_SECONDS_MAX: Final = 120.0
+ACTION_SECONDS_MAX: Final = 120.0
 
 
 class PromptNotSent(OperatorError):
@@ -49,24 +49,24 @@ class SeveralQuestions(OperatorError):
 @click.command(epilog="Example: wakeful session send 3f2a91bc 'run the tests again'")
 @session_argument
 @click.argument("prompt", required=False)
-@answers_json
+@json_option
 def send(*, session_id: SessionId, prompt: str | None, as_json: bool) -> int:
     """Give a managed session a prompt. Without PROMPT, or for -, it is read from standard input."""
     asked = {"prompt": prompt_text("-" if prompt is None else prompt), "environ": environ()}
-    return show_deed(order(session_id, "send", asked), as_json=as_json)
+    return print_action(post_action(session_id, "send", asked), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session questions 3f2a91bc")
 @session_argument
-@answers_json
+@json_option
 def questions(*, session_id: SessionId, as_json: bool) -> int:
     """Show what a managed session asks permission for."""
-    answer = _asked(session_id)
+    answer = _fetch_questions(session_id)
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
         return answer.exit_code
     for each in decode_json(answer.body)["questions"]:
-        say(f"{each['id']}  {each['tool']}  {each['untrusted']}")
+        print_line(f"{each['id']}  {each['tool']}  {each['untrusted']}")
     return answer.exit_code
 
 
@@ -74,59 +74,59 @@ def questions(*, session_id: SessionId, as_json: bool) -> int:
 @session_argument
 @click.argument("reply", type=click.Choice(["allow", "deny"]))
 @click.option("--question", help="Which one, if there are several; `session questions` shows them.")
-@answers_json
+@json_option
 def answer(*, session_id: SessionId, reply: str, question: str | None, as_json: bool) -> int:
     """Answer the permission question of a managed session."""
     body = {"question_id": question or _only_question(session_id), "reply": reply}
-    return show_deed(order(session_id, "answer", body), as_json=as_json)
+    return print_action(post_action(session_id, "answer", body), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session interrupt 3f2a91bc")
 @session_argument
-@answers_json
+@json_option
 def interrupt(*, session_id: SessionId, as_json: bool) -> int:
     """Cut the running turn of a managed session short; its agent stays."""
-    return show_deed(order(session_id, "interrupt"), as_json=as_json)
+    return print_action(post_action(session_id, "interrupt"), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session resume 3f2a91bc")
 @session_argument
-@answers_json
+@json_option
 def resume(*, session_id: SessionId, as_json: bool) -> int:
     """Continue a managed session whose agent is gone, with this command's environment."""
-    return show_deed(order(session_id, "resume", {"environ": environ()}), as_json=as_json)
+    return print_action(post_action(session_id, "resume", {"environ": environ()}), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session stop 3f2a91bc")
 @session_argument
-@answers_json
+@json_option
 def stop(*, session_id: SessionId, as_json: bool) -> int:
     """End a managed session's agent, gently first, and the tools it left behind. Nothing revives it."""
-    return show_deed(order(session_id, "stop"), as_json=as_json)
+    return print_action(post_action(session_id, "stop"), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session adopt 3f2a91bc --name fox")
 @session_argument
 @click.option("--name", metavar="NAME", help="What to call it from now on; the name it is woken by.")
-@answers_json
+@json_option
 def adopt(*, session_id: SessionId, name: str | None, as_json: bool) -> int:
     """Hand a session over: from now on Wakeful may act on it."""
-    return _show_handover(order(session_id, "adopt", {"name": name}), "is managed now", as_json=as_json)
+    return _print_managed(post_action(session_id, "adopt", {"name": name}), "is managed now", as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session release 3f2a91bc")
 @session_argument
-@answers_json
+@json_option
 def release(*, session_id: SessionId, as_json: bool) -> int:
     """Take a session back: Wakeful goes on watching it and touches it no more. Its agent goes on."""
-    return _show_handover(order(session_id, "release"), "is only watched now", as_json=as_json)
+    return _print_managed(post_action(session_id, "release"), "is only watched now", as_json=as_json)
 
 
-def order(session_id: SessionId, act: str, body: Any = None) -> Answer:
+def post_action(session_id: SessionId, act: str, body: Any = None) -> DaemonAnswer:
     """Ask the daemon for an act on a session, and wait for what it saw."""
     encoded = msgspec.json.encode(body if body is not None else {})
-    return Client(Places.of(os.environ)).post(
-        f"/api/sessions/{session_id}/{act}", encoded, timeout_seconds=ACT_SECONDS_MAX
+    return DaemonClient(StatePaths.from_environ(os.environ)).post(
+        f"/api/sessions/{session_id}/{act}", encoded, timeout_seconds=ACTION_SECONDS_MAX
     )
 
 
@@ -151,12 +151,12 @@ def environ() -> dict[str, str]:
     return {name: value for name, value in given_environ(os.environ).items() if _is_text(name + value)}
 
 
-def show_deed(answer: Answer, *, as_json: bool) -> int:
+def print_action(answer: DaemonAnswer, *, as_json: bool) -> int:
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
     else:
         deed = decode_json(answer.body)
-        say(f"{deed['session_id']}: {deed['act']} {deed['outcome']}: {deed['words']}")
+        print_line(f"{deed['session_id']}: {deed['act']} {deed['outcome']}: {deed['words']}")
     return answer.exit_code
 
 
@@ -168,12 +168,12 @@ def _is_text(value: str) -> bool:
     return True
 
 
-def _asked(session_id: SessionId) -> Answer:
-    return Client(Places.of(os.environ)).get(f"/api/sessions/{session_id}/questions")
+def _fetch_questions(session_id: SessionId) -> DaemonAnswer:
+    return DaemonClient(StatePaths.from_environ(os.environ)).get(f"/api/sessions/{session_id}/questions")
 
 
 def _only_question(session_id: SessionId) -> str:
-    ids = [each["id"] for each in decode_json(_asked(session_id).body)["questions"]]
+    ids = [each["id"] for each in decode_json(_fetch_questions(session_id).body)["questions"]]
     if not ids:
         raise NoQuestion(shown=session_id)
     if len(ids) > 1:
@@ -181,45 +181,45 @@ def _only_question(session_id: SessionId) -> str:
     return str(ids[0])
 
 
-def _show_handover(answer: Answer, words: str, *, as_json: bool) -> int:
+def _print_managed(answer: DaemonAnswer, words: str, *, as_json: bool) -> int:
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
     else:
-        say(f"{decode_json(answer.body)['session_id']} {words}")
+        print_line(f"{decode_json(answer.body)['session_id']} {words}")
     return answer.exit_code
 
 
-class Change(Struct, frozen=True):
+class RepairChangeBody(Struct, frozen=True):
     field: str
     old: Any
     new: Any
 
 
-class Repaired(Struct, frozen=True):
+class RepairBody(Struct, frozen=True):
     """The daemon's answer."""
 
     session_id: SessionId
     dry_run: bool
-    changes: list[Change]
+    changes: list[RepairChangeBody]
     words: str
 
 
 @click.command(epilog="Example: wakeful session repair 3f2a91bc --dry-run")
 @session_argument
 @click.option("--dry-run", is_flag=True, help="Only say what would be mended.")
-@answers_json
+@json_option
 def repair(*, session_id: SessionId, dry_run: bool, as_json: bool) -> int:
     """Mend what is stored of a session after an unclean exit. What would be mended is shown first."""
     if as_json:
-        answer = order(session_id, "repair", {"dry_run": dry_run})
-        show_json(answer.body)
+        answer = post_action(session_id, "repair", {"dry_run": dry_run})
+        print_json(answer.body)
         return answer.exit_code
-    looked = decoded(order(session_id, "repair", {"dry_run": True}).body, Repaired)
+    looked = decode_body(post_action(session_id, "repair", {"dry_run": True}).body, RepairBody)
     for change in looked.changes:
-        say(f"{change.field}: {scalar(change.old)} -> {scalar(change.new)}")
+        print_line(f"{change.field}: {value_text(change.old)} -> {value_text(change.new)}")
     if dry_run or not looked.changes:
-        say(f"{looked.session_id}: {looked.words}")
+        print_line(f"{looked.session_id}: {looked.words}")
         return 0
-    done = decoded(order(session_id, "repair", {"dry_run": False}).body, Repaired)
-    say(f"{done.session_id}: {done.words}")
+    done = decode_body(post_action(session_id, "repair", {"dry_run": False}).body, RepairBody)
+    print_line(f"{done.session_id}: {done.words}")
     return 0

@@ -3,18 +3,18 @@
 import click
 
 from wakeful.cli.commands.work import (
-    caller,
+    caller_name,
     epoch_option,
     lease_lines,
     owner_option,
-    posted,
+    post,
+    print_answer,
     renewed_lines,
-    shown,
     ttl_option,
     yielded_lines,
 )
-from wakeful.cli.options import WholeNumber, answers_json, session_argument
-from wakeful.core.durations import seconds_of
+from wakeful.cli.options import WholeNumber, json_option, session_argument
+from wakeful.core.durations import parse_duration
 from wakeful.core.ids import SessionId
 
 
@@ -23,21 +23,21 @@ from wakeful.core.ids import SessionId
 @owner_option
 @ttl_option
 @click.option("--epoch", type=WholeNumber(1), help="Keep the lease this epoch has, instead of a new claim.")
-@answers_json
+@json_option
 def claim(*, session_id: SessionId, owner: str | None, ttl: str, epoch: int | None, as_json: bool) -> int:
     """Take a conversation as its one owner, or keep it. Exit 1: somebody else has it, and who."""
     if epoch is not None:
-        order = {"epoch": epoch, "ttl_seconds": seconds_of(ttl)}
-        return shown(posted(f"/api/sessions/{session_id}/renew", order), renewed_lines, as_json=as_json)
-    claimed = {"owner": owner or caller(), "ttl_seconds": seconds_of(ttl)}
-    return shown(posted(f"/api/sessions/{session_id}/claim", claimed), lease_lines, as_json=as_json)
+        order = {"epoch": epoch, "ttl_seconds": parse_duration(ttl)}
+        return print_answer(post(f"/api/sessions/{session_id}/renew", order), renewed_lines, as_json=as_json)
+    claimed = {"owner": owner or caller_name(), "ttl_seconds": parse_duration(ttl)}
+    return print_answer(post(f"/api/sessions/{session_id}/claim", claimed), lease_lines, as_json=as_json)
 
 
 @click.command("yield", epilog="Example: wakeful session yield 3f2a91bc --epoch 4")
 @session_argument
 @epoch_option
-@answers_json
+@json_option
 def give_back(*, session_id: SessionId, epoch: int, as_json: bool) -> int:
     """Give a conversation back. Exit 1: it was not yours any more."""
-    answer = posted(f"/api/sessions/{session_id}/yield", {"epoch": epoch})
-    return shown(answer, yielded_lines, as_json=as_json)
+    answer = post(f"/api/sessions/{session_id}/yield", {"epoch": epoch})
+    return print_answer(answer, yielded_lines, as_json=as_json)

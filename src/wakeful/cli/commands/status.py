@@ -6,15 +6,22 @@ from typing import Final
 import click
 from msgspec import Struct
 
-from wakeful.agents.model import AgentsStanding, AgentState
-from wakeful.alerts.mute_pause_model import PauseRecord, paused_text
+from wakeful.agents.model import AgentsSummary, AgentState
+from wakeful.alerts.mute_pause_model import PauseRecord, pause_lines
 from wakeful.cli.commands.ls import whole_list
-from wakeful.cli.format.sessions import Eye, Sessions, counts_text, decoded, needs_you, rows
-from wakeful.cli.options import answers_json
-from wakeful.cli.output import say, show_json, wall_now
-from wakeful.cli.read import Reading, ask
+from wakeful.cli.format.sessions import (
+    SessionListBody,
+    SourceBody,
+    counts_text,
+    decode_body,
+    needs_you,
+    session_rows,
+)
+from wakeful.cli.options import json_option
+from wakeful.cli.output import print_json, print_line, wall_now
+from wakeful.cli.read import SessionReader, read
 from wakeful.cli.table import print_rows
-from wakeful.client.client import Answer
+from wakeful.client.client import DaemonAnswer
 from wakeful.judging.session_record import SessionRecord
 
 MODES: Final = {
@@ -25,53 +32,53 @@ MODES: Final = {
 
 
 # What a person would want to hear of without asking.
-_TROUBLED: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
+_PROBLEM_STATES: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
 
 
-class _Daemon(Struct, frozen=True):
+class _DaemonStatusBody(Struct, frozen=True):
     version: str
     pid: int | None
     listening: tuple[str, ...]
-    eyes: tuple[Eye, ...]
+    eyes: tuple[SourceBody, ...]
     notes: tuple[str, ...]
     paused: PauseRecord | None = None
     # Daemons of an earlier version do not say.
     config_files: tuple[str, ...] | None = None
 
 
-class Overview(Struct, frozen=True):
+class StatusBody(Struct, frozen=True):
     """What is shown of /api/status."""
 
     mode: str
-    daemon: _Daemon
-    agents: AgentsStanding = AgentsStanding({}, ())
+    daemon: _DaemonStatusBody
+    agents: AgentsSummary = AgentsSummary({}, ())
 
 
 @click.command(epilog="Example: wakeful status --json")
-@answers_json
+@json_option
 def status(*, as_json: bool) -> int:
     """Say in which mode Wakeful runs, where it listens, what it sees late, and who needs you."""
     if as_json:
-        show_json(ask(lambda desk: desk.overview()).body)
+        print_json(read(lambda reader: reader.overview()).body)
         return 0
-    answer, page = ask(_both)
-    for line in overview_lines(decoded(answer.body, Overview), page.sessions, page.older):
-        say(line)
+    answer, page = read(_fetch_status_and_sessions)
+    for line in overview_lines(decode_body(answer.body, StatusBody), page.sessions, page.older):
+        print_line(line)
     needing = [record for record in page.sessions if needs_you(record)]
     if needing:
-        say("needs you:")
-        print_rows(rows(needing, wall_now()))
+        print_line("needs you:")
+        print_rows(session_rows(needing, wall_now()))
     return 0
 
 
-def _both(desk: Reading) -> tuple[Answer, Sessions]:
-    return desk.overview(), whole_list(desk, {})
+def _fetch_status_and_sessions(reader: SessionReader) -> tuple[DaemonAnswer, SessionListBody]:
+    return reader.overview(), whole_list(reader, {})
 
 
-def overview_lines(overview: Overview, records: list[SessionRecord], older: int) -> Iterator[str]:
+def overview_lines(overview: StatusBody, records: list[SessionRecord], older: int) -> Iterator[str]:
     """A pause first, then the mode: together they say what Wakeful may touch."""
     daemon = overview.daemon
-    yield from paused_text(daemon.paused)
+    yield from pause_lines(daemon.paused)
     yield f"mode       {overview.mode}: {MODES.get(overview.mode, '')}"
     if daemon.listening:
         yield f"listening  {', '.join(daemon.listening)}"
@@ -85,7 +92,7 @@ def overview_lines(overview: Overview, records: list[SessionRecord], older: int)
     if overview.agents.agents:
         yield f"agents     {', '.join(f'{count} {state}' for state, count in overview.agents.counts.items())}"
     for agent in overview.agents.agents:
-        if agent.state in _TROUBLED:
+        if agent.state in _PROBLEM_STATES:
             yield f"{agent.state:<10} {agent.id}: {agent.reason}"
     if daemon.pid is not None:
         # Without a daemon the only note is that there is none, and that was said already.

@@ -14,14 +14,14 @@ from urllib.parse import urlencode
 import click
 import msgspec
 
-from wakeful.cli.app import Entry, LazyGroup
+from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.format.sessions import paused_lines, record_lines
-from wakeful.cli.options import Command, WholeNumber, answers_json
-from wakeful.cli.output import say, show_json
-from wakeful.client.client import Answer, Client
-from wakeful.config.paths import Places
+from wakeful.cli.options import Command, WholeNumber, json_option
+from wakeful.cli.output import print_json, print_line
+from wakeful.client.client import DaemonAnswer, DaemonClient
+from wakeful.config.paths import StatePaths
 from wakeful.core.decoding import decode_json
-from wakeful.core.durations import seconds_of
+from wakeful.core.durations import parse_duration
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.core.leases import WorkId, WorkState, parse_work_id
@@ -33,14 +33,14 @@ _HEADERS: Final = ("ID", "STATE", "TRIED", "PROJECT", "SESSION", "PROMPT")
 
 def work_lines(body: bytes) -> list[str]:
     """Where a work stands, in one line."""
-    work = _fields(body)
+    work = _decode_fields(body)
     tried = f"{work['attempts']} of {work['attempts_max']} attempts made"
     return [plain(f"{work['id']} is {work['state']}, {tried}")]
 
 
 def list_lines(body: bytes) -> list[str]:
     """A table of works, and how to go on."""
-    page = _fields(body)
+    page = _decode_fields(body)
     if not page["works"]:
         return ["no work"]
     rows = [_HEADERS, *map(_cells, page["works"])]
@@ -54,7 +54,7 @@ def list_lines(body: bytes) -> list[str]:
 
 def run_lines(body: bytes) -> list[str]:
     """What to do and how to say that it is done."""
-    run = _fields(body)["run"]
+    run = _decode_fields(body)["run"]
     if run is None:
         return ["no work is due"]
     return [
@@ -67,13 +67,13 @@ def run_lines(body: bytes) -> list[str]:
 
 def renewed_lines(body: bytes) -> list[str]:
     """Until when a lease goes on."""
-    lease = _fields(body)
+    lease = _decode_fields(body)
     return [plain(f"yours until {lease['lease_until']}, epoch {lease['epoch']}")]
 
 
 def lease_lines(body: bytes) -> list[str]:
     """What was taken, and how to keep it and give it back."""
-    lease = _fields(body)
+    lease = _decode_fields(body)
     id_, epoch = plain(lease["session_id"]), lease["epoch"]
     return [
         plain(f"{id_} is yours until {lease['lease_until']}, epoch {epoch}"),
@@ -84,10 +84,10 @@ def lease_lines(body: bytes) -> list[str]:
 
 def yielded_lines(body: bytes) -> list[str]:
     """What is free again."""
-    return [plain(f"{_fields(body)['session_id']} is free")]
+    return [plain(f"{_decode_fields(body)['session_id']} is free")]
 
 
-def _fields(body: bytes) -> dict[str, Any]:
+def _decode_fields(body: bytes) -> dict[str, Any]:
     return decode_json(body, dict[str, Any])
 
 
@@ -97,22 +97,24 @@ def _cells(work: dict[str, Any]) -> tuple[str, ...]:
     return (*map(plain, cells), plain(work["summary"], SUMMARY_CHARS_MAX))
 
 
-_HERE: Final = "wakeful.cli.commands.work"
+_MODULE: Final = "wakeful.cli.commands.work"
 COMMANDS: Final = {
-    "add": Entry("Ask", f"{_HERE}:add", "Keep a work until somebody claims it"),
-    "list": Entry("Ask", f"{_HERE}:list_works", "Every work, oldest first"),
-    "show": Entry("Ask", f"{_HERE}:show", "One work with its prompt and attempts"),
-    "claim": Entry("Do", f"{_HERE}:claim", "Begin an attempt of the oldest work; exit 1: none is due"),
-    "heartbeat": Entry("Do", f"{_HERE}:heartbeat", "Keep the lease of a run"),
-    "complete": Entry("Do", f"{_HERE}:complete", "The run succeeded"),
-    "fail": Entry("Do", f"{_HERE}:fail", "The run failed"),
+    "add": CommandEntry("Ask", f"{_MODULE}:add", "Keep a work until somebody claims it"),
+    "list": CommandEntry("Ask", f"{_MODULE}:list_works", "Every work, oldest first"),
+    "show": CommandEntry("Ask", f"{_MODULE}:show", "One work with its prompt and attempts"),
+    "claim": CommandEntry(
+        "Do", f"{_MODULE}:claim", "Begin an attempt of the oldest work; exit 1: none is due"
+    ),
+    "heartbeat": CommandEntry("Do", f"{_MODULE}:heartbeat", "Keep the lease of a run"),
+    "complete": CommandEntry("Do", f"{_MODULE}:complete", "The run succeeded"),
+    "fail": CommandEntry("Do", f"{_MODULE}:fail", "The run failed"),
 }
 KEY_CHARS_MAX: Final = 200
 # What the store keeps of one work.
 PROMPT_BYTES_MAX: Final = 1_000_000
 
 
-class BadKey(OperatorError):
+class BadKeyOption(OperatorError):
     """{shown!r} is no key: printable ASCII, 200 characters at most."""
 
     code = "bad-idempotency-key"
@@ -182,7 +184,7 @@ def epoch_option(command: Command) -> Command:
 @click.option("--attempts", type=WholeNumber(1, 10), default=1, show_default=True, help="Its whole budget.")
 @click.option("--in", "delay", metavar="TIME", help="Not before that time has passed, like 10m.")
 @click.option("--key", metavar="KEY", help="However often this is said with one key, there is one work.")
-@answers_json
+@json_option
 def add(
     *,
     prompt: str,
@@ -196,15 +198,15 @@ def add(
 ) -> int:
     """Keep a work until somebody claims it. PROMPT - reads it from standard input."""
     order = {
-        "prompt": _prompt(prompt),
+        "prompt": _read_prompt(prompt),
         "project": project,
         "session_id": session,
         "context": context,
         "attempts_max": attempts,
-        "delay_seconds": seconds_of(delay) if delay is not None else 0.0,
+        "delay_seconds": parse_duration(delay) if delay is not None else 0.0,
     }
-    answer = client().post("/api/work", msgspec.json.encode(order), key=_checked(key))
-    return shown(answer, work_lines, as_json=as_json)
+    answer = client().post("/api/work", msgspec.json.encode(order), key=_check_key(key))
+    return print_answer(answer, work_lines, as_json=as_json)
 
 
 @click.command("list", epilog="Example: wakeful work list --state pending --json")
@@ -213,95 +215,95 @@ def add(
 )
 @click.option("--limit", type=WholeNumber(1, 1000), default=100, show_default=True)
 @click.option("--after", type=WholeNumber(0), default=0, help="Go on from the next_cursor of the last page.")
-@answers_json
+@json_option
 def list_works(*, state: str | None, limit: int, after: int, as_json: bool) -> int:
     """List works, oldest first."""
     query = {"limit": limit, "after": after, **({"state": state} if state else {})}
-    return shown_list(client().get("/api/work?" + urlencode(query)), list_lines, as_json=as_json)
+    return print_list(client().get("/api/work?" + urlencode(query)), list_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful work show w-5d41402abc4b2a76 --json")
 @work_argument
-@answers_json
+@json_option
 def show(*, work_id: WorkId, as_json: bool) -> int:
     """Show a work with its whole prompt and every attempt."""
-    return shown(client().get(f"/api/work/{work_id}"), record_lines, as_json=as_json)
+    return print_answer(client().get(f"/api/work/{work_id}"), record_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful work claim --project shop --json")
 @click.option("--project", type=text, metavar="P", help="Only work of this project.")
 @owner_option
 @ttl_option
-@answers_json
+@json_option
 def claim(*, project: str | None, owner: str | None, ttl: str, as_json: bool) -> int:
     """Begin an attempt of the oldest work that is due. Exit 0: here it is, 1: there is none."""
-    order = {"owner": owner or caller(), "project": project, "ttl_seconds": seconds_of(ttl)}
-    return shown(posted("/api/work/claim", order), run_lines, as_json=as_json)
+    order = {"owner": owner or caller_name(), "project": project, "ttl_seconds": parse_duration(ttl)}
+    return print_answer(post("/api/work/claim", order), run_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful work heartbeat w-5d41402abc4b2a76 --epoch 1")
 @work_argument
 @epoch_option
 @ttl_option
-@answers_json
+@json_option
 def heartbeat(*, work_id: WorkId, epoch: int, ttl: str, as_json: bool) -> int:
     """Keep the lease of a run. Exit 1: it is lost, stop working."""
-    order = {"epoch": epoch, "ttl_seconds": seconds_of(ttl)}
-    return shown(posted(f"/api/work/{work_id}/heartbeat", order), renewed_lines, as_json=as_json)
+    order = {"epoch": epoch, "ttl_seconds": parse_duration(ttl)}
+    return print_answer(post(f"/api/work/{work_id}/heartbeat", order), renewed_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful work complete w-5d41402abc4b2a76 --epoch 1 --result 'build is green'")
 @work_argument
 @epoch_option
 @click.option("--result", type=text, metavar="TEXT", default="", help="What came of it.")
-@answers_json
+@json_option
 def complete(*, work_id: WorkId, epoch: int, result: str, as_json: bool) -> int:
     """Say that a run succeeded. Exit 1: the lease is lost and nothing was changed."""
     order = {"epoch": epoch, "result": result}
-    return shown(posted(f"/api/work/{work_id}/complete", order), work_lines, as_json=as_json)
+    return print_answer(post(f"/api/work/{work_id}/complete", order), work_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful work fail w-5d41402abc4b2a76 --epoch 1 --reason 'no network'")
 @work_argument
 @epoch_option
 @click.option("--reason", type=text, metavar="TEXT", default="", help="Why.")
-@answers_json
+@json_option
 def fail(*, work_id: WorkId, epoch: int, reason: str, as_json: bool) -> int:
     """Say that a run failed: it is pending again while it has attempts left. Exit 1: the lease is lost."""
     order = {"epoch": epoch, "reason": reason}
-    return shown(posted(f"/api/work/{work_id}/fail", order), work_lines, as_json=as_json)
+    return print_answer(post(f"/api/work/{work_id}/fail", order), work_lines, as_json=as_json)
 
 
-def client() -> Client:
-    return Client(Places.of(os.environ))
+def client() -> DaemonClient:
+    return DaemonClient(StatePaths.from_environ(os.environ))
 
 
-def posted(target: str, order: dict[str, Any]) -> Answer:
+def post(target: str, order: dict[str, Any]) -> DaemonAnswer:
     """Raises as `Client.post` does."""
     return client().post(target, msgspec.json.encode(order))
 
 
-def caller() -> str:
+def caller_name() -> str:
     """The process that runs this command: the command itself is gone when its lease counts."""
     return f"{socket.gethostname()} pid {os.getppid()}"
 
 
-def shown(answer: Answer, lines: Callable[[bytes], list[str]], *, as_json: bool) -> int:
+def print_answer(answer: DaemonAnswer, lines: Callable[[bytes], list[str]], *, as_json: bool) -> int:
     """Print an answer; its exit code."""
     if as_json:
-        show_json(answer.body)
+        print_json(answer.body)
     else:
         for line in lines(answer.body):
-            say(line)
+            print_line(line)
     return answer.exit_code
 
 
-def shown_list(answer: Answer, lines: Callable[[bytes], Iterable[str]], *, as_json: bool) -> int:
+def print_list(answer: DaemonAnswer, lines: Callable[[bytes], Iterable[str]], *, as_json: bool) -> int:
     """The same for a list: a pause stands first."""
-    return shown(answer, lambda body: [*paused_lines(body), *lines(body)], as_json=as_json)
+    return print_answer(answer, lambda body: [*paused_lines(body), *lines(body)], as_json=as_json)
 
 
-def _prompt(given: str) -> str:
+def _read_prompt(given: str) -> str:
     """What was given, or what standard input holds. Raises PromptEmpty, PromptTooLong before anything is sent."""
     raw = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1) if given == "-" else given.encode()
     if len(raw) > PROMPT_BYTES_MAX:
@@ -311,7 +313,7 @@ def _prompt(given: str) -> str:
     return raw.decode(errors="replace")
 
 
-def _checked(key: str | None) -> str | None:
+def _check_key(key: str | None) -> str | None:
     if key is not None and not (0 < len(key) <= KEY_CHARS_MAX and key.isascii() and key.isprintable()):
-        raise BadKey(shown=key[:40])
+        raise BadKeyOption(shown=key[:40])
     return key

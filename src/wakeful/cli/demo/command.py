@@ -16,17 +16,17 @@ from typing import TYPE_CHECKING, Final
 
 from msgspec import Struct
 
-from wakeful.cli.demo.scenes import (
+from wakeful.cli.demo.environment import DemoEnvironment
+from wakeful.cli.demo.screen import DemoScreen, DemoTable, TerminalKeys, open_screen, terminal_keys
+from wakeful.cli.demo.scripts import (
     ANSWER_AT_SECONDS,
     FULL_SECONDS,
     SILENCE_SECONDS,
-    scenes,
+    demo_agents,
 )
-from wakeful.cli.demo.screen import Board, Keys, Screen, keys, screen
-from wakeful.cli.demo.stage import Stage
 from wakeful.cli.format.sessions import decode_sessions
-from wakeful.cli.output import say
-from wakeful.client.client import Client
+from wakeful.cli.output import print_line
+from wakeful.client.client import DaemonClient
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WorldError
 from wakeful.judging.findings import State
@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
 
 TICK_SECONDS: Final = 0.25
-_ASKING: Final = "asks-you"
-_NEXT: Final = (
+_ASKING_AGENT: Final = "asks-you"
+_NEXT_STEPS: Final = (
     "Now your own agents:",
     "  wakeful up    watch every session of this machine, until Ctrl-C",
     "  wakeful ls    who works, who waits for you, who is gone",
@@ -50,17 +50,17 @@ class DaemonLost(WorldError):
     code = "demo-daemon-lost"
 
 
-class _Change(Struct, frozen=True):
+class _ChangeBody(Struct, frozen=True):
     record: SessionRecord
 
 
-class _Batch(Struct, frozen=True):
+class _FeedMessageBody(Struct, frozen=True):
     """A message of the push feed; the greeting has no changes."""
 
-    changes: tuple[_Change, ...] = ()
+    changes: tuple[_ChangeBody, ...] = ()
 
 
-class Ending:
+class StopSignal:
     """Remembers the first signal that asked the demo to end."""
 
     def __init__(self) -> None:
@@ -70,7 +70,7 @@ class Ending:
         self.signal = self.signal or number
 
     @property
-    def asked(self) -> bool:
+    def is_set(self) -> bool:
         return self.signal is not None
 
     @property
@@ -82,19 +82,19 @@ class Ending:
 def run_demo(seconds: float | None = None) -> int:
     """Play the demo in so many seconds, a minute if none are given; the exit code. Leaves nothing behind."""
     length_seconds = FULL_SECONDS if seconds is None else seconds
-    with _signals() as ending:
-        stage = Stage(length_seconds / FULL_SECONDS)
+    with _catch_signals() as ending:
+        environment = DemoEnvironment(length_seconds / FULL_SECONDS)
         try:
-            shown = _play(stage, length_seconds, ending)
+            shown = _play(environment, length_seconds, ending)
         finally:
-            stage.close()
-        _say_goodbye(stage, shown)
+            environment.close()
+        _print_summary(environment, shown)
     return ending.exit_code
 
 
 @contextmanager
-def _signals() -> Iterator[Ending]:
-    ending = Ending()
+def _catch_signals() -> Iterator[StopSignal]:
+    ending = StopSignal()
     numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
     before = [signal.signal(number, ending) for number in numbers]
     try:
@@ -104,31 +104,33 @@ def _signals() -> Iterator[Ending]:
             signal.signal(number, handler)
 
 
-def _play(stage: Stage, length_seconds: float, ending: Ending) -> Board:
+def _play(environment: DemoEnvironment, length_seconds: float, ending: StopSignal) -> DemoTable:
     """Start everything, then watch until time is up or somebody asks to end."""
     pace = length_seconds / FULL_SECONDS
-    _progress(f"Nothing of yours is touched: all of it lives in {stage.folder}\nstarting a daemon … ")
-    stage.start_daemon(gave_up=lambda: ending.asked)
-    if ending.asked:
-        return Board({})
-    _progress("six scripted agents … ")
+    _print_progress(
+        f"Nothing of yours is touched: all of it lives in {environment.folder}\nstarting a daemon … "
+    )
+    environment.start_daemon(gave_up=lambda: ending.is_set)
+    if ending.is_set:
+        return DemoTable({})
+    _print_progress("six scripted agents … ")
     began = time.monotonic()
-    with _feed(stage) as feed, keys() as pressed:
-        board = Board({stage.start_agent(scene): scene.name for scene in scenes(pace)})
-        _progress("watching\n")
-        with screen(length_seconds, _headline(stage, pace)) as shown:
-            _watch(_Show(stage, board, shown, pressed, feed, began, length_seconds, pace), ending)
-    return board
+    with _open_feed(environment) as feed, terminal_keys() as pressed:
+        table = DemoTable({environment.start_agent(scene): scene.name for scene in demo_agents(pace)})
+        _print_progress("watching\n")
+        with open_screen(length_seconds, _headline(environment, pace)) as shown:
+            _watch(_DemoRun(environment, table, shown, pressed, feed, began, length_seconds, pace), ending)
+    return table
 
 
-class _Show(Struct):
+class _DemoRun(Struct):
     """All that one tick of the demo needs."""
 
-    stage: Stage
-    board: Board
-    screen: Screen
-    keys: Keys
-    feed: "Feed"
+    stage: DemoEnvironment
+    board: DemoTable
+    screen: DemoScreen
+    keys: TerminalKeys
+    feed: "FeedClient"
     began: float
     length_seconds: float
     pace: float
@@ -139,14 +141,14 @@ class _Show(Struct):
         return time.monotonic() - self.began
 
 
-def _watch(show: _Show, ending: Ending) -> None:
-    for record in show.feed.present():
-        show.board.take(record, show.elapsed_seconds)
+def _watch(show: _DemoRun, ending: StopSignal) -> None:
+    for record in show.feed.current_records():
+        show.board.update(record, show.elapsed_seconds)
     show.screen.draw(show.board, show.elapsed_seconds)
-    while show.elapsed_seconds < show.length_seconds and not ending.asked:
-        for record in show.feed.changed(TICK_SECONDS):
-            show.board.take(record, show.elapsed_seconds)
-        typed = show.keys.pressed()
+    while show.elapsed_seconds < show.length_seconds and not ending.is_set:
+        for record in show.feed.changed_records(TICK_SECONDS):
+            show.board.update(record, show.elapsed_seconds)
+        typed = show.keys.read_pressed()
         if "q" in typed:
             break
         if "y" in typed or show.elapsed_seconds > ANSWER_AT_SECONDS * show.pace:
@@ -155,25 +157,25 @@ def _watch(show: _Show, ending: Ending) -> None:
     show.screen.draw(show.board, show.elapsed_seconds, last=True)
 
 
-def _answer_once(show: _Show) -> None:
+def _answer_once(show: _DemoRun) -> None:
     """A yes before the question would keep it from ever being asked."""
-    if not show.answered and show.board.state_of(_ASKING) is State.WAITING:
-        show.stage.answer(_ASKING)
+    if not show.answered and show.board.state_of(_ASKING_AGENT) is State.WAITING:
+        show.stage.answer(_ASKING_AGENT)
         show.answered = True
 
 
-class Feed:
+class FeedClient:
     """The daemon's push feed, read by a client like any other."""
 
-    def __init__(self, connection: "ClientConnection", client: Client) -> None:
+    def __init__(self, connection: "ClientConnection", client: DaemonClient) -> None:
         self._connection = connection
         self._client = client
 
-    def present(self) -> list[SessionRecord]:
+    def current_records(self) -> list[SessionRecord]:
         """What is known already: asked for after listening began, so that nothing is missed."""
         return decode_sessions(self._client.get("/api/sessions").body).sessions
 
-    def changed(self, within_seconds: float) -> Iterator[SessionRecord]:
+    def changed_records(self, within_seconds: float) -> Iterator[SessionRecord]:
         """Records as they change, for so long. Raises DaemonLost."""
         from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - costs nobody who only asks for help
 
@@ -185,41 +187,47 @@ class Feed:
                 return
             except ConnectionClosed as problem:
                 raise DaemonLost from problem
-            yield from (change.record for change in decode_json(message, _Batch).changes)
+            yield from (change.record for change in decode_json(message, _FeedMessageBody).changes)
 
 
 @contextmanager
-def _feed(stage: Stage) -> Iterator[Feed]:
+def _open_feed(environment: DemoEnvironment) -> Iterator[FeedClient]:
     from websockets.sync.client import connect  # noqa: PLC0415 - as above
 
     door = socket.socket(socket.AF_UNIX)
-    door.connect(stage.places.socket)
+    door.connect(environment.paths.socket)
     with connect("ws://localhost/api/ws", sock=door, proxy=None) as connection:
-        yield Feed(connection, Client(stage.places))
+        yield FeedClient(connection, DaemonClient(environment.paths))
 
 
-def _headline(stage: Stage, pace: float) -> list[str]:
+def _headline(environment: DemoEnvironment, pace: float) -> list[str]:
     patience = f"Silence counts after {SILENCE_SECONDS * pace:.0f} s here; Wakeful's own default is 10 min."
-    notes = [f"({stage.tmux_trouble}: gets-killed runs without a terminal)"] if stage.tmux_trouble else []
+    notes = (
+        [f"({environment.tmux_problem}: gets-killed runs without a terminal)"]
+        if environment.tmux_problem
+        else []
+    )
     return [patience, *notes]
 
 
-def _progress(words: str) -> None:
+def _print_progress(words: str) -> None:
     sys.stdout.write(words)
     sys.stdout.flush()
 
 
-def _say_goodbye(stage: Stage, board: Board) -> None:
-    seen = Counter(_found(line.record) for line in board.lines if line.record is not None)
-    say()
-    say(f"At the end: {', '.join(f'{count} {each}' for each, count in seen.items()) or 'nothing yet'}.")
+def _print_summary(environment: DemoEnvironment, table: DemoTable) -> None:
+    seen = Counter(_finding_or_health(line.record) for line in table.rows if line.record is not None)
+    print_line()
+    print_line(
+        f"At the end: {', '.join(f'{count} {each}' for each, count in seen.items()) or 'nothing yet'}."
+    )
     gone = "All of it is gone again: every process, the tmux server, the folder."
-    left = f"Everything was ended, but {stage.folder} could not be removed."
-    say(left if stage.folder.exists() else gone)
-    say()
-    for line in _NEXT:
-        say(line)
+    left = f"Everything was ended, but {environment.folder} could not be removed."
+    print_line(left if environment.folder.exists() else gone)
+    print_line()
+    for line in _NEXT_STEPS:
+        print_line(line)
 
 
-def _found(record: SessionRecord) -> str:
+def _finding_or_health(record: SessionRecord) -> str:
     return record.findings[0].code if record.findings else record.health

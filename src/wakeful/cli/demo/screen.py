@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Final, Protocol
 
 from msgspec import Struct
 
-from wakeful.cli.demo.scenes import about, verdict, why
-from wakeful.cli.output import say, wall_now
+from wakeful.cli.demo.scripts import activity_text, verdict_reason, verdict_text
+from wakeful.cli.output import print_line, wall_now
 from wakeful.core.text import plain
 from wakeful.judging.findings import Attention, Health, State
 from wakeful.judging.session_record import SessionRecord
@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from rich.text import Text
 
 # So long a verdict that changed is drawn to catch the eye.
-_FRESH_SECONDS: Final = 3.0
+_HIGHLIGHT_SECONDS: Final = 3.0
 _NAME_CELLS: Final = 13
 _STATE_CELLS: Final = 11
 _VERDICT_CELLS: Final = 21
 _VERDICT_END_CELLS: Final = 2 + _NAME_CELLS + _STATE_CELLS + _VERDICT_CELLS
 _AGE_CELLS: Final = 6
 # Title, six agents of three lines, footer: on a lower terminal the empty lines go.
-_ROOMY_LINES: Final = 24
+_SPACED_LINES_MIN: Final = 24
 _STYLES: Final = {
     Health.HEALTHY: "green",
     Health.STALE: "cyan",
@@ -44,7 +44,7 @@ _STYLES: Final = {
 }
 
 
-class Line(Struct):
+class DemoRow(Struct):
     """One agent on the board: its newest record, what it was before, and when that changed."""
 
     name: str
@@ -54,52 +54,52 @@ class Line(Struct):
     announced: bool = True
 
     @property
-    def standing(self) -> str:
-        return f"{self.record.state} {verdict(self.record)}" if self.record is not None else ""
+    def verdict_text(self) -> str:
+        return f"{self.record.state} {verdict_text(self.record)}" if self.record is not None else ""
 
 
-class Board:
+class DemoTable:
     """What is known of every agent."""
 
     def __init__(self, names: dict[str, str]) -> None:
-        self._by_session = {session_id: Line(name) for session_id, name in names.items()}
+        self._by_session = {session_id: DemoRow(name) for session_id, name in names.items()}
 
     @property
-    def lines(self) -> list[Line]:
+    def rows(self) -> list[DemoRow]:
         return list(self._by_session.values())
 
     def state_of(self, name: str) -> State | None:
         """What this agent is doing, as far as it is known."""
-        return next((line.record.state for line in self.lines if line.name == name and line.record), None)
+        return next((line.record.state for line in self.rows if line.name == name and line.record), None)
 
-    def take(self, record: SessionRecord, elapsed_seconds: float) -> None:
+    def update(self, record: SessionRecord, elapsed_seconds: float) -> None:
         """Note a record. An agent is on the board from its first turn on: before that it is only starting."""
         line = self._by_session.get(record.id)
         if line is None or (line.record is None and record.state is State.IDLE):
             return
-        before, line.record = line.standing, record
-        if line.standing != before:
+        before, line.record = line.verdict_text, record
+        if line.verdict_text != before:
             line.before, line.changed_at_seconds, line.announced = before, elapsed_seconds, False
 
 
-class Screen(Protocol):
+class DemoScreen(Protocol):
     """Whatever shows the board."""
 
-    def draw(self, board: Board, elapsed_seconds: float, *, last: bool = False) -> None:
+    def draw(self, table: DemoTable, elapsed_seconds: float, *, last: bool = False) -> None:
         """Show what is new; the last picture is the one that stays."""
 
 
 class PlainScreen:
     """For pipes and logs: two lines for every change."""
 
-    def draw(self, board: Board, elapsed_seconds: float, *, last: bool = False) -> None:
+    def draw(self, table: DemoTable, elapsed_seconds: float, *, last: bool = False) -> None:
         del elapsed_seconds, last  # every line has the time of its own change
-        for line in board.lines:
+        for line in table.rows:
             if line.record is not None and not line.announced:
                 line.announced = True
                 was = f"  (was {line.before})" if line.before else ""
-                say(f"{line.changed_at_seconds:4.0f} s  {line.name:<11}  {line.standing}{was}")
-                say(f"        {plain(why(line.record, wall_now()))}")
+                print_line(f"{line.changed_at_seconds:4.0f} s  {line.name:<11}  {line.verdict_text}{was}")
+                print_line(f"        {plain(verdict_reason(line.record, wall_now()))}")
         sys.stdout.flush()
 
 
@@ -111,38 +111,38 @@ class LiveScreen:
         self._seconds = seconds
         self._headline = headline
 
-    def draw(self, board: Board, elapsed_seconds: float, *, last: bool = False) -> None:
+    def draw(self, table: DemoTable, elapsed_seconds: float, *, last: bool = False) -> None:
         from rich.console import Group  # noqa: PLC0415 - costs as much as the rest of the command
 
         width, height = self._live.console.size
-        rows = self._rows(board, elapsed_seconds, width, height)
+        rows = self._rows(table, elapsed_seconds, width, height)
         footer = [] if last else [self._progress(elapsed_seconds, width)]
         self._live.update(Group(*rows, *footer), refresh=True)
 
-    def _rows(self, board: Board, elapsed_seconds: float, width: int, height: int) -> list["Text"]:
-        gap = [_text()] if height >= _ROOMY_LINES else []
+    def _rows(self, table: DemoTable, elapsed_seconds: float, width: int, height: int) -> list["Text"]:
+        gap = [_text()] if height >= _SPACED_LINES_MIN else []
         rows: list[Text] = [_text((line, "dim")) for line in self._headline]
         rows.append(_columns(width))
-        for line in board.lines:
+        for line in table.rows:
             rows += [self._verdict(line, elapsed_seconds, width), _reason(line), *gap]
         return rows
 
-    def _verdict(self, line: Line, elapsed_seconds: float, width: int) -> "Text":
+    def _verdict(self, line: DemoRow, elapsed_seconds: float, width: int) -> "Text":
         record = line.record
         if record is None:
             return _text(("○ ", "dim"), (line.name.ljust(_NAME_CELLS), "bold"), ("starting", "dim"))
         age_seconds = max(0.0, elapsed_seconds - line.changed_at_seconds)
-        fresh = age_seconds < _FRESH_SECONDS and line.before
+        fresh = age_seconds < _HIGHLIGHT_SECONDS and line.before
         mark, style = _mark(record)
         shown = _text(
             (f"{mark} ", style),
             (line.name.ljust(_NAME_CELLS), "bold"),
             (record.state.ljust(_STATE_CELLS), ""),
-            (verdict(record), "reverse" if fresh else style),
+            (verdict_text(record), "reverse" if fresh else style),
         )
         shown.pad_right(_VERDICT_END_CELLS - shown.cell_len)
         room = width - shown.cell_len - _AGE_CELLS
-        doing = _text((plain(about(record)), "cyan"))
+        doing = _text((plain(activity_text(record)), "cyan"))
         doing.truncate(max(0, room), overflow="ellipsis", pad=True)
         return shown.append_text(doing).append(f"{age_seconds:.0f} s".rjust(_AGE_CELLS), "dim")
 
@@ -160,8 +160,10 @@ def _columns(width: int) -> "Text":
     return _text((titles.ljust(width - _AGE_CELLS) + "FOR".rjust(_AGE_CELLS), "dim"))
 
 
-def _reason(line: Line) -> "Text":
-    return _text(("  ", ""), (plain(why(line.record, wall_now())) if line.record is not None else "", ""))
+def _reason(line: DemoRow) -> "Text":
+    return _text(
+        ("  ", ""), (plain(verdict_reason(line.record, wall_now())) if line.record is not None else "", "")
+    )
 
 
 def _text(*parts: tuple[str, str]) -> "Text":
@@ -180,12 +182,12 @@ def _mark(record: SessionRecord) -> tuple[str, str]:
 
 
 @contextmanager
-def screen(seconds: float, headline: Sequence[str]) -> Iterator[Screen]:
+def open_screen(seconds: float, headline: Sequence[str]) -> Iterator[DemoScreen]:
     """The screen for wherever stdout goes; afterwards the terminal is as it was, the last picture on it."""
     console = _console()
     if console is None:
         for line in headline:
-            say(line)
+            print_line(line)
         yield PlainScreen()
         return
     from rich.live import Live  # noqa: PLC0415 - see above
@@ -203,13 +205,13 @@ def _console() -> "Console | None":
     return None if console.is_dumb_terminal else console
 
 
-class Keys:
+class TerminalKeys:
     """Single keys of the terminal, if a person sits at one."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
 
-    def pressed(self) -> str:
+    def read_pressed(self) -> str:
         """Everything typed since the last look; never waits."""
         if self._descriptor is None:
             return ""
@@ -218,16 +220,16 @@ class Keys:
 
 
 @contextmanager
-def keys() -> Iterator[Keys]:
+def terminal_keys() -> Iterator[TerminalKeys]:
     """Read keys one by one and unseen; afterwards the terminal reads lines again."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
-        yield Keys(None)
+        yield TerminalKeys(None)
         return
     descriptor = sys.stdin.fileno()
     before = termios.tcgetattr(descriptor)
     try:
         # Ctrl-C stays a signal.
         tty.setcbreak(descriptor)
-        yield Keys(descriptor)
+        yield TerminalKeys(descriptor)
     finally:
         termios.tcsetattr(descriptor, termios.TCSADRAIN, before)

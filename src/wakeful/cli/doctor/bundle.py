@@ -18,17 +18,17 @@ import msgspec
 
 from wakeful import __version__
 from wakeful.cli.commands.config import public_values
-from wakeful.cli.doctor.grading import Scene
+from wakeful.cli.doctor.grading import CheckContext
 from wakeful.cli.output import wall_now
-from wakeful.client.client import Client
-from wakeful.config.load import Loaded
+from wakeful.client.client import DaemonClient
+from wakeful.config.load import LoadedConfig
 from wakeful.config.schema import KEYS, ConfigError
 from wakeful.core.errors import OperatorError, WakefulError
-from wakeful.core.redaction import Scrub
+from wakeful.core.redaction import Redactor
 
 LOG_BYTES_MAX: Final = 256 * 1024
 LOGS_MAX: Final = 30
-ASKED: Final = {
+FETCHED_TARGETS: Final = {
     "status.json": "/api/status",
     "incidents.json": "/api/incidents",
     "agents.json": "/api/agents",
@@ -43,9 +43,9 @@ class BundleExists(OperatorError):
     code = "bundle-exists"
 
 
-def write_bundle(path: str, scene: Scene, checks: bytes) -> Iterator[str]:
+def write_bundle(path: str, context: CheckContext, checks: bytes) -> Iterator[str]:
     """Write the archive, for its owner alone; what to tell the person about it. Raises BundleExists."""
-    scrub = Scrub(_secrets(scene))
+    scrub = Redactor(_secrets(context))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
         descriptor = os.open(path, flags, 0o600)
@@ -53,21 +53,21 @@ def write_bundle(path: str, scene: Scene, checks: bytes) -> Iterator[str]:
         raise BundleExists(path=path) from problem
     count = 0
     with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for count, (name, content) in enumerate(_contents(scene, scrub, checks), start=1):  # noqa: B007 - told below
+        for count, (name, content) in enumerate(_contents(context, scrub, checks), start=1):  # noqa: B007 - told below
             member = tarfile.TarInfo(f"wakeful-bundle/{name}")
             member.size, member.mode, member.mtime = len(content), 0o600, int(wall_now())
             archive.addfile(member, io.BytesIO(content))
     yield f"packed {count} files into {path}: secrets were cut out, but read it before you send it"
 
 
-def _contents(scene: Scene, scrub: Scrub, checks: bytes) -> Iterator[tuple[str, bytes]]:
-    yield "doctor.json", scrub.json(checks)
-    yield "versions.json", scrub.json(_versions())
-    yield "config.json", scrub.json(_configuration(scene.loaded))
-    for name, target in ASKED.items():
-        yield name, scrub.json(_asked(scene, target))
-    for log in _logs(Path(scene.places.logs)):
-        yield f"logs/{log.name}", scrub.text(_end_of(log)).encode("utf-8", "replace")
+def _contents(context: CheckContext, scrub: Redactor, checks: bytes) -> Iterator[tuple[str, bytes]]:
+    yield "doctor.json", scrub.redact_json(checks)
+    yield "versions.json", scrub.redact_json(_versions())
+    yield "config.json", scrub.redact_json(_configuration(context.loaded))
+    for name, target in FETCHED_TARGETS.items():
+        yield name, scrub.redact_json(_fetch(context, target))
+    for log in _logs(Path(context.places.logs)):
+        yield f"logs/{log.name}", scrub.redact_text(_tail_of(log)).encode("utf-8", "replace")
 
 
 def _versions() -> bytes:
@@ -76,15 +76,15 @@ def _versions() -> bytes:
     return msgspec.json.encode({"wakeful": __version__, **host, "installed": installed})
 
 
-def _configuration(loaded: Loaded | ConfigError) -> bytes:
+def _configuration(loaded: LoadedConfig | ConfigError) -> bytes:
     if isinstance(loaded, ConfigError):
         return msgspec.json.encode({"invalid": str(loaded)})
     return msgspec.json.encode({"config": public_values(loaded), "origins": loaded.origins})
 
 
-def _asked(scene: Scene, target: str) -> bytes:
+def _fetch(context: CheckContext, target: str) -> bytes:
     try:
-        return Client(scene.places).get(target).body
+        return DaemonClient(context.places).get(target).body
     except WakefulError as problem:
         return msgspec.json.encode({"not told": str(problem)})
 
@@ -98,7 +98,7 @@ def _logs(folder: Path) -> list[Path]:
     return sorted(files, key=lambda each: each.lstat().st_mtime, reverse=True)[:LOGS_MAX]
 
 
-def _end_of(path: Path) -> str:
+def _tail_of(path: Path) -> str:
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
         file.seek(max(0, size - LOG_BYTES_MAX))
@@ -107,20 +107,22 @@ def _end_of(path: Path) -> str:
     return text if size <= LOG_BYTES_MAX else text.partition("\n")[2]
 
 
-def _secrets(scene: Scene) -> set[str]:
+def _secrets(context: CheckContext) -> set[str]:
     """What is known to be secret here: the token of the doors, keys of the configuration and of the environment."""
     named = {
-        value for name, value in scene.environ.items() if any(part in name.upper() for part in _SECRET_NAMES)
+        value
+        for name, value in context.environ.items()
+        if any(part in name.upper() for part in _SECRET_NAMES)
     }
     try:
-        named.add(Path(scene.places.token).read_text(errors="replace").strip())
+        named.add(Path(context.places.token).read_text(errors="replace").strip())
     except OSError:
         # There is none, or it is nobody's to read: then it stands in no log of ours either.
         named.discard("")
-    if not isinstance(scene.loaded, ConfigError):
+    if not isinstance(context.loaded, ConfigError):
         for key in KEYS.values():
             if key.is_secret:
-                value = key.of(scene.loaded.config)
+                value = key.value_in(context.loaded.config)
                 named |= set(value) if isinstance(value, tuple) else {str(value)}
     return named | {password for each in named if (password := _password(each))}
 

@@ -23,36 +23,36 @@ from typing import Final
 import msgspec
 
 from wakeful.cli import settings as trust
-from wakeful.cli.commands.status import Overview
-from wakeful.cli.doctor.grading import Finding, Scene, fail, ok, warn
+from wakeful.cli.commands.status import StatusBody
+from wakeful.cli.doctor.grading import CheckContext, CheckResult, fail, ok, warn
 from wakeful.cli.output import wall_now
-from wakeful.client.client import Client, DaemonNotRunning
-from wakeful.config.paths import SOCKET_PATH_BYTES_MAX, Places
+from wakeful.client.client import DaemonClient, DaemonNotRunning
+from wakeful.config.paths import SOCKET_PATH_BYTES_MAX, StatePaths
 from wakeful.config.schema import Config, ConfigError
-from wakeful.config.state_dir import store_version
-from wakeful.config.trust import TrustBook
+from wakeful.config.state_dir import read_store_version
+from wakeful.config.trust import TrustFile
 from wakeful.core.clock import iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WakefulError, WorldError
 from wakeful.core.text import plain
-from wakeful.daemon.autostart import UnitNotOurs, is_running, lingers, plan_remove
-from wakeful.hooks.install import State, hooks_state
-from wakeful.integrations.github import ask_gh
+from wakeful.daemon.autostart import UnitNotOurs, is_linger_enabled, is_running, plan_remove
+from wakeful.hooks.install import HookState, hooks_state
+from wakeful.integrations.github import run_gh
 from wakeful.linux.child_environment import helper_environ
-from wakeful.linux.files import TroubleFile
+from wakeful.linux.files import ProblemFile
 from wakeful.linux.host import Disk
 
 
-def hook_check(client: str) -> Callable[[Scene], Finding]:
+def hook_check(client: str) -> Callable[[CheckContext], CheckResult]:
     """The check of one client's hooks."""
 
-    def check(scene: Scene) -> Finding:
-        return _graded(client, hooks_state(client, scene.environ, scene.places))
+    def check(context: CheckContext) -> CheckResult:
+        return _grade_hooks(client, hooks_state(client, context.environ, context.places))
 
     return check
 
 
-def _graded(client: str, state: State) -> Finding:
+def _grade_hooks(client: str, state: HookState) -> CheckResult:
     if state.trouble:
         return warn(f"{state.path}: {state.trouble}", f"wakeful hooks install {client}: prints what to add")
     if not state.is_installed:
@@ -69,15 +69,15 @@ def _graded(client: str, state: State) -> Finding:
 
 ANSWER_SECONDS_MAX: Final = 5.0
 # TIME_ERROR of adjtimex(2): nobody has set the clock for a while, or ever.
-_CLOCK_NOT_KEPT: Final = 5
+_CLOCK_NOT_SYNCHRONISED: Final = 5
 # struct timex has 208 bytes here; all zero it asks and sets nothing.
 _TIMEX_BYTES: Final = 512
 
 
-def clock_is_kept() -> bool | None:
+def is_clock_synchronised() -> bool | None:
     """Whether the kernel's clock is kept right by somebody; None where it does not say."""
     answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
-    return None if answer < 0 else answer != _CLOCK_NOT_KEPT
+    return None if answer < 0 else answer != _CLOCK_NOT_SYNCHRONISED
 
 
 def free_bytes(folder: str) -> int | None:
@@ -85,55 +85,55 @@ def free_bytes(folder: str) -> int | None:
     return Disk(folder).free_bytes()
 
 
-def redis_trouble(url: str) -> str | None:
+def redis_problem(url: str) -> str | None:
     """Why this Redis cannot be used; None if it answers."""
     try:
-        from wakeful.watchdog.redis_connection import Connection  # noqa: PLC0415 - an extra, and slow to load
+        from wakeful.watchdog.redis_connection import RedisConnection  # noqa: PLC0415 - an extra, and slow to load
     except ImportError:
         return "the library is not installed: pip install 'wakeful[fleet]'"
 
     async def ask() -> None:
-        connection = Connection(url, ANSWER_SECONDS_MAX)
+        connection = RedisConnection(url, ANSWER_SECONDS_MAX)
         try:
-            await connection.reach()
+            await connection.check_reachable()
         finally:
             await connection.close()
 
-    return _trouble(ask())
+    return _run_probe(ask())
 
 
-def telegram_trouble(token: str, api: str) -> str | None:
+def telegram_problem(token: str, api: str) -> str | None:
     """Why this bot cannot be used; None if Telegram knows it."""
-    from wakeful.integrations.telegram import close_bot, explain, open_bot  # noqa: PLC0415 - loaded if set up
+    from wakeful.integrations.telegram import classify_failure, close_bot, open_bot  # noqa: PLC0415 - loaded if set up
 
     async def ask() -> str | None:
         bot = open_bot(token, api, answer_seconds_max=ANSWER_SECONDS_MAX, kept_connections=1)
         try:
             await bot.get_me()
         except Exception as problem:  # noqa: BLE001 - the library raises what it likes; `explain` tells them apart
-            return explain(problem, token).reason
+            return classify_failure(problem, token).reason
         finally:
             await close_bot(bot)
         return None
 
-    return _trouble(ask())
+    return _run_probe(ask())
 
 
-def gateway_trouble(places: Places) -> str:
+def gateway_problem(paths: StatePaths) -> str:
     """Why the gateway of this home hears nothing; empty while it does, or none runs."""
-    return TroubleFile(Path(places.gateway_trouble)).read()
+    return ProblemFile(Path(paths.gateway_problem)).read()
 
 
-def gh_trouble() -> str | None:
+def gh_problem() -> str | None:
     """Why `gh` cannot be used; None if it is logged in."""
-    return _trouble(ask_gh(("auth", "status"), ANSWER_SECONDS_MAX))
+    return _run_probe(run_gh(("auth", "status"), ANSWER_SECONDS_MAX))
 
 
 def missing_tools(names: tuple[str, ...]) -> list[str]:
     return [name for name in names if shutil.which(name) is None]
 
 
-def _trouble(question: Coroutine[None, None, object]) -> str | None:
+def _run_probe(question: Coroutine[None, None, object]) -> str | None:
     async def ask() -> object:
         async with asyncio.timeout(2 * ANSWER_SECONDS_MAX):
             return await question
@@ -154,24 +154,24 @@ FUTURE_SECONDS_MAX: Final = 60.0
 TOOLS: Final = ("git", "ps", "sh", "head")
 
 
-def _config(scene: Scene) -> Config:
-    return Config() if isinstance(scene.loaded, ConfigError) else scene.loaded.config
+def _config(context: CheckContext) -> Config:
+    return Config() if isinstance(context.loaded, ConfigError) else context.loaded.config
 
 
-def clock(scene: Scene) -> Finding:
-    ahead_seconds = _newest(Path(scene.places.home)) - wall_now()
+def clock(context: CheckContext) -> CheckResult:
+    ahead_seconds = _newest_write(Path(context.places.state_dir)) - wall_now()
     if ahead_seconds > FUTURE_SECONDS_MAX:
         return warn(
             f"files of the state folder are {ahead_seconds:,.0f} s newer than now: it was set back",
             "set it right; ages are wrong until then",
         )
-    kept = clock_is_kept()
+    kept = is_clock_synchronised()
     if kept is False:
         return warn("nobody keeps it right", "timedatectl set-ntp true")
     return ok("kept right" if kept else "the kernel does not say whether it is kept right")
 
 
-def _newest(home: Path) -> float:
+def _newest_write(home: Path) -> float:
     """When something in the state folder was last written."""
     try:
         return max((entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(home)), default=0.0)
@@ -179,8 +179,8 @@ def _newest(home: Path) -> float:
         return 0.0
 
 
-def disk(scene: Scene) -> Finding:
-    home = Path(scene.places.home)
+def disk(context: CheckContext) -> CheckResult:
+    home = Path(context.places.state_dir)
     there = next(folder for folder in (home, *home.parents) if folder.exists())
     free = free_bytes(str(there))
     if free is None:
@@ -189,57 +189,57 @@ def disk(scene: Scene) -> Finding:
     return ok(said) if free >= FREE_BYTES_MIN else fail(said, "make room: without it nothing is remembered")
 
 
-def tools(_scene: Scene) -> Finding:
+def tools(_context: CheckContext) -> CheckResult:
     missing = missing_tools(TOOLS)
     if missing:
         return warn(f"not installed: {', '.join(missing)}", "install them: reports and hooks use them")
     return ok(", ".join(TOOLS))
 
 
-def autostart(scene: Scene) -> Finding:
+def autostart(context: CheckContext) -> CheckResult:
     try:
-        plan = plan_remove(scene.environ)
+        plan = plan_remove(context.environ)
     except UnitNotOurs as problem:
         return ok(f"a unit of your own: {problem.facts['path']}")
     if plan.is_done:
         return ok("not installed (`wakeful autostart install` has systemd keep it running)")
     if not is_running():
         return warn("installed, but systemd does not run it", "systemctl --user status wakeful")
-    if not lingers(scene.environ):
+    if not is_linger_enabled(context.environ):
         return warn("runs, and ends with your last logout", "loginctl enable-linger")
     return ok("runs, also after logout")
 
 
-def redis(scene: Scene) -> Finding:
-    url = _config(scene).redis.url
+def redis(context: CheckContext) -> CheckResult:
+    url = _config(context).redis.url
     if not url:
         return ok("not set up")
-    trouble = redis_trouble(url)
+    trouble = redis_problem(url)
     return ok("answers") if trouble is None else fail(trouble, "start it, or mend redis.url")
 
 
-def telegram(scene: Scene) -> Finding:
-    config = _config(scene)
+def telegram(context: CheckContext) -> CheckResult:
+    config = _config(context)
     bots = {
         "alerts.telegram_token": (config.alerts.telegram_token, config.alerts.telegram_api),
         "gateway.token": (config.gateway.token, config.gateway.api),
     }
-    told = {key: telegram_trouble(token, api) for key, (token, api) in bots.items() if token}
+    told = {key: telegram_problem(token, api) for key, (token, api) in bots.items() if token}
     bad = {key: trouble for key, trouble in told.items() if trouble is not None}
     if bad:
         return fail(
             "; ".join(f"{key}: {trouble}" for key, trouble in bad.items()), "mend the token or the network"
         )
-    if words := gateway_trouble(scene.places):
+    if words := gateway_problem(context.places):
         return fail(f"the gateway says: {words}", "its log says since when; /health shows it in the chat")
     return ok(f"knows the bot of {' and '.join(told)}" if told else "not set up")
 
 
-def gh(scene: Scene) -> Finding:
-    github = _config(scene).github
+def gh(context: CheckContext) -> CheckResult:
+    github = _config(context).github
     if not github.repo and not github.repos:
         return ok("not set up")
-    trouble = gh_trouble()
+    trouble = gh_problem()
     return ok("logged in") if trouble is None else fail(trouble, "gh auth login")
 
 
@@ -252,7 +252,7 @@ WATCHES_SHARE_MAX: Final = 0.8
 DESCRIPTORS_MIN: Final = 4096
 # A folder that was cloned may hold any number.
 HEARTBEATS_MAX: Final = 100
-OWN_HOME: Final = "set WAKEFUL_HOME to a folder of your own"
+USE_OTHER_STATE_FOLDER: Final = "set WAKEFUL_HOME to a folder of your own"
 _VERSION: Final = re.compile(r"\d+\.\d+\.\d+[\w.-]*")
 _WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 
@@ -260,27 +260,27 @@ _WATCHES: Final = Path("/proc/sys/fs/inotify/max_user_watches")
 NO_FILE: Final = "no file: every key has its default (`wakeful config init` writes one)"
 
 
-def system(_scene: Scene) -> Finding:
+def system(_context: CheckContext) -> CheckResult:
     return ok(f"{platform.system()} {platform.release()}, Python {platform.python_version()}")
 
 
-def configuration(scene: Scene) -> Finding:
-    if isinstance(scene.loaded, ConfigError):
-        first = str(scene.loaded).splitlines()[0]
+def configuration(context: CheckContext) -> CheckResult:
+    if isinstance(context.loaded, ConfigError):
+        first = str(context.loaded).splitlines()[0]
         return fail(first, "`wakeful config check` shows every problem")
-    files = tuple(map(_absolute, scene.loaded.files))
-    read = _read_by_daemon(scene)
+    files = tuple(map(_absolute, context.loaded.files))
+    read = _files_of_daemon(context)
     if read is not None and read != files:
         words = ", ".join(read) or "no file"
-        return warn(f"{_named(files)}; but the daemon reads {words}", "wakeful down, then wakeful up")
-    ignored = _ignored_here(scene)
+        return warn(f"{_format_files(files)}; but the daemon reads {words}", "wakeful down, then wakeful up")
+    ignored = _ignored_config(context)
     if ignored is not None:
         others = f"{', '.join(files)}; " if files else ""
         return warn(f"{others}ignored {ignored}", "read it, then `wakeful config trust`")
     shared = next((file for file in files if _is_read_by_others(file)), None)
     if shared is not None:
         return warn(f"{plain(shared)}: other users can read it", f"chmod 600 {shlex.quote(shared)}")
-    return ok(_named(files))
+    return ok(_format_files(files))
 
 
 def _is_read_by_others(file: str) -> bool:
@@ -292,20 +292,20 @@ def _is_read_by_others(file: str) -> bool:
         return False
 
 
-def _ignored_here(scene: Scene) -> str | None:
+def _ignored_config(context: CheckContext) -> str | None:
     """The working directory's file, if it is there and does not count."""
-    if scene.environ.get("WAKEFUL_CONFIG"):
+    if context.environ.get("WAKEFUL_CONFIG"):
         return None
     try:
-        document = trust.found_here()
+        document = trust.working_directory_config()
     except ConfigError as problem:
         return str(problem)
-    if document is None or trust.is_trusted(document, scene.places):
+    if document is None or trust.is_trusted(document, context.places):
         return None
     return f"{plain(document.path)}: not trusted"
 
 
-def _named(files: tuple[str, ...]) -> str:
+def _format_files(files: tuple[str, ...]) -> str:
     return ", ".join(files) or NO_FILE
 
 
@@ -313,30 +313,30 @@ def _absolute(path: str) -> str:
     return str(Path(path).absolute())
 
 
-def _read_by_daemon(scene: Scene) -> tuple[str, ...] | None:
+def _files_of_daemon(context: CheckContext) -> tuple[str, ...] | None:
     """Which files the running daemon has read; None if none runs, or one that does not say so."""
     try:
-        answer = Client(scene.places).get("/api/status").body
-        return decode_json(answer, Overview).daemon.config_files
+        answer = DaemonClient(context.places).get("/api/status").body
+        return decode_json(answer, StatusBody).daemon.config_files
     except (WorldError, msgspec.DecodeError):
         # The check of the daemon itself says what is wrong with it.
         return None
 
 
-def heartbeats(scene: Scene) -> Finding:
+def heartbeats(context: CheckContext) -> CheckResult:
     """The files of agents in this folder and in the folders of the agents that are configured."""
     from wakeful.daemon import heartbeat as files  # noqa: PLC0415 - YAML costs only who has such a file
 
-    if isinstance(scene.loaded, ConfigError):
+    if isinstance(context.loaded, ConfigError):
         return ok("not looked at: the configuration is wrong")
-    bounds = files.bounds_of(scene.loaded.config.heartbeat)
-    for path in _heartbeat_files(scene.loaded.config):
-        place = files.place_at(str(path), scene.places.home)
+    bounds = files.bounds_of(context.loaded.config.heartbeat)
+    for path in _heartbeat_files(context.loaded.config):
+        place = files.heartbeat_path_from(str(path), context.places.state_dir)
         if place is None:
             continue
         try:
-            content = files.read_place(place, bounds)
-            if not TrustBook(scene.places.trusted).is_trusted(place.path, content):
+            content = files.read_heartbeat(place, bounds)
+            if not TrustFile(context.places.trust_file).is_trusted(place.path, content):
                 advice = f"read it, then run `wakeful config trust {shlex.quote(place.path)}`"
                 return warn(f"{plain(place.path)}: not trusted, so it wakes no agent", advice)
         except OperatorError as problem:
@@ -352,32 +352,39 @@ def _heartbeat_files(config: Config) -> Iterator[Path]:
         yield from sorted(Path(folder).glob(".wakeful/agents/*/HEARTBEAT.md"))[:HEARTBEATS_MAX]
 
 
-def state_folder(scene: Scene) -> Finding:
-    home = Path(scene.places.home)
+def state_folder(context: CheckContext) -> CheckResult:
+    home = Path(context.places.state_dir)
     if not home.exists():
         above = next(parent for parent in home.parents if parent.exists())
         if os.access(above, os.W_OK):
             return ok(f"{home} will be made by `wakeful up`")
-        return fail(f"{above} cannot be written to", OWN_HOME)
+        return fail(f"{above} cannot be written to", USE_OTHER_STATE_FOLDER)
     found = home.stat()
     if found.st_uid != os.geteuid():
-        return fail(f"{home} is another user's", OWN_HOME)
+        return fail(f"{home} is another user's", USE_OTHER_STATE_FOLDER)
     if stat.S_IMODE(found.st_mode) & 0o077:
         # Nobody is sent to change what a link points at.
-        return fail(f"{home} is open to others", OWN_HOME if home.is_symlink() else f"chmod 700 {home}")
+        return fail(
+            f"{home} is open to others", USE_OTHER_STATE_FOLDER if home.is_symlink() else f"chmod 700 {home}"
+        )
     if os.statvfs(home).f_flag & os.ST_RDONLY:
-        return fail(f"{home} is on a read-only file system", f"make that writable, or {OWN_HOME}")
+        return fail(
+            f"{home} is on a read-only file system", f"make that writable, or {USE_OTHER_STATE_FOLDER}"
+        )
     if not os.access(home, os.W_OK):
-        return fail(f"{home} cannot be written to", OWN_HOME if home.is_symlink() else f"chmod 700 {home}")
+        return fail(
+            f"{home} cannot be written to",
+            USE_OTHER_STATE_FOLDER if home.is_symlink() else f"chmod 700 {home}",
+        )
     return ok(str(home))
 
 
-def daemon(scene: Scene) -> Finding:
-    path = scene.places.socket
+def daemon(context: CheckContext) -> CheckResult:
+    path = context.places.socket
     if len(os.fsencode(path)) > SOCKET_PATH_BYTES_MAX:
         return fail(f"{path} is too long for a socket", "set WAKEFUL_HOME to a shorter folder")
     try:
-        pid = Client(scene.places).get("/healthz").server_pid
+        pid = DaemonClient(context.places).get("/healthz").server_pid
     except DaemonNotRunning:
         stale = " and left its socket behind" if Path(path).exists() else ""
         return warn(f"does not run{stale}", "wakeful up --detach")
@@ -406,10 +413,10 @@ def _hints(left_out: str) -> str:
     return "; ".join(found) or ("ignore what is no client's" if left_out else "")
 
 
-def eyes(scene: Scene) -> Finding:
+def log_sources(context: CheckContext) -> CheckResult:
     try:
-        answer = Client(scene.places).get("/api/status").body
-        told = decode_json(answer, Overview).daemon.eyes
+        answer = DaemonClient(context.places).get("/api/status").body
+        told = decode_json(answer, StatusBody).daemon.eyes
     except WorldError:
         return ok("nothing is watched while no daemon runs")
     except msgspec.DecodeError:
@@ -421,8 +428,8 @@ def eyes(scene: Scene) -> Finding:
     return ok(f"{len(told)} are told of every change")
 
 
-def token(scene: Scene) -> Finding:
-    path = Path(scene.places.token)
+def token(context: CheckContext) -> CheckResult:
+    path = Path(context.places.token)
     if path.is_symlink():
         return fail(
             f"{path} is a symbolic link, which is never followed", f"rm {path}; a start makes a new one"
@@ -434,18 +441,18 @@ def token(scene: Scene) -> Finding:
     return ok("readable by you alone")
 
 
-def database(scene: Scene) -> Finding:
-    path = Path(scene.places.database)
+def database(context: CheckContext) -> CheckResult:
+    path = Path(context.places.database)
     if not path.exists():
         return ok("will be made by `wakeful up`")
     try:
-        return ok(f"readable, tables of version {store_version(path)}")
+        return ok(f"readable, tables of version {read_store_version(path)}")
     except WakefulError as problem:
         away = f"or move {path} away: `wakeful up` makes a new one"
         return fail(str(problem), "let this user read it" if problem.retryable else away)
 
 
-def tmux(_scene: Scene) -> Finding:
+def tmux(_context: CheckContext) -> CheckResult:
     program = shutil.which("tmux")
     if program is None:
         return warn("not installed", "install tmux if your agents are to run in it")
@@ -463,10 +470,10 @@ def tmux(_scene: Scene) -> Finding:
     return ok(answer.stdout.strip())
 
 
-def inotify(scene: Scene) -> Finding:
+def inotify(context: CheckContext) -> CheckResult:
     watches_max = int(_WATCHES.read_text())
     folders = sum(
-        1 for root in _roots(scene) for _ in zip(range(FOLDERS_COUNTED_MAX), os.walk(root), strict=False)
+        1 for root in _roots(context) for _ in zip(range(FOLDERS_COUNTED_MAX), os.walk(root), strict=False)
     )
     said = f"{folders:,} folders to watch, {watches_max:,} watches allowed"
     if folders <= watches_max * WATCHES_SHARE_MAX:
@@ -476,24 +483,24 @@ def inotify(scene: Scene) -> Finding:
     )
 
 
-def _roots(scene: Scene) -> Iterator[str]:
-    home = scene.environ.get("HOME", "")
-    yield f"{scene.environ.get('CLAUDE_CONFIG_DIR') or home + '/.claude'}/projects"
-    yield f"{scene.environ.get('CODEX_HOME') or home + '/.codex'}/sessions"
-    eyes = Config().eyes if isinstance(scene.loaded, ConfigError) else scene.loaded.config.eyes
+def _roots(context: CheckContext) -> Iterator[str]:
+    home = context.environ.get("HOME", "")
+    yield f"{context.environ.get('CLAUDE_CONFIG_DIR') or home + '/.claude'}/projects"
+    yield f"{context.environ.get('CODEX_HOME') or home + '/.codex'}/sessions"
+    eyes = Config().eyes if isinstance(context.loaded, ConfigError) else context.loaded.config.eyes
     for field in msgspec.structs.fields(eyes):
         yield from getattr(eyes, field.name)
 
 
-def descriptors(_scene: Scene) -> Finding:
+def descriptors(_context: CheckContext) -> CheckResult:
     _soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     if hard != resource.RLIM_INFINITY and hard < DESCRIPTORS_MIN:
         return warn(f"{hard:,} at most", f"raise the limit: ulimit -Hn {DESCRIPTORS_MIN}")
     return ok("no limit" if hard == resource.RLIM_INFINITY else f"{hard:,} at most")
 
 
-def _client(name: str) -> Callable[[Scene], Finding]:
-    def check(_scene: Scene) -> Finding:
+def _client_check(name: str) -> Callable[[CheckContext], CheckResult]:
+    def check(_context: CheckContext) -> CheckResult:
         program = shutil.which(name)
         if program is None:
             return ok("not installed")
@@ -516,20 +523,20 @@ def version_on_disk(program: Path) -> str | None:
     return named[0] if named else None
 
 
-CHECKS: Final[Mapping[str, Callable[[Scene], Finding]]] = {
+CHECKS: Final[Mapping[str, Callable[[CheckContext], CheckResult]]] = {
     "system": system,
     "configuration": configuration,
     "heartbeats": heartbeats,
     "state folder": state_folder,
     "daemon": daemon,
-    "eyes": eyes,
+    "eyes": log_sources,
     "token": token,
     "database": database,
     "tmux": tmux,
     "inotify": inotify,
     "descriptors": descriptors,
-    "claude": _client("claude"),
-    "codex": _client("codex"),
+    "claude": _client_check("claude"),
+    "codex": _client_check("codex"),
     "claude hooks": hook_check("claude"),
     "codex hooks": hook_check("codex"),
     "clock": clock,
@@ -542,12 +549,12 @@ CHECKS: Final[Mapping[str, Callable[[Scene], Finding]]] = {
 }
 
 
-def examine(scene: Scene) -> dict[str, Finding]:
+def run_checks(context: CheckContext) -> dict[str, CheckResult]:
     """Every check's finding. One that cannot look says so; the others go on."""
     found = {}
     for name, check in CHECKS.items():
         try:
-            found[name] = check(scene)
+            found[name] = check(context)
         except OSError as problem:
             found[name] = fail(f"{problem.filename or ''}: {problem.strerror}", "let this user read it")
     return found

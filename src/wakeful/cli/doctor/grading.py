@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from msgspec import Struct
 
-from wakeful.config.load import Loaded
-from wakeful.config.paths import Places
+from wakeful.config.load import LoadedConfig
+from wakeful.config.paths import StatePaths
 from wakeful.config.schema import ConfigError
 
 
@@ -16,7 +16,7 @@ class Grade(StrEnum):
     FAIL = "fail"
 
 
-class Finding(Struct, frozen=True):
+class CheckResult(Struct, frozen=True):
     """What a check saw, and what to do about it."""
 
     grade: Grade
@@ -24,21 +24,21 @@ class Finding(Struct, frozen=True):
     todo: str = ""
 
 
-class Scene(Struct, frozen=True):
+class CheckContext(Struct, frozen=True):
     """What checks look at: this user's places, surroundings, and configuration or what is wrong with it."""
 
-    places: Places
+    places: StatePaths
     environ: Mapping[str, str]
-    loaded: Loaded | ConfigError
+    loaded: LoadedConfig | ConfigError
 
 
-def ok(said: str) -> Finding:
-    return Finding(Grade.OK, said)
+def ok(said: str) -> CheckResult:
+    return CheckResult(Grade.OK, said)
 
 
-def warn(said: str, todo: str = "") -> Finding:
-    return Finding(Grade.WARN, said, todo)
+def warn(said: str, todo: str = "") -> CheckResult:
+    return CheckResult(Grade.WARN, said, todo)
 
 
-def fail(said: str, todo: str) -> Finding:
-    return Finding(Grade.FAIL, said, todo)
+def fail(said: str, todo: str) -> CheckResult:
+    return CheckResult(Grade.FAIL, said, todo)

@@ -9,86 +9,86 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from wakeful.cli.format.sessions import decoded
-from wakeful.cli.output import plain_keeping_indent, say
+from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.output import plain_keeping_indent, print_line
 from wakeful.core.text import plain
-from wakeful.judging.explanation import Hold, Why
+from wakeful.judging.explanation import Explanation, LevelState
 from wakeful.judging.findings import Health
-from wakeful.judging.resuming import command_line
+from wakeful.judging.resume_command import command_line
 from wakeful.judging.wording import call_text
 
 Line = tuple[tuple[str, str], ...]
 """Pieces of a line, each with the name of its style."""
 
-HOLDS: Final = {
-    Hold.ALIVE: ("●", "success"),
-    Hold.BROKEN: ("✗", "error"),
-    Hold.UNKNOWN: ("?", "warning"),
-    Hold.NOT_APPLICABLE: ("·", "quiet"),
+LEVEL_MARKS: Final = {
+    LevelState.ALIVE: ("●", "success"),
+    LevelState.BROKEN: ("✗", "error"),
+    LevelState.UNKNOWN: ("?", "warning"),
+    LevelState.NOT_APPLICABLE: ("·", "quiet"),
 }
-HEALTHS: Final = {
+HEALTH_STYLES: Final = {
     Health.HEALTHY: "success",
     Health.STALE: "warning",
     Health.UNKNOWN: "warning",
     Health.DEGRADED: "error",
     Health.DEAD: "error",
 }
-_RUNG_CELLS: Final = 13
+_LEVEL_CELLS: Final = 13
 
 
-def ladder_lines(why: Why) -> Iterator[Line]:
+def liveness_lines(explanation: Explanation) -> Iterator[Line]:
     """A column from the ground up: green to the deepest rung, a cross at the break."""
-    for each in why.ladder:
-        mark, style = HOLDS[each.hold]
-        words = "" if each.hold in {Hold.ALIVE, Hold.NOT_APPLICABLE} else each.hold
-        rung = each.rung.replace("_", " ").ljust(_RUNG_CELLS)
-        yield ((f"  {mark} ", style), (rung, rung_style(each.hold)), (f"  {words}".rstrip(), style))
+    for each in explanation.ladder:
+        mark, style = LEVEL_MARKS[each.hold]
+        words = "" if each.hold in {LevelState.ALIVE, LevelState.NOT_APPLICABLE} else each.hold
+        rung = each.rung.replace("_", " ").ljust(_LEVEL_CELLS)
+        yield ((f"  {mark} ", style), (rung, level_style(each.hold)), (f"  {words}".rstrip(), style))
 
 
-def rung_style(hold: Hold) -> str:
-    return {Hold.BROKEN: "error", Hold.NOT_APPLICABLE: "quiet"}.get(hold, "text")
+def level_style(hold: LevelState) -> str:
+    return {LevelState.BROKEN: "error", LevelState.NOT_APPLICABLE: "quiet"}.get(hold, "text")
 
 
-def fired_lines(why: Why, *, with_rules: bool) -> Iterator[Line]:
+def fired_lines(explanation: Explanation, *, with_rules: bool) -> Iterator[Line]:
     """The rules that speak, with what each saw; `with_rules` also says what each of them is."""
-    for rule in why.fired:
+    for rule in explanation.fired:
         since = f" since {rule.since}:" if with_rules else " "
         yield ((f"  {rule.code}", "error"), (f"{since} {rule.summary}", "text"))
         if with_rules:
             yield ((f"    rule: {rule.rule}", "quiet"),)
         yield from (((f"    {plain(text)}", "quiet"),) for text in rule.evidence)
-        yield from ((("    ", "text"), said(text)) for text in rule.untrusted if text)
+        yield from ((("    ", "text"), untrusted_piece(text)) for text in rule.untrusted if text)
 
 
-def held_lines(why: Why, *, with_rules: bool) -> Iterator[Line]:
+def suppressed_lines(explanation: Explanation, *, with_rules: bool) -> Iterator[Line]:
     """The rules that would speak, and what holds them back."""
-    for rule in why.held_back:
+    for rule in explanation.held_back:
         until = f" until {rule.until}" if rule.until and with_rules else ""
         held = f" by {rule.by}{until}: {plain(rule.evidence)} "
-        yield ((f"  {rule.code}", "strong"), (held, "text"), said(rule.untrusted))
+        yield ((f"  {rule.code}", "strong"), (held, "text"), untrusted_piece(rule.untrusted))
         if with_rules:
             yield ((f"    rule: {rule.rule}", "quiet"),)
 
 
-def refused_lines(why: Why) -> Iterator[Line]:
+def refused_action_lines(explanation: Explanation) -> Iterator[Line]:
     """The ways back that are shut, each reason once."""
     names: dict[str, list[str]] = {}
-    for each in why.refused:
+    for each in explanation.refused:
         names.setdefault(each.reason, []).append(each.name)
     for reason, those in names.items():
         yield ((f"  {', '.join(those)}: ", "strong"), (plain(reason), "text"))
 
 
-def evidence_lines(why: Why, *, whole_stamps: bool) -> Iterator[Line]:
+def evidence_lines(explanation: Explanation, *, whole_stamps: bool) -> Iterator[Line]:
     """Every reading; with `whole_stamps` its date, too."""
-    for each in why.evidence:
+    for each in explanation.evidence:
         at = each.at or "-"
         shown = at.ljust(24) if whole_stamps else at[11:19].ljust(8)
         text = f"{each.source}: {plain(each.text)} "
-        yield ((f"  {shown}  ", "quiet"), (text, "text"), said(each.untrusted))
+        yield ((f"  {shown}  ", "quiet"), (text, "text"), untrusted_piece(each.untrusted))
 
 
-def said(text: str) -> tuple[str, str]:
+def untrusted_piece(text: str) -> tuple[str, str]:
     """What somebody else wrote, marked as such."""
     return (f"`{plain(call_text(text)).replace('`', chr(39))}`" if text else "", "quote")
 
@@ -106,11 +106,11 @@ _STYLES: Final = {
 
 
 def print_why(body: bytes) -> None:
-    """Show an answer of `why`. Raises DaemonOfAnotherVersion if it is none."""
-    lines = list(why_lines(decoded(body, Why)))
+    """Show an answer of `why`. Raises DaemonVersionMismatch if it is none."""
+    lines = list(why_lines(decode_body(body, Explanation)))
     if not sys.stdout.isatty():
         for line in lines:
-            say("".join(text for text, _ in line).rstrip())
+            print_line("".join(text for text, _ in line).rstrip())
         return
     from rich.console import Console  # noqa: PLC0415 - costs as much as the rest of the command
     from rich.text import Text  # noqa: PLC0415 - as above
@@ -121,20 +121,27 @@ def print_why(body: bytes) -> None:
         console.print(Text.assemble(*pieces))
 
 
-def why_lines(why: Why) -> Iterator[Line]:
+def why_lines(explanation: Explanation) -> Iterator[Line]:
     """Everything `why` says, in the order in which a person asks for it."""
-    yield ((why.sentence, HEALTHS[why.health]),)
-    yield ((f"{why.state}, {why.health} · rules {why.rule_version} · judged {why.judged_at}", "quiet"),)
-    yield from _section("ladder", ladder_lines(why))
-    yield from _section("evidence", evidence_lines(why, whole_stamps=True))
-    yield from _section("rules that fired", fired_lines(why, with_rules=True))
-    yield from _section("rules held back", held_lines(why, with_rules=True))
-    yield from _section("not to be had now", refused_lines(why))
+    yield ((explanation.sentence, HEALTH_STYLES[explanation.health]),)
+    yield (
+        (
+            f"{explanation.state}, {explanation.health} · rules {explanation.rule_version} · judged {explanation.judged_at}",
+            "quiet",
+        ),
+    )
+    yield from _section("ladder", liveness_lines(explanation))
+    yield from _section("evidence", evidence_lines(explanation, whole_stamps=True))
+    yield from _section("rules that fired", fired_lines(explanation, with_rules=True))
+    yield from _section("rules held back", suppressed_lines(explanation, with_rules=True))
+    yield from _section("not to be had now", refused_action_lines(explanation))
     yield ()
-    changes = f"at {why.next_change_at}" if why.next_change_at else "only when something happens"
+    changes = (
+        f"at {explanation.next_change_at}" if explanation.next_change_at else "only when something happens"
+    )
     yield (("can change  ", "quiet"), (changes, "text"))
-    yield (("do          ", "quiet"), (command_line(why.command), "strong"))
-    yield ((f"            {why.command_text}", "quiet"),)
+    yield (("do          ", "quiet"), (command_line(explanation.command), "strong"))
+    yield ((f"            {explanation.command_text}", "quiet"),)
 
 
 def _section(title: str, lines: Iterator[Line]) -> Iterator[Line]:

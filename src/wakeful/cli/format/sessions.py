@@ -13,14 +13,14 @@ from typing import Any, Final, TypeVar
 import msgspec
 from msgspec import Struct
 
-from wakeful.alerts.mute_pause_model import PauseRecord, paused_text
+from wakeful.alerts.mute_pause_model import PauseRecord, pause_lines
 from wakeful.core.decoding import decode_json
 from wakeful.core.durations import age
 from wakeful.core.errors import WorldError
-from wakeful.core.ids import shortened
+from wakeful.core.ids import abbreviate_ids
 from wakeful.core.text import plain
-from wakeful.judging.findings import NEEDS_YOU, Attention, Code, Health, State, WaitKind
-from wakeful.judging.resuming import command_line
+from wakeful.judging.findings import NEEDS_YOU, Attention, FindingCode, Health, State, WaitKind
+from wakeful.judging.resume_command import command_line
 from wakeful.judging.session_record import SessionRecord, WaitRecord
 from wakeful.judging.waits import PROBABLY_ASKS
 from wakeful.judging.wording import call_text
@@ -29,13 +29,13 @@ from wakeful.reports.model import needs_you_text
 S = TypeVar("S", bound=Struct)
 
 
-class DaemonOfAnotherVersion(WorldError):
+class DaemonVersionMismatch(WorldError):
     """The daemon's answer is not understood: it runs another version. `wakeful down`, then `wakeful up`."""
 
     code = "other-version"
 
 
-class Sessions(Struct, frozen=True):
+class SessionListBody(Struct, frozen=True):
     """A page of /api/sessions."""
 
     sessions: list[SessionRecord]
@@ -44,21 +44,21 @@ class Sessions(Struct, frozen=True):
     paused: PauseRecord | None = None
 
 
-class Tone(StrEnum):
+class RowTone(StrEnum):
     """How a row should strike the eye."""
 
     NEEDS_YOU = "needs you"
-    TROUBLE = "trouble"
+    PROBLEM = "trouble"
     BUSY = "busy"
     LATER = "later"
-    CALM = "calm"
+    IDLE = "calm"
     PAST = "past"
 
 
-class Row(Struct, frozen=True):
+class SessionTableRow(Struct, frozen=True):
     """One session, in the words of the list."""
 
-    tone: Tone
+    tone: RowTone
     record: SessionRecord
     word: str
     age: str
@@ -79,7 +79,7 @@ _STATES: Final = (
 )
 
 
-class Eye(Struct, frozen=True):
+class SourceBody(Struct, frozen=True):
     """What is said of an eye: why it sees late, and what it does not read."""
 
     name: str
@@ -87,45 +87,45 @@ class Eye(Struct, frozen=True):
     left_out: str | None = None
 
 
-class _Seeing(Struct, frozen=True):
-    eyes: tuple[Eye, ...]
+class _SourcesBody(Struct, frozen=True):
+    eyes: tuple[SourceBody, ...]
 
 
-class _Overview(Struct, frozen=True):
-    daemon: _Seeing
+class _StatusBody(Struct, frozen=True):
+    daemon: _SourcesBody
 
 
-def left_out_text(overview: bytes) -> list[str]:
+def left_out_lines(overview: bytes) -> list[str]:
     """One line for each eye that does not read everything: a list without them would pass for a whole one."""
-    eyes = decoded(overview, _Overview).daemon.eyes
+    eyes = decode_body(overview, _StatusBody).daemon.eyes
     return [f"not shown: {eye.name}: {eye.left_out}" for eye in eyes if eye.left_out is not None]
 
 
-def decode_sessions(body: bytes) -> Sessions:
-    """The page in an answer. Raises DaemonOfAnotherVersion."""
-    return decoded(body, Sessions)
+def decode_sessions(body: bytes) -> SessionListBody:
+    """The page in an answer. Raises DaemonVersionMismatch."""
+    return decode_body(body, SessionListBody)
 
 
-def decoded(body: bytes, kind: type[S]) -> S:
-    """An answer of the daemon. Raises DaemonOfAnotherVersion."""
+def decode_body(body: bytes, kind: type[S]) -> S:
+    """An answer of the daemon. Raises DaemonVersionMismatch."""
     try:
         return decode_json(body, kind, dec_hook=lambda wanted, text: wanted(text))
     except msgspec.DecodeError as problem:
-        raise DaemonOfAnotherVersion from problem
+        raise DaemonVersionMismatch from problem
 
 
-class _Paused(Struct, frozen=True):
+class _PausedBody(Struct, frozen=True):
     paused: PauseRecord | None = None
 
 
 def paused_lines(body: bytes) -> list[str]:
     """The first line of a list, from its answer: every list of the daemon says under `paused` who paused."""
-    return paused_text(decoded(body, _Paused).paused)
+    return pause_lines(decode_body(body, _PausedBody).paused)
 
 
-def rows(records: Iterable[SessionRecord], now_wall: float) -> list[Row]:
+def session_rows(records: Iterable[SessionRecord], now_wall: float) -> list[SessionTableRow]:
     """Rows in the order in which a person should read them."""
-    return [row_of(record, now_wall) for record in sorted(records, key=order_of)]
+    return [row_of(record, now_wall) for record in sorted(records, key=sort_key_of)]
 
 
 def needs_you(record: SessionRecord) -> bool:
@@ -142,42 +142,42 @@ def counts_text(records: Sequence[SessionRecord]) -> str:
 
 def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
     """For every id a prefix that commands accept for it."""
-    return shortened(str(record.id) for record in records)
+    return abbreviate_ids(str(record.id) for record in records)
 
 
-def order_of(record: SessionRecord) -> tuple[int, int, float, str]:
+def sort_key_of(record: SessionRecord) -> tuple[int, int, float, str]:
     """Sorts those who need a person first, then by what they do; the most recently active first among equals."""
     rank = NEEDS_YOU.index(record.attention) if needs_you(record) else len(NEEDS_YOU)
     return rank, _STATES.index(record.state), -(_wall(record.last_activity_at) or 0.0), record.id
 
 
-def row_of(record: SessionRecord, now_wall: float) -> Row:
+def row_of(record: SessionRecord, now_wall: float) -> SessionTableRow:
     """One session in the words of the list."""
     since = _wall(_since(record))
-    return Row(
+    return SessionTableRow(
         tone=_tone(record),
         record=record,
-        word=_word(record),
+        word=_status_word(record),
         age=age(now_wall - since) if since is not None else "-",
         project=plain(record.project) or "-",
         managed=plain(record.name or record.agent or "yes") if record.managed else "",
-        doing=plain(_countdown(record, now_wall) or doing(record)),
+        doing=plain(_countdown(record, now_wall) or activity_text(record)),
     )
 
 
-def _tone(record: SessionRecord) -> Tone:
+def _tone(record: SessionRecord) -> RowTone:
     if record.attention in {Attention.PERSON, Attention.LOGIN}:
-        return Tone.NEEDS_YOU
+        return RowTone.NEEDS_YOU
     if record.attention is Attention.OPERATOR:
-        return Tone.TROUBLE
+        return RowTone.PROBLEM
     if record.attention is Attention.TIME:
-        return Tone.LATER
+        return RowTone.LATER
     if record.state is State.STOPPED:
-        return Tone.PAST
-    return Tone.CALM if record.state in {State.IDLE, State.DETACHED} else Tone.BUSY
+        return RowTone.PAST
+    return RowTone.IDLE if record.state in {State.IDLE, State.DETACHED} else RowTone.BUSY
 
 
-def _word(record: SessionRecord) -> str:
+def _status_word(record: SessionRecord) -> str:
     """The one word for where it stands: its state, unless its health says more."""
     return record.health if record.health in {Health.DEAD, Health.STALE} else record.state
 
@@ -190,7 +190,7 @@ def _since(record: SessionRecord) -> str | None:
 
 def _countdown(record: SessionRecord, now_wall: float) -> str | None:
     """How long a usage limit lasts, where somebody said so."""
-    if not record.findings or record.findings[0].code is not Code.USAGE_LIMITED:
+    if not record.findings or record.findings[0].code is not FindingCode.USAGE_LIMITED:
         return None
     until = next((_wall(each.until) for each in record.expected_waits if each.kind is WaitKind.LIMIT), None)
     if until is None:
@@ -198,7 +198,7 @@ def _countdown(record: SessionRecord, now_wall: float) -> str | None:
     return f"usage limit, lifted in {age(until - now_wall)}" if until > now_wall else "usage limit, lifted"
 
 
-def doing(record: SessionRecord) -> str:
+def activity_text(record: SessionRecord) -> str:
     """What it does, waits for or suffers from. May hold an agent's words: show it plain."""
     if record.findings:
         first = record.findings[0]
@@ -231,7 +231,7 @@ def _wall(stamp: str | None) -> float | None:
 
 def record_lines(body: bytes) -> list[str]:
     """The fields of a JSON object, one to a line, nested ones indented."""
-    return list(_lines(decode_json(body, dict[str, Any]), indent=""))
+    return list(_field_lines(decode_json(body, dict[str, Any]), indent=""))
 
 
 def ending_lines(body: bytes) -> list[str]:
@@ -241,7 +241,7 @@ def ending_lines(body: bytes) -> list[str]:
     return [plain(f"{ending}: {session['id']} is {session['state']}, {session['health']}")]
 
 
-def kept_lines(body: bytes) -> list[str]:
+def saved_case_lines(body: bytes) -> list[str]:
     """What became of a report of a wrong verdict."""
     kept = decode_json(body, dict[str, Any])
     said = ", ".join(kept["verdict"]["findings"]) or kept["verdict"]["health"]
@@ -251,23 +251,23 @@ def kept_lines(body: bytes) -> list[str]:
     ]
 
 
-def _lines(fields: dict[str, Any], indent: str) -> Iterator[str]:
+def _field_lines(fields: dict[str, Any], indent: str) -> Iterator[str]:
     width = max(map(len, fields), default=0)
     for key, value in fields.items():
         if isinstance(value, dict):
             yield f"{indent}{plain(key)}"
-            yield from _lines(value, f"{indent}  ")
+            yield from _field_lines(value, f"{indent}  ")
         elif isinstance(value, list) and value and isinstance(value[0], dict):
             yield f"{indent}{plain(key)}"
             for each in value:
-                first, *others = _lines(each, f"{indent}    ")
+                first, *others = _field_lines(each, f"{indent}    ")
                 yield f"{indent}  - {first.strip()}"
                 yield from others
         else:
-            yield f"{indent}{plain(key).ljust(width)}  {scalar(value, key)}"
+            yield f"{indent}{plain(key).ljust(width)}  {value_text(value, key)}"
 
 
-def scalar(value: Any, key: str = "") -> str:
+def value_text(value: Any, key: str = "") -> str:
     """One value as people read it."""
     if value is None or value == []:
         return "-"

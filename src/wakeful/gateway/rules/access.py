@@ -79,7 +79,7 @@ def open_pairing(random_bytes: bytes, now: float) -> tuple[Pairing, str]:
 
 def looks_like_code(text: str) -> bool:
     """Whether a stranger's message is a try at all; other words cost nobody a try."""
-    return len(_signs(text)) == CODE_CHARS and len(text) <= 2 * CODE_CHARS
+    return len(_normalize_code(text)) == CODE_CHARS and len(text) <= 2 * CODE_CHARS
 
 
 class PermissionChoice(StrEnum):
@@ -121,7 +121,7 @@ class PressRefusal(StrEnum):
 
 
 # The same words for whatever must not be told apart from outside.
-PRESS_WORDS: Final = {
+PRESS_REFUSAL_TEXTS: Final = {
     PressRefusal.FORGED: "This button is no longer in use.",
     PressRefusal.ELSEWHERE: "This button is no longer in use.",
     PressRefusal.NOT_YOURS: "This is for admins.",
@@ -148,9 +148,9 @@ def refused(bound: Bound | None, place: ConversationKey, role: Role, now: float)
 
 
 def _digest(code: str) -> str:
-    return sha256(_signs(code).encode()).hexdigest()
+    return sha256(_normalize_code(code).encode()).hexdigest()
 
 
-def _signs(text: str) -> str:
+def _normalize_code(text: str) -> str:
     """A code without what people put between and around it."""
     return "".join(char for char in text.upper() if char.isascii() and char.isalnum())

@@ -31,20 +31,20 @@ class Outcome(StrEnum):
     NEITHER = "neither"
 
 
-class BreakerMove(StrEnum):
+class BreakerEvent(StrEnum):
     """What changes a breaker's state."""
 
     FAILED_TOO_OFTEN = "failed too often"
-    RESTED = "rested"
+    OPEN_TIME_OVER = "rested"
     TEST_FAILED = "a test failed"
     TESTS_PASSED = "enough tests passed"
 
 
-MOVES: Final[Mapping[tuple[BreakerState, BreakerMove], BreakerState]] = {
-    (BreakerState.CLOSED, BreakerMove.FAILED_TOO_OFTEN): BreakerState.OPEN,
-    (BreakerState.OPEN, BreakerMove.RESTED): BreakerState.HALF_OPEN,
-    (BreakerState.HALF_OPEN, BreakerMove.TEST_FAILED): BreakerState.OPEN,
-    (BreakerState.HALF_OPEN, BreakerMove.TESTS_PASSED): BreakerState.CLOSED,
+TRANSITIONS: Final[Mapping[tuple[BreakerState, BreakerEvent], BreakerState]] = {
+    (BreakerState.CLOSED, BreakerEvent.FAILED_TOO_OFTEN): BreakerState.OPEN,
+    (BreakerState.OPEN, BreakerEvent.OPEN_TIME_OVER): BreakerState.HALF_OPEN,
+    (BreakerState.HALF_OPEN, BreakerEvent.TEST_FAILED): BreakerState.OPEN,
+    (BreakerState.HALF_OPEN, BreakerEvent.TESTS_PASSED): BreakerState.CLOSED,
 }
 
 
@@ -70,7 +70,7 @@ class Breaker(Struct, frozen=True):
     def at(self, now: float) -> "Breaker":
         """The breaker now: an open one that has rested is half-open, a test that never ended is forgotten."""
         if self.state is BreakerState.OPEN and self.wait_seconds(now) == 0:
-            return _moved(self, BreakerMove.RESTED)
+            return _transition(self, BreakerEvent.OPEN_TIME_OVER)
         if self.testing_since is not None and now - self.testing_since >= TEST_SECONDS_MAX:
             return replace(self, testing_since=None)
         return self
@@ -109,20 +109,20 @@ def _after_request(breaker: Breaker, outcome: Outcome, now: float) -> Breaker:
         return breaker
     failures = breaker.failures + 1 if outcome is Outcome.FAILURE else 0
     if failures >= breaker.thresholds.failures_max:
-        return _moved(breaker, BreakerMove.FAILED_TOO_OFTEN, opened_at=now)
+        return _transition(breaker, BreakerEvent.FAILED_TOO_OFTEN, opened_at=now)
     return replace(breaker, failures=failures)
 
 
 def _after_test(breaker: Breaker, outcome: Outcome, now: float) -> Breaker:
     if outcome is Outcome.FAILURE:
-        return _moved(breaker, BreakerMove.TEST_FAILED, opened_at=now)
+        return _transition(breaker, BreakerEvent.TEST_FAILED, opened_at=now)
     successes = breaker.successes + (outcome is Outcome.SUCCESS)
     if successes >= breaker.thresholds.successes_needed:
-        return _moved(breaker, BreakerMove.TESTS_PASSED)
+        return _transition(breaker, BreakerEvent.TESTS_PASSED)
     return replace(breaker, successes=successes, testing_since=None)
 
 
-def _moved(breaker: Breaker, move: BreakerMove, opened_at: float | None = None) -> Breaker:
+def _transition(breaker: Breaker, move: BreakerEvent, opened_at: float | None = None) -> Breaker:
     """The breaker in its next state, with everything it counted forgotten."""
     kept = breaker.opened_at if opened_at is None else opened_at
-    return Breaker(breaker.thresholds, MOVES[breaker.state, move], opened_at=kept)
+    return Breaker(breaker.thresholds, TRANSITIONS[breaker.state, move], opened_at=kept)

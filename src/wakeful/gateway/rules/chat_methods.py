@@ -11,7 +11,7 @@ from typing import Final
 from wakeful.core.errors import OperatorError
 from wakeful.core.text import plain
 from wakeful.gateway.rules.messages import Place
-from wakeful.gateway.rules.shown_text import shown
+from wakeful.gateway.rules.shown_text import display_text
 
 _QUIET: Final = "disable_notification"
 METHODS: Final[Mapping[str, frozenset[str]]] = {
@@ -53,7 +53,9 @@ class MethodRefused(OperatorError):
     code = "method-refused"
 
 
-def permitted(method: str, given: Mapping[str, str], place: Place) -> tuple[str, dict[str, str | int | None]]:
+def check_call(
+    method: str, given: Mapping[str, str], place: Place
+) -> tuple[str, dict[str, str | int | None]]:
     """The call as it may be made: in this place, and with nothing but what the method is open for.
 
     Raises MethodRefused.
@@ -65,6 +67,6 @@ def permitted(method: str, given: Mapping[str, str], place: Place) -> tuple[str,
     if strange:
         raise MethodRefused(reason=f"its {plain(strange[0], 40)} is not open to answers")
     taken: dict[str, str | int | None] = {
-        key: shown(value[:VALUE_CHARS_MAX]) for key, value in given.items() if key not in _FORCED
+        key: display_text(value[:VALUE_CHARS_MAX]) for key, value in given.items() if key not in _FORCED
     }
     return name, {**taken, "chat_id": place.chat_id, "message_thread_id": place.thread_id}

@@ -100,7 +100,7 @@ MEANINGS: Final[Mapping[Category, str]] = {
     Category.UNKNOWN: "the turn failed in another way: the provider's errors, a refused login, a usage limit",
 }
 # One clear sentence for whoever asked; what exactly went wrong is for the operator.
-USER_WORDS: Final[Mapping[Category, str]] = {
+USER_TEXTS: Final[Mapping[Category, str]] = {
     Category.TIMEOUT: "This took too long and was given up. Please try again, perhaps with a smaller step.",
     Category.PROCESS_CRASH: "The agent stopped in the middle of its work. Please send your message again.",
     Category.MCP_TOOL_FAILURE: "A tool the agent needs does not work at the moment. Please try again later.",
@@ -108,7 +108,7 @@ USER_WORDS: Final[Mapping[Category, str]] = {
     Category.CONFUSION: "The agent did not understand this. Please say it in other words, or start over with /new.",
     Category.UNKNOWN: "Something went wrong with the agent. Please try again later.",
 }
-LIMIT_WORDS: Final = "The agent has reached its usage limit. Please try again later."
+USAGE_LIMIT_TEXT: Final = "The agent has reached its usage limit. Please try again later."
 
 _TIMED_OUT: Final = re.compile(
     r"timed? ?out|ETIMEDOUT|deadline exceeded|idle timeout waiting for SSE", re.IGNORECASE
@@ -122,36 +122,36 @@ def classify(end: End) -> Fault | None:
     """What kind of failure this end is; None: the turn ended well."""
     match end:
         case TimedOut():
-            return _plain(Category.TIMEOUT)
+            return _fault_of(Category.TIMEOUT)
         case Rejected(reason):
             return Fault(CATEGORY_OF[reason], CATEGORY_OF[reason], of_provider=reason in NO_ANSWER)
         case Gone(words) | NotBegun(words):
-            return _of_words(words, Category.PROCESS_CRASH)
+            return _classify_text(words, Category.PROCESS_CRASH)
         case Ended(text, failure):
-            return None if failure is None else _of_failure(failure, text)
+            return None if failure is None else _classify_failure(failure, text)
 
 
 def user_words(fault: Fault) -> str:
     """What the user is told. Nothing of what the client said is in it."""
-    return LIMIT_WORDS if fault.pattern == USAGE_LIMITED else USER_WORDS[fault.category]
+    return USAGE_LIMIT_TEXT if fault.pattern == USAGE_LIMITED else USER_TEXTS[fault.category]
 
 
-def _of_failure(failure: Failure, words: str) -> Fault:
+def _classify_failure(failure: Failure, words: str) -> Fault:
     if failure is Failure.AUTH:
         return Fault(Category.UNKNOWN, AUTH_REQUIRED)
     if failure is Failure.LIMIT:
         return Fault(Category.UNKNOWN, USAGE_LIMITED)
     if _TIMED_OUT.search(words):
-        return _plain(Category.TIMEOUT)
-    return _of_words(words, Category.UNKNOWN)
+        return _fault_of(Category.TIMEOUT)
+    return _classify_text(words, Category.UNKNOWN)
 
 
-def _of_words(words: str, otherwise: Category) -> Fault:
+def _classify_text(words: str, otherwise: Category) -> Fault:
     """By the client's own words, of which the last lines count: a crash's cause stands at its end."""
     if any(auth_tier(line) is AuthTier.SURE for line in words.splitlines()[-20:]):
         return Fault(otherwise, AUTH_REQUIRED)
-    return _plain(Category.MCP_TOOL_FAILURE if _MCP.search(words) else otherwise)
+    return _fault_of(Category.MCP_TOOL_FAILURE if _MCP.search(words) else otherwise)
 
 
-def _plain(category: Category) -> Fault:
+def _fault_of(category: Category) -> Fault:
     return Fault(category, category)

@@ -82,7 +82,7 @@ CLOSING_UNITS: Final = 1 + MARKS_MAX
 # What is longer than this in messages is a file; nobody scrolls through more.
 PARTS_MAX: Final = 20
 # The best of these that leaves a message at least half full: paragraph, line, sentence, word.
-_PLACES: Final = (
+_CUT_PATTERNS: Final = (
     re.compile(r"\n[ \t]*\n"),
     re.compile(r"\n"),
     re.compile(r"(?<=[.!?…:;])[ \t]+|(?<=[。！？])"),  # noqa: RUF001 - sentences of other scripts end with them
@@ -102,19 +102,19 @@ class Growing:
         # Parts that will not change any more, however the text goes on.
         self.final: list[str] = []
         # What is not final yet, and the code block that was open before it.
-        self._rest = ""
+        self._pending_text = ""
         self._fence: Fence | None = None
 
     def add(self, words: str) -> None:
         """More of the text."""
-        self._rest += words
+        self._pending_text += words
         while (cut := self._cut()) is not None:
-            self._part_off(*cut)
+            self._cut_part(*cut)
 
     @property
     def open(self) -> str:
         """The last part, as far as it is there; empty if there is nothing in it to read."""
-        return self._framed(self._rest, open_at_end(self._rest, self._fence))
+        return self._with_fences(self._pending_text, open_at_end(self._pending_text, self._fence))
 
     @property
     def parts(self) -> tuple[str, ...]:
@@ -125,21 +125,23 @@ class Growing:
         """Where the next part ends and where the one behind it begins; None while everything fits into one."""
         room = self.units_max - (units(self._fence.opening) + 1 if self._fence else 0)
         # Whether a fence is open at the end changes as the text grows; whether there is one at all does so once.
-        has_fence = self._fence is not None or "```" in self._rest or "~~~" in self._rest
-        if units(self._rest) <= room - (CLOSING_UNITS if has_fence else 0):
+        has_fence = self._fence is not None or "```" in self._pending_text or "~~~" in self._pending_text
+        if units(self._pending_text) <= room - (CLOSING_UNITS if has_fence else 0):
             return None
-        window = _head(self._rest, room - CLOSING_UNITS)
-        found = (_last(place, window) for place in _PLACES)
-        return next((span for span in found if span), None) or _between_characters(window, self._rest)
+        window = _head(self._pending_text, room - CLOSING_UNITS)
+        found = (_last_match(place, window) for place in _CUT_PATTERNS)
+        return next((span for span in found if span), None) or _cut_between_characters(
+            window, self._pending_text
+        )
 
-    def _part_off(self, end: int, begin: int) -> None:
-        body = self._rest[:end]
+    def _cut_part(self, end: int, begin: int) -> None:
+        body = self._pending_text[:end]
         fence = open_at_end(body, self._fence)
-        if part := self._framed(body, fence):
+        if part := self._with_fences(body, fence):
             self.final.append(part)
-        self._rest, self._fence = self._rest[begin:], _bounded(fence, self.units_max)
+        self._pending_text, self._fence = self._pending_text[begin:], _limit_fence(fence, self.units_max)
 
-    def _framed(self, body: str, fence: Fence | None) -> str:
+    def _with_fences(self, body: str, fence: Fence | None) -> str:
         """A part with the fences it needs; empty if there is nothing in it to read."""
         if not body.strip():
             return ""
@@ -171,27 +173,27 @@ def _head(text: str, room: int) -> str:
     return head
 
 
-def _last(place: re.Pattern[str], window: str) -> tuple[int, int] | None:
+def _last_match(place: re.Pattern[str], window: str) -> tuple[int, int] | None:
     spans = [found.span() for found in place.finditer(window, len(window) // 2)]
     return spans[-1] if spans else None
 
 
-def _between_characters(window: str, text: str) -> tuple[int, int]:
+def _cut_between_characters(window: str, text: str) -> tuple[int, int]:
     """Nowhere to part: cut, but not between a letter and what belongs to it."""
     end = len(window)
     for back in range(min(_COMBINING_MAX, end - 1)):
         following = text[end - back : end - back + 1]
         before = text[end - back - 1]
-        if following and not _belongs(following) and before != "\u200d":
+        if following and not _is_combining(following) and before != "\u200d":
             return end - back, end - back
     return end, end
 
 
-def _belongs(char: str) -> bool:
+def _is_combining(char: str) -> bool:
     return char in _JOINERS or unicodedata.combining(char) != 0 or "\U0001f3fb" <= char <= "\U0001f3ff"
 
 
-def _bounded(fence: Fence | None, units_max: int) -> Fence | None:
+def _limit_fence(fence: Fence | None, units_max: int) -> Fence | None:
     """Words behind a fence are a language; a text that pretends they are a page does not get them repeated."""
     if fence is None or units(fence.opening) <= units_max // 4:
         return fence

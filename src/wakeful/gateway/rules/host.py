@@ -94,7 +94,7 @@ def wrong_with(reading: HostReading, limits: WatchLimits = DEFAULT_WATCH_LIMITS)
     return tuple(alert for check in CHECKS.values() for alert in check.alerts(reading, limits))
 
 
-def in_words(reading: HostReading) -> str:
+def format_reading(reading: HostReading) -> str:
     """The figures of one look in one line; empty before the first."""
     figures = {"disk": reading.disk_percent, "memory": reading.memory_percent}
     parts = [f"{name} {value:.0f} %" for name, value in figures.items() if value is not None]
@@ -117,7 +117,7 @@ class Told(Struct):
         """Those that may be told now: one of a category at most, the others come when it has rested."""
         found: dict[HostCategory, HostAlert] = {}
         for alert in alerts:
-            if not self._rests(alert, now):
+            if not self._is_cooling_down(alert, now):
                 found.setdefault(alert.category, alert)
         return tuple(found.values())
 
@@ -126,7 +126,7 @@ class Told(Struct):
         self.keys = {key: at for key, at in self.keys.items() if now - at < ALERT_SECONDS}
         self.keys[alert.key] = self.categories[alert.category] = now
 
-    def _rests(self, alert: HostAlert, now: float) -> bool:
+    def _is_cooling_down(self, alert: HostAlert, now: float) -> bool:
         told_at = self.keys.get(alert.key, now - ALERT_SECONDS)
         category_at = self.categories.get(alert.category, now - CATEGORY_SECONDS)
         return now - told_at < ALERT_SECONDS or now - category_at < CATEGORY_SECONDS
@@ -248,7 +248,7 @@ class HealKind(StrEnum):
     ALERT = "alert"
 
 
-class Heal(Struct, frozen=True):
+class HealRule(Struct, frozen=True):
     """A kind in words, and the key of its cooldown."""
 
     cooldown_key: str
@@ -257,41 +257,41 @@ class Heal(Struct, frozen=True):
     what: str
 
 
-HEALS: Final[Mapping[HealKind, Heal]] = {
-    HealKind.RESTART_KEY: Heal(
+HEAL_RULES: Final[Mapping[HealKind, HealRule]] = {
+    HealKind.RESTART_KEY: HealRule(
         "heal:restart_key",
         COOLDOWN_SECONDS,
         "the same failure 3 times in 10 min with known keys; a session that is gone; a turn silent beyond its limit",
         "those conversations' sessions are ended, and brought back by the next message; one that is at work is left alone",
     ),
-    HealKind.RESTART_ALL: Heal(
+    HealKind.RESTART_ALL: HealRule(
         "heal:restart_all",
         COOLDOWN_SECONDS,
         "the same failure 3 times in 10 min and a key is unknown; memory still short after it was collected",
         "every session of the pool is ended and brought back, its turn goes on",
     ),
-    HealKind.COLLECT_MEMORY: Heal(
+    HealKind.COLLECT_MEMORY: HealRule(
         "heal:collect_memory", COOLDOWN_SECONDS, "memory above its limit", "the gateway frees what it can"
     ),
-    HealKind.CLEAN_FILES: Heal(
+    HealKind.CLEAN_FILES: HealRule(
         "heal:clean_files",
         COOLDOWN_SECONDS,
         "disk above its limit",
         "temporary files of the gateway older than a day and rotated logs older than three are removed",
     ),
-    HealKind.END_RUNAWAY: Heal(
+    HealKind.END_RUNAWAY: HealRule(
         "heal:end_runaway",
         COOLDOWN_SECONDS,
         "a provider's process of ours at its processor limit for 5 min without progress, or above its memory limit",
         "that very process is ended and its session brought back",
     ),
-    HealKind.DEGRADE_AUTH: Heal(
+    HealKind.DEGRADE_AUTH: HealRule(
         "heal:degrade_auth",
         COOLDOWN_SECONDS,
         "auth_required 3 times in 10 min",
         "the provider's login is checked and its mode entered; nothing is restarted",
     ),
-    HealKind.ALERT: Heal(
+    HealKind.ALERT: HealRule(
         "heal:alert",
         COOLDOWN_SECONDS,
         "mcp_tool_failure or usage_limited 3 times in 10 min; a runaway that makes progress",
@@ -354,29 +354,31 @@ class Proposal(Struct, frozen=True):
 
     @property
     def cooldown_key(self) -> str:
-        return HEALS[self.kind].cooldown_key
+        return HEAL_RULES[self.kind].cooldown_key
 
 
-History = Mapping[str, float]
+HealHistory = Mapping[str, float]
 """When each cooldown key was last used."""
 
 
 def propose(
-    signals: Signals, history: History, now: float, limits: HealLimits = DEFAULT_HEAL_LIMITS
+    signals: Signals, history: HealHistory, now: float, limits: HealLimits = DEFAULT_HEAL_LIMITS
 ) -> tuple[Proposal, ...]:
     """What should be done now, each once, without the kinds that rest. Several of one kind go together."""
     wanted = [
-        *_of_patterns(signals.failures, history, now),
+        *_propose_for_patterns(signals.failures, history, now),
         *(Proposal(HealKind.RESTART_KEY, "session_dead", key) for key in signals.dead),
         *(Proposal(HealKind.RESTART_KEY, "turn_silent", key) for key in signals.silent),
-        *_of_memory(signals, history, now, limits),
-        *_of_disk(signals, limits),
-        *_of_hogs(signals.hogs, limits),
+        *_propose_for_memory(signals, history, now, limits),
+        *_propose_for_disk(signals, limits),
+        *_propose_for_hogs(signals.hogs, limits),
     ]
-    return tuple(dict.fromkeys(_unless_covered(each for each in wanted if not _rests(each, history, now))))
+    return tuple(
+        dict.fromkeys(_unless_covered(each for each in wanted if not _is_cooling_down(each, history, now)))
+    )
 
 
-def after(proposals: Sequence[Proposal], history: History, now: float) -> dict[str, float]:
+def history_after(proposals: Sequence[Proposal], history: HealHistory, now: float) -> dict[str, float]:
     """The history once these were proposed. Keys that rest no longer are forgotten when their failures are."""
     kept = {key: at for key, at in history.items() if now - at < PATTERN_SECONDS}
     return {**kept, **{each.cooldown_key: now for each in proposals}}
@@ -390,7 +392,7 @@ def patterns(failures: Sequence[Failed], now: float) -> tuple[tuple[str, int, fl
     return tuple((pattern, count, last[pattern]) for pattern, count in counted.most_common())
 
 
-def _of_patterns(failures: Sequence[Failed], history: History, now: float) -> Iterator[Proposal]:
+def _propose_for_patterns(failures: Sequence[Failed], history: HealHistory, now: float) -> Iterator[Proposal]:
     for pattern, _, _ in patterns(failures, now):
         alike = [each for each in failures if each.pattern == pattern and now - each.at < PATTERN_SECONDS]
         # What was proposed for a pattern is its answer: only what failed since then asks for another one.
@@ -399,18 +401,18 @@ def _of_patterns(failures: Sequence[Failed], history: History, now: float) -> It
         )
         counted = [each for each in alike if each.at > proposed_at]
         if len(counted) >= PATTERN_COUNT_MIN:
-            yield from _of_pattern(pattern, counted)
+            yield from _propose_for_pattern(pattern, counted)
 
 
 def _answers_to(pattern: str) -> tuple[str, ...]:
     if pattern == AUTH_REQUIRED:
-        return (HEALS[HealKind.DEGRADE_AUTH].cooldown_key,)
+        return (HEAL_RULES[HealKind.DEGRADE_AUTH].cooldown_key,)
     if pattern in (*NEVER_RESTARTED, Category.MCP_TOOL_FAILURE):
-        return (HEALS[HealKind.ALERT].cooldown_key,)
-    return (HEALS[HealKind.RESTART_KEY].cooldown_key, HEALS[HealKind.RESTART_ALL].cooldown_key)
+        return (HEAL_RULES[HealKind.ALERT].cooldown_key,)
+    return (HEAL_RULES[HealKind.RESTART_KEY].cooldown_key, HEAL_RULES[HealKind.RESTART_ALL].cooldown_key)
 
 
-def _of_pattern(pattern: str, counted: Sequence[Failed]) -> Iterator[Proposal]:
+def _propose_for_pattern(pattern: str, counted: Sequence[Failed]) -> Iterator[Proposal]:
     if pattern == AUTH_REQUIRED:
         yield from (Proposal(HealKind.DEGRADE_AUTH, pattern, each.provider) for each in counted)
     elif pattern in (*NEVER_RESTARTED, Category.MCP_TOOL_FAILURE):
@@ -421,21 +423,23 @@ def _of_pattern(pattern: str, counted: Sequence[Failed]) -> Iterator[Proposal]:
         yield from (Proposal(HealKind.RESTART_KEY, f"repeated {pattern}", each.key or "") for each in counted)
 
 
-def _of_memory(signals: Signals, history: History, now: float, limits: HealLimits) -> Iterator[Proposal]:
+def _propose_for_memory(
+    signals: Signals, history: HealHistory, now: float, limits: HealLimits
+) -> Iterator[Proposal]:
     if signals.memory_percent is None or signals.memory_percent < limits.memory_percent:
         return
-    collected_at = history.get(HEALS[HealKind.COLLECT_MEMORY].cooldown_key)
+    collected_at = history.get(HEAL_RULES[HealKind.COLLECT_MEMORY].cooldown_key)
     if collected_at is not None and now - collected_at < COOLDOWN_SECONDS:
         yield Proposal(HealKind.RESTART_ALL, "memory still short")
     yield Proposal(HealKind.COLLECT_MEMORY, "memory short")
 
 
-def _of_disk(signals: Signals, limits: HealLimits) -> Iterator[Proposal]:
+def _propose_for_disk(signals: Signals, limits: HealLimits) -> Iterator[Proposal]:
     if signals.disk_percent is not None and signals.disk_percent >= limits.disk_percent:
         yield Proposal(HealKind.CLEAN_FILES, "disk short")
 
 
-def _of_hogs(hogs: Sequence[Hog], limits: HealLimits) -> Iterator[Proposal]:
+def _propose_for_hogs(hogs: Sequence[Hog], limits: HealLimits) -> Iterator[Proposal]:
     for hog in hogs:
         if hog.memory_percent > limits.runaway_memory_percent:
             yield Proposal(HealKind.END_RUNAWAY, f"memory of {hog.process}", hog.key)
@@ -444,9 +448,9 @@ def _of_hogs(hogs: Sequence[Hog], limits: HealLimits) -> Iterator[Proposal]:
             yield Proposal(kind, f"processor of {hog.process}", hog.key)
 
 
-def _rests(proposal: Proposal, history: History, now: float) -> bool:
+def _is_cooling_down(proposal: Proposal, history: HealHistory, now: float) -> bool:
     used_at = history.get(proposal.cooldown_key)
-    return used_at is not None and now - used_at < HEALS[proposal.kind].cooldown_seconds
+    return used_at is not None and now - used_at < HEAL_RULES[proposal.kind].cooldown_seconds
 
 
 def _unless_covered(proposals: Iterator[Proposal]) -> Iterator[Proposal]:

@@ -56,20 +56,20 @@ class Next(Struct, Generic[Item], frozen=True):
     evicted: Evicted[Item] | None = None
 
 
-class Room(Struct, Generic[Item]):
+class KeyState(Struct, Generic[Item]):
     """What is known of one key."""
 
     waiting: deque[Item]
     session_id: str = ""
     # One item at a time is in hand; until it is done the key is busy.
-    in_hand: bool = False
+    is_running: bool = False
     # It is being ended, and that takes a while: it has its place until then, and makes room for nobody else.
     is_leaving: bool = False
     idle_since: float | None = None
 
     @property
     def is_active(self) -> bool:
-        return self.in_hand or bool(self.session_id)
+        return self.is_running or bool(self.session_id)
 
 
 class Pool(Generic[Item]):
@@ -77,13 +77,13 @@ class Pool(Generic[Item]):
 
     def __init__(self, limits: PoolLimits | None = None) -> None:
         self.limits = limits or PoolLimits()
-        self._rooms: dict[ConversationKey, Room[Item]] = {}
+        self._states: dict[ConversationKey, KeyState[Item]] = {}
         self._active = 0
         # Idle sessions, the one that has been idle longest first.
         self._idle: OrderedDict[ConversationKey, None] = OrderedDict()
         # Keys with something waiting and nothing in hand, in the order they became so.
-        self._ready_seated: OrderedDict[ConversationKey, None] = OrderedDict()
-        self._ready_unseated: OrderedDict[ConversationKey, None] = OrderedDict()
+        self._ready_with_session: OrderedDict[ConversationKey, None] = OrderedDict()
+        self._ready_without_session: OrderedDict[ConversationKey, None] = OrderedDict()
 
     @property
     def active(self) -> int:
@@ -95,59 +95,59 @@ class Pool(Generic[Item]):
         """When `expired` has something to say, if nobody writes until then."""
         if not self._idle:
             return None
-        idle_since = self._rooms[next(iter(self._idle))].idle_since
+        idle_since = self._states[next(iter(self._idle))].idle_since
         assert idle_since is not None, "an idle one is idle since some time"
         return idle_since + self.limits.idle_seconds
 
     def keys(self) -> tuple[ConversationKey, ...]:
         """Every key with a session or something to do."""
-        return tuple(self._rooms)
+        return tuple(self._states)
 
     def session_of(self, key: ConversationKey) -> str:
         """Its session, empty if it has none."""
-        room = self._rooms.get(key)
-        return room.session_id if room else ""
+        key_state = self._states.get(key)
+        return key_state.session_id if key_state else ""
 
     def waiting(self, key: ConversationKey) -> int:
         """How many items wait, the one in hand not counted."""
-        room = self._rooms.get(key)
-        return len(room.waiting) if room else 0
+        key_state = self._states.get(key)
+        return len(key_state.waiting) if key_state else 0
 
     def is_busy(self, key: ConversationKey) -> bool:
         """Whether something is in hand or waits."""
-        room = self._rooms.get(key)
-        return room is not None and (room.in_hand or bool(room.waiting))
+        key_state = self._states.get(key)
+        return key_state is not None and (key_state.is_running or bool(key_state.waiting))
 
     def add(self, key: ConversationKey, item: Item, *, is_known: bool = False) -> bool:
         """Queue an item behind the others of its key. False: too many wait there, nothing was queued.
 
         `is_known`: it was queued before, by an earlier one of us, and is not refused now.
         """
-        room = self._rooms.setdefault(key, Room(deque()))
-        if len(room.waiting) >= self.limits.queue_max and not is_known:
+        key_state = self._states.setdefault(key, KeyState(deque()))
+        if len(key_state.waiting) >= self.limits.queue_max and not is_known:
             return False
-        room.waiting.append(item)
-        self._place(key, room)
+        key_state.waiting.append(item)
+        self._requeue(key, key_state)
         return True
 
     def next(self, now: float) -> Next[Item] | None:
         """The next item to be worked on, which is in hand from now on; None: nothing, or no room for another session."""
-        if self._ready_seated:
-            return self._take(next(iter(self._ready_seated)))
-        if not self._ready_unseated:
+        if self._ready_with_session:
+            return self._take(next(iter(self._ready_with_session)))
+        if not self._ready_without_session:
             return None
         evicted = None
         if self._active >= self.limits.active_max:
             if not self._idle:
                 return None
             evicted = self._evict(next(iter(self._idle)), EvictionReason.LRU_LIMIT, now)
-        return self._take(next(iter(self._ready_unseated)), evicted)
+        return self._take(next(iter(self._ready_without_session)), evicted)
 
     def done(self, key: ConversationKey, now: float) -> None:
         """The item in hand is over, however it went."""
-        room = self._rooms[key]
-        assert room.in_hand, "nothing of this key was in hand"
-        self._change(key, room, in_hand=False, session_id=room.session_id, now=now)
+        key_state = self._states[key]
+        assert key_state.is_running, "nothing of this key was in hand"
+        self._change(key, key_state, in_hand=False, session_id=key_state.session_id, now=now)
 
     def hold(self, key: ConversationKey, session_id: str, now: float, *, is_leaving: bool = False) -> None:
         """This session is the key's: it was started, or found again after a restart of ours.
@@ -155,9 +155,9 @@ class Pool(Generic[Item]):
         `is_leaving`: it was evicted and still runs; it counts until it is evicted once more, by name.
         """
         assert session_id, "a session has an id"
-        room = self._rooms.setdefault(key, Room(deque()))
-        room.is_leaving = is_leaving
-        self._change(key, room, in_hand=room.in_hand, session_id=session_id, now=now)
+        key_state = self._states.setdefault(key, KeyState(deque()))
+        key_state.is_leaving = is_leaving
+        self._change(key, key_state, in_hand=key_state.is_running, session_id=session_id, now=now)
 
     def expired(self, now: float) -> tuple[Evicted[Item], ...]:
         """Those that have been idle for too long, and those beyond the limit; they are out of the pool."""
@@ -170,9 +170,9 @@ class Pool(Generic[Item]):
 
     def evict(self, key: ConversationKey, reason: EvictionReason, now: float) -> Evicted[Item] | None:
         """Take a key's session away, busy or not: somebody asked for it. A restart keeps what waits, a stop drops it."""
-        room = self._rooms.get(key)
-        drops = room is not None and reason in STOPS and bool(room.waiting)
-        if room is None or not (room.session_id or drops):
+        key_state = self._states.get(key)
+        drops = key_state is not None and reason in STOPS and bool(key_state.waiting)
+        if key_state is None or not (key_state.session_id or drops):
             return None
         return self._evict(key, reason, now)
 
@@ -185,51 +185,55 @@ class Pool(Generic[Item]):
         """Whether more have a session than may; the place of one that is leaving belongs to another key already."""
         if self._active <= self.limits.active_max:
             return False
-        leaving = sum(room.is_leaving and not room.in_hand for room in self._rooms.values())
+        leaving = sum(
+            key_state.is_leaving and not key_state.is_running for key_state in self._states.values()
+        )
         return self._active - leaving > self.limits.active_max
 
     def _take(self, key: ConversationKey, evicted: Evicted[Item] | None = None) -> Next[Item]:
-        room = self._rooms[key]
-        item = room.waiting.popleft()
-        self._active += not room.is_active
-        room.in_hand = True
-        self._place(key, room)
-        return Next(key, item, room.session_id, evicted)
+        key_state = self._states[key]
+        item = key_state.waiting.popleft()
+        self._active += not key_state.is_active
+        key_state.is_running = True
+        self._requeue(key, key_state)
+        return Next(key, item, key_state.session_id, evicted)
 
     def _evict(self, key: ConversationKey, reason: EvictionReason, now: float) -> Evicted[Item]:
-        room = self._rooms[key]
-        evicted = Evicted[Item](key, room.session_id, reason)
+        key_state = self._states[key]
+        evicted = Evicted[Item](key, key_state.session_id, reason)
         if reason in STOPS:
-            evicted = Evicted(key, room.session_id, reason, tuple(room.waiting))
-            room.waiting.clear()
-        room.is_leaving = False
-        self._change(key, room, in_hand=room.in_hand, session_id="", now=now)
+            evicted = Evicted(key, key_state.session_id, reason, tuple(key_state.waiting))
+            key_state.waiting.clear()
+        key_state.is_leaving = False
+        self._change(key, key_state, in_hand=key_state.is_running, session_id="", now=now)
         return evicted
 
     def _change(
-        self, key: ConversationKey, room: Room[Item], *, in_hand: bool, session_id: str, now: float
+        self, key: ConversationKey, key_state: KeyState[Item], *, in_hand: bool, session_id: str, now: float
     ) -> None:
         """Set what decides where a key stands."""
-        was_active = room.is_active
-        room.in_hand, room.session_id = in_hand, session_id
-        self._active += room.is_active - was_active
-        room.idle_since = now
+        was_active = key_state.is_active
+        key_state.is_running, key_state.session_id = in_hand, session_id
+        self._active += key_state.is_active - was_active
+        key_state.idle_since = now
         self._idle.pop(key, None)
-        self._place(key, room)
+        self._requeue(key, key_state)
 
-    def _place(self, key: ConversationKey, room: Room[Item]) -> None:
+    def _requeue(self, key: ConversationKey, key_state: KeyState[Item]) -> None:
         """Put a key where it belongs: with the ready ones, with the idle ones, or nowhere. Keeps its place in line."""
         # Whoever is leaving has lost its place: it is ready, without a session, once it has left.
-        is_ready = bool(room.waiting) and not room.in_hand and not room.is_leaving
-        _enrol(self._ready_seated, key, belongs=is_ready and bool(room.session_id))
-        _enrol(self._ready_unseated, key, belongs=is_ready and not room.session_id)
-        is_idle = not room.waiting and not room.in_hand
-        _enrol(self._idle, key, belongs=is_idle and bool(room.session_id) and not room.is_leaving)
-        if is_idle and not room.session_id:
-            del self._rooms[key]
+        is_ready = bool(key_state.waiting) and not key_state.is_running and not key_state.is_leaving
+        _set_member(self._ready_with_session, key, belongs=is_ready and bool(key_state.session_id))
+        _set_member(self._ready_without_session, key, belongs=is_ready and not key_state.session_id)
+        is_idle = not key_state.waiting and not key_state.is_running
+        _set_member(
+            self._idle, key, belongs=is_idle and bool(key_state.session_id) and not key_state.is_leaving
+        )
+        if is_idle and not key_state.session_id:
+            del self._states[key]
 
 
-def _enrol(line: OrderedDict[ConversationKey, None], key: ConversationKey, *, belongs: bool) -> None:
+def _set_member(line: OrderedDict[ConversationKey, None], key: ConversationKey, *, belongs: bool) -> None:
     if belongs:
         line.setdefault(key)
     else:

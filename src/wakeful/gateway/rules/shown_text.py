@@ -41,12 +41,12 @@ _SAFE_CUTS: Final = (
 _LAST_WORD: Final = re.compile(r"(?<!\S)\S++\Z")
 
 
-def shown(text: str) -> str:
+def display_text(text: str) -> str:
     """The text for people, as much of it as the messages of one answer may hold."""
-    return whole(text[:SHOWN_CHARS_MAX])
+    return full_display_text(text[:SHOWN_CHARS_MAX])
 
 
-def whole(text: str) -> str:
+def full_display_text(text: str) -> str:
     """All of it for people. A million characters take half a second: not for a loop that others wait for."""
     clean = "".join(redact(piece) for piece in _pieces(_without_private_keys(text)))
     return without_hidden(_LINE_ENDS.sub("\n", clean), "").strip()
@@ -56,13 +56,13 @@ def is_long(text: str) -> bool:
     """Whether it is more than the messages of one answer hold: then all of it is sent as a file."""
     return len(text) > SHOWN_CHARS_MAX or (
         # Every message but the last is at least half full.
-        len(text) > SHOWN_CHARS_MAX // 4 and len(split(shown(text))) > PARTS_MAX
+        len(text) > SHOWN_CHARS_MAX // 4 and len(split(display_text(text))) > PARTS_MAX
     )
 
 
-def beginning(text: str, note: str) -> str:
+def text_beginning(text: str, note: str) -> str:
     """As much of a long text as is read before its file is opened, and the note behind it: one message."""
-    first = split(shown(text[:_WINDOW_CHARS]), BEGINNING_UNITS_MAX)[:1]
+    first = split(display_text(text[:_WINDOW_CHARS]), BEGINNING_UNITS_MAX)[:1]
     return "\n\n".join((*first, note))
 
 
@@ -71,19 +71,19 @@ def messages_of(text: str) -> tuple[str, ...]:
 
     They are only where a long text could not be sent as a file.
     """
-    parts = split(shown(text))
+    parts = split(display_text(text))
     if len(text) <= SHOWN_CHARS_MAX and len(parts) <= PARTS_MAX:
         return parts
     missing = f"[cut here: the answer has {len(text):,} characters. All of it is in the session's own log.]"
     return (*parts[: PARTS_MAX - 1], missing)
 
 
-def view(text: str) -> str:
+def partial_view(text: str) -> str:
     """A growing answer as one message: the newest of it, whole words and no tags. Empty while there is none."""
     text = _without_private_keys(text)
     is_cut = len(text) > _WINDOW_CHARS
     window = text[_first_cut(text, len(text) - _WINDOW_CHARS) :] if is_cut else text
-    clean = shown(shown_so_far(_LAST_WORD.sub("", window)))
+    clean = display_text(shown_so_far(_LAST_WORD.sub("", window)))
     if not clean:
         return ""
     newest = _tail(clean)

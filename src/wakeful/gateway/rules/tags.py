@@ -24,7 +24,7 @@ _TAG: Final = re.compile(rf"<(telegram-api|send-file)((?:{_ATTRIBUTE})*)\s*/>")
 _ATTRIBUTES: Final = re.compile(_ATTRIBUTE)
 _NAMES: Final = ("<telegram-api", "<send-file")
 # What may become a tag when more of the text is there.
-_BEGUN: Final = re.compile(
+_OPEN_TAG: Final = re.compile(
     r"""<(?:telegram-api|send-file)\s(?:[^<>"']|"[^"]*"|'[^']*')*(?:"[^"]*|'[^']*)?\Z|<[a-z-]*/?\Z"""
 )
 _METHOD: Final = re.compile(r"[A-Za-z]{1,64}")
@@ -62,7 +62,7 @@ def read_tags(text: str) -> Tagged:
     calls = tuple(tag for _, _, tag in found if isinstance(tag, ApiCall))
     files = tuple(tag for _, _, tag in found if isinstance(tag, FileToSend))
     left_out = len(calls[CALLS_MAX:]) + len(files[FILES_MAX:])
-    return Tagged(_without(text, found), calls[:CALLS_MAX], files[:FILES_MAX], left_out)
+    return Tagged(_remove_tags(text, found), calls[:CALLS_MAX], files[:FILES_MAX], left_out)
 
 
 def shown_so_far(text: str) -> str:
@@ -70,14 +70,14 @@ def shown_so_far(text: str) -> str:
 
     However it goes on, what is shown later begins with this.
     """
-    return read_tags(text[: _certain(text)]).text
+    return read_tags(text[: _certain_length(text)]).text
 
 
-def _certain(text: str) -> int:
+def _certain_length(text: str) -> int:
     """How much of a growing text is certainly text, tag or code."""
     if "<" not in text:
         return len(text)
-    end = _begun_at(text)
+    end = _open_tag_start(text)
     line_start = text.rfind("\n", 0, end) + 1
     if _is_in_block(text, end):
         return end
@@ -89,10 +89,10 @@ def _certain(text: str) -> int:
     return next((start for start in tags if start > quoted_from), end)
 
 
-def _begun_at(text: str) -> int:
+def _open_tag_start(text: str) -> int:
     """Where something begins that may become a tag; the end if nothing does."""
     position = max(0, len(text) - TAG_CHARS_MAX)
-    while (begun := _BEGUN.search(text, position)) is not None:
+    while (begun := _OPEN_TAG.search(text, position)) is not None:
         if _may_become_tag(begun[0]) and not _is_in_block(text, begun.start()):
             return begun.start()
         position = begun.start() + 1
@@ -138,7 +138,7 @@ def _read(name: str, written: str) -> ApiCall | FileToSend | None:
     return ApiCall(method, values) if _METHOD.fullmatch(method) else None
 
 
-def _without(text: str, found: Sequence[_Found]) -> str:
+def _remove_tags(text: str, found: Sequence[_Found]) -> str:
     """The text around the tags. A tag on a line of its own takes its line with it."""
     kept, position = "", 0
     for start, end, _ in found:

@@ -9,10 +9,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.gateway.rules.messages import ConversationKey, Place, Pressed
+from wakeful.gateway.rules.messages import ButtonPress, ConversationKey, Place
 
 
-class Stage(StrEnum):
+class TurnStage(StrEnum):
     """How far a turn has come."""
 
     ACCEPTED = "accepted"
@@ -27,7 +27,7 @@ class Stage(StrEnum):
     FAILED = "failed"
 
 
-class Cut(StrEnum):
+class StopScope(StrEnum):
     """What its user wants no more of."""
 
     NOTHING = ""
@@ -35,9 +35,9 @@ class Cut(StrEnum):
     CONVERSATION = "conversation"
 
 
-OVER: Final = frozenset({Stage.DONE, Stage.FAILED})
+FINAL_STAGES: Final = frozenset({TurnStage.DONE, TurnStage.FAILED})
 # Telegram keeps an update for a day: what it may send again is known here as long.
-KEPT_SECONDS: Final = 86_400.0
+RETENTION_SECONDS: Final = 86_400.0
 
 
 class Turn(Struct, frozen=True, kw_only=True):
@@ -49,7 +49,7 @@ class Turn(Struct, frozen=True, kw_only=True):
     user_id: int
     at: float
     prompt: str
-    stage: Stage = Stage.ACCEPTED
+    stage: TurnStage = TurnStage.ACCEPTED
     provider: str = ""
     # Empty while ASKING: the prompt begins a conversation.
     session_id: str = ""
@@ -68,9 +68,9 @@ class Turn(Struct, frozen=True, kw_only=True):
     # In and out; nothing where the client does not say.
     tokens: tuple[int, int] = (0, 0)
     # A stop is final, whoever goes on with the turn.
-    cut: Cut = Cut.NOTHING
+    cut: StopScope = StopScope.NOTHING
     # A button that was pressed: no turn, but kept like one until it was seen to.
-    pressed: Pressed | None = None
+    pressed: ButtonPress | None = None
 
     @property
     def key(self) -> ConversationKey:
@@ -78,7 +78,7 @@ class Turn(Struct, frozen=True, kw_only=True):
 
     @property
     def is_over(self) -> bool:
-        return self.stage in OVER
+        return self.stage in FINAL_STAGES
 
 
 class Conversation(Struct, frozen=True, kw_only=True):

@@ -70,10 +70,10 @@ class Candidate(Struct, frozen=True):
     finish: Finish = Finish.UNSAID
 
 
-class Rule(Struct, frozen=True):
+class ValidationRule(Struct, frozen=True):
     """When a reason speaks, in words too, and what it never minds."""
 
-    speaks: Callable[[Candidate], bool]
+    applies: Callable[[Candidate], bool]
     words: str
     not_held_against: str
 
@@ -83,12 +83,12 @@ def validate(
 ) -> Reason | None:
     """The first reason to reject this answer; None: it may be shown."""
     candidate = Candidate(text, asked, recent, finish)
-    return next((reason for reason, rule in RULES.items() if rule.speaks(candidate)), None)
+    return next((reason for reason, rule in RULES.items() if rule.applies(candidate)), None)
 
 
 def similarity(one: str, other: str) -> float:
     """How alike two texts are, from 0 to 1; spaces and capitals make no difference."""
-    one, other = _normal(one), _normal(other)
+    one, other = _normalize(one), _normalize(other)
     if max(len(one), len(other)) <= COMPARED_CHARS_MAX:
         return float(ratio(one, other)) / 100
     half = COMPARED_CHARS_MAX // 2
@@ -102,7 +102,7 @@ _NOTHING_SAID: Final = frozenset({"", "(no content)", "no response requested."})
 
 
 def _is_empty(candidate: Candidate) -> bool:
-    return _normal(without_hidden(candidate.text, "")) in _NOTHING_SAID
+    return _normalize(without_hidden(candidate.text, "")) in _NOTHING_SAID
 
 
 # The first lines of a trace, and the lines it goes on with, of the runtimes that agents and their tools are made of.
@@ -242,7 +242,7 @@ def _is_confused(candidate: Candidate) -> bool:
     """
     if len(candidate.text) > CONFUSION_CHARS_MAX:
         return False
-    text = _normal(candidate.text.replace("\u2019", "'"), kept="\n")
+    text = _normalize(candidate.text.replace("\u2019", "'"), kept="\n")
     sentences = [each.strip(" ,") for each in _SENTENCE_END.split(text) if each.strip(" ,")]
     if any(_GREETING.fullmatch(each) for each in sentences):
         sentences = [each for each in sentences if not _WHAT_TO_DO.fullmatch(each)]
@@ -277,51 +277,51 @@ def _is_loop(candidate: Candidate) -> bool:
 
     What is said to another question is another answer, however alike they read: a status of B after one of A.
     """
-    if len(_normal(candidate.text)) < LOOP_CHARS_MIN or candidate.asked in _FOLLOW_UPS:
+    if len(_normalize(candidate.text)) < LOOP_CHARS_MIN or candidate.asked in _FOLLOW_UPS:
         return False
     alike = [
         each
         for each in candidate.recent.exchanges
         if _is_same_question(candidate.asked, each.asked)
         and similarity(candidate.text, each.answered) > SIMILARITY_MAX
-        and not _has_news(candidate.text, each.answered)
+        and not _has_new_words(candidate.text, each.answered)
     ]
     return len(alike) >= LOOP_EARLIER_MIN
 
 
-def _has_news(text: str, before: str) -> bool:
+def _has_new_words(text: str, before: str) -> bool:
     return bool(set(_WORD.findall(text.casefold())) - set(_WORD.findall(before.casefold())))
 
 
 def _is_same_question(one: str, other: str) -> bool:
     """The same words, or one with a few more: "status of A" and "status of B" each have a word of their own."""
     one, other = _head(one), _head(other)
-    own = _has_news(one, other) and _has_news(other, one)
+    own = _has_new_words(one, other) and _has_new_words(other, one)
     return not own and similarity(one, other) > SIMILARITY_MAX
 
 
-RULES: Final[Mapping[Reason, Rule]] = {
-    Reason.EMPTY: Rule(
+RULES: Final[Mapping[Reason, ValidationRule]] = {
+    Reason.EMPTY: ValidationRule(
         _is_empty,
         "nothing to read",
         "an answer that only sends a file",
     ),
-    Reason.ERROR_LEAK: Rule(
+    Reason.ERROR_LEAK: ValidationRule(
         _leaks_an_error,
         "one line that is an error and nothing else, or a stack trace that is most of it",
         "code blocks, inline code, an error that is explained, and one that was asked about",
     ),
-    Reason.CONFUSION: Rule(
+    Reason.CONFUSION: ValidationRule(
         _is_confused,
         "every sentence says that nothing was understood",
         "a question that names what is unclear",
     ),
-    Reason.TRUNCATED: Rule(
+    Reason.TRUNCATED: ValidationRule(
         _is_truncated,
         f"the client says so; or an open code block, or {TRUNCATED_CHARS_MIN} characters and more that break off",
         "whatever the client calls complete, and short texts",
     ),
-    Reason.LOOP: Rule(
+    Reason.LOOP: ValidationRule(
         _is_loop,
         f"the same question, the third time, and an answer more than {SIMILARITY_MAX:.0%} like two of the last {RECENT_MAX}, without a new word",
         f"answers to another question or below {LOOP_CHARS_MIN} characters, a new name or number, and what a button asked for",
@@ -329,7 +329,7 @@ RULES: Final[Mapping[Reason, Rule]] = {
 }
 
 
-def _normal(text: str, kept: str = "") -> str:
+def _normalize(text: str, kept: str = "") -> str:
     """Lower case with single spaces; `kept`: a character that stays what it is."""
     lower = text.casefold()
     if not kept:

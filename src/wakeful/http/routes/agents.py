@@ -11,18 +11,18 @@ from msgspec import Struct
 
 from wakeful.agents.hub import Hub
 from wakeful.agents.model import AgentRecord
-from wakeful.agents.runtime import Found
-from wakeful.alerts.mute_pause import Paused
+from wakeful.agents.runtime import UndeclaredAgent
+from wakeful.alerts.mute_pause import PauseQuery
 from wakeful.alerts.mute_pause_model import PauseRecord
-from wakeful.core.answer import Answer
+from wakeful.core.query_result import QueryResult
 from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer, WakeOutcome
 from wakeful.heartbeat.service import WakeService
-from wakeful.http.caller import Deciders
-from wakeful.http.responses import Encoded, encoded
+from wakeful.http.caller import CallerCheck
+from wakeful.http.responses import EncodedResponse, encode_response
 from wakeful.http.routes.control import CONFLICTS
-from wakeful.http.routing import Request, Route, get, post
+from wakeful.http.routing import HttpRequest, Route, get, post
 
-_ONE: Final = "/api/agents/{name}"
+_AGENT_PATH: Final = "/api/agents/{name}"
 
 
 class AgentList(Struct, frozen=True):
@@ -32,7 +32,7 @@ class AgentList(Struct, frozen=True):
     """
 
     agents: tuple[AgentRecord, ...]
-    found: tuple[Found, ...]
+    found: tuple[UndeclaredAgent, ...]
     paused: PauseRecord | None
 
 
@@ -52,47 +52,49 @@ class StopOrder(Struct, frozen=True, forbid_unknown_fields=True):
 class AgentRoutes:
     """The hub's doors."""
 
-    def __init__(self, hub: Hub, paused: Paused) -> None:
+    def __init__(self, hub: Hub, paused: PauseQuery) -> None:
         self._hub = hub
-        self._paused = paused
+        self._get_pause = paused
 
     def routes(self) -> Sequence[Route]:
-        restart = f"{_ONE}/restart-session"
+        restart = f"{_AGENT_PATH}/restart-session"
         return (
             get("/api/agents", self.agents, AgentList),
-            get(_ONE, self.agent, AgentRecord),
-            get(f"{_ONE}/attach", self.attach, AttachCommand),
-            post(f"{_ONE}/start", self.start, AgentRecord, problems=CONFLICTS),
-            post(f"{_ONE}/stop", self.stop, AgentRecord, body=StopOrder, problems=CONFLICTS),
+            get(_AGENT_PATH, self.agent, AgentRecord),
+            get(f"{_AGENT_PATH}/attach", self.attach, AttachCommand),
+            post(f"{_AGENT_PATH}/start", self.start, AgentRecord, problems=CONFLICTS),
+            post(f"{_AGENT_PATH}/stop", self.stop, AgentRecord, body=StopOrder, problems=CONFLICTS),
             post(restart, self.restart_session, AgentRecord, problems=CONFLICTS),
         )
 
-    async def agents(self, _request: Request[None]) -> Encoded[AgentList]:
+    async def agents(self, _request: HttpRequest[None]) -> EncodedResponse[AgentList]:
         """Every agent."""
-        return encoded(AgentList(self._hub.records, self._hub.found, self._paused()))
+        return encode_response(AgentList(self._hub.records, self._hub.undeclared, self._get_pause()))
 
-    async def agent(self, request: Request[None]) -> Encoded[AgentRecord]:
+    async def agent(self, request: HttpRequest[None]) -> EncodedResponse[AgentRecord]:
         """One agent. `session_alive` is true only when that was seen."""
-        return encoded(self._hub.record(request.id))
+        return encode_response(self._hub.record(request.id))
 
-    async def attach(self, request: Request[None]) -> Encoded[AttachCommand]:
+    async def attach(self, request: HttpRequest[None]) -> EncodedResponse[AttachCommand]:
         """The command that goes to its terminal."""
-        return encoded(AttachCommand(self._hub.attach_argv(request.id), self._hub.program(request.id)))
+        return encode_response(
+            AttachCommand(self._hub.attach_argv(request.id), self._hub.program(request.id))
+        )
 
-    async def start(self, request: Request[None]) -> Encoded[AgentRecord]:
+    async def start(self, request: HttpRequest[None]) -> EncodedResponse[AgentRecord]:
         """Start it, and answer once it is ready."""
-        return encoded(await self._hub.orders.start(request.id))
+        return encode_response(await self._hub.commands.start(request.id))
 
-    async def stop(self, request: Request[StopOrder]) -> Encoded[AgentRecord]:
+    async def stop(self, request: HttpRequest[StopOrder]) -> EncodedResponse[AgentRecord]:
         """End it and remove its container. In the middle of a turn only with `yes`."""
-        return encoded(await self._hub.orders.stop(request.id, even_if_busy=request.input.yes))
+        return encode_response(await self._hub.commands.stop(request.id, even_if_busy=request.input.yes))
 
-    async def restart_session(self, request: Request[None]) -> Encoded[AgentRecord]:
+    async def restart_session(self, request: HttpRequest[None]) -> EncodedResponse[AgentRecord]:
         """A new session in the container of a stale agent, and answer once it is ready."""
-        return encoded(await self._hub.orders.restart_session(request.id))
+        return encode_response(await self._hub.commands.restart_session(request.id))
 
 
-_HEARTBEAT: Final = "/api/agents/{name}/heartbeat"
+_HEARTBEAT_PATH: Final = "/api/agents/{name}/heartbeat"
 
 
 class WakeOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -102,21 +104,25 @@ class WakeOrder(Struct, frozen=True, forbid_unknown_fields=True):
 class HeartbeatRoutes:
     """The wake service's doors."""
 
-    def __init__(self, wakes: WakeService, deciders: Deciders) -> None:
+    def __init__(self, wakes: WakeService, callers: CallerCheck) -> None:
         self._wakes = wakes
-        self._deciders = deciders
+        self._caller_check = callers
 
     def routes(self) -> Sequence[Route]:
         return (
-            get(f"{_HEARTBEAT}/status", self.status, HeartbeatStatus),
-            post(f"{_HEARTBEAT}/wake", self.wake, WakeAnswer, body=WakeOrder),
+            get(f"{_HEARTBEAT_PATH}/status", self.status, HeartbeatStatus),
+            post(f"{_HEARTBEAT_PATH}/wake", self.wake, WakeAnswer, body=WakeOrder),
         )
 
-    async def status(self, request: Request[None]) -> Encoded[HeartbeatStatus]:
+    async def status(self, request: HttpRequest[None]) -> EncodedResponse[HeartbeatStatus]:
         """Whether an agent may be woken now, by which policy, and what was last decided."""
-        return encoded(await self._wakes.status(request.id))
+        return encode_response(await self._wakes.status(request.id))
 
-    async def wake(self, request: Request[WakeOrder]) -> Encoded[WakeAnswer]:
+    async def wake(self, request: HttpRequest[WakeOrder]) -> EncodedResponse[WakeAnswer]:
         """Wake an agent, or say with one reason why not. An agent does not wake itself."""
-        answer = await self._wakes.wake(request.id, caller=lambda: self._deciders.session_of(request.scope))
-        return Encoded(Answer(msgspec.json.encode(answer), int(answer.outcome is not WakeOutcome.SENT)))
+        answer = await self._wakes.wake(
+            request.id, caller=lambda: self._caller_check.caller_session(request.scope)
+        )
+        return EncodedResponse(
+            QueryResult(msgspec.json.encode(answer), int(answer.outcome is not WakeOutcome.SENT))
+        )

@@ -7,19 +7,19 @@ from typing import Annotated, Any, Final, Protocol
 
 from msgspec import Meta, Struct
 
-from wakeful.alerts.mute_pause import Paused
+from wakeful.alerts.mute_pause import PauseQuery
 from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.clock import Instant
-from wakeful.http.responses import Encoded, encoded
-from wakeful.http.routing import Request, Route, get, post
+from wakeful.http.responses import EncodedResponse, encode_response
+from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.reports.model import Report
-from wakeful.reports.service import Reports
-from wakeful.reports.text import wall_at
+from wakeful.reports.service import ReportService
+from wakeful.reports.text import parse_moment
 
 EVENTS_MAX: Final = 10_000
 
 
-class EventLog(Protocol):
+class CriticalEventReader(Protocol):
     """Where events are read; the log of critical events is one."""
 
     path: Path
@@ -42,7 +42,7 @@ class ArchiveOrder(Struct, frozen=True, forbid_unknown_fields=True):
     before: Annotated[str, Meta(max_length=100)]
 
 
-class Archived(Struct, frozen=True):
+class ArchiveAnswer(Struct, frozen=True):
     """How many lines were moved out of the log."""
 
     archived: int
@@ -61,7 +61,9 @@ class CriticalEventList(Struct, frozen=True):
     paused: PauseRecord | None
 
 
-def newest(log: EventLog, since_wall: float, limit: int, paused: PauseRecord | None) -> CriticalEventList:
+def newest_events(
+    log: CriticalEventReader, since_wall: float, limit: int, paused: PauseRecord | None
+) -> CriticalEventList:
     """What a door shows of the log."""
     events = log.recent(since_wall)
     return CriticalEventList(str(log.path), events[-limit:], max(0, len(events) - limit), paused)
@@ -70,28 +72,30 @@ def newest(log: EventLog, since_wall: float, limit: int, paused: PauseRecord | N
 class EventRoutes:
     """Reading the log. What an agent did must stay to be read: archiving is a person's decision."""
 
-    def __init__(self, log: EventLog, now: Callable[[], Instant], paused: Paused) -> None:
+    def __init__(self, log: CriticalEventReader, now: Callable[[], Instant], paused: PauseQuery) -> None:
         self._log = log
         self._now = now
-        self._paused = paused
+        self._get_pause = paused
 
     def routes(self) -> Sequence[Route]:
         return (
             get("/api/events", self.events, CriticalEventList, query=CriticalEventQuery),
-            post("/api/events/archive", self.archive, Archived, body=ArchiveOrder),
+            post("/api/events/archive", self.archive, ArchiveAnswer, body=ArchiveOrder),
         )
 
-    async def archive(self, request: Request[ArchiveOrder]) -> Encoded[Archived]:
+    async def archive(self, request: HttpRequest[ArchiveOrder]) -> EncodedResponse[ArchiveAnswer]:
         """Move older events to the gzip of their day, beside the log. A person's decision."""
-        before_wall = wall_at(request.input.before, self._now().wall)
+        before_wall = parse_moment(request.input.before, self._now().wall)
         count = await asyncio.to_thread(self._log.archive, before_wall)
-        return encoded(Archived(count, str(self._log.path)))
+        return encode_response(ArchiveAnswer(count, str(self._log.path)))
 
-    async def events(self, request: Request[CriticalEventQuery]) -> Encoded[CriticalEventList]:
+    async def events(self, request: HttpRequest[CriticalEventQuery]) -> EncodedResponse[CriticalEventList]:
         """The newest critical events since a moment: how long ago (`24h`) or a time."""
-        since_wall = wall_at(request.input.since, self._now().wall)
+        since_wall = parse_moment(request.input.since, self._now().wall)
         limit = request.input.limit
-        return encoded(await asyncio.to_thread(newest, self._log, since_wall, limit, self._paused()))
+        return encode_response(
+            await asyncio.to_thread(newest_events, self._log, since_wall, limit, self._get_pause())
+        )
 
 
 class ReportQuery(Struct, frozen=True):
@@ -102,14 +106,16 @@ class ReportQuery(Struct, frozen=True):
 class ReportRoutes:
     """Reading only, git included."""
 
-    def __init__(self, reports: Reports, now: Callable[[], Instant]) -> None:
+    def __init__(self, reports: ReportService, now: Callable[[], Instant]) -> None:
         self._reports = reports
         self._now = now
 
     def routes(self) -> Sequence[Route]:
         return (get("/api/report", self.report, Report, query=ReportQuery),)
 
-    async def report(self, request: Request[ReportQuery]) -> Encoded[Report]:
+    async def report(self, request: HttpRequest[ReportQuery]) -> EncodedResponse[Report]:
         """What happened since a moment (`22:00`, `12h` or a time); without folders neither git nor logs are read."""
-        since_wall = wall_at(request.input.since, self._now().wall)
-        return encoded(await self._reports.since(since_wall, with_folders=request.input.folders))
+        since_wall = parse_moment(request.input.since, self._now().wall)
+        return encode_response(
+            await self._reports.report_since(since_wall, with_folders=request.input.folders)
+        )

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from wakeful.alerts.mute_pause import Calm
+from wakeful.alerts.mute_pause import MutePause
 from wakeful.alerts.mute_pause_model import (
     MUTE_SECONDS_MAX,
     MuteKind,
@@ -16,43 +16,43 @@ from wakeful.alerts.mute_pause_model import (
     mute_list,
     mute_record,
 )
-from wakeful.core.answer import Answer
 from wakeful.core.clock import Instant
 from wakeful.core.errors import SessionNotFound
 from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.core.query_result import QueryResult
 from wakeful.http.errors import PROBLEMS
-from wakeful.http.responses import Encoded, encoded
-from wakeful.http.routing import Request, Route, get, post
+from wakeful.http.responses import EncodedResponse, encode_response
+from wakeful.http.routing import HttpRequest, Route, get, post
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Seconds = Annotated[float, Meta(gt=0, le=MUTE_SECONDS_MAX)]
 # For whoever asks over HTTP without a name.
-NOBODY_NAMED: Final = "somebody over HTTP"
-_MUTING: Final = PROBLEMS | {409: "There are too many mutes."}
+UNNAMED_OPERATOR: Final = "somebody over HTTP"
+_MUTE_PROBLEMS: Final = PROBLEMS | {409: "There are too many mutes."}
 
 
 class PauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    by: _Text = NOBODY_NAMED
+    by: _Text = UNNAMED_OPERATOR
     reason: _Text = ""
 
 
-class SessionMute(Struct, frozen=True, forbid_unknown_fields=True):
+class SessionMuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """For how long: it always ends."""
 
     for_seconds: _Seconds
-    by: _Text = NOBODY_NAMED
+    by: _Text = UNNAMED_OPERATOR
     reason: _Text = ""
 
 
-class NewMute(Struct, frozen=True, forbid_unknown_fields=True):
+class MuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
     kind: MuteKind
     value: _Text
     for_seconds: _Seconds
-    by: _Text = NOBODY_NAMED
+    by: _Text = UNNAMED_OPERATOR
     reason: _Text = ""
 
 
-class Unmute(Struct, frozen=True, forbid_unknown_fields=True):
+class UnmuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
     kind: MuteKind
     value: _Text
 
@@ -64,7 +64,7 @@ class PauseAnswer(Struct, frozen=True):
     changed: bool
 
 
-class Unmuted(Struct, frozen=True):
+class UnmuteAnswer(Struct, frozen=True):
     """What is told again; `changed` is false if it was not muted."""
 
     kind: MuteKind
@@ -72,16 +72,16 @@ class Unmuted(Struct, frozen=True):
     changed: bool
 
 
-class CalmRoutes:
+class MuteRoutes:
     """Orders that silence, stop and let go on."""
 
     def __init__(
         self,
-        calm: Calm,
+        mute_pause: MutePause,
         now: Callable[[], Instant],
         resolve: Callable[[str], SessionId],
     ) -> None:
-        self._calm = calm
+        self._mute_pause = mute_pause
         self._now = now
         self._resolve = resolve
 
@@ -91,50 +91,56 @@ class CalmRoutes:
             get("/api/mutes", self.mutes, MuteList),
             post("/api/pause", self.pause, PauseAnswer, body=PauseOrder),
             post("/api/resume", self.resume, PauseAnswer),
-            post("/api/unmute", self.unmute, Unmuted, body=Unmute),
-            post("/api/mutes", self.mute, MuteRecord, body=NewMute, status=201, problems=_MUTING),
-            post(one, self.mute_session, MuteRecord, body=SessionMute, status=201, problems=_MUTING),
+            post("/api/unmute", self.unmute, UnmuteAnswer, body=UnmuteOrder),
+            post("/api/mutes", self.mute, MuteRecord, body=MuteOrder, status=201, problems=_MUTE_PROBLEMS),
+            post(
+                one, self.mute_session, MuteRecord, body=SessionMuteOrder, status=201, problems=_MUTE_PROBLEMS
+            ),
         )
 
-    async def pause(self, request: Request[PauseOrder]) -> Encoded[PauseAnswer]:
+    async def pause(self, request: HttpRequest[PauseOrder]) -> EncodedResponse[PauseAnswer]:
         """Stop everything Wakeful would do by itself; what people ask for is still done. A person's decision."""
-        changed = await self._calm.pause(request.input.by, request.input.reason)
-        return encoded(PauseAnswer(self._calm.paused_record, changed))
+        changed = await self._mute_pause.pause(request.input.by, request.input.reason)
+        return encode_response(PauseAnswer(self._mute_pause.current_pause_record, changed))
 
-    async def resume(self, _request: Request[None]) -> Encoded[PauseAnswer]:
+    async def resume(self, _request: HttpRequest[None]) -> EncodedResponse[PauseAnswer]:
         """Let Wakeful act again. A person's decision."""
-        changed = await self._calm.resume()
-        return encoded(PauseAnswer(self._calm.paused_record, changed))
+        changed = await self._mute_pause.resume()
+        return encode_response(PauseAnswer(self._mute_pause.current_pause_record, changed))
 
-    async def mutes(self, _request: Request[None]) -> Encoded[MuteList]:
+    async def mutes(self, _request: HttpRequest[None]) -> EncodedResponse[MuteList]:
         """What nothing is told about now, and until when."""
-        await self._calm.current()
+        await self._mute_pause.reload()
         now = self._now().wall
-        return encoded(mute_list(self._calm.mutes(now), self._calm.paused_record, now))
+        return encode_response(
+            mute_list(self._mute_pause.mutes(now), self._mute_pause.current_pause_record, now)
+        )
 
-    async def mute_session(self, request: Request[SessionMute]) -> Encoded[MuteRecord]:
+    async def mute_session(self, request: HttpRequest[SessionMuteOrder]) -> EncodedResponse[MuteRecord]:
         """Tell nothing about one session for a while. A person's decision."""
         return await self._mute(MuteKind.SESSION, self._resolve(request.id), request.input)
 
-    async def mute(self, request: Request[NewMute]) -> Encoded[MuteRecord]:
+    async def mute(self, request: HttpRequest[MuteOrder]) -> EncodedResponse[MuteRecord]:
         """Tell nothing about a session, a project or one code for a while. A person's decision."""
         order = request.input
         target = self._resolve(order.value) if order.kind is MuteKind.SESSION else order.value
         return await self._mute(order.kind, target, order)
 
-    async def unmute(self, request: Request[Unmute]) -> Encoded[Unmuted]:
+    async def unmute(self, request: HttpRequest[UnmuteOrder]) -> EncodedResponse[UnmuteAnswer]:
         """Let it be told again. A person's decision."""
         order = request.input
-        target = self._known(order.value) if order.kind is MuteKind.SESSION else order.value
-        changed = await self._calm.unmute(order.kind, target)
-        body = msgspec.json.encode(Unmuted(order.kind, target, changed))
-        return Encoded(Answer(body, 0 if changed else 1))
+        target = self._resolve_or_keep(order.value) if order.kind is MuteKind.SESSION else order.value
+        changed = await self._mute_pause.unmute(order.kind, target)
+        body = msgspec.json.encode(UnmuteAnswer(order.kind, target, changed))
+        return EncodedResponse(QueryResult(body, 0 if changed else 1))
 
-    async def _mute(self, kind: MuteKind, value: str, order: SessionMute | NewMute) -> Encoded[MuteRecord]:
-        mute = await self._calm.mute(kind, value, order.for_seconds, by=order.by, reason=order.reason)
-        return encoded(mute_record(mute))
+    async def _mute(
+        self, kind: MuteKind, value: str, order: SessionMuteOrder | MuteOrder
+    ) -> EncodedResponse[MuteRecord]:
+        mute = await self._mute_pause.mute(kind, value, order.for_seconds, by=order.by, reason=order.reason)
+        return encode_response(mute_record(mute))
 
-    def _known(self, text: str) -> str:
+    def _resolve_or_keep(self, text: str) -> str:
         """A session's whole id; what was muted and is forgotten since is found by its whole id only."""
         try:
             return self._resolve(text)

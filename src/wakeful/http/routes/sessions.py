@@ -11,24 +11,24 @@ from typing import Annotated, Any, Literal, TypeVar
 from msgspec import Meta, Struct, field
 
 from wakeful.http.asgi import PEER, Receive, Scope
-from wakeful.http.errors import CallerGone
+from wakeful.http.errors import CallerDisconnected
 from wakeful.http.responses import (
-    Encoded,
+    EncodedResponse,
     SessionInspection,
     SessionList,
     SessionStatus,
     SessionWait,
-    WrongReport,
-    encoded,
+    WrongVerdictReport,
+    encode_response,
 )
-from wakeful.http.routing import Request, Route, get, post
-from wakeful.judging.explanation import Why
+from wakeful.http.routing import HttpRequest, Route, get, post
+from wakeful.judging.explanation import Explanation
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import HealthView, SessionRecord
-from wakeful.replay.cases import KeptCase
+from wakeful.replay.cases import SavedCase
 from wakeful.sessions.registry import LIMIT_MAX, Query
 from wakeful.sessions.repair import Repair, Repairs
-from wakeful.views.sessions import CALLS_MAX, CallList, Desk, EventList, Overview
+from wakeful.views.sessions import CALLS_MAX, CallList, EventList, Overview, SessionQueries
 
 WAIT_SECONDS_MAX = 3600
 EVENTS_MAX = 1000
@@ -71,8 +71,8 @@ class WaitQuery(Struct, frozen=True):
 class SessionRoutes:
     """The reading half of the API."""
 
-    def __init__(self, desk: Desk, ancestors: Callable[[int], Sequence[int]]) -> None:
-        self._desk = desk
+    def __init__(self, queries: SessionQueries, ancestors: Callable[[int], Sequence[int]]) -> None:
+        self._queries = queries
         self._ancestors = ancestors
 
     def routes(self) -> Sequence[Route]:
@@ -85,61 +85,61 @@ class SessionRoutes:
             get(f"{one}/health", self.health, HealthView),
             get(f"{one}/status", self.status, SessionStatus),
             get(f"{one}/inspect", self.inspect, SessionInspection),
-            get(f"{one}/why", self.why, Why),
+            get(f"{one}/why", self.why, Explanation),
             get(f"{one}/events", self.events, EventList, query=EventQuery),
             get(f"{one}/calls", self.calls, CallList, query=CallQuery),
             get(f"{one}/wait", self.wait, SessionWait, query=WaitQuery),
         )
 
-    async def overview(self, _request: Request[None]) -> Encoded[Overview]:
+    async def overview(self, _request: HttpRequest[None]) -> EncodedResponse[Overview]:
         """What the daemon says of itself, and how many sessions stand where."""
-        return Encoded(self._desk.overview())
+        return EncodedResponse(self._queries.overview())
 
-    async def sessions(self, request: Request[SessionQuery]) -> Encoded[SessionList]:
+    async def sessions(self, request: HttpRequest[SessionQuery]) -> EncodedResponse[SessionList]:
         """A page of sessions in order of id; sessions folded for their age with `all=true`."""
         asked = request.input
         query = Query(asked.everything, asked.health, asked.state, asked.project, asked.limit, asked.cursor)
-        return Encoded(self._desk.sessions(query))
+        return EncodedResponse(self._queries.sessions(query))
 
-    async def of_caller(self, request: Request[CallerQuery]) -> Encoded[SessionRecord]:
+    async def of_caller(self, request: HttpRequest[CallerQuery]) -> EncodedResponse[SessionRecord]:
         """The session that asks: by conversation id, else by a process it descends from."""
         pids = [*(request.input.pid or ()), *_peer_pids(request.scope)]
         lineage = [each for start in pids for each in (start, *self._ancestors(start))]
-        return Encoded(self._desk.of_caller(request.input.conversation or (), lineage))
+        return EncodedResponse(self._queries.of_caller(request.input.conversation or (), lineage))
 
-    async def record(self, request: Request[None]) -> Encoded[SessionRecord]:
+    async def record(self, request: HttpRequest[None]) -> EncodedResponse[SessionRecord]:
         """The whole record of one session, by its id, its conversation id or a unique prefix of either."""
-        return Encoded(self._desk.record(request.id))
+        return EncodedResponse(self._queries.record(request.id))
 
-    async def health(self, request: Request[None]) -> Encoded[HealthView]:
+    async def health(self, request: HttpRequest[None]) -> EncodedResponse[HealthView]:
         """The health of one session."""
-        return Encoded(self._desk.health(request.id))
+        return EncodedResponse(self._queries.health(request.id))
 
-    async def status(self, request: Request[None]) -> Encoded[SessionStatus]:
+    async def status(self, request: HttpRequest[None]) -> EncodedResponse[SessionStatus]:
         """The record with supervision timers and warnings."""
-        return Encoded(self._desk.status(request.id))
+        return EncodedResponse(self._queries.status(request.id))
 
-    async def inspect(self, request: Request[None]) -> Encoded[SessionInspection]:
+    async def inspect(self, request: HttpRequest[None]) -> EncodedResponse[SessionInspection]:
         """The status with the evidence and the policy it was judged by."""
-        return Encoded(self._desk.inspect(request.id))
+        return EncodedResponse(self._queries.inspect(request.id))
 
-    async def why(self, request: Request[None]) -> Encoded[Why]:
+    async def why(self, request: HttpRequest[None]) -> EncodedResponse[Explanation]:
         """The verdict in one sentence, its evidence, the rules that fired or were held back, and what to do."""
-        return Encoded(self._desk.why(request.id))
+        return EncodedResponse(self._queries.why(request.id))
 
-    async def events(self, request: Request[EventQuery]) -> Encoded[EventList]:
+    async def events(self, request: HttpRequest[EventQuery]) -> EncodedResponse[EventList]:
         """The transitions of one session, oldest first."""
         asked = request.input
-        return Encoded(await self._desk.events(request.id, after=asked.after, limit=asked.limit))
+        return EncodedResponse(await self._queries.events(request.id, after=asked.after, limit=asked.limit))
 
-    async def calls(self, request: Request[CallQuery]) -> Encoded[CallList]:
+    async def calls(self, request: HttpRequest[CallQuery]) -> EncodedResponse[CallList]:
         """The newest tool calls of one session, oldest first, redacted."""
-        return Encoded(await self._desk.calls(request.id, limit=request.input.limit))
+        return EncodedResponse(await self._queries.calls(request.id, limit=request.input.limit))
 
-    async def wait(self, request: Request[WaitQuery]) -> Encoded[SessionWait]:
+    async def wait(self, request: HttpRequest[WaitQuery]) -> EncodedResponse[SessionWait]:
         """Answer once the session is in this state, needs a person, died or stopped, or the time is over."""
-        asking = self._desk.wait(request.id, State(request.input.until), request.input.timeout)
-        return Encoded(await _unless_gone(request.receive, asking))
+        asking = self._queries.wait(request.id, State(request.input.until), request.input.timeout)
+        return EncodedResponse(await _until_disconnected(request.receive, asking))
 
 
 def _peer_pids(scope: Scope) -> tuple[int, ...]:
@@ -148,14 +148,14 @@ def _peer_pids(scope: Scope) -> tuple[int, ...]:
     return (peer.pid,) if peer is not None and peer.pid > 0 else ()
 
 
-async def _unless_gone(receive: Receive, asking: Coroutine[Any, Any, T]) -> T:
+async def _until_disconnected(receive: Receive, asking: Coroutine[Any, Any, T]) -> T:
     """The answer, unless whoever asked hangs up first: an hour of waiting must not outlive its caller."""
     answer = asyncio.ensure_future(asking)
-    gone = asyncio.ensure_future(_hung_up(receive))
+    gone = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
         if not answer.done():
-            raise CallerGone
+            raise CallerDisconnected
         return answer.result()
     finally:
         answer.cancel()
@@ -163,7 +163,7 @@ async def _unless_gone(receive: Receive, asking: Coroutine[Any, Any, T]) -> T:
         await asyncio.gather(answer, gone, return_exceptions=True)
 
 
-async def _hung_up(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass
 
@@ -171,15 +171,21 @@ async def _hung_up(receive: Receive) -> None:
 class CaseRoutes:
     """Reports about verdicts."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
+    def __init__(self, queries: SessionQueries) -> None:
+        self._queries = queries
 
     def routes(self) -> Sequence[Route]:
-        return (post("/api/sessions/{session_id}/wrong", self.wrong, KeptCase, body=WrongReport, status=201),)
+        return (
+            post(
+                "/api/sessions/{session_id}/wrong", self.wrong, SavedCase, body=WrongVerdictReport, status=201
+            ),
+        )
 
-    async def wrong(self, request: Request[WrongReport]) -> Encoded[KeptCase]:
+    async def wrong(self, request: HttpRequest[WrongVerdictReport]) -> EncodedResponse[SavedCase]:
         """Keep the evidence of a verdict that was wrong as a labelled case for `wakeful replay`."""
-        return Encoded(await self._desk.wrong(request.id, request.input.expect, request.input.note))
+        return EncodedResponse(
+            await self._queries.report_wrong(request.id, request.input.expect, request.input.note)
+        )
 
 
 class RepairOrder(Struct, frozen=True, forbid_unknown_fields=True):
@@ -197,6 +203,6 @@ class RepairRoutes:
     def routes(self) -> Sequence[Route]:
         return (post("/api/sessions/{session_id}/repair", self.repair, Repair, body=RepairOrder),)
 
-    async def repair(self, request: Request[RepairOrder]) -> Encoded[Repair]:
+    async def repair(self, request: HttpRequest[RepairOrder]) -> EncodedResponse[Repair]:
         """Mend the stored record of a session by what is there now; what was decided about waking it stays."""
-        return encoded(await self._repairs.repair(request.id, dry_run=request.input.dry_run))
+        return encode_response(await self._repairs.repair(request.id, dry_run=request.input.dry_run))

@@ -6,24 +6,24 @@ from typing import Annotated, Any, Final
 import msgspec
 from msgspec import Meta, Struct
 
-from wakeful.alerts.mute_pause import Paused
-from wakeful.core.answer import Answer
+from wakeful.alerts.mute_pause import PauseQuery
 from wakeful.core.errors import OperatorError
 from wakeful.core.leases import LEASE_SECONDS, ConversationHeld, WorkState
 from wakeful.core.process import Process
-from wakeful.http.errors import MEDIA_TYPE, PROBLEMS, Problem, problem_of
-from wakeful.http.responses import Encoded
-from wakeful.http.routing import Request, Route, get, post
+from wakeful.core.query_result import QueryResult
+from wakeful.http.errors import MEDIA_TYPE, PROBLEMS, ProblemDocument, problem_of
+from wakeful.http.responses import EncodedResponse
+from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.work.service import (
-    Claimed,
+    ClaimedRun,
     LeaseRecord,
-    Order,
-    Renewed,
-    WorkDesk,
+    ReleasedLease,
+    RenewedLease,
     WorkDetail,
     WorkList,
+    WorkQueue,
     WorkRecord,
-    Yielded,
+    WorkRequest,
 )
 
 PROMPT_CHARS_MAX: Final = 1_000_000
@@ -72,28 +72,28 @@ class LeaseClaim(Struct, frozen=True, forbid_unknown_fields=True):
     holder: Process | None = None
 
 
-class Heartbeat(Struct, frozen=True, forbid_unknown_fields=True):
+class LeaseHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
     """The owner with this epoch lives."""
 
     epoch: _Epoch
     ttl_seconds: _Ttl = LEASE_SECONDS
 
 
-class Completion(Struct, frozen=True, forbid_unknown_fields=True):
+class RunCompletion(Struct, frozen=True, forbid_unknown_fields=True):
     epoch: _Epoch
     result: Annotated[str, Meta(max_length=RESULT_CHARS_MAX)] = ""
 
 
-class Failing(Struct, frozen=True, forbid_unknown_fields=True):
+class RunFailure(Struct, frozen=True, forbid_unknown_fields=True):
     epoch: _Epoch
     reason: Annotated[str, Meta(max_length=RESULT_CHARS_MAX)] = ""
 
 
-class LeaseYield(Struct, frozen=True, forbid_unknown_fields=True):
+class LeaseReturn(Struct, frozen=True, forbid_unknown_fields=True):
     epoch: _Epoch
 
 
-class HeldProblem(Problem, frozen=True, kw_only=True):
+class ConversationHeldProblem(ProblemDocument, frozen=True, kw_only=True):
     """The problem `conversation-held`, with who has it."""
 
     owner: str
@@ -108,7 +108,7 @@ _SEQ_MAX: Final = 2**63 - 1
 _PROBLEMS: Final = PROBLEMS | {409: "Somebody else owns it."}
 
 
-class BadKey(OperatorError):
+class BadIdempotencyKey(OperatorError):
     """An Idempotency-Key has {chars_max} printable characters at most."""
 
     code = "bad-idempotency-key"
@@ -123,9 +123,9 @@ class WorkQuery(Struct, frozen=True):
 class WorkRoutes:
     """Work, its runs, and the leases of conversations."""
 
-    def __init__(self, desk: WorkDesk, paused: Paused) -> None:
-        self._desk = desk
-        self._paused = paused
+    def __init__(self, desk: WorkQueue, paused: PauseQuery) -> None:
+        self._work = desk
+        self._get_pause = paused
 
     def routes(self) -> Sequence[Route]:
         work, session = "/api/work/{work_id}", "/api/sessions/{session_id}"
@@ -133,91 +133,97 @@ class WorkRoutes:
             get("/api/work", self.works, WorkList, query=WorkQuery, problems=_PROBLEMS),
             post("/api/work", self.add, WorkRecord, body=NewWork, status=201, problems=_PROBLEMS),
             get(work, self.work, WorkDetail, problems=_PROBLEMS),
-            post("/api/work/claim", self.claim, Claimed, body=RunClaim, problems=_PROBLEMS),
-            post(f"{work}/heartbeat", self.heartbeat, Renewed, body=Heartbeat, problems=_PROBLEMS),
-            post(f"{work}/complete", self.complete, WorkRecord, body=Completion, problems=_PROBLEMS),
-            post(f"{work}/fail", self.fail, WorkRecord, body=Failing, problems=_PROBLEMS),
+            post("/api/work/claim", self.claim, ClaimedRun, body=RunClaim, problems=_PROBLEMS),
+            post(f"{work}/heartbeat", self.heartbeat, RenewedLease, body=LeaseHeartbeat, problems=_PROBLEMS),
+            post(f"{work}/complete", self.complete, WorkRecord, body=RunCompletion, problems=_PROBLEMS),
+            post(f"{work}/fail", self.fail, WorkRecord, body=RunFailure, problems=_PROBLEMS),
             post(f"{session}/claim", self.claim_session, LeaseRecord, body=LeaseClaim, problems=_PROBLEMS),
-            post(f"{session}/renew", self.renew_session, Renewed, body=Heartbeat, problems=_PROBLEMS),
-            post(f"{session}/yield", self.yield_session, Yielded, body=LeaseYield, problems=_PROBLEMS),
+            post(
+                f"{session}/renew", self.renew_session, RenewedLease, body=LeaseHeartbeat, problems=_PROBLEMS
+            ),
+            post(f"{session}/yield", self.yield_session, ReleasedLease, body=LeaseReturn, problems=_PROBLEMS),
         )
 
-    async def works(self, request: Request[WorkQuery]) -> Encoded[WorkList]:
+    async def works(self, request: HttpRequest[WorkQuery]) -> EncodedResponse[WorkList]:
         """A page of works, oldest first; prompts are cut to a summary."""
-        asked, paused = request.input, self._paused()
-        works = await self._desk.works(asked.state, after=asked.after, limit=asked.limit, paused=paused)
-        return Encoded(works)
+        asked, paused = request.input, self._get_pause()
+        works = await self._work.works(asked.state, after=asked.after, limit=asked.limit, paused=paused)
+        return EncodedResponse(works)
 
-    async def add(self, request: Request[NewWork]) -> Encoded[WorkRecord]:
+    async def add(self, request: HttpRequest[NewWork]) -> EncodedResponse[WorkRecord]:
         """Keep a work until somebody claims it. With an `Idempotency-Key` header it is kept once."""
         new = request.input
-        order = Order(
+        order = WorkRequest(
             new.prompt, new.project, new.session_id, new.context, new.attempts_max, new.delay_seconds
         )
-        return Encoded(await self._desk.add(order, idempotency_key(request)))
+        return EncodedResponse(await self._work.add(order, idempotency_key(request)))
 
-    async def work(self, request: Request[None]) -> Encoded[WorkDetail]:
+    async def work(self, request: HttpRequest[None]) -> EncodedResponse[WorkDetail]:
         """One work with its whole prompt and every attempt."""
-        return Encoded(await self._desk.work(request.id))
+        return EncodedResponse(await self._work.work(request.id))
 
-    async def claim(self, request: Request[RunClaim]) -> Encoded[Claimed]:
+    async def claim(self, request: HttpRequest[RunClaim]) -> EncodedResponse[ClaimedRun]:
         """Begin an attempt of the oldest work that is due; `run` is null when there is none."""
         claim = request.input
-        return Encoded(
-            await self._desk.claim(
+        return EncodedResponse(
+            await self._work.claim(
                 claim.owner, project=claim.project, ttl_seconds=claim.ttl_seconds, holder=claim.holder
             )
         )
 
-    async def heartbeat(self, request: Request[Heartbeat]) -> Encoded[Renewed]:
+    async def heartbeat(self, request: HttpRequest[LeaseHeartbeat]) -> EncodedResponse[RenewedLease]:
         """Keep a run's lease."""
-        return Encoded(await self._desk.heartbeat(request.id, request.input.epoch, request.input.ttl_seconds))
+        return EncodedResponse(
+            await self._work.heartbeat(request.id, request.input.epoch, request.input.ttl_seconds)
+        )
 
-    async def complete(self, request: Request[Completion]) -> Encoded[WorkRecord]:
+    async def complete(self, request: HttpRequest[RunCompletion]) -> EncodedResponse[WorkRecord]:
         """The run succeeded."""
-        return Encoded(await self._desk.complete(request.id, request.input.epoch, request.input.result))
+        return EncodedResponse(
+            await self._work.complete(request.id, request.input.epoch, request.input.result)
+        )
 
-    async def fail(self, request: Request[Failing]) -> Encoded[WorkRecord]:
+    async def fail(self, request: HttpRequest[RunFailure]) -> EncodedResponse[WorkRecord]:
         """The run failed; the work is pending again while it has attempts left."""
-        return Encoded(await self._desk.fail(request.id, request.input.epoch, request.input.reason))
+        return EncodedResponse(await self._work.fail(request.id, request.input.epoch, request.input.reason))
 
-    async def claim_session(self, request: Request[LeaseClaim]) -> Encoded[LeaseRecord]:
+    async def claim_session(self, request: HttpRequest[LeaseClaim]) -> EncodedResponse[LeaseRecord]:
         """Take a conversation, as its one owner."""
         claim = request.input
         try:
-            lease = await self._desk.claim_session(
+            lease = await self._work.claim_session(
                 request.id, claim.owner, ttl_seconds=claim.ttl_seconds, holder=claim.holder
             )
         except ConversationHeld as held:
-            return _answer_held(held)
-        return Encoded(lease)
+            return _held_response(held)
+        return EncodedResponse(lease)
 
-    async def renew_session(self, request: Request[Heartbeat]) -> Encoded[Renewed]:
+    async def renew_session(self, request: HttpRequest[LeaseHeartbeat]) -> EncodedResponse[RenewedLease]:
         """Keep a conversation."""
-        return Encoded(
-            await self._desk.renew_session(request.id, request.input.epoch, request.input.ttl_seconds)
+        return EncodedResponse(
+            await self._work.renew_session(request.id, request.input.epoch, request.input.ttl_seconds)
         )
 
-    async def yield_session(self, request: Request[LeaseYield]) -> Encoded[Yielded]:
+    async def yield_session(self, request: HttpRequest[LeaseReturn]) -> EncodedResponse[ReleasedLease]:
         """Give a conversation back."""
-        return Encoded(await self._desk.yield_session(request.id, request.input.epoch))
+        return EncodedResponse(await self._work.yield_session(request.id, request.input.epoch))
 
 
-def _answer_held(error: ConversationHeld) -> Encoded[Any]:
+def _held_response(error: ConversationHeld) -> EncodedResponse[Any]:
     """The usual document, and in members of their own what a program wants to know."""
-    problem = HeldProblem(
+    problem = ConversationHeldProblem(
         **msgspec.structs.asdict(problem_of(error)),
         owner=str(error.facts["owner"]),
         since=str(error.facts["since"]),
         until=str(error.facts["until"]),
     )
-    answer = Answer(msgspec.json.encode(problem), error.exit_code)
-    return Encoded(answer, status=error.http_status, media_type=MEDIA_TYPE)
+    answer = QueryResult(msgspec.json.encode(problem), error.exit_code)
+    return EncodedResponse(answer, status=error.http_status, media_type=MEDIA_TYPE)
 
 
-def idempotency_key(request: Request[Any]) -> str | None:
+def idempotency_key(request: HttpRequest[Any]) -> str | None:
     """The key of an order, if it has one. Raises BadKey."""
     given = request.header(b"idempotency-key")
     if given is not None and not (0 < len(given) <= KEY_CHARS_MAX and given.isprintable()):
-        raise BadKey(chars_max=KEY_CHARS_MAX)
+        raise BadIdempotencyKey(chars_max=KEY_CHARS_MAX)
     return given

@@ -67,19 +67,19 @@ def task_ended(opening: bytes, at: float) -> Sequence[e.Event]:
     return (e.TaskEnded(at, task[1].decode()),) if task is not None else ()
 
 
-def left_running(result: bytes, words: bytes) -> str:
+def task_left_running(result: bytes, words: bytes) -> str:
     """The task that goes on although its call came back; empty if there is none."""
-    said = _said(result)
-    task = _launched(said) if said is not None else None
+    said = _decode_result(result)
+    task = _launched_task_id(said) if said is not None else None
     if isinstance(task, str) and task:
         return task[:_TASK_ID_CHARS_MAX]
     told = _WORDS.match(words)
     return told[1].decode() if told is not None else ""
 
 
-def ended_by(result: bytes) -> str:
+def task_ended_by(result: bytes) -> str:
     """The task that this call ended, or found to be over; empty if there is none."""
-    said = _said(result)
+    said = _decode_result(result)
     if said is None:
         return ""
     if isinstance(said.asked_id, str) and isinstance(said.asked_type, str):
@@ -88,7 +88,7 @@ def ended_by(result: bytes) -> str:
     return task.task_id if task is not None and task.status and task.status not in _RUNNING else ""
 
 
-def _said(result: bytes) -> _Result | None:
+def _decode_result(result: bytes) -> _Result | None:
     if not result.startswith(b"{") or not any(mark in result for mark in _MARKS):
         return None
     try:
@@ -97,7 +97,7 @@ def _said(result: bytes) -> _Result | None:
         return None
 
 
-def _launched(said: _Result) -> object:
+def _launched_task_id(said: _Result) -> object:
     if said.background_task_id is not None:
         return said.background_task_id
     if said.status in _LAUNCHED:

@@ -14,30 +14,38 @@ from uuid import uuid4
 from msgspec import Raw
 from msgspec.structs import replace
 
-from wakeful.control.driver import Begun, ConversationUnknown, Order, Question, Reply, Seen, unannounced
+from wakeful.control.driver import (
+    ActionResult,
+    ConversationUnknown,
+    OnStarted,
+    PermissionQuestion,
+    PermissionReply,
+    StartRequest,
+    ignore_start,
+)
 from wakeful.core.clock import Clock
 from wakeful.core.errors import StartFailed
 from wakeful.core.ids import ConversationId, is_uuid, parse_session_id
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Process, Sight
-from wakeful.integrations.claude_code.stream_json import AskedCall, Stream, Talk
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import Process, ProcessState
+from wakeful.integrations.claude_code.stream_json import PermissionRequest, StreamConnection, StreamState
 from wakeful.integrations.driver_support import (
     CHOSEN_BY_WAKEFUL,
-    Fate,
-    Patience,
+    DriverTimeouts,
+    PromptFate,
     RunFolder,
-    Written,
-    absence,
+    WriteResult,
     check_arguments,
     check_prompt,
-    marked,
-    stop_hosted,
+    stop_managed_process,
+    unreachable_result,
+    with_marks,
 )
-from wakeful.judging.resuming import project_folder
+from wakeful.judging.resume_command import project_folder
 from wakeful.judging.session_record import safe
 from wakeful.linux import proc
 from wakeful.linux.launch import launch
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
 TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
 OPTIONS: Final = (
@@ -45,7 +53,7 @@ OPTIONS: Final = (
     # Signs of life while the model speaks, questions asked of us, and every line we wrote seen again.
     *("--include-partial-messages", "--permission-prompt-tool", "stdio", "--replay-user-messages"),
 )
-REFUSED: Final = dict.fromkeys(
+REFUSED_OPTIONS: Final = dict.fromkeys(
     (
         *("-p", "--print", "--input-format", "--output-format", "--permission-prompt-tool"),
         *("-c", "--continue", "-r", "--resume", "--session-id", "--fork-session", "--from-pr"),
@@ -68,315 +76,354 @@ class ClaudeDriver:
     name = "claude"
     per_turn = False
 
-    def __init__(self, root: Path, clock: Clock, patience: Patience | None = None) -> None:
+    def __init__(self, root: Path, clock: Clock, timeouts: DriverTimeouts | None = None) -> None:
         self._root = root
         self._clock = clock
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or DriverTimeouts()
 
-    def is_open(self, hosting: Hosting) -> bool:
+    def is_open(self, managed: ManagedSession) -> bool:
         """Its process runs and somebody has its input open."""
-        process = hosting.process
-        return process is not None and proc.runs(process) and self._folder(hosting).has_reader()
+        process = managed.process
+        return process is not None and proc.is_running(process) and self._folder(managed).has_reader()
 
-    def is_lost(self, hosting: Hosting) -> bool:
+    def is_lost(self, managed: ManagedSession) -> bool:
         """Nobody reads what would be written for it: it closed its input, or was started in a terminal of its own."""
-        return absence(hosting) is None and not self._folder(hosting).has_reader()
+        return unreachable_result(managed) is None and not self._folder(managed).has_reader()
 
-    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
-        check_arguments(order.argv, REFUSED)
-        if order.prompt is not None:
-            check_prompt(order.prompt)
-        conversation = order.conversation_id or ConversationId(str(uuid4()))
-        _check_conversation(order, conversation)
-        session_id = order.session_id or parse_session_id(f"claude-{conversation}")
-        hosting = Hosting(
+    async def start(self, request: StartRequest, on_started: OnStarted = ignore_start) -> ActionResult:
+        check_arguments(request.argv, REFUSED_OPTIONS)
+        if request.prompt is not None:
+            check_prompt(request.prompt)
+        conversation = request.conversation_id or ConversationId(str(uuid4()))
+        _check_conversation(request, conversation)
+        session_id = request.session_id or parse_session_id(f"claude-{conversation}")
+        managed = ManagedSession(
             session_id=session_id,
             conversation_id=conversation,
             driver=self.name,
-            cwd=order.cwd,
-            argv=order.argv,
-            epoch=order.epoch,
+            cwd=request.cwd,
+            argv=request.argv,
+            epoch=request.epoch,
             since=self._clock.now().wall,
             folder=str(RunFolder(self._root, session_id).path),
-            name=order.name,
+            name=request.name,
         )
-        return await self._launch(order, hosting, begun)
+        return await self._launch(request, managed, on_started)
 
-    def newest_process(self, hosting: Hosting) -> Process | None:
-        return RunFolder(self._root, hosting.session_id).process
+    def newest_process(self, managed: ManagedSession) -> Process | None:
+        return RunFolder(self._root, managed.session_id).process
 
-    async def resume(self, hosting: Hosting, order: Order) -> Seen:
-        del hosting  # its place is its run folder, wherever it was before
-        return await self.start(order)
+    async def resume(self, managed: ManagedSession, request: StartRequest) -> ActionResult:
+        del managed  # its place is its run folder, wherever it was before
+        return await self.start(request)
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         del environ  # its process lives already
         check_prompt(prompt)
-        if (missing := self._missing(hosting)) is not None:
+        if (missing := self._unreachable(managed)) is not None:
             return missing
-        async with self._talk(hosting) as talk:
-            self._trim(talk)
-            return await self._give(talk, prompt, str(uuid4()))
+        async with self._connect(managed) as connection:
+            self._trim(connection)
+            return await self._send_prompt(connection, prompt, str(uuid4()))
 
     async def deliver_once(
         self,
-        hosting: Hosting,
+        managed: ManagedSession,
         prompt: str,
         prompt_id: str,
         *,
         again: bool,
         environ: Mapping[str, str] | None = None,
-    ) -> Seen:
+    ) -> ActionResult:
         del environ  # its process lives already
         check_prompt(prompt)
-        if again and (settled := self._by_earlier(hosting, prompt_id)) is not None:
+        if again and (settled := self._result_of_earlier_process(managed, prompt_id)) is not None:
             return settled
-        if (missing := self._missing(hosting)) is not None:
+        if (missing := self._unreachable(managed)) is not None:
             # Nothing took it: whoever brings the session back may give it the prompt.
-            return replace(missing, outcome=Outcome.DECLINED)
-        async with self._talk(hosting) as talk:
-            if (settled := await self._has_had(talk, prompt_id, again=again)) is not None:
+            return replace(missing, outcome=ActionOutcome.DECLINED)
+        async with self._connect(managed) as connection:
+            if (settled := await self._result_if_delivered(connection, prompt_id, again=again)) is not None:
                 return settled
-            self._trim(talk)
-            return await self._give(talk, prompt, prompt_id)
+            self._trim(connection)
+            return await self._send_prompt(connection, prompt, prompt_id)
 
-    def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
+    def has_prompt(self, managed: ManagedSession, prompt_id: str) -> bool:
         """A conversation that a key began is known by its name."""
-        del hosting, prompt_id
+        del managed, prompt_id
         return False
 
-    def _by_earlier(self, hosting: Hosting, prompt_id: str) -> Seen | None:
+    def _result_of_earlier_process(self, managed: ManagedSession, prompt_id: str) -> ActionResult | None:
         """What a process that is gone did with the prompt; None: none had it, or the one that lives says that itself."""
-        folder = self._folder(hosting)
-        sight = proc.sight(hosting.process) if hosting.process is not None else Sight.DEAD
+        folder = self._folder(managed)
+        state = proc.state_of(managed.process) if managed.process is not None else ProcessState.DEAD
         known = folder.prompts
-        if sight is Sight.UNKNOWN:
-            return Seen(Outcome.UNVERIFIED, "whether its process lives cannot be seen")
+        if state is ProcessState.UNKNOWN:
+            return ActionResult(ActionOutcome.UNVERIFIED, "whether its process lives cannot be seen")
         if known is None:
-            lives = sight is Sight.ALIVE
-            return None if lives else Seen(Outcome.UNVERIFIED, "which prompts it had was not written down")
-        if sight is Sight.DEAD:
-            _settle_prompts(folder)
-        fate = (folder.prompts or known).get(prompt_id, Fate.LOST)
-        if fate is Fate.TAKEN:
-            return Seen(Outcome.RECOVERED, "it has had this prompt already", by_earlier=True)
-        if fate is Fate.UNKNOWN:
-            return Seen(
-                Outcome.UNVERIFIED, "its process ended, and it had not said whether it took the prompt"
+            lives = state is ProcessState.ALIVE
+            return (
+                None
+                if lives
+                else ActionResult(ActionOutcome.UNVERIFIED, "which prompts it had was not written down")
+            )
+        if state is ProcessState.DEAD:
+            _record_prompt_fates(folder)
+        fate = (folder.prompts or known).get(prompt_id, PromptFate.LOST)
+        if fate is PromptFate.TAKEN:
+            return ActionResult(ActionOutcome.CONFIRMED, "it has had this prompt already", by_earlier=True)
+        if fate is PromptFate.UNKNOWN:
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, "its process ended, and it had not said whether it took the prompt"
             )
         return None
 
-    def _trim(self, talk: Talk) -> None:
-        _settle(talk.folder, talk.stream, lives=True)
-        talk.trim()
+    def _trim(self, connection: StreamConnection) -> None:
+        _record_fates(connection.folder, connection.stream, lives=True)
+        connection.trim()
 
-    async def _has_had(self, talk: Talk, prompt_id: str, *, again: bool) -> Seen | None:
+    async def _result_if_delivered(
+        self, connection: StreamConnection, prompt_id: str, *, again: bool
+    ) -> ActionResult | None:
         """Whether it has the prompt; None: surely not.
 
         Lines are read in their order: once a question is answered, a prompt written before it was read. A busy client
         may say that it has one only at the end of its first words.
         """
-        ping_id, written = await talk.request(PING)
-        if written is not Written.WHOLE:
-            return Seen(Outcome.DECLINED, written)
-        unknown = Outcome.UNVERIFIED if again else Outcome.DECLINED
-        if not await talk.until(lambda stream: ping_id in stream.answered, self._patience.take):
-            return Seen(unknown, "it does not answer now, so it was not given the prompt")
+        ping_id, written = await connection.request(PING)
+        if written is not WriteResult.WHOLE:
+            return ActionResult(ActionOutcome.DECLINED, written)
+        unknown = ActionOutcome.UNVERIFIED if again else ActionOutcome.DECLINED
+        if not await connection.wait_until(
+            lambda stream: ping_id in stream.answered_requests, self._timeouts.take
+        ):
+            return ActionResult(unknown, "it does not answer now, so it was not given the prompt")
         if again:
-            await talk.until(
-                lambda stream: prompt_id in stream.taken or not stream.is_busy, self._patience.take
+            await connection.wait_until(
+                lambda stream: prompt_id in stream.replayed_prompts or not stream.is_busy, self._timeouts.take
             )
-        if prompt_id in talk.stream.taken:
-            return Seen(Outcome.RECOVERED, "it has had this prompt already")
-        if again and talk.stream.is_busy:
-            return Seen(unknown, "it is at work, and has not said on which prompt")
+        if prompt_id in connection.stream.replayed_prompts:
+            return ActionResult(ActionOutcome.CONFIRMED, "it has had this prompt already")
+        if again and connection.stream.is_busy:
+            return ActionResult(unknown, "it is at work, and has not said on which prompt")
         return None
 
-    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
-        if (missing := self._missing(hosting)) is not None:
+    async def answer(self, managed: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:
+        if (missing := self._unreachable(managed)) is not None:
             return missing
-        async with self._talk(hosting) as talk:
-            question = talk.stream.questions.get(question_id)
+        async with self._connect(managed) as connection:
+            question = connection.stream.questions.get(question_id)
             if question is None:
-                return Seen(Outcome.DECLINED, "this question is not open any more")
-            written = await talk.say(_answer(question, reply))
-            if written is not Written.WHOLE:
-                return Seen(Outcome.INEFFECTIVE, written)
-            taken = await talk.until(lambda stream: question_id in stream.answered, self._patience.take)
-            return _seen(talk, taken, f"its question about {question.tool} was answered: {reply}")
+                return ActionResult(ActionOutcome.DECLINED, "this question is not open any more")
+            written = await connection.send(_permission_response(question, reply))
+            if written is not WriteResult.WHOLE:
+                return ActionResult(ActionOutcome.INEFFECTIVE, written)
+            taken = await connection.wait_until(
+                lambda stream: question_id in stream.answered_requests, self._timeouts.take
+            )
+            return _action_result(
+                connection, taken, f"its question about {question.tool} was answered: {reply}"
+            )
 
-    async def interrupt(self, hosting: Hosting) -> Seen:
-        if (missing := self._missing(hosting)) is not None:
+    async def interrupt(self, managed: ManagedSession) -> ActionResult:
+        if (missing := self._unreachable(managed)) is not None:
             return missing
-        async with self._talk(hosting) as talk:
-            return await self._interrupt(talk)
+        async with self._connect(managed) as connection:
+            return await self._interrupt(connection)
 
-    async def stop(self, hosting: Hosting) -> Seen:
+    async def stop(self, managed: ManagedSession) -> ActionResult:
         # Interrupted first, it ends its tools itself and writes down that it was interrupted.
-        if self._missing(hosting) is None:
-            await self.interrupt(hosting)
-        return await stop_hosted(hosting, self._folder(hosting), TOOL_VARIABLE)
+        if self._unreachable(managed) is None:
+            await self.interrupt(managed)
+        return await stop_managed_process(managed, self._folder(managed), TOOL_VARIABLE)
 
-    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+    async def questions(self, managed: ManagedSession) -> tuple[PermissionQuestion, ...]:
         """The permission questions that are open now, oldest first."""
-        if self._missing(hosting) is not None:
+        if self._unreachable(managed) is not None:
             return ()
-        async with self._talk(hosting) as talk:
-            return tuple(_question(each) for each in talk.stream.questions.values())
+        async with self._connect(managed) as connection:
+            return tuple(_question(each) for each in connection.stream.questions.values())
 
-    async def _launch(self, order: Order, hosting: Hosting, begun: Begun) -> Seen:
-        folder = self._folder(hosting)
+    async def _launch(
+        self, request: StartRequest, managed: ManagedSession, on_started: OnStarted
+    ) -> ActionResult:
+        folder = self._folder(managed)
         if folder.has_reader():
-            return Seen(Outcome.DECLINED, "another process of this session still reads its input")
-        conversation = ("--resume" if order.resume else "--session-id", hosting.conversation_id)
-        program, *words = order.argv
-        environ = marked(order.environ, hosting.session_id, order.epoch, order.intent_id)
-        _settle_prompts(folder)
-        with folder.talking() as streams:
+            return ActionResult(
+                ActionOutcome.DECLINED, "another process of this session still reads its input"
+            )
+        conversation = ("--resume" if request.resume else "--session-id", managed.conversation_id)
+        program, *words = request.argv
+        environ = with_marks(request.environ, managed.session_id, request.epoch, request.intent_id)
+        _record_prompt_fates(folder)
+        with folder.open_streams() as streams:
             process = launch(
                 (program, *OPTIONS, *conversation, *words),
-                cwd=order.cwd,
+                cwd=request.cwd,
                 environ={**environ, "CLAUDE_CODE_EMIT_SESSION_STATE_EVENTS": "1"},
                 streams=streams,
             )
-            folder.note_process(process)
-        hosting = replace(hosting, process=process)
-        await begun(hosting)
-        async with self._talk(hosting) as talk:
-            return await self._see_start(talk, order, hosting)
+            folder.record_process(process)
+        managed = replace(managed, process=process)
+        await on_started(managed)
+        async with self._connect(managed) as connection:
+            return await self._verify_start(connection, request, managed)
 
-    async def _see_start(self, talk: Talk, order: Order, hosting: Hosting) -> Seen:
-        request_id, _ = await talk.request("initialize")
-        answered = await talk.until(lambda stream: request_id in stream.answered, self._patience.start)
-        if not answered and not talk.is_alive:
-            raise _start_failure(talk, order, hosting)
+    async def _verify_start(
+        self, connection: StreamConnection, request: StartRequest, managed: ManagedSession
+    ) -> ActionResult:
+        request_id, _ = await connection.request("initialize")
+        answered = await connection.wait_until(
+            lambda stream: request_id in stream.answered_requests, self._timeouts.start
+        )
+        if not answered and not connection.is_alive:
+            raise _start_failure(connection, request, managed)
         if not answered:
-            unsaid = "" if order.prompt is None else "; it was given no prompt"
-            return Seen(Outcome.UNVERIFIED, f"it runs and has not answered yet{unsaid}", hosting)
-        if order.prompt is None:
-            return Seen(Outcome.RECOVERED, "it runs and answers", hosting)
-        seen = await self._give(talk, order.prompt, order.prompt_id or str(uuid4()))
-        return replace(await self._first_word(talk, seen), hosting=hosting)
+            unsaid = "" if request.prompt is None else "; it was given no prompt"
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, f"it runs and has not answered yet{unsaid}", managed
+            )
+        if request.prompt is None:
+            return ActionResult(ActionOutcome.CONFIRMED, "it runs and answers", managed)
+        result = await self._send_prompt(connection, request.prompt, request.prompt_id or str(uuid4()))
+        return replace(await self._check_first_reply(connection, result), hosting=managed)
 
-    async def _give(self, talk: Talk, prompt: str, prompt_id: str) -> Seen:
-        was_busy = talk.stream.is_busy
-        talk.folder.note_prompt(prompt_id)
-        written = await talk.say(
+    async def _send_prompt(self, connection: StreamConnection, prompt: str, prompt_id: str) -> ActionResult:
+        was_busy = connection.stream.is_busy
+        connection.folder.record_prompt(prompt_id)
+        written = await connection.send(
             {"type": "user", "uuid": prompt_id, "message": {"role": "user", "content": prompt}}
         )
-        if written is not Written.WHOLE:
-            return Seen(Outcome.DECLINED if written is Written.NO_READER else Outcome.INEFFECTIVE, written)
-        ping_id, _ = await talk.request(PING)
+        if written is not WriteResult.WHOLE:
+            return ActionResult(
+                ActionOutcome.DECLINED if written is WriteResult.NO_READER else ActionOutcome.INEFFECTIVE,
+                written,
+            )
+        ping_id, _ = await connection.request(PING)
 
-        def is_taken(stream: Stream) -> bool:
-            return prompt_id in stream.taken or (ping_id in stream.answered and stream.is_busy)
+        def is_taken(stream: StreamState) -> bool:
+            return prompt_id in stream.replayed_prompts or (
+                ping_id in stream.answered_requests and stream.is_busy
+            )
 
-        taken = await talk.until(is_taken, self._patience.take)
-        if not taken and not was_busy and not talk.is_alive and not talk.stream.is_busy:
+        taken = await connection.wait_until(is_taken, self._timeouts.take)
+        if not taken and not was_busy and not connection.is_alive and not connection.stream.is_busy:
             # It ended between its turns, and no turn began: the prompt went with its input.
-            return Seen(Outcome.DECLINED, "its process ended before it took the prompt")
-        return _seen(talk, taken, "it has the prompt and works on" if was_busy else "its turn began")
+            return ActionResult(ActionOutcome.DECLINED, "its process ended before it took the prompt")
+        return _action_result(
+            connection, taken, "it has the prompt and works on" if was_busy else "its turn began"
+        )
 
-    async def _first_word(self, talk: Talk, seen: Seen) -> Seen:
+    async def _check_first_reply(self, connection: StreamConnection, result: ActionResult) -> ActionResult:
         """Whether the first turn failed at once for want of a login; other failures are told by the eyes."""
-        stream = talk.stream
-        heard = stream.heard
-        await talk.until(lambda stream: stream.heard > heard or stream.results > 0, self._patience.first_word)
+        stream = connection.stream
+        heard = stream.model_messages
+        await connection.wait_until(
+            lambda stream: stream.model_messages > heard or stream.results > 0, self._timeouts.first_word
+        )
         if stream.failure != NOT_LOGGED_IN:
-            return seen
-        await talk.until(lambda stream: stream.results > 0, self._patience.first_word)
-        return Seen(Outcome.INEFFECTIVE, f"it runs, but it is not logged in: {stream.last_words}")
+            return result
+        await connection.wait_until(lambda stream: stream.results > 0, self._timeouts.first_word)
+        return ActionResult(
+            ActionOutcome.INEFFECTIVE, f"it runs, but it is not logged in: {stream.last_result_text}"
+        )
 
-    async def _interrupt(self, talk: Talk) -> Seen:
-        if not talk.stream.is_busy:
-            return Seen(Outcome.DECLINED, "no turn is running")
-        results = talk.stream.results
-        request_id, written = await talk.request("interrupt")
-        if written is not Written.WHOLE:
-            return Seen(Outcome.INEFFECTIVE, written)
+    async def _interrupt(self, connection: StreamConnection) -> ActionResult:
+        if not connection.stream.is_busy:
+            return ActionResult(ActionOutcome.DECLINED, "no turn is running")
+        results = connection.stream.results
+        request_id, written = await connection.request("interrupt")
+        if written is not WriteResult.WHOLE:
+            return ActionResult(ActionOutcome.INEFFECTIVE, written)
 
-        def is_over(stream: Stream) -> bool:
+        def is_over(stream: StreamState) -> bool:
             # A turn that was just ending has said its result before, and only comes to rest.
-            return request_id in stream.answered and (stream.results > results or not stream.is_busy)
+            return request_id in stream.answered_requests and (stream.results > results or not stream.is_busy)
 
-        over = await talk.until(is_over, self._patience.interrupt)
-        return _seen(talk, over, "its turn was interrupted")
+        over = await connection.wait_until(is_over, self._timeouts.interrupt)
+        return _action_result(connection, over, "its turn was interrupted")
 
-    def _talk(self, hosting: Hosting) -> Talk:
-        assert hosting.process is not None, "looked for before"
-        return Talk(self._folder(hosting), hosting.process, self._patience.write)
+    def _connect(self, managed: ManagedSession) -> StreamConnection:
+        assert managed.process is not None, "looked for before"
+        return StreamConnection(self._folder(managed), managed.process, self._timeouts.write)
 
-    def _folder(self, hosting: Hosting) -> RunFolder:
-        return RunFolder(self._root, hosting.session_id)
+    def _folder(self, managed: ManagedSession) -> RunFolder:
+        return RunFolder(self._root, managed.session_id)
 
-    def _missing(self, hosting: Hosting) -> Seen | None:
+    def _unreachable(self, managed: ManagedSession) -> ActionResult | None:
         """Why there is nobody to talk to."""
-        if (absent := absence(hosting)) is not None:
+        if (absent := unreachable_result(managed)) is not None:
             return absent
-        if not self._folder(hosting).output.is_file():
-            return Seen(Outcome.DECLINED, _deaf(hosting))
+        if not self._folder(managed).output.is_file():
+            return ActionResult(ActionOutcome.DECLINED, _not_listening_reason(managed))
         return None
 
 
-def _settle_prompts(folder: RunFolder) -> None:
+def _record_prompt_fates(folder: RunFolder) -> None:
     """What became of the prompts of a process that is gone: the next one begins another file."""
     if folder.prompts and folder.output.is_file():
-        stream = Stream()
+        stream = StreamState()
         for line in folder.output.read_bytes().splitlines():
             stream.feed(line)
-        _settle(folder, stream, lives=False)
+        _record_fates(folder, stream, lives=False)
 
 
-def _settle(folder: RunFolder, stream: Stream, *, lives: bool) -> None:
+def _record_fates(folder: RunFolder, stream: StreamState, *, lives: bool) -> None:
     """A prompt is taken once it is replayed. In a turn that a client died in, it may have been about to say so."""
     for prompt_id, fate in (folder.prompts or {}).items():
-        if fate is not Fate.OPEN:
+        if fate is not PromptFate.OPEN:
             continue
-        if prompt_id in stream.taken:
-            folder.note_prompt(prompt_id, Fate.TAKEN)
+        if prompt_id in stream.replayed_prompts:
+            folder.record_prompt(prompt_id, PromptFate.TAKEN)
         elif not lives:
-            folder.note_prompt(prompt_id, Fate.UNKNOWN if stream.is_busy else Fate.LOST)
+            folder.record_prompt(prompt_id, PromptFate.UNKNOWN if stream.is_busy else PromptFate.LOST)
 
 
-def _deaf(hosting: Hosting) -> str:
+def _not_listening_reason(managed: ManagedSession) -> str:
     """Why a process that somebody else started cannot be spoken to, by the words it was started with."""
-    words = proc.command(hosting.process.pid) if hosting.process is not None else ()
+    words = proc.command(managed.process.pid) if managed.process is not None else ()
     if not {"-p", "--print"} & set(words):
         return "it runs in a terminal that Wakeful cannot type into: only in tmux it can"
-    back = f"`wakeful session resume {hosting.session_id}` goes on with its conversation"
+    back = f"`wakeful session resume {managed.session_id}` goes on with its conversation"
     return f"it was started for one prompt (claude -p) and takes no more; once it has ended, {back}"
 
 
-def _check_conversation(order: Order, conversation: ConversationId) -> None:
+def _check_conversation(request: StartRequest, conversation: ConversationId) -> None:
     """`--resume` looks only below the project of the working directory. Raises ConversationUnknown."""
-    if not is_uuid(conversation) or (order.resume and not _may_exist(order, conversation)):
-        raise ConversationUnknown(conversation=conversation[:40], folder=order.cwd)
+    if not is_uuid(conversation) or (request.resume and not _may_exist(request, conversation)):
+        raise ConversationUnknown(conversation=conversation[:40], folder=request.cwd)
 
 
-def _may_exist(order: Order, conversation: ConversationId) -> bool:
-    project = project_folder(os.path.realpath(order.cwd))
-    own = order.environ.get("CLAUDE_CONFIG_DIR") or f"{order.environ.get('HOME', '~')}/.claude"
+def _may_exist(request: StartRequest, conversation: ConversationId) -> bool:
+    project = project_folder(os.path.realpath(request.cwd))
+    own = request.environ.get("CLAUDE_CONFIG_DIR") or f"{request.environ.get('HOME', '~')}/.claude"
     transcript = Path(own).expanduser() / "projects" / project / f"{conversation}.jsonl"
     return len(project) > PROJECT_FOLDER_CHARS_MAX or transcript.is_file()
 
 
-def _start_failure(talk: Talk, order: Order, hosting: Hosting) -> ConversationUnknown | StartFailed:
-    words = talk.folder.last_words() or talk.stream.last_words or "it said nothing"
-    talk.folder.remove()
+def _start_failure(
+    connection: StreamConnection, request: StartRequest, managed: ManagedSession
+) -> ConversationUnknown | StartFailed:
+    words = connection.folder.last_error_output() or connection.stream.last_result_text or "it said nothing"
+    connection.folder.remove()
     if UNKNOWN_CONVERSATION in words:
-        return ConversationUnknown(conversation=hosting.conversation_id, folder=order.cwd)
-    return StartFailed(program=order.argv[0], reason=words)
+        return ConversationUnknown(conversation=managed.conversation_id, folder=request.cwd)
+    return StartFailed(program=request.argv[0], reason=words)
 
 
-def _question(asked: AskedCall) -> Question:
+def _question(asked: PermissionRequest) -> PermissionQuestion:
     """What a person must know to answer: the client's words for it and the call itself."""
-    return Question(asked.id, asked.tool, safe(f"{asked.words} {asked.input.decode(errors='replace')}"))
+    return PermissionQuestion(
+        asked.id, asked.tool, safe(f"{asked.words} {asked.input.decode(errors='replace')}")
+    )
 
 
-def _answer(question: AskedCall, reply: Reply) -> dict[str, object]:
+def _permission_response(question: PermissionRequest, reply: PermissionReply) -> dict[str, object]:
     decision = (
         {"behavior": "allow", "updatedInput": Raw(question.input)}
-        if reply is Reply.ALLOW
+        if reply is PermissionReply.ALLOW
         else {"behavior": "deny", "message": DENIAL}
     )
     return {
@@ -385,11 +432,12 @@ def _answer(question: AskedCall, reply: Reply) -> dict[str, object]:
     }
 
 
-def _seen(talk: Talk, reached: bool, words: str) -> Seen:
+def _action_result(connection: StreamConnection, reached: bool, words: str) -> ActionResult:
     if reached:
-        return Seen(Outcome.RECOVERED, words)
-    if talk.is_alive:
-        return Seen(Outcome.UNVERIFIED, "it lives and has not reacted yet")
-    return Seen(
-        Outcome.INEFFECTIVE, f"its process ended before: {talk.folder.last_words() or 'it said nothing'}"
+        return ActionResult(ActionOutcome.CONFIRMED, words)
+    if connection.is_alive:
+        return ActionResult(ActionOutcome.UNVERIFIED, "it lives and has not reacted yet")
+    return ActionResult(
+        ActionOutcome.INEFFECTIVE,
+        f"its process ended before: {connection.folder.last_error_output() or 'it said nothing'}",
     )

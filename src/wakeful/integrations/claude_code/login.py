@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from wakeful.control.login import AuthEvent, AuthTier, auth_tier
 from wakeful.core.decoding import decode_json
-from wakeful.linux.run_command import PROBE_PROMPT, ClientAsking, stamp
+from wakeful.linux.run_command import PROBE_PROMPT, ClientCommands, credentials_fingerprint
 
 _REFUSED: Final = (401, 403)
 _VARIABLES: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
@@ -35,11 +35,11 @@ class ClaudeLogin:
     provider = "claude"
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
-        self._client = ClientAsking(argv, folder, {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"})
+        self._client = ClientCommands(argv, folder, {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"})
         self._environ = environ
 
     async def status(self) -> AuthEvent:
-        answer = await self._client.ask_status("auth", "status")
+        answer = await self._client.run_status("auth", "status")
         try:
             said = decode_json(answer.output, _Status)
         except (msgspec.DecodeError, UnicodeError):
@@ -48,7 +48,7 @@ class ClaudeLogin:
 
     async def probe(self) -> AuthEvent:
         flags = ("--output-format", "json", "--max-turns", "1", "--no-session-persistence", "--tools", "")
-        answer = await self._client.ask_probe("-p", PROBE_PROMPT, *flags)
+        answer = await self._client.run_probe("-p", PROBE_PROMPT, *flags)
         try:
             said = decode_json(answer.output, _Result)
         except (msgspec.DecodeError, UnicodeError):
@@ -60,7 +60,9 @@ class ClaudeLogin:
 
     def credentials(self) -> str:
         folder = self._environ.get("CLAUDE_CONFIG_DIR") or f"{self._environ.get('HOME', '/')}/.claude"
-        return stamp((f"{folder}/.credentials.json", f"{folder}/settings.json"), self._environ, _VARIABLES)
+        return credentials_fingerprint(
+            (f"{folder}/.credentials.json", f"{folder}/settings.json"), self._environ, _VARIABLES
+        )
 
 
 class _Answer(Struct):
@@ -72,11 +74,11 @@ class ClaudeOneShot:
     """Implements control.provider.OneShot. `folder` is one of ours, with nothing in it."""
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
-        self._client = ClientAsking(argv, folder, {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"})
+        self._client = ClientCommands(argv, folder, {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"})
 
-    async def ask(self, prompt: str, seconds_max: float) -> str | None:
+    async def execute(self, prompt: str, seconds_max: float) -> str | None:
         flags = ("--output-format", "json", "--max-turns", "1", "--no-session-persistence", "--tools", "")
-        answer = await self._client.ask_model(prompt, seconds_max, "-p", *flags)
+        answer = await self._client.run_model(prompt, seconds_max, "-p", *flags)
         try:
             said = decode_json(answer.output, _Answer)
         except (msgspec.DecodeError, UnicodeError):

@@ -18,28 +18,28 @@ from msgspec import Meta, Struct
 
 from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import ConversationId, SessionId, is_uuid
-from wakeful.core.process import Process, Sight
-from wakeful.judging.evidence import Status, Subject
+from wakeful.core.process import Process, ProcessState
+from wakeful.judging.evidence import ClientStatus, SessionIdentity
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_against
 from wakeful.linux.files import entries, read_small
 from wakeful.linux.proc import InnerProcesses, boot_id
-from wakeful.sources.base import Changes, Folders, Processes, Witness
+from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, ProcessWatch
 from wakeful.sources.folder_watch import watch_or_await
 
 ENTRY_BYTES_MAX: Final = 64 * 1024
 # Clients remove their files when they end. More than this were not written by them: those whose name is the number of a
 # process are read, then the newest.
 ENTRIES_MAX: Final = 20_000
-REFUSED_KEPT_MAX: Final = 1000
-REFUSED_SHOWN_MAX: Final = 3
+REJECTED_KEPT_MAX: Final = 1000
+REJECTED_SHOWN_MAX: Final = 3
 # A pid of Linux has 22 bits, a start in clock ticks fits in 62, and a time in milliseconds in a float without loss.
 Pid = Annotated[int, Meta(ge=1, le=2**22)]
 Ticks = Annotated[str, Meta(max_length=19)] | Annotated[int, Meta(ge=0, le=2**62)]
 Milliseconds = Annotated[float, Meta(ge=0, le=2**53)]
 
 
-class Entry(Struct, rename="camel"):
+class RegistryEntry(Struct, rename="camel"):
     """One registry file; only what is read."""
 
     pid: Pid
@@ -56,17 +56,17 @@ class Entry(Struct, rename="camel"):
         return Process(self.pid, int(self.proc_start), boot_id())
 
 
-_decode: Final = json_decoder(Entry)
+_decode: Final = json_decoder(RegistryEntry)
 
 
-class _Refused(Struct, frozen=True):
+class _RejectedEntry(Struct, frozen=True):
     """An entry that is not believed: whose it claims to be, and why not."""
 
     session_id: SessionId
     reason: str
 
 
-class RegistryEye:
+class ClaudeRegistrySource:
     """Watches registry folders. Who holds which conversation is all it says."""
 
     name = "claude-registry"
@@ -75,47 +75,47 @@ class RegistryEye:
         self,
         config_folders: tuple[Path, ...],
         host: str,
-        witness: Witness,
-        processes: Processes,
-        process_of: Callable[[Entry], Process],
-        folders: Folders | None = None,
+        sink: EvidenceSink,
+        processes: ProcessWatch,
+        process_of: Callable[[RegistryEntry], Process],
+        folders: FolderWatcher | None = None,
         apart: Sequence[str] = (),
     ) -> None:
         self._registries = tuple(folder / "sessions" for folder in config_folders)
         self._host = host
-        self._witness = witness
+        self._sink = sink
         self._processes = processes
         self._folders = folders
         # Who works in these folders was asked something by us, and is no session.
-        self._apart = apart
+        self._ignored_folders = apart
         # Processes in a container write down the numbers they have inside.
         self._process_of = process_of
-        self._held: dict[Process, SessionId] = {}
+        self._session_of: dict[Process, SessionId] = {}
         self._unwatched: list[str] = []
         # Files that are not believed.
-        self._refused: dict[Path, _Refused] = {}
+        self._rejected: dict[Path, _RejectedEntry] = {}
         self._surplus = 0
 
     @property
-    def left_out(self) -> str | None:
+    def skipped_logs(self) -> str | None:
         """Which entries are not believed: they name a process that is not the client. And how many are too many."""
-        first = islice(self._refused.items(), REFUSED_SHOWN_MAX)
+        first = islice(self._rejected.items(), REJECTED_SHOWN_MAX)
         shown = [f"{path.name}: {each.reason}" for path, each in first]
-        if more := len(self._refused) - len(shown):
+        if more := len(self._rejected) - len(shown):
             shown.append(f"and {more} more")
         if self._surplus:
             shown.append(f"{self._surplus:,} older entries are too many to read")
         return "; ".join(shown) or None
 
     @property
-    def slow(self) -> str | None:
+    def delay_reason(self) -> str | None:
         if not self._unwatched:
             return None
         return f"cannot be watched (inotify limit), swept instead: {', '.join(self._unwatched)}"
 
-    def look(self) -> None:
+    def scan(self) -> None:
         self._unwatched = []
-        self._refused = {}
+        self._rejected = {}
         self._surplus = 0
         for registry in self._registries:
             if self._folders is not None and not watch_or_await(self._folders, str(registry)):
@@ -125,9 +125,9 @@ class RegistryEye:
             for path in found if len(found) <= ENTRIES_MAX else sorted(found, key=_rank)[-ENTRIES_MAX:]:
                 self._read(path)
 
-    def told(self, changes: Changes) -> None:
-        if any(changes.touch(str(folder)) for folder in self._registries):
-            self.look()
+    def on_changes(self, changes: FileChanges) -> None:
+        if any(changes.adds_folder_for(str(folder)) for folder in self._registries):
+            self.scan()
             return
         for changed in changes.changed:
             path = Path(changed)
@@ -136,38 +136,38 @@ class RegistryEye:
 
     def catch_up(self, session_id: SessionId) -> None:
         """Every change of a registry file is told. Only an entry that was not believed is looked at once more."""
-        for path in [path for path, each in self._refused.items() if each.session_id == session_id]:
+        for path in [path for path, each in self._rejected.items() if each.session_id == session_id]:
             self._read(path)
 
     def _read(self, path: Path) -> None:
-        self._refused.pop(path, None)
+        self._rejected.pop(path, None)
         entry = read_entry(path)
         # What is no UUID, or no time, was not written by the client we know.
-        if entry is None or not is_uuid(entry.session_id) or entry.cwd in self._apart:
+        if entry is None or not is_uuid(entry.session_id) or entry.cwd in self._ignored_folders:
             return
-        subject = subject_of(entry.session_id, self._host)
+        identity = identity_of(entry.session_id, self._host)
         try:
-            process = self._named(path, entry)
+            process = self._process_named_by(path, entry)
         except ValueError as problem:
-            if len(self._refused) < REFUSED_KEPT_MAX:
-                self._refused[path] = _Refused(subject.id, str(problem))
+            if len(self._rejected) < REJECTED_KEPT_MAX:
+                self._rejected[path] = _RejectedEntry(identity.id, str(problem))
             return
-        before = self._held.get(process)
-        if before is not None and before != subject.id:
-            self._witness.released(before, process)
-        self._held[process] = subject.id
-        self._witness.held(
-            subject,
+        before = self._session_of.get(process)
+        if before is not None and before != identity.id:
+            self._sink.on_release(before, process)
+        self._session_of[process] = identity.id
+        self._sink.on_process(
+            identity,
             process,
             self._processes.watch(process),
             source="registry",
-            status=Status(entry.status) if entry.status in set(Status) else None,
+            status=ClientStatus(entry.status) if entry.status in set(ClientStatus) else None,
             status_wall=entry.status_updated_at / 1000 if entry.status_updated_at else None,
             waiting_for=entry.waiting_for,
             cwd=entry.cwd,
         )
 
-    def _named(self, path: Path, entry: Entry) -> Process:
+    def _process_named_by(self, path: Path, entry: RegistryEntry) -> Process:
         """The process that a file means; the client calls it by its own number. Raises ValueError."""
         if path.stem != str(entry.pid):
             raise ValueError(f"it names process {entry.pid}")
@@ -183,7 +183,7 @@ def _rank(path: Path) -> tuple[bool, float]:
         return is_seen, 0.0
 
 
-def read_entry(path: Path) -> Entry | None:
+def read_entry(path: Path) -> RegistryEntry | None:
     """The file's entry; None while it is being written or if it is something else."""
     content = read_small(path, ENTRY_BYTES_MAX)
     try:
@@ -192,14 +192,14 @@ def read_entry(path: Path) -> Entry | None:
         return None
 
 
-def subject_of(conversation: str, host: str, folder: str = "") -> Subject:
+def identity_of(conversation: str, host: str, folder: str = "") -> SessionIdentity:
     """The session of a Claude Code conversation, which must be a UUID: that is always an id.
 
     `folder` is where its log is, as far as that is known.
     """
     session_id, conversation_id = SessionId(f"claude-{conversation}"), ConversationId(conversation)
     # One text for the many sessions of a folder.
-    return Subject(session_id, "claude", host, "claude-code", conversation_id, folder=intern(folder))
+    return SessionIdentity(session_id, "claude", host, "claude-code", conversation_id, folder=intern(folder))
 
 
 # The client writes its file within seconds of its start. A clock that was set meanwhile is off by less than this.
@@ -209,32 +209,32 @@ _WITHOUT_TERMINAL: Final = frozenset({"-p", "--print"})
 _NAMING: Final = frozenset({"--session-id", "--resume", "-r"})
 
 
-class EntryHolder:
+class EntryProcessResolver:
     """Whose an entry is. `now` is the time of day."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._inside = InnerProcesses()
 
-    def process_of(self, entry: Entry) -> Process:
+    def process_of(self, entry: RegistryEntry) -> Process:
         """The process as this host numbers it.
 
         Raises ValueError for an entry without a time or of another machine, and for a living process that is not the
         client.
         """
         process = entry.process
-        if proc.sight(process) is Sight.DEAD:
+        if proc.state_of(process) is ProcessState.DEAD:
             inside = self._inside.find(process.pid, process.started)
             if inside is None and self._is_foreign(entry, process):
                 raise ValueError(f"the times of process {process.pid} are those of another machine")
             process = inside or process
-        if proc.sight(process) is not Sight.DEAD:
-            reason = reason_against(process, PROVIDER) or _other_conversation(entry, process)
+        if proc.state_of(process) is not ProcessState.DEAD:
+            reason = reason_against(process, PROVIDER) or _mismatch_reason(entry, process)
             if reason is not None:
                 raise ValueError(reason)
         return process
 
-    def _is_foreign(self, entry: Entry, process: Process) -> bool:
+    def _is_foreign(self, entry: RegistryEntry, process: Process) -> bool:
         """Whether it was written since we booted, by somebody whose start does not fit in our clock."""
         if entry.started_at is None:
             return False
@@ -243,7 +243,7 @@ class EntryHolder:
         return since_boot and abs(proc.age_seconds(process) - seconds_ago) > OFF_SECONDS_MAX
 
 
-def _other_conversation(entry: Entry, process: Process) -> str | None:
+def _mismatch_reason(entry: RegistryEntry, process: Process) -> str | None:
     """Why this process holds another conversation; None if it may hold this one.
 
     Without a terminal the conversation that the arguments name is the one that stays; in a terminal a person can change it.
@@ -269,7 +269,7 @@ def config_folder_of(
     return Path(home) / usual if home else None
 
 
-def entry_of(process: Process) -> Entry | None:
+def entry_of(process: Process) -> RegistryEntry | None:
     """Its entry; None if it wrote none yet, or if the file is another process's."""
     folder = config_folder_of(process)
     if folder is None:

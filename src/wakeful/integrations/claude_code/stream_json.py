@@ -1,7 +1,7 @@
 """Parses Claude Code's stream-json output into the state a driver needs, and talks to a running process.
 
-`Stream` is pure: lines in, state out. Torn, unknown or misshapen lines change nothing, and what the agent
-says to people is not kept. `Talk` writes lines to the FIFO and reads the output file from its beginning each
+`StreamState` is pure: lines in, state out. Torn, unknown or misshapen lines change nothing, and what the agent
+says to people is not kept. `StreamConnection` writes lines to the FIFO and reads the output file from its beginning each
 time, so a restart of Wakeful loses nothing.
 """
 
@@ -19,17 +19,17 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.process import Process
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.integrations.driver_support import RunFolder, Written
-from wakeful.sources.follow import Following
+from wakeful.integrations.driver_support import RunFolder, WriteResult
+from wakeful.sources.follow import FileFollower
 
 # Ids are asked about right after they were sent; older ones nobody asks about.
 IDS_KEPT_MAX: Final = 256
 QUESTIONS_MAX: Final = 64
-WORDS_CHARS_MAX: Final = 300
+TEXT_CHARS_MAX: Final = 300
 IDLE: Final = "idle"
 
 
-class AskedCall(Struct, frozen=True):
+class PermissionRequest(Struct, frozen=True):
     """A call that waits for a person's permission. `words` are the client's, of what the agent wants."""
 
     id: str
@@ -69,21 +69,21 @@ class _Line(Struct, gc=False):
 _decode: Final = json_decoder(_Line)
 
 
-class Stream:
+class StreamState:
     """The newest of what was said."""
 
     def __init__(self) -> None:
         self._state = IDLE
-        self.questions: dict[str, AskedCall] = {}
+        self.questions: dict[str, PermissionRequest] = {}
         # The newest ids of requests answered (ours, and questions whose answer arrived) and of prompts taken up.
-        self.answered: dict[str, None] = {}
-        self.taken: dict[str, None] = {}
+        self.answered_requests: dict[str, None] = {}
+        self.replayed_prompts: dict[str, None] = {}
         self.results = 0
         # How often the model, or the client on its behalf, was heard.
-        self.heard = 0
+        self.model_messages = 0
         # How the newest turn failed: the client's code for it, and its words.
         self.failure: str | None = None
-        self.last_words = ""
+        self.last_result_text = ""
 
     @property
     def is_busy(self) -> bool:
@@ -99,38 +99,38 @@ class Stream:
             case "system" if said.subtype == "session_state_changed":
                 self._state = said.state or IDLE
             case "user" if said.is_replay:
-                _remember(self.taken, said.uuid)
+                _remember(self.replayed_prompts, said.uuid)
             case "stream_event" | "assistant":
-                self._model(said)
+                self._on_model_message(said)
             case "system" if said.subtype == "api_retry":
-                self._model(said)
+                self._on_model_message(said)
             case "control_request" if said.request is not None and said.request.subtype == "can_use_tool":
-                self._ask(said.request_id, said.request)
+                self._on_question(said.request_id, said.request)
             case "control_cancel_request":
                 self.questions.pop(said.request_id, None)
             case "control_response" if said.response is not None:
-                _remember(self.answered, said.response.request_id)
+                _remember(self.answered_requests, said.response.request_id)
                 self.questions.pop(said.response.request_id, None)
             case "result":
-                self._end_turn(said)
+                self._on_result(said)
 
-    def _model(self, said: _Line) -> None:
-        self.heard += 1
+    def _on_model_message(self, said: _Line) -> None:
+        self.model_messages += 1
         if isinstance(said.error, str):
             self.failure = said.error
 
-    def _ask(self, question_id: str, request: _Request) -> None:
+    def _on_question(self, question_id: str, request: _Request) -> None:
         if len(self.questions) < QUESTIONS_MAX:
-            words = plain(redact(request.description or request.tool_name), WORDS_CHARS_MAX)
-            self.questions[question_id] = AskedCall(
+            words = plain(redact(request.description or request.tool_name), TEXT_CHARS_MAX)
+            self.questions[question_id] = PermissionRequest(
                 question_id, request.tool_name, words, bytes(request.input)
             )
 
-    def _end_turn(self, said: _Line) -> None:
+    def _on_result(self, said: _Line) -> None:
         self.results += 1
         self.questions.clear()
         words = said.result or " ".join(said.errors or ())
-        self.last_words = plain(redact(words), WORDS_CHARS_MAX)
+        self.last_result_text = plain(redact(words), TEXT_CHARS_MAX)
         if not said.is_error:
             self.failure = None
 
@@ -146,19 +146,19 @@ def _remember(ids: dict[str, None], new: str) -> None:
 OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
-class Talk:
+class StreamConnection:
     """One talk, as long as it is entered; `stream` is as new as the last look."""
 
     def __init__(self, folder: RunFolder, process: Process, write_seconds: float) -> None:
         self.folder = folder
-        self.stream = Stream()
-        self._following = Following(folder.output, process)
+        self.stream = StreamState()
+        self._follower = FileFollower(folder.output, process)
         self._write_seconds = write_seconds
-        self._opened = AsyncExitStack()
+        self._exit_stack = AsyncExitStack()
 
     async def __aenter__(self) -> Self:
-        await self._opened.enter_async_context(self._following)
-        while lines := self._following.read():
+        await self._exit_stack.enter_async_context(self._follower)
+        while lines := self._follower.read():
             for line in lines:
                 self.stream.feed(line)
             # A long file is read in slices of a few ms; others are served in between.
@@ -168,26 +168,26 @@ class Talk:
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        await self._opened.aclose()
+        await self._exit_stack.aclose()
 
     @property
     def is_alive(self) -> bool:
-        return self._following.is_alive
+        return self._follower.is_alive
 
     def trim(self) -> None:
         """Begin the file anew if it is long and nothing in it matters any more."""
         if not self.stream.is_busy and self.folder.output.stat().st_size > OUTPUT_BYTES_MAX:
             self.folder.trim()
 
-    async def say(self, message: dict[str, Any]) -> Written:
+    async def send(self, message: dict[str, Any]) -> WriteResult:
         return await self.folder.write_line(msgspec.json.encode(message), self._write_seconds)
 
-    async def request(self, subtype: str) -> tuple[str, Written]:
+    async def request(self, subtype: str) -> tuple[str, WriteResult]:
         """Ask the client itself something; the id that its answer will carry."""
         request_id = str(uuid4())
         asked = {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype}}
-        return request_id, await self.say(asked)
+        return request_id, await self.send(asked)
 
-    async def until(self, reached: Callable[[Stream], bool], seconds: float) -> bool:
+    async def wait_until(self, reached: Callable[[StreamState], bool], seconds: float) -> bool:
         """Whether it came to that before the process ended or the time was up."""
-        return await self._following.until(self.stream.feed, lambda: reached(self.stream), seconds)
+        return await self._follower.feed_until(self.stream.feed, lambda: reached(self.stream), seconds)

@@ -19,9 +19,9 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import ConversationId, SessionId, parse_session_id
 from wakeful.integrations.claude_code.transcript import calls_in
-from wakeful.judging.events import Answered, Asked, CallStarted, Event, Retried
-from wakeful.judging.evidence import STREAM, Subject
-from wakeful.sources.base import Changes, Folders, Witness
+from wakeful.judging.events import CallStarted, Event, QuestionAnswered, QuestionAsked, RequestRetried
+from wakeful.judging.evidence import STREAM, SessionIdentity
+from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher
 from wakeful.sources.folder_watch import watch_or_await
 
 OUTPUT: Final = "out.jsonl"
@@ -47,14 +47,14 @@ class _Line(Struct, gc=False):
 _decode: Final = json_decoder(_Line)
 
 
-class _Place(Struct):
+class _ReadPosition(Struct):
     """How far one stream was read; `torn` is the beginning of a line whose end is not there yet."""
 
     offset: int
     torn: bytes = b""
 
 
-class _Fetched(Struct):
+class _StreamPart(Struct):
     """A piece of a stream, and when that was last written."""
 
     content: bytes
@@ -62,39 +62,39 @@ class _Fetched(Struct):
     written_at: float
 
 
-class StreamEye:
+class ClaudeStreamSource:
     """Follows the streams below the folder of runs. Without `folders` it is a single look."""
 
     name = "claude-streams"
-    slow = None
-    left_out = None
+    delay_reason = None
+    skipped_logs = None
 
     def __init__(
-        self, root: Path, host: str, clock: Clock, witness: Witness, folders: Folders | None = None
+        self, root: Path, host: str, clock: Clock, sink: EvidenceSink, folders: FolderWatcher | None = None
     ) -> None:
         self._root = root
         self._host = host
         self._clock = clock
-        self._witness = witness
+        self._sink = sink
         self._folders = folders
-        self._places: dict[SessionId, _Place] = {}
+        self._positions: dict[SessionId, _ReadPosition] = {}
 
-    def look(self) -> None:
+    def scan(self) -> None:
         if self._folders is not None:
             watch_or_await(self._folders, str(self._root))
         if not self._root.is_dir():
             return
         for folder in self._root.iterdir():
-            self._look_into(folder.name)
+            self._scan_folder(folder.name)
 
-    def told(self, changes: Changes) -> None:
+    def on_changes(self, changes: FileChanges) -> None:
         root = str(self._root)
-        if changes.touch(root):
-            self.look()
+        if changes.adds_folder_for(root):
+            self.scan()
             return
         for path in changes.changed:
             if path.startswith(f"{root}/") and path.endswith(f"/{OUTPUT}"):
-                self._look_into(path[len(root) + 1 : -len(OUTPUT) - 1])
+                self._scan_folder(path[len(root) + 1 : -len(OUTPUT) - 1])
 
     def catch_up(self, session_id: SessionId) -> None:
         self._read(session_id)
@@ -105,37 +105,37 @@ class StreamEye:
         if fetched is None:
             return []
         lines, _torn = _lines(fetched.content)
-        begun = _begun(lines, fetched.written_at)
+        begun = _started_calls(lines, fetched.written_at)
         known = next((number for number, each in enumerate(begun, 1) if each.call == call), 0)
         return begun[known:]
 
-    def _look_into(self, name: str) -> None:
+    def _scan_folder(self, name: str) -> None:
         try:
             session_id = parse_session_id(name)
         except BadSessionId:
             return
         if name.startswith("claude-"):
-            if self._folders is not None and session_id not in self._places:
+            if self._folders is not None and session_id not in self._positions:
                 self._folders.add(str(self._root / name))
             self._read(session_id)
 
     def _read(self, session_id: SessionId) -> None:
         """Report what was appended; at the first sight of a stream, only whether it asks something."""
-        place = self._places.get(session_id)
+        place = self._positions.get(session_id)
         fetched = self._fetch(session_id, place.offset if place is not None else None)
         if fetched is None:
-            self._places.pop(session_id, None)
+            self._positions.pop(session_id, None)
             return
         fresh = fetched.content
         lines, torn = _lines((place.torn if place is not None and fetched.begin else b"") + fresh)
-        self._places[session_id] = _Place(fetched.begin + len(fresh), torn)
+        self._positions[session_id] = _ReadPosition(fetched.begin + len(fresh), torn)
         if place is None:
             self._report(session_id, _open_question(_events(lines, self._clock.now().wall)))
         elif fresh:
             self._report(session_id, _events(lines, self._clock.now().wall))
-            self._witness.moved(session_id)
+            self._sink.on_growth(session_id)
 
-    def _fetch(self, session_id: SessionId, offset: int | None) -> _Fetched | None:
+    def _fetch(self, session_id: SessionId, offset: int | None) -> _StreamPart | None:
         """What stands behind the offset, or all if the stream was begun anew; without one its end. None without a stream."""
         try:
             descriptor = os.open(self._root / session_id / OUTPUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
@@ -146,15 +146,15 @@ class StreamEye:
             size = seen.st_size
             # Shorter than what was read: it was begun anew between two turns.
             begin = max(0, size - TAIL_BYTES) if offset is None else offset if offset <= size else 0
-            return _Fetched(os.pread(descriptor, size - begin, begin), begin, seen.st_mtime)
+            return _StreamPart(os.pread(descriptor, size - begin, begin), begin, seen.st_mtime)
         finally:
             os.close(descriptor)
 
     def _report(self, session_id: SessionId, events: list[Event]) -> None:
         if events:
             conversation = ConversationId(session_id.removeprefix("claude-"))
-            subject = Subject(session_id, "claude", self._host, STREAM, conversation)
-            self._witness.heard(subject, events, live=True)
+            identity = SessionIdentity(session_id, "claude", self._host, STREAM, conversation)
+            self._sink.on_events(identity, events, live=True)
 
 
 def _lines(content: bytes) -> tuple[list[bytes], bytes]:
@@ -163,11 +163,11 @@ def _lines(content: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _events(lines: list[bytes], at: float) -> list[Event]:
-    told = (_event(said, at) for _line, said in _whole(lines))
+    told = (_event(said, at) for _line, said in _whole_messages(lines))
     return [event for event in told if event is not None]
 
 
-def _whole(lines: list[bytes]) -> Iterator[tuple[bytes, _Line]]:
+def _whole_messages(lines: list[bytes]) -> Iterator[tuple[bytes, _Line]]:
     """Every whole message with what it says, without the many that bring a piece of one."""
     for line in lines:
         if line.startswith(_PARTIAL):
@@ -181,21 +181,21 @@ def _whole(lines: list[bytes]) -> Iterator[tuple[bytes, _Line]]:
 def _event(said: _Line, at: float) -> Event | None:
     match said.type, said.subtype:
         case "control_request", _ if said.request is not None and said.request.subtype == "can_use_tool":
-            return Asked(at, said.request.description or said.request.tool_name)
+            return QuestionAsked(at, said.request.description or said.request.tool_name)
         case "control_cancel_request", _:
-            return Answered(at)
+            return QuestionAnswered(at)
         case "system", "session_state_changed" if said.state == "running":
-            return Answered(at)
+            return QuestionAnswered(at)
         case "system", "api_retry":
-            return Retried(at)
+            return RequestRetried(at)
         case _:
             return None
 
 
-def _begun(lines: list[bytes], at: float) -> list[CallStarted]:
+def _started_calls(lines: list[bytes], at: float) -> list[CallStarted]:
     """The calls of the turn at the end; lines carry no time. What a subagent does stands for the call that began it."""
     calls: list[CallStarted] = []
-    for line, said in _whole(lines):
+    for line, said in _whole_messages(lines):
         if said.type == "result":
             calls.clear()
         elif said.type == "assistant" and said.parent_tool_use_id is None:
@@ -205,6 +205,6 @@ def _begun(lines: list[bytes], at: float) -> list[CallStarted]:
 
 def _open_question(events: list[Event]) -> list[Event]:
     """The question nobody has answered yet; what was tried again or answered before is history."""
-    told = [event for event in events if isinstance(event, Asked | Answered)]
+    told = [event for event in events if isinstance(event, QuestionAsked | QuestionAnswered)]
     newest = told[-1] if told else None
-    return [newest] if isinstance(newest, Asked) else []
+    return [newest] if isinstance(newest, QuestionAsked) else []

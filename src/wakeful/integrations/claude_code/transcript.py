@@ -16,33 +16,33 @@ from zlib import crc32
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 
-from wakeful.control.briefs import OPENINGS
+from wakeful.control.briefs import OWN_PROMPT_PREFIXES
 from wakeful.core.decoding import json_decoder
 from wakeful.core.ids import is_uuid
 from wakeful.integrations.claude_code.background import (
     NOTIFICATION_BYTES_MAX,
-    ended_by,
     is_notification,
-    left_running,
     task_ended,
+    task_ended_by,
+    task_left_running,
 )
-from wakeful.integrations.claude_code.registry import subject_of
+from wakeful.integrations.claude_code.registry import identity_of
 from wakeful.judging import events as e
 from wakeful.judging.activity import is_boundary
-from wakeful.judging.masking import echoes_in
-from wakeful.judging.resuming import project_folder
-from wakeful.sources.failure_words import turn_failed
-from wakeful.sources.log_source import LogSource, Owner
+from wakeful.judging.masking import count_repeated_ends
+from wakeful.judging.resume_command import project_folder
+from wakeful.sources.log_source import LogFormat, LogOwner
 from wakeful.sources.parsing import (
     conversation_of,
     declared_timeout_seconds,
     kind_of,
     path_in,
     question_of,
-    read_strange,
+    read_undecodable,
     text_of,
     wall_of,
 )
+from wakeful.sources.turn_failure import turn_failed_event
 
 
 # Fields stand in the order clients write them: the decoder looks for the next key behind the last one.
@@ -141,8 +141,8 @@ _STOP_REFUSED: Final = (b"Stop hook feedback:", b"[structured-output-enforce]")
 # What the client writes in the place of a prompt that a hook let nothing follow.
 _STOPPED_BY_HOOK: Final = b"Operation stopped by hook"
 # An answer to a schema. Told so, the client gives up after five, or as many as it was told, and writes no word of it.
-_UNFIT: Final = b'"Output does not match required schema'
-_UNFIT_MAX: Final = 5
+_SCHEMA_MISMATCH: Final = b'"Output does not match required schema'
+_SCHEMA_FAILURES_MAX: Final = 5
 # No field, or one without a value.
 _NOWHERE: Final = (b"", b"null")
 _SESSION_START: Final = b'"SessionStart"'
@@ -176,74 +176,80 @@ class TranscriptReader:
         self._counted_message = ""
         self._header: tuple[str | None, str | None, str | None] = (None, None, None)
         # The record before this one named a command; a hook refused the turn's end.
-        self._commanded = self._refused = False
+        self._after_command = self._stop_refused = False
         self._mode: str | None = None
         # How many answers to a schema in a row did not fit, and the failure it would be to end with the last one.
-        self._unfit = 0
-        self._gave_up: e.TurnFailed | None = None
+        self._schema_failures = 0
+        self._last_schema_failure: e.TurnFailed | None = None
 
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
         except msgspec.DecodeError as error:
-            return read_strange(line, error, self.read, _misshapen)
-        read = _READS.get(record.type)
+            return read_undecodable(line, error, self.read, _malformed_record)
+        read = _RECORD_READERS.get(record.type)
         if read is None:
-            return self._unread(record)
+            return self._on_unhandled_record(record)
         at = wall_of(record.timestamp)
         if at is None:
-            return (e.Drifted(0.0, "timestamp"),)
-        events = (e.Progressed(at),) if record.is_sidechain else self._in_order(record, read(record, at), at)
+            return (e.FormatDrifted(0.0, "timestamp"),)
+        events = (
+            (e.Progressed(at),) if record.is_sidechain else self._in_context(record, read(record, at), at)
+        )
         message = record.message
         if message is not None and message.usage is not None and not record.is_sidechain:
-            events = self._counted(events, message.id, message.usage, at)
+            events = self._with_usage(events, message.id, message.usage, at)
         if record.permission_mode is not None:
-            events = (*self._mode_set(record, at), *events)
+            events = (*self._permission_mode_events(record, at), *events)
         header = (record.session_id, record.cwd, record.version)
         if header == self._header:
             return events
         self._header = header
-        opened = e.Opened(at, conversation_of(record.session_id), record.cwd, record.version)
+        opened = e.LogOpened(at, conversation_of(record.session_id), record.cwd, record.version)
         return (opened, *events)
 
-    def _in_order(self, record: _Record, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
+    def _in_context(self, record: _Record, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
         """What a record means because of the one before it."""
         if record.type == "user":
-            commanded, self._commanded = self._commanded, False
+            commanded, self._after_command = self._after_command, False
             if not events and not record.is_compact_summary:
-                return self._client_wrote(record, at, commanded=commanded)
-            return self._answered(events, at)
+                return self._on_client_text(record, at, commanded=commanded)
+            return self._count_schema_failures(events, at)
         if record.type == "assistant":
-            self._commanded = self._refused = False
-        elif record.subtype == "stop_hook_summary" and self._refused:
-            self._refused = False
+            self._after_command = self._stop_refused = False
+        elif record.subtype == "stop_hook_summary" and self._stop_refused:
+            self._stop_refused = False
             return ()
         return events
 
-    def _answered(self, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
+    def _count_schema_failures(self, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
         """Count the answers to a schema that did not fit, and tell of the last that its client takes."""
         ended = next((event for event in events if isinstance(event, e.CallEnded)), None)
-        if ended is None or not (ended.is_error and ended.result.startswith(_UNFIT)):
-            self._unfit, self._gave_up = 0, None
+        if ended is None or not (ended.is_error and ended.result.startswith(_SCHEMA_MISMATCH)):
+            self._schema_failures, self._last_schema_failure = 0, None
             return events
-        self._unfit += 1
-        self._gave_up = e.TurnFailed(at, e.Failure.REQUEST, text_of(ended.result))
-        return events if self._unfit < _UNFIT_MAX else (*events, *self._closed())
+        self._schema_failures += 1
+        self._last_schema_failure = e.TurnFailed(at, e.Failure.REQUEST, text_of(ended.result))
+        return (
+            events
+            if self._schema_failures < _SCHEMA_FAILURES_MAX
+            else (*events, *self._take_schema_failure())
+        )
 
-    def _closed(self) -> Sequence[e.Event]:
+    def _take_schema_failure(self) -> Sequence[e.Event]:
         """The failure that the log ends with, if it is one that the client does not write; told once."""
-        failed, self._unfit, self._gave_up = self._gave_up, 0, None
+        failed, self._schema_failures, self._last_schema_failure = self._last_schema_failure, 0, None
         return (failed,) if failed is not None else ()
 
-    def _client_wrote(self, record: _Record, at: float, *, commanded: bool) -> Sequence[e.Event]:
+    def _on_client_text(self, record: _Record, at: float, *, commanded: bool) -> Sequence[e.Event]:
         """A text of the client's own is a prompt behind a command, from its queue, or where a hook refused the end."""
         opening = _opening(record)
         if not record.is_meta:
-            self._commanded = opening.startswith(_COMMAND)
+            self._after_command = opening.startswith(_COMMAND)
             return ()
-        self._refused = opening.startswith(_STOP_REFUSED)
+        self._stop_refused = opening.startswith(_STOP_REFUSED)
         queued = bytes(record.prompt_source) not in _NOWHERE and not opening.startswith(_LOCAL)
-        is_prompt = commanded or queued or self._refused
+        is_prompt = commanded or queued or self._stop_refused
         return (e.Prompted(at, by_person=commanded),) if is_prompt else ()
 
     def is_boundary(self, line: bytes) -> bool:
@@ -254,14 +260,14 @@ class TranscriptReader:
             return False
         return any(is_boundary(event) for event in TranscriptReader().read(line))
 
-    def _unread(self, record: _Record) -> Sequence[e.Event]:
+    def _on_unhandled_record(self, record: _Record) -> Sequence[e.Event]:
         if record.type == "permission-mode":
-            return self._mode_set(record, 0.0)
+            return self._permission_mode_events(record, 0.0)
         if record.type == "last-prompt":
-            return (*self._closed(), e.LogClosed(0.0))
-        return _quiet(record) if record.type in _QUIET else (_unknown(record.type),)
+            return (*self._take_schema_failure(), e.LogClosed(0.0))
+        return _side_record_events(record) if record.type in _QUIET else (_unknown(record.type),)
 
-    def _mode_set(self, record: _Record, at: float) -> Sequence[e.Event]:
+    def _permission_mode_events(self, record: _Record, at: float) -> Sequence[e.Event]:
         """A person can change it in the middle of a turn."""
         mode = e.HEADLESS if record.entrypoint == _HEADLESS_ENTRY else record.permission_mode
         if mode is None or mode == self._mode:
@@ -269,7 +275,7 @@ class TranscriptReader:
         self._mode = mode
         return (e.PermissionModeSet(at, mode),)
 
-    def _counted(
+    def _with_usage(
         self, events: Sequence[e.Event], message_id: str, usage: _Usage, at: float
     ) -> Sequence[e.Event]:
         """The events with the tokens of their message, if it was not counted yet."""
@@ -277,7 +283,7 @@ class TranscriptReader:
             return events
         self._counted_message = message_id
         tokens = usage.input_tokens + usage.cache_creation_input_tokens
-        return (*events, e.Spent(at, tokens, usage.output_tokens, usage.weight))
+        return (*events, e.TokensSpent(at, tokens, usage.output_tokens, usage.weight))
 
 
 def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
@@ -289,17 +295,17 @@ def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
     return [event for event in _assistant(record, at) if isinstance(event, e.CallStarted)]
 
 
-def _quiet(record: _Record) -> Sequence[e.Event]:
+def _side_record_events(record: _Record) -> Sequence[e.Event]:
     """Of the records between messages few tell of a turn: a task's end, a limit that was reached, a budget."""
     if record.type == "queue-operation" and (at := wall_of(record.timestamp)) is not None:
         return task_ended(bytes(record.content)[1:], at)
     if record.type == "attachment" and not record.is_sidechain:
         at = wall_of(record.timestamp)
-        return _attached(bytes(record.attachment), at) if at is not None else ()
+        return _attachment_events(bytes(record.attachment), at) if at is not None else ()
     return ()
 
 
-def _attached(attachment: bytes, at: float) -> Sequence[e.Event]:
+def _attachment_events(attachment: bytes, at: float) -> Sequence[e.Event]:
     if _LIMIT_REACHED.match(attachment) is not None:
         return (e.TurnEnded(at, by_mark=True),)
     if _BUDGET.match(attachment) is None:
@@ -307,30 +313,30 @@ def _attached(attachment: bytes, at: float) -> Sequence[e.Event]:
     try:
         budget = _decode_budget(attachment)
     except msgspec.DecodeError:  # a turn can be judged without it
-        return (e.Skipped(0.0, "attachment.budget_usd"),)
-    return (e.Budgeted(at, budget.used, budget.total),)
+        return (e.RecordSkipped(0.0, "attachment.budget_usd"),)
+    return (e.BudgetReported(at, budget.used, budget.total),)
 
 
 def _unknown(kind: object) -> e.Event:
-    return e.Skipped(0.0, kind[:40]) if isinstance(kind, str) else e.Drifted(0.0, "type")
+    return e.RecordSkipped(0.0, kind[:40]) if isinstance(kind, str) else e.FormatDrifted(0.0, "type")
 
 
-def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
+def _malformed_record(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
     """Only a record we would have read can drift."""
     kind = record.get("type")
-    known = isinstance(kind, str) and kind in _READS
-    return e.Drifted(0.0, path_in(error)) if known else _unknown(kind)
+    known = isinstance(kind, str) and kind in _RECORD_READERS
+    return e.FormatDrifted(0.0, path_in(error)) if known else _unknown(kind)
 
 
 def _user(record: _Record, at: float) -> Sequence[e.Event]:
     if record.message is None or record.message.content is UNSET:
         missing = "user.message" if record.message is None else "user.message.content"
-        return (e.Drifted(at, missing),)
+        return (e.FormatDrifted(at, missing),)
     if record.is_compact_summary:
-        return (e.Compacted(at),)
+        return (e.CompactionEnded(at),)
     content = record.message.content
     if isinstance(content, str):
-        return _said(content[:_OPENING_MAX].encode(), at, is_meta=record.is_meta)
+        return _user_text_events(content[:_OPENING_MAX].encode(), at, is_meta=record.is_meta)
     events = _user_blocks(record, content, at)
     return (*events, e.TurnEnded(at)) if _ends_turn(record, content) else events
 
@@ -351,7 +357,7 @@ def _ends_turn(record: _Record, blocks: list[_Block]) -> bool:
     return said and not any(block.is_error for block in blocks)
 
 
-def _said(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
+def _user_text_events(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
     """What a person's message does, by its first words."""
     if opening.startswith(_INTERRUPTED):
         return (e.TurnInterrupted(at),)
@@ -361,7 +367,7 @@ def _said(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
         return (e.TurnEnded(at, by_mark=True),)
     if is_notification(opening):
         return (*task_ended(opening, at), e.Prompted(at, by_person=False))
-    return (e.Prompted(at, by_wakeful=opening.startswith(OPENINGS)),)
+    return (e.Prompted(at, by_wakeful=opening.startswith(OWN_PROMPT_PREFIXES)),)
 
 
 def _user_blocks(record: _Record, blocks: list[_Block], at: float) -> list[e.Event]:
@@ -369,35 +375,35 @@ def _user_blocks(record: _Record, blocks: list[_Block], at: float) -> list[e.Eve
     others: list[_Block] = []
     for block in blocks:
         if block.type == "tool_result":
-            events += _call_ended(block, bytes(record.tool_use_result), at)
+            events += _call_end_events(block, bytes(record.tool_use_result), at)
         else:
             others.append(block)
     # Text beside results is the client's, not a prompt; it can still say that the turn was cut.
     is_meta = record.is_meta or bool(events)
     for block in others:
         if block.type == "text":
-            events += _text_said(block, at, is_meta=is_meta)
+            events += _text_block_events(block, at, is_meta=is_meta)
         elif block.type is UNSET:
-            events.append(e.Drifted(at, "user.message.content.type"))
+            events.append(e.FormatDrifted(at, "user.message.content.type"))
     return events
 
 
-def _text_said(block: _Block, at: float, *, is_meta: bool) -> Sequence[e.Event]:
+def _text_block_events(block: _Block, at: float, *, is_meta: bool) -> Sequence[e.Event]:
     text = bytes(block.text)
     if not text:
-        return (e.Drifted(at, "user.message.content.text"),)
-    return _said(text[1:_OPENING_MAX], at, is_meta=is_meta)
+        return (e.FormatDrifted(at, "user.message.content.text"),)
+    return _user_text_events(text[1:_OPENING_MAX], at, is_meta=is_meta)
 
 
-def _call_ended(block: _Block, result: bytes, at: float) -> Sequence[e.Event]:
+def _call_end_events(block: _Block, result: bytes, at: float) -> Sequence[e.Event]:
     if block.tool_use_id is UNSET:
-        return (e.Drifted(at, "tool_result.tool_use_id"),)
+        return (e.FormatDrifted(at, "tool_result.tool_use_id"),)
     content = bytes(block.content)
     is_error = block.is_error is True
     refused = is_error and _REFUSED.search(content, 0, _REFUSAL_BYTES_MAX) is not None
-    background = "" if is_error else left_running(result, content)
+    background = "" if is_error else task_left_running(result, content)
     ended = e.CallEnded(at, block.tool_use_id, is_error, refused, content, background=background)
-    task = "" if is_error or background else ended_by(result)
+    task = "" if is_error or background else task_ended_by(result)
     return (ended, e.TaskEnded(at, task)) if task else (ended,)
 
 
@@ -405,11 +411,11 @@ def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
     message = record.message
     if message is None or not isinstance(message.content, list):
         missing = "assistant.message" if message is None else "assistant.message.content"
-        return (e.Drifted(at, missing),)
+        return (e.FormatDrifted(at, missing),)
     if record.is_api_error_message:
-        return (_turn_failed(record, message.content, at),)
+        return (_turn_failure_event(record, message.content, at),)
     if message.stop_reason is UNSET:
-        return (e.Drifted(at, "assistant.message.stop_reason"),)
+        return (e.FormatDrifted(at, "assistant.message.stop_reason"),)
     if len(message.content) == 1:  # as clients write them
         return (_assistant_block(message.content[0], message, at),)
     return [_assistant_block(block, message, at) for block in message.content]
@@ -417,11 +423,11 @@ def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
 
 def _assistant_block(block: _Block, message: _Message, at: float) -> e.Event:
     if block.type == "tool_use":
-        return _call_started(block, message.id, at)
+        return _call_start_event(block, message.id, at)
     if block.type == "text":
         return _text(message.stop_reason or None, bytes(block.text), at)
     if block.type is UNSET:
-        return e.Drifted(at, "assistant.message.content.type")
+        return e.FormatDrifted(at, "assistant.message.content.type")
     return e.Progressed(at)
 
 
@@ -430,16 +436,16 @@ def _text(stop_reason: str | None, text: bytes, at: float) -> e.Event:
     if stop_reason in _FINAL_STOPS:
         stated = words if stop_reason != _CLIENTS_STOP else 0
         return e.TurnEnded(at, words=stated, asks=question_of(text))
-    echoes = echoes_in(text)
+    echoes = count_repeated_ends(text)
     if stop_reason == "tool_use":
         return e.Progressed(at, words, echoes)
-    return e.Spoke(at, words, echoes, question_of(text))
+    return e.TextWritten(at, words, echoes, question_of(text))
 
 
-def _call_started(block: _Block, message: str, at: float) -> e.Event:
+def _call_start_event(block: _Block, message: str, at: float) -> e.Event:
     if block.id is UNSET or block.name is UNSET or block.input is UNSET:
         missing = next(name for name in ("id", "name", "input") if getattr(block, name) is UNSET)
-        return e.Drifted(at, f"tool_use.{missing}")
+        return e.FormatDrifted(at, f"tool_use.{missing}")
     given = bytes(block.input)
     seconds, kind = _timeout_seconds(block.name, given), kind_of(block.name)
     limit = _limit_seconds(block.name, seconds)
@@ -460,20 +466,20 @@ def _limit_seconds(tool: str, seconds: float | None) -> float | None:
     return min(seconds, _BASH_SECONDS_MAX) if tool == "Bash" and seconds is not None else None
 
 
-def _turn_failed(record: _Record, blocks: list[_Block], at: float) -> e.Event:
+def _turn_failure_event(record: _Record, blocks: list[_Block], at: float) -> e.Event:
     text = " ".join(text_of(bytes(block.text)) for block in blocks)
     code = bytes(record.error).decode("utf-8", "replace").strip('"')
-    return turn_failed(text, at, status=record.api_error_status, code=code)
+    return turn_failed_event(text, at, status=record.api_error_status, code=code)
 
 
 def _system(record: _Record, at: float) -> Sequence[e.Event]:
     if not record.subtype:
-        return (e.Drifted(at, "system.subtype"),)
+        return (e.FormatDrifted(at, "system.subtype"),)
     if record.subtype in {"turn_duration", "stop_hook_summary"}:
         return (e.TurnEnded(at, by_mark=True),)
     if record.subtype.endswith("compact_boundary"):
-        return (e.Compacted(at),)
-    return (e.Retried(at),) if record.subtype == "api_error" else ()
+        return (e.CompactionEnded(at),)
+    return (e.RequestRetried(at),) if record.subtype == "api_error" else ()
 
 
 def _progress(record: _Record, at: float) -> Sequence[e.Event]:
@@ -481,8 +487,8 @@ def _progress(record: _Record, at: float) -> Sequence[e.Event]:
     return () if _SESSION_START in bytes(record.data)[:_OPENING_MAX] else (e.Progressed(at),)
 
 
-_Read = Callable[[_Record, float], Sequence[e.Event]]
-_READS: Final[Mapping[object, _Read]] = {
+_RecordReader = Callable[[_Record, float], Sequence[e.Event]]
+_RECORD_READERS: Final[Mapping[object, _RecordReader]] = {
     "user": _user,
     "assistant": _assistant,
     "system": _system,
@@ -490,20 +496,20 @@ _READS: Final[Mapping[object, _Read]] = {
 }
 
 
-def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogSource:
+def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogFormat:
     """The transcripts below these configuration folders (`~/.claude` by default)."""
 
-    def owner(parts: tuple[str, ...]) -> Owner | None:
+    def owner(parts: tuple[str, ...]) -> LogOwner | None:
         # Asked about every log there is, so the common case comes first and by number.
         if len(parts) == 2:
             conversation = parts[1].removesuffix(".jsonl")
-            return Owner(subject_of(conversation, host, parts[0])) if is_uuid(conversation) else None
+            return LogOwner(identity_of(conversation, host, parts[0])) if is_uuid(conversation) else None
         match parts:
             case (folder, conversation, "subagents", _) if is_uuid(conversation):
-                return Owner(subject_of(conversation, host, folder), side=True)
+                return LogOwner(identity_of(conversation, host, folder), side=True)
         return None
 
-    return LogSource(
+    return LogFormat(
         name="claude-transcripts",
         roots=tuple(folder / "projects" for folder in config_folders),
         suffix=".jsonl",

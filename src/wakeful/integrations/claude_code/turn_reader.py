@@ -13,12 +13,20 @@ from typing import Any, Final
 import msgspec
 from msgspec import Raw, Struct
 
-from wakeful.control.briefs import SPEAKER
-from wakeful.control.turn_events import Asked, Ended, Heard, Settled, Spent, Taken, Words
+from wakeful.control.briefs import BRIEF_PREFIX
+from wakeful.control.turn_events import (
+    AnswerText,
+    Ended,
+    PermissionAsked,
+    PermissionClosed,
+    PromptTaken,
+    Spent,
+    TurnEvent,
+)
 from wakeful.core.decoding import decode_json, json_decoder
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.sources.failure_words import failure_in
+from wakeful.sources.turn_failure import classify_failure
 
 # Between two blocks of text there was a call, or another message: people read them as paragraphs.
 BREAK: Final = "\n\n"
@@ -87,31 +95,31 @@ class _Line(Struct, gc=False):
 _decode: Final = json_decoder(_Line)
 
 
-class _Spoken:
+class _AnswerText:
     """The main agent's words in one turn, each once: as they stream, or whole where the stream broke."""
 
     def __init__(self) -> None:
         self.text = ""
         # What streamed of a block whose whole record has not come yet.
-        self._streamed = ""
+        self._streamed_block = ""
 
     def begin_block(self) -> str:
-        self._streamed = ""
+        self._streamed_block = ""
         return BREAK if self.text and not self.text.endswith(BREAK) else ""
 
-    def stream(self, text: str) -> str:
-        self._streamed += text
+    def add_streamed(self, text: str) -> str:
+        self._streamed_block += text
         return text
 
-    def whole(self, text: str) -> str:
+    def add_whole_block(self, text: str) -> str:
         """What of a whole block was not streamed."""
-        streamed, self._streamed = self._streamed, ""
+        streamed, self._streamed_block = self._streamed_block, ""
         if text.startswith(streamed):
             return (self.begin_block() if not streamed else "") + text[len(streamed) :]
         return self.begin_block() + text
 
 
-class _Whose(Enum):
+class _TurnOwner(Enum):
     """Whose turn it is that runs, as far as its prompt was replayed."""
 
     UNKNOWN = "unknown"
@@ -119,182 +127,186 @@ class _Whose(Enum):
     FOREIGN = "foreign"
 
 
-class ClaudeHearing:
+class ClaudeTurnReader:
     """Hears the turn of one prompt that was delivered. Feed every line of the file, from its beginning."""
 
     def __init__(self, prompt_id: str) -> None:
         self._prompt_id = prompt_id
         # Until everything that was there has been read, a turn may turn out to be an old one.
-        self._live = False
+        self._is_live = False
         # Whether the prompt was seen: from then on a turn that the healer begins is its continuation.
-        self._seen = False
+        self._prompt_found = False
         # Whether this very process was given the prompt: then it comes in this file, and nothing before it is its turn.
-        self._given_here = False
+        self._prompt_in_this_file = False
         # Whether this process worked on another turn than ours: then the prompt waits behind that one.
-        self._waited = False
+        self._other_turn_ran = False
         # Whether the file has prompts of other people: then what the healer began in it may be theirs.
-        self._others = False
-        self._turn: _Whose | None = None
-        self._heard: list[Heard] = []
-        self._spoken = _Spoken()
+        self._has_other_prompts = False
+        self._turn_owner: _TurnOwner | None = None
+        self._pending: list[TurnEvent] = []
+        self._answer_text = _AnswerText()
         self._failure_code = ""
         self._questions: dict[str, None] = {}
         self._cost_usd_before = 0.0
 
-    def feed(self, line: bytes) -> Sequence[Heard]:
+    def feed(self, line: bytes) -> Sequence[TurnEvent]:
         """What is new. Lines that are torn, unknown or of another shape tell nothing."""
         try:
             said = _decode(line)
         except msgspec.DecodeError:
             return ()
         if said.parent_tool_use_id is None:
-            self._take(said)
-        return self._told()
+            self._dispatch(said)
+        return self._take_pending()
 
-    def caught_up(self) -> Sequence[Heard]:
+    def on_caught_up(self) -> Sequence[TurnEvent]:
         """All that was there has been read: what comes now is new, and the turn that is open now is the newest."""
-        self._live = True
-        return self._told()
+        self._is_live = True
+        return self._take_pending()
 
-    def given_here(self) -> None:
+    def on_prompt_given(self) -> None:
         """The process that writes this file was given the prompt: what the healer told it before is another turn's."""
-        self._given_here = True
+        self._prompt_in_this_file = True
 
-    def begin_anew(self) -> bool:
+    def on_new_process(self) -> bool:
         """Another process goes on in this conversation, with a file of its own; whether our turn may go on there."""
-        began = self._turn is not None and self._turn is not _Whose.FOREIGN
-        unread = self._given_here and self._waited and not self._seen and not began
-        self._seen, self._live = not unread, True
-        self._others = self._others or unread
-        self._given_here = self._waited = False
-        self._turn = None
-        self._heard = []
+        began = self._turn_owner is not None and self._turn_owner is not _TurnOwner.FOREIGN
+        unread = self._prompt_in_this_file and self._other_turn_ran and not self._prompt_found and not began
+        self._prompt_found, self._is_live = not unread, True
+        self._has_other_prompts = self._has_other_prompts or unread
+        self._prompt_in_this_file = self._other_turn_ran = False
+        self._turn_owner = None
+        self._pending = []
         self._questions.clear()
         self._cost_usd_before = 0.0
         return not unread
 
-    def _take(self, said: _Line) -> None:
+    def _dispatch(self, said: _Line) -> None:
         match said.type:
             case "system" if said.subtype == "session_state_changed" and said.state == "running":
-                self._begin()
+                self._begin_turn()
             case "user" if said.is_replay:
-                self._begin()
-                self._prompted(said)
+                self._begin_turn()
+                self._on_prompt(said)
             case "stream_event" if said.event is not None:
-                self._streamed(said.event)
+                self._on_stream_event(said.event)
             case "assistant" if said.message is not None:
-                self._said(said, said.message)
+                self._on_message(said, said.message)
             case "control_request" if said.request is not None and said.request.subtype == "can_use_tool":
-                self._asked(said.request_id, said.request)
+                self._on_question(said.request_id, said.request)
             case "control_cancel_request":
-                self._settled(said.request_id)
+                self._on_question_closed(said.request_id)
             case "control_response" if said.response is not None:
-                self._settled(said.response.request_id)
+                self._on_question_closed(said.response.request_id)
             case "result":
-                self._ended(said)
+                self._on_result(said)
 
-    def _begin(self) -> None:
-        if self._turn is not None:
+    def _begin_turn(self) -> None:
+        if self._turn_owner is not None:
             return
-        self._turn = _Whose.UNKNOWN
-        self._heard = [Taken()]
-        self._spoken = _Spoken()
+        self._turn_owner = _TurnOwner.UNKNOWN
+        self._pending = [PromptTaken()]
+        self._answer_text = _AnswerText()
         self._failure_code = ""
 
-    def _prompted(self, said: _Line) -> None:
+    def _on_prompt(self, said: _Line) -> None:
         if said.uuid == self._prompt_id:
             # From here on it is certain, whatever else is in the file.
-            self._seen = self._live = True
-            self._turn = _Whose.OURS
-        elif self._turn is _Whose.UNKNOWN:
+            self._prompt_found = self._is_live = True
+            self._turn_owner = _TurnOwner.OURS
+        elif self._turn_owner is _TurnOwner.UNKNOWN:
             words = said.message.content if said.message is not None else ""
-            by_healer = isinstance(words, str) and words.startswith(SPEAKER)
+            by_healer = isinstance(words, str) and words.startswith(BRIEF_PREFIX)
             # Where the file holds no prompt at all but the healer's, it was begun anew while nobody listened.
-            goes_on = by_healer and (self._seen or not (self._others or self._given_here))
-            self._others = self._others or not by_healer
-            self._turn = _Whose.OURS if goes_on else _Whose.FOREIGN
-            self._waited = self._waited or not goes_on
+            goes_on = by_healer and (
+                self._prompt_found or not (self._has_other_prompts or self._prompt_in_this_file)
+            )
+            self._has_other_prompts = self._has_other_prompts or not by_healer
+            self._turn_owner = _TurnOwner.OURS if goes_on else _TurnOwner.FOREIGN
+            self._other_turn_ran = self._other_turn_ran or not goes_on
 
-    def _streamed(self, event: _Event) -> None:
+    def _on_stream_event(self, event: _Event) -> None:
         begun, delta = event.content_block, event.delta
         if event.type == "content_block_start" and begun is not None and begun.type == "text":
-            self._say(self._spoken.begin_block())
+            self._add_text(self._answer_text.begin_block())
         if event.type == "content_block_delta" and delta is not None and delta.type == "text_delta":
-            self._say(self._spoken.stream(delta.text))
+            self._add_text(self._answer_text.add_streamed(delta.text))
 
-    def _said(self, said: _Line, message: _Message) -> None:
+    def _on_message(self, said: _Line, message: _Message) -> None:
         if said.error is not None:
             # Not the model's words but the client's, about what went wrong.
             self._failure_code = said.error
             return
         for block in message.content if isinstance(message.content, list) else ():
             if block.type == "text":
-                self._say(self._spoken.whole(block.text))
+                self._add_text(self._answer_text.add_whole_block(block.text))
 
-    def _say(self, text: str) -> None:
-        self._begin()
+    def _add_text(self, text: str) -> None:
+        self._begin_turn()
         if text:
-            self._spoken.text += text
-            self._heard.append(Words(text))
+            self._answer_text.text += text
+            self._pending.append(AnswerText(text))
 
-    def _asked(self, question_id: str, request: _Request) -> None:
-        self._begin()
+    def _on_question(self, question_id: str, request: _Request) -> None:
+        self._begin_turn()
         self._questions[question_id] = None
-        self._heard.append(Asked(question_id, request.tool_name, _shown(request), _call(request)))
+        self._pending.append(
+            PermissionAsked(question_id, request.tool_name, _request_text(request), _call_digest(request))
+        )
 
-    def _settled(self, question_id: str) -> None:
+    def _on_question_closed(self, question_id: str) -> None:
         if question_id in self._questions:
             del self._questions[question_id]
-            self._heard.append(Settled(question_id))
+            self._pending.append(PermissionClosed(question_id))
 
-    def _ended(self, said: _Line) -> None:
+    def _on_result(self, said: _Line) -> None:
         total = said.total_cost_usd
-        spent = _spent(said.usage, None if total is None else total - self._cost_usd_before)
+        spent = _turn_cost(said.usage, None if total is None else total - self._cost_usd_before)
         self._cost_usd_before = total or self._cost_usd_before
         for question_id in list(self._questions):
-            self._settled(question_id)
-        turn, self._turn = self._turn, None
-        if turn is _Whose.FOREIGN or (turn is _Whose.UNKNOWN and not self._live):
-            self._heard = []
+            self._on_question_closed(question_id)
+        turn, self._turn_owner = self._turn_owner, None
+        if turn is _TurnOwner.FOREIGN or (turn is _TurnOwner.UNKNOWN and not self._is_live):
+            self._pending = []
         elif turn is not None:
-            self._heard.append(self._end(said, spent))
+            self._pending.append(self._ended_event(said, spent))
 
-    def _end(self, said: _Line, spent: Spent) -> Ended:
+    def _ended_event(self, said: _Line, spent: Spent) -> Ended:
         if (said.terminal_reason or "").startswith(_ABORTED):
-            return Ended(self._spoken.text, spent=spent, interrupted=True)
+            return Ended(self._answer_text.text, spent=spent, interrupted=True)
         if not said.is_error:
-            text = self._spoken.text or said.result or ""
+            text = self._answer_text.text or said.result or ""
             return Ended(text, spent=spent, stop_reason=said.stop_reason or "")
         words = said.result or " ".join(said.errors)
-        return Ended(words, failure_in(words, said.api_error_status, self._failure_code), spent)
+        return Ended(words, classify_failure(words, said.api_error_status, self._failure_code), spent)
 
-    def _told(self) -> Sequence[Heard]:
+    def _take_pending(self) -> Sequence[TurnEvent]:
         """What may be told now; of a turn of somebody else, nothing."""
-        if self._turn is _Whose.FOREIGN:
-            self._heard = []
-        if not self._live:
+        if self._turn_owner is _TurnOwner.FOREIGN:
+            self._pending = []
+        if not self._is_live:
             return ()
-        told, self._heard = self._heard, []
+        told, self._pending = self._pending, []
         return told
 
 
 # Their `description` says what they do, in other words each time. Of other tools it is what they are given.
-_DESCRIBED: Final = frozenset({"Bash"})
+_TOOLS_WITH_DESCRIPTION: Final = frozenset({"Bash"})
 
 
-def _call(request: _Request) -> str:
+def _call_digest(request: _Request) -> str:
     """The same for the same call only: its tool and all of its input but what merely describes it."""
     try:
         given = decode_json(bytes(request.input), dict[str, Any])
     except msgspec.DecodeError:
         return ""
-    if request.tool_name in _DESCRIBED:
+    if request.tool_name in _TOOLS_WITH_DESCRIPTION:
         given.pop("description", None)
     exact = msgspec.json.encode((request.tool_name, given), order="deterministic")
     return sha256(exact).hexdigest()
 
 
-def _shown(request: _Request) -> str:
+def _request_text(request: _Request) -> str:
     """What is asked for: the call itself first, for what describes it is the model's to write."""
     given, told = bytes(request.input).decode("utf-8", "replace"), request.description or ""
     # Clients mostly repeat what stands in the call anyway.
@@ -304,7 +316,7 @@ def _shown(request: _Request) -> str:
     return words if more <= 0 else f"{words}\n[{more:,} more characters of it are not shown]"
 
 
-def _spent(usage: _Usage | None, cost_usd: float | None) -> Spent:
+def _turn_cost(usage: _Usage | None, cost_usd: float | None) -> Spent:
     """`total_cost_usd` counts from the start of the process: what this turn cost is what it grew by."""
     counted = usage or _Usage()
     tokens = counted.input_tokens + counted.cache_creation_input_tokens

@@ -18,42 +18,42 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.control.driver import (
-    Begun,
+    ActionResult,
     ConversationUnknown,
-    Order,
+    OnStarted,
+    PermissionQuestion,
+    PermissionReply,
     PromptRefused,
-    Question,
-    Reply,
-    Seen,
-    unannounced,
+    StartRequest,
+    ignore_start,
 )
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import StartFailed
 from wakeful.core.ids import ConversationId, SessionId, is_uuid, parse_session_id
-from wakeful.core.managed_session import SESSION_VARIABLE, Hosting
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession
+from wakeful.core.process import Process, ProcessState
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.integrations.driver_support import (
     CHOSEN_BY_WAKEFUL,
-    Fate,
-    Patience,
+    DriverTimeouts,
+    PromptFate,
     RunFolder,
-    absence,
     agent_of,
     check_arguments,
     check_prompt,
-    marked,
-    stop_hosted,
+    stop_managed_process,
+    unreachable_result,
+    with_marks,
 )
 from wakeful.linux import proc
 from wakeful.linux.launch import launch
-from wakeful.linux.terminate import end, sweep
-from wakeful.sources.follow import Following
-from wakeful.storage.base import Outcome
+from wakeful.linux.terminate import terminate, terminate_marked
+from wakeful.sources.follow import FileFollower
+from wakeful.storage.base import ActionOutcome
 
-WORDS_CHARS_MAX: Final = 300
+TEXT_CHARS_MAX: Final = 300
 # As version 0.166 words it: a refused key, or none where the provider's configuration names one.
 _LOGIN_WORDS: Final = re.compile(r"status 40[13]\b|Missing environment variable|not logged in", re.IGNORECASE)
 
@@ -73,15 +73,15 @@ class _Line(Struct, gc=False):
 _decode: Final = json_decoder(_Line)
 
 
-class Turn:
+class CodexTurn:
     """One process's turn."""
 
     def __init__(self) -> None:
         self.thread_id: str | None = None
-        self.begun = False
-        self.over = False
+        self.has_begun = False
+        self.is_over = False
         # Whether the model, or a tool it called, was heard.
-        self.heard = False
+        self.has_answered = False
         self.failure: str | None = None
 
     @property
@@ -98,21 +98,21 @@ class Turn:
             case "thread.started":
                 self.thread_id = said.thread_id
             case "turn.started":
-                self.begun = True
+                self.has_begun = True
             case "turn.completed":
-                self.over = True
+                self.is_over = True
             case "turn.failed":
-                self.over = True
-                self.failure = plain(redact(said.error.message if said.error else ""), WORDS_CHARS_MAX)
+                self.is_over = True
+                self.failure = plain(redact(said.error.message if said.error else ""), TEXT_CHARS_MAX)
             case "item.started" | "item.completed":
                 # A warning may come before the turn begins: that is not the model.
-                self.heard = self.begun
+                self.has_answered = self.has_begun
 
 
 TOOL_VARIABLE: Final = "CODEX_THREAD_ID"
 # What says where a conversation lies: with others a later turn would not find it.
-PLACES: Final = ("HOME", "CODEX_HOME")
-REFUSED: Final = dict.fromkeys(
+HOME_VARIABLES: Final = ("HOME", "CODEX_HOME")
+REFUSED_OPTIONS: Final = dict.fromkeys(
     (
         *("resume", "fork", "review", "-", "--last", "--all", "--ephemeral", "--color", "-C", "--cd"),
         *("-h", "--help", "-V", "--version"),
@@ -121,7 +121,7 @@ REFUSED: Final = dict.fromkeys(
 )
 UNKNOWN_CONVERSATION: Final = "no rollout found for thread id"
 # After its last word a process took 0.1 to 0.3 s to end, unless a command in the background keeps it.
-LEAVING_SECONDS: Final = 3.0
+EXIT_SECONDS: Final = 3.0
 # A process says its name within a second of its start; a busy machine may take longer, and a daemon waits for it.
 NAMING_SECONDS: Final = 10.0
 
@@ -133,52 +133,58 @@ class CodexDriver:
     per_turn = True
 
     def __init__(
-        self, root: Path, clock: Clock, environ: dict[str, str], patience: Patience | None = None
+        self, root: Path, clock: Clock, environ: dict[str, str], timeouts: DriverTimeouts | None = None
     ) -> None:
         self._root = root
         self._clock = clock
         self._environ = environ
-        self._patience = patience or Patience()
+        self._timeouts = timeouts or DriverTimeouts()
 
-    def is_open(self, hosting: Hosting) -> bool:
+    def is_open(self, managed: ManagedSession) -> bool:
         """Nothing of it runs, and what would run for a prompt is there."""
-        if hosting.process is not None and proc.sight(hosting.process) is not Sight.DEAD:
+        if managed.process is not None and proc.state_of(managed.process) is not ProcessState.DEAD:
             return False
-        path = _at_its_places(self._environ, hosting).get("PATH", "")
+        path = _with_session_home(self._environ, managed).get("PATH", "")
         # Path.is_dir raises for a name that is too long.
-        return os.path.isdir(hosting.cwd) and shutil.which(hosting.argv[0], path=path) is not None  # noqa: PTH112
+        return os.path.isdir(managed.cwd) and shutil.which(managed.argv[0], path=path) is not None  # noqa: PTH112
 
-    def is_lost(self, hosting: Hosting) -> bool:
+    def is_lost(self, managed: ManagedSession) -> bool:
         """A person's terminal holds it, which does not end with the turn as a process of ours does."""
-        return hosting.folder is None and absence(hosting) is None
+        return managed.folder is None and unreachable_result(managed) is None
 
-    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
-        program, *words = order.argv
+    async def start(self, request: StartRequest, on_started: OnStarted = ignore_start) -> ActionResult:
+        program, *words = request.argv
         flags = [word for word in (words[1:] if words[:1] == ["exec"] else words) if word != "--json"]
-        check_arguments((program, *flags), REFUSED)
-        if order.resume and not is_uuid(order.conversation_id or ""):
+        check_arguments((program, *flags), REFUSED_OPTIONS)
+        if request.resume and not is_uuid(request.conversation_id or ""):
             # Codex would take it for a name, find none and silently begin another conversation.
-            raise ConversationUnknown(conversation=(order.conversation_id or "")[:40], folder=order.cwd)
-        if order.prompt is None:
-            return self._at_rest(order)
-        check_prompt(order.prompt)
-        return await self._run(order, (program, *flags), order.prompt, begun)
+            raise ConversationUnknown(conversation=(request.conversation_id or "")[:40], folder=request.cwd)
+        if request.prompt is None:
+            return self._adopt_idle(request)
+        check_prompt(request.prompt)
+        return await self._run(request, (program, *flags), request.prompt, on_started)
 
-    def places_in(self, environ: Mapping[str, str]) -> dict[str, str]:
-        return {name: environ[name] for name in PLACES if name in environ}
+    def conversation_folders(self, environ: Mapping[str, str]) -> dict[str, str]:
+        return {name: environ[name] for name in HOME_VARIABLES if name in environ}
 
-    async def find_begun(self, planned: Hosting, intent_id: str, carriers: Sequence[Process]) -> Seen | None:
-        folder = RunFolder(self._root, _unnamed(intent_id))
+    async def find_started(
+        self, planned: ManagedSession, intent_id: str, carriers: Sequence[Process]
+    ) -> ActionResult | None:
+        folder = RunFolder(self._root, _provisional_id(intent_id))
         if not folder.output.is_file():
             return None
         launched = min(carriers, key=lambda process: process.started, default=None)
-        thread_id = await _name_in(folder, launched)
+        thread_id = await _read_thread_id(folder, launched)
         if thread_id is None:
             return None
         session_id = SessionId(f"codex-{thread_id}")
         folder = folder.rename(self._root, session_id)
-        native = _native(launched, _codex_home(planned.places), thread_id) if launched is not None else None
-        hosting = replace(
+        native = (
+            _native_process(launched, _codex_home(planned.places), thread_id)
+            if launched is not None
+            else None
+        )
+        managed = replace(
             planned,
             session_id=session_id,
             conversation_id=ConversationId(thread_id),
@@ -186,225 +192,256 @@ class CodexDriver:
             folder=str(folder.path),
         )
         if _has_begun(folder):
-            return Seen(Outcome.RECOVERED, "its turn began", hosting)
+            return ActionResult(ActionOutcome.CONFIRMED, "its turn began", managed)
         words = "it runs and its turn has not begun yet" if carriers else "it ended before its turn began"
-        return Seen(Outcome.UNVERIFIED, words, hosting)
+        return ActionResult(ActionOutcome.UNVERIFIED, words, managed)
 
-    def newest_process(self, hosting: Hosting) -> Process | None:
-        return RunFolder(self._root, hosting.session_id).process
+    def newest_process(self, managed: ManagedSession) -> Process | None:
+        return RunFolder(self._root, managed.session_id).process
 
-    async def resume(self, hosting: Hosting, order: Order) -> Seen:
-        return await self.start(replace(order, environ=_at_its_places(order.environ, hosting)))
+    async def resume(self, managed: ManagedSession, request: StartRequest) -> ActionResult:
+        return await self.start(replace(request, environ=_with_session_home(request.environ, managed)))
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         """A process of its own for the prompt, with the places of the first one; declined while one lives."""
-        return await self._delivered(hosting, prompt, environ, "")
+        return await self._deliver(managed, prompt, environ, "")
 
     async def deliver_once(
         self,
-        hosting: Hosting,
+        managed: ManagedSession,
         prompt: str,
         prompt_id: str,
         *,
         again: bool,
         environ: Mapping[str, str] | None = None,
-    ) -> Seen:
-        if again and (settled := self._has_had(hosting, prompt_id)) is not None:
+    ) -> ActionResult:
+        if again and (settled := self._result_if_delivered(managed, prompt_id)) is not None:
             return settled
-        return await self._delivered(hosting, prompt, environ, prompt_id)
+        return await self._deliver(managed, prompt, environ, prompt_id)
 
-    def was_given(self, hosting: Hosting, prompt_id: str) -> bool:
-        return prompt_id in (RunFolder(self._root, hosting.session_id).prompts or {})
+    def has_prompt(self, managed: ManagedSession, prompt_id: str) -> bool:
+        return prompt_id in (RunFolder(self._root, managed.session_id).prompts or {})
 
-    def _has_had(self, hosting: Hosting, prompt_id: str) -> Seen | None:
+    def _result_if_delivered(self, managed: ManagedSession, prompt_id: str) -> ActionResult | None:
         """Whether a process was started for this prompt, by what that one said; None: no turn of it ever began."""
-        folder = RunFolder(self._root, hosting.session_id)
+        folder = RunFolder(self._root, managed.session_id)
         known = folder.prompts
         if known is None:
-            return Seen(Outcome.UNVERIFIED, "which prompt its last process had was not written down")
-        if known.get(prompt_id, Fate.LOST) is Fate.LOST:
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, "which prompt its last process had was not written down"
+            )
+        if known.get(prompt_id, PromptFate.LOST) is PromptFate.LOST:
             return None
-        if known[prompt_id] is Fate.TAKEN or _has_begun(folder):
-            return Seen(Outcome.RECOVERED, "it has had this prompt already")
-        alive = proc.carriers(SESSION_VARIABLE, hosting.session_id, os.getuid())
-        return Seen(Outcome.UNVERIFIED, "it runs and its turn has not begun yet") if alive else None
+        if known[prompt_id] is PromptFate.TAKEN or _has_begun(folder):
+            return ActionResult(ActionOutcome.CONFIRMED, "it has had this prompt already")
+        alive = proc.processes_with_variable(SESSION_VARIABLE, managed.session_id, os.getuid())
+        return (
+            ActionResult(ActionOutcome.UNVERIFIED, "it runs and its turn has not begun yet")
+            if alive
+            else None
+        )
 
-    async def _delivered(
-        self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None, prompt_id: str
-    ) -> Seen:
+    async def _deliver(
+        self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None, prompt_id: str
+    ) -> ActionResult:
         check_prompt(prompt)
-        if not await self._has_left(hosting):
-            return Seen(Outcome.DECLINED, "it is still at work: Codex takes a prompt between its turns only")
-        order = Order(
-            session_id=hosting.session_id,
-            conversation_id=hosting.conversation_id,
-            epoch=hosting.epoch,
+        if not await self._has_exited(managed):
+            return ActionResult(
+                ActionOutcome.DECLINED, "it is still at work: Codex takes a prompt between its turns only"
+            )
+        request = StartRequest(
+            session_id=managed.session_id,
+            conversation_id=managed.conversation_id,
+            epoch=managed.epoch,
             intent_id="",
-            cwd=hosting.cwd,
-            argv=hosting.argv,
-            environ=_at_its_places(self._environ if environ is None else environ, hosting),
+            cwd=managed.cwd,
+            argv=managed.argv,
+            environ=_with_session_home(self._environ if environ is None else environ, managed),
             resume=True,
             prompt=prompt,
             prompt_id=prompt_id or None,
         )
-        seen = await self.start(order)
-        if seen.hosting is None:
-            return seen
+        result = await self.start(request)
+        if result.hosting is None:
+            return result
         return replace(
-            seen, hosting=replace(hosting, process=seen.hosting.process, folder=seen.hosting.folder)
+            result, hosting=replace(managed, process=result.hosting.process, folder=result.hosting.folder)
         )
 
-    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
-        del hosting  # `codex exec` never asks
+    async def questions(self, managed: ManagedSession) -> tuple[PermissionQuestion, ...]:
+        del managed  # `codex exec` never asks
         return ()
 
-    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:  # noqa: ARG002 - the port's
-        return Seen(Outcome.DECLINED, "`codex exec` never asks")
+    async def answer(self, managed: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:  # noqa: ARG002 - the port's
+        return ActionResult(ActionOutcome.DECLINED, "`codex exec` never asks")
 
-    async def interrupt(self, hosting: Hosting) -> Seen:
+    async def interrupt(self, managed: ManagedSession) -> ActionResult:
         """Ends the process, in which the turn is written down as interrupted; the next prompt goes on from there."""
-        if hosting.process is None or absence(hosting) is not None:
-            return Seen(Outcome.DECLINED, "no turn is running")
-        meant = agent_of(hosting.session_id, hosting.conversation_id)
-        ending = await end(hosting.process, ((signal.SIGINT, self._patience.interrupt),), is_meant=meant)
-        if ending.sight is Sight.DEAD:
-            return Seen(Outcome.RECOVERED, f"its turn was interrupted within {ending.seconds:.1f} s")
-        return Seen(Outcome.INEFFECTIVE, f"process {ending.process.pid} did not react to SIGINT")
+        if managed.process is None or unreachable_result(managed) is not None:
+            return ActionResult(ActionOutcome.DECLINED, "no turn is running")
+        meant = agent_of(managed.session_id, managed.conversation_id)
+        result = await terminate(
+            managed.process, ((signal.SIGINT, self._timeouts.interrupt),), is_meant=meant
+        )
+        if result.sight is ProcessState.DEAD:
+            return ActionResult(
+                ActionOutcome.CONFIRMED, f"its turn was interrupted within {result.seconds:.1f} s"
+            )
+        return ActionResult(
+            ActionOutcome.INEFFECTIVE, f"process {result.process.pid} did not react to SIGINT"
+        )
 
-    async def stop(self, hosting: Hosting) -> Seen:
-        return await stop_hosted(hosting, RunFolder(self._root, hosting.session_id), TOOL_VARIABLE)
+    async def stop(self, managed: ManagedSession) -> ActionResult:
+        return await stop_managed_process(managed, RunFolder(self._root, managed.session_id), TOOL_VARIABLE)
 
-    def _at_rest(self, order: Order) -> Seen:
+    def _adopt_idle(self, request: StartRequest) -> ActionResult:
         """Taken over without a prompt: between its turns nothing of it runs."""
-        if not order.resume or order.conversation_id is None:
+        if not request.resume or request.conversation_id is None:
             raise PromptRefused(reason="Codex begins a conversation with a prompt, and none was given")
-        if not _has_rollout(_codex_home(order.environ), order.conversation_id):
-            raise ConversationUnknown(conversation=order.conversation_id, folder=order.cwd)
-        hosting = self._hosting(order, order.conversation_id)
-        return Seen(Outcome.RECOVERED, "nothing of it runs until it gets a prompt", hosting)
+        if not _has_rollout(_codex_home(request.environ), request.conversation_id):
+            raise ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
+        managed = self._managed_session(request, request.conversation_id)
+        return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs until it gets a prompt", managed)
 
-    async def _run(self, order: Order, command: tuple[str, ...], prompt: str, begun: Begun) -> Seen:
+    async def _run(
+        self, request: StartRequest, command: tuple[str, ...], prompt: str, on_started: OnStarted
+    ) -> ActionResult:
         program, *flags = command
-        folder = RunFolder(self._root, order.session_id or _unnamed(order.intent_id))
-        _settle_prompts(folder)
-        going_on = ("resume", order.conversation_id) if order.resume and order.conversation_id else ()
-        with folder.reading(prompt, order.prompt_id or "") as streams:
+        folder = RunFolder(self._root, request.session_id or _provisional_id(request.intent_id))
+        _record_prompt_fates(folder)
+        going_on = ("resume", request.conversation_id) if request.resume and request.conversation_id else ()
+        with folder.open_prompt_streams(prompt, request.prompt_id or "") as streams:
             process = launch(
                 (program, "exec", "--json", *flags, *going_on, "-"),
-                cwd=order.cwd,
-                environ=marked(order.environ, order.session_id, order.epoch, order.intent_id),
+                cwd=request.cwd,
+                environ=with_marks(request.environ, request.session_id, request.epoch, request.intent_id),
                 streams=streams,
             )
-            folder.note_process(process)
-        async with Following(folder.output, process) as following:
-            return await self._see_start(order, folder, following, process, begun)
+            folder.record_process(process)
+        async with FileFollower(folder.output, process) as following:
+            return await self._verify_start(request, folder, following, process, on_started)
 
-    async def _see_start(
-        self, order: Order, folder: RunFolder, following: Following, process: Process, begun: Begun
-    ) -> Seen:
-        turn = Turn()
-        named = await following.until(turn.feed, lambda: turn.thread_id is not None, self._patience.start)
+    async def _verify_start(
+        self,
+        request: StartRequest,
+        folder: RunFolder,
+        following: FileFollower,
+        process: Process,
+        on_started: OnStarted,
+    ) -> ActionResult:
+        turn = CodexTurn()
+        named = await following.feed_until(
+            turn.feed, lambda: turn.thread_id is not None, self._timeouts.start
+        )
         if not named and not following.is_alive:
-            raise _start_failure(order, folder)
+            raise _start_failure(request, folder)
         if turn.thread_id is None or not is_uuid(turn.thread_id):
-            return await self._give_up(folder, process, "it did not say which conversation it began")
-        if order.resume and turn.thread_id != order.conversation_id:
-            seen = await self._give_up(folder, process, f"it began another conversation, {turn.thread_id}")
-            await sweep(TOOL_VARIABLE, turn.thread_id)
-            return seen
-        native = _native(process, _codex_home(order.environ), turn.thread_id)
-        hosting = replace(self._hosting(order, ConversationId(turn.thread_id)), process=native)
-        if order.session_id is None:
-            folder = folder.rename(self._root, hosting.session_id)
-        await begun(hosting)
-        return replace(await self._see_turn(folder, following, turn), hosting=hosting)
+            return await self._abort_start(folder, process, "it did not say which conversation it began")
+        if request.resume and turn.thread_id != request.conversation_id:
+            result = await self._abort_start(
+                folder, process, f"it began another conversation, {turn.thread_id}"
+            )
+            await terminate_marked(TOOL_VARIABLE, turn.thread_id)
+            return result
+        native = _native_process(process, _codex_home(request.environ), turn.thread_id)
+        managed = replace(self._managed_session(request, ConversationId(turn.thread_id)), process=native)
+        if request.session_id is None:
+            folder = folder.rename(self._root, managed.session_id)
+        await on_started(managed)
+        return replace(await self._verify_turn(folder, following, turn), hosting=managed)
 
-    async def _see_turn(self, folder: RunFolder, following: Following, turn: Turn) -> Seen:
-        await following.until(turn.feed, lambda: turn.begun or turn.over, self._patience.take)
-        await following.until(turn.feed, lambda: turn.heard or turn.over, self._patience.first_word)
+    async def _verify_turn(self, folder: RunFolder, following: FileFollower, turn: CodexTurn) -> ActionResult:
+        await following.feed_until(turn.feed, lambda: turn.has_begun or turn.is_over, self._timeouts.take)
+        await following.feed_until(
+            turn.feed, lambda: turn.has_answered or turn.is_over, self._timeouts.first_word
+        )
         if turn.needs_login:
-            return Seen(Outcome.INEFFECTIVE, f"it is not logged in: {turn.failure}")
-        if turn.begun or turn.over:
-            return Seen(Outcome.RECOVERED, "its turn began")
+            return ActionResult(ActionOutcome.INEFFECTIVE, f"it is not logged in: {turn.failure}")
+        if turn.has_begun or turn.is_over:
+            return ActionResult(ActionOutcome.CONFIRMED, "its turn began")
         if following.is_alive:
-            return Seen(Outcome.UNVERIFIED, "it runs and its turn has not begun yet")
-        return Seen(Outcome.INEFFECTIVE, f"it ended before its turn began: {folder.last_words()}")
+            return ActionResult(ActionOutcome.UNVERIFIED, "it runs and its turn has not begun yet")
+        return ActionResult(
+            ActionOutcome.INEFFECTIVE, f"it ended before its turn began: {folder.last_error_output()}"
+        )
 
-    async def _give_up(self, folder: RunFolder, process: Process, reason: str) -> Seen:
+    async def _abort_start(self, folder: RunFolder, process: Process, reason: str) -> ActionResult:
         """Nothing that runs may be unknown to us: what should not be there is ended, the native process first."""
         for each in (*reversed(proc.descendants(process)), process):
-            await end(each, is_meant=lambda _process: True)
+            await terminate(each, is_meant=lambda _process: True)
         folder.remove()
-        return Seen(Outcome.INEFFECTIVE, f"{reason}; it was ended")
+        return ActionResult(ActionOutcome.INEFFECTIVE, f"{reason}; it was ended")
 
-    async def _has_left(self, hosting: Hosting) -> bool:
+    async def _has_exited(self, managed: ManagedSession) -> bool:
         """Whether its process is gone; one that has said its last word is given time to leave."""
-        folder = RunFolder(self._root, hosting.session_id)
-        if hosting.process is None or proc.sight(hosting.process) is Sight.DEAD:
+        folder = RunFolder(self._root, managed.session_id)
+        if managed.process is None or proc.state_of(managed.process) is ProcessState.DEAD:
             return True
         if not folder.output.is_file():
             return False
-        turn = Turn()
-        async with Following(folder.output, hosting.process) as following:
-            await following.until(turn.feed, lambda: turn.over, 0)
-            if turn.over:
-                await following.until(turn.feed, lambda: False, LEAVING_SECONDS)
+        turn = CodexTurn()
+        async with FileFollower(folder.output, managed.process) as following:
+            await following.feed_until(turn.feed, lambda: turn.is_over, 0)
+            if turn.is_over:
+                await following.feed_until(turn.feed, lambda: False, EXIT_SECONDS)
             return not following.is_alive
 
-    def _hosting(self, order: Order, conversation: ConversationId) -> Hosting:
-        session_id = order.session_id or SessionId(f"codex-{conversation}")
-        return Hosting(
+    def _managed_session(self, request: StartRequest, conversation: ConversationId) -> ManagedSession:
+        session_id = request.session_id or SessionId(f"codex-{conversation}")
+        return ManagedSession(
             session_id=session_id,
             conversation_id=conversation,
             driver=self.name,
-            cwd=order.cwd,
-            argv=order.argv,
-            epoch=order.epoch,
+            cwd=request.cwd,
+            argv=request.argv,
+            epoch=request.epoch,
             since=self._clock.now().wall,
             folder=str(RunFolder(self._root, session_id).path),
-            name=order.name,
-            places=self.places_in(order.environ),
+            name=request.name,
+            places=self.conversation_folders(request.environ),
         )
 
 
-def _unnamed(intent_id: str) -> SessionId:
+def _provisional_id(intent_id: str) -> SessionId:
     """What the folder of a start is called until the client has named its conversation."""
     return parse_session_id(f"new-{intent_id}")
 
 
-async def _name_in(folder: RunFolder, process: Process | None) -> str | None:
+async def _read_thread_id(folder: RunFolder, process: Process | None) -> str | None:
     """The conversation that the newest process of this folder names; one that lives is given time to do so."""
-    turn = Turn()
+    turn = CodexTurn()
     if process is None:
         for line in folder.output.read_bytes().splitlines():
             turn.feed(line)
     else:
-        async with Following(folder.output, process) as following:
-            await following.until(turn.feed, lambda: turn.thread_id is not None, NAMING_SECONDS)
+        async with FileFollower(folder.output, process) as following:
+            await following.feed_until(turn.feed, lambda: turn.thread_id is not None, NAMING_SECONDS)
     return turn.thread_id if turn.thread_id is not None and is_uuid(turn.thread_id) else None
 
 
-def _settle_prompts(folder: RunFolder) -> None:
+def _record_prompt_fates(folder: RunFolder) -> None:
     """What became of the prompt of the process before: the next one begins another file."""
     newest = next(reversed(folder.prompts or {}), "")
     if newest:
-        folder.note_prompt(newest, Fate.TAKEN if _has_begun(folder) else Fate.LOST)
+        folder.record_prompt(newest, PromptFate.TAKEN if _has_begun(folder) else PromptFate.LOST)
 
 
 def _has_begun(folder: RunFolder) -> bool:
     """Whether the newest process began its turn, by what it said."""
-    turn = Turn()
+    turn = CodexTurn()
     if folder.output.is_file():
         for line in folder.output.read_bytes().splitlines():
             turn.feed(line)
-    return turn.begun or turn.over
+    return turn.has_begun or turn.is_over
 
 
-def _at_its_places(environ: Mapping[str, str], hosting: Hosting) -> Mapping[str, str]:
+def _with_session_home(environ: Mapping[str, str], managed: ManagedSession) -> Mapping[str, str]:
     """The environment with the places of the session's first process; as it is, for one that was adopted."""
-    if not hosting.places:
+    if not managed.places:
         return environ
-    return {name: value for name, value in environ.items() if name not in PLACES} | hosting.places
+    return {name: value for name, value in environ.items() if name not in HOME_VARIABLES} | managed.places
 
 
 def _codex_home(environ: Mapping[str, str]) -> Path:
@@ -416,7 +453,7 @@ def _has_rollout(home: Path, conversation: ConversationId) -> bool:
     return any((home / "sessions").glob(f"*/*/*/rollout-*-{conversation}.jsonl"))
 
 
-def _native(launched: Process, home: Path, thread_id: str) -> Process:
+def _native_process(launched: Process, home: Path, thread_id: str) -> Process:
     """The process that does the work: it holds the thread's lock. What was launched, if that one cannot be seen."""
     family = {each.pid: each for each in (launched, *proc.descendants(launched))}
     lock = home / "thread-writer-locks" / f"{thread_id}.lock"
@@ -429,9 +466,9 @@ def _native(launched: Process, home: Path, thread_id: str) -> Process:
     return launched if holder is None else family.get(holder, launched)
 
 
-def _start_failure(order: Order, folder: RunFolder) -> ConversationUnknown | StartFailed:
-    words = folder.last_words() or "it said nothing"
+def _start_failure(request: StartRequest, folder: RunFolder) -> ConversationUnknown | StartFailed:
+    words = folder.last_error_output() or "it said nothing"
     folder.remove()
     if UNKNOWN_CONVERSATION in words:
-        return ConversationUnknown(conversation=order.conversation_id, folder=order.cwd)
-    return StartFailed(program=order.argv[0], reason=words)
+        return ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
+    return StartFailed(program=request.argv[0], reason=words)

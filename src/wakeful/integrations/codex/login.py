@@ -13,9 +13,9 @@ from msgspec import Struct
 
 from wakeful.control.login import AuthEvent, AuthTier, auth_tier
 from wakeful.core.decoding import decode_json
-from wakeful.linux.run_command import PROBE_PROMPT, ClientAsking, stamp
+from wakeful.linux.run_command import PROBE_PROMPT, ClientCommands, credentials_fingerprint
 
-_GONE: Final = b"Not logged in"
+_LOGGED_OUT: Final = b"Not logged in"
 _VARIABLES: Final = ("OPENAI_API_KEY", "CODEX_API_KEY")
 
 
@@ -34,30 +34,36 @@ class CodexLogin:
     provider = "codex"
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
-        self._client = ClientAsking(argv, folder, environ)
+        self._client = ClientCommands(argv, folder, environ)
         self._environ = environ
 
     async def status(self) -> AuthEvent:
-        answer = await self._client.ask_status("login", "status")
+        answer = await self._client.run_status("login", "status")
         if answer.exit_code == 0:
             return AuthEvent.STATUS_GOOD
-        return AuthEvent.STATUS_GONE if _GONE in answer.errors + answer.output else AuthEvent.STATUS_UNKNOWN
+        return (
+            AuthEvent.STATUS_GONE
+            if _LOGGED_OUT in answer.errors + answer.output
+            else AuthEvent.STATUS_UNKNOWN
+        )
 
     async def probe(self) -> AuthEvent:
         flags = ("--json", "--skip-git-repo-check", "--ephemeral", "-s", "read-only")
-        answer = await self._client.ask_probe("exec", *flags, PROBE_PROMPT)
+        answer = await self._client.run_probe("exec", *flags, PROBE_PROMPT)
         for line in reversed(answer.output.splitlines()):
-            learnt = _learnt(line)
+            learnt = _auth_event_of(line)
             if learnt is not None:
                 return learnt
         return AuthEvent.STATUS_UNKNOWN
 
     def credentials(self) -> str:
         folder = self._environ.get("CODEX_HOME") or f"{self._environ.get('HOME', '/')}/.codex"
-        return stamp((f"{folder}/auth.json", f"{folder}/config.toml"), self._environ, _VARIABLES)
+        return credentials_fingerprint(
+            (f"{folder}/auth.json", f"{folder}/config.toml"), self._environ, _VARIABLES
+        )
 
 
-def _learnt(line: bytes) -> AuthEvent | None:
+def _auth_event_of(line: bytes) -> AuthEvent | None:
     """What the last word about the turn says; None: another line."""
     try:
         said = decode_json(line, _Line)
@@ -85,11 +91,11 @@ class CodexOneShot:
     """Implements control.provider.OneShot. `folder` is one of ours, with nothing in it."""
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
-        self._client = ClientAsking(argv, folder, environ)
+        self._client = ClientCommands(argv, folder, environ)
 
-    async def ask(self, prompt: str, seconds_max: float) -> str | None:
+    async def execute(self, prompt: str, seconds_max: float) -> str | None:
         flags = ("--json", "--skip-git-repo-check", "--ephemeral", "-s", "read-only", "-")
-        answer = await self._client.ask_model(prompt, seconds_max, "exec", *flags)
+        answer = await self._client.run_model(prompt, seconds_max, "exec", *flags)
         lines = [line for each in answer.output.splitlines() if (line := _read(each)) is not None]
         if not any(line.type == "turn.completed" for line in lines):
             return None

@@ -18,11 +18,11 @@ _COMMANDS: Final = frozenset({"exec_command", "shell", "shell_command", "local_s
 _ESCALATED: Final = re.compile(rb'sandbox_permissions"?\s*:\s*"require_escalated"')
 
 
-class _Yielding(Struct, gc=False):
+class _YieldArguments(Struct, gc=False):
     yield_time_ms: float | None = None
 
 
-_decode_yielding: Final = json_decoder(_Yielding)
+_decode_yielding: Final = json_decoder(_YieldArguments)
 
 
 def own_limit_seconds(tool: str, given: bytes, declared_seconds: float | None) -> float | None:

@@ -16,23 +16,23 @@ import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.structs import replace
 
-from wakeful.control.briefs import OPENINGS
+from wakeful.control.briefs import OWN_PROMPT_PREFIXES
 from wakeful.core.decoding import json_decoder
 from wakeful.integrations.codex.permissions import is_escalated, own_limit_seconds
 from wakeful.judging import events as e
 from wakeful.judging.activity import BACKGROUND_MAX, is_boundary
-from wakeful.judging.masking import echoes_in
-from wakeful.sources.failure_words import status_in, turn_failed as failed_turn
+from wakeful.judging.masking import count_repeated_ends
 from wakeful.sources.parsing import (
     conversation_of,
     declared_timeout_seconds,
     kind_of,
     path_in,
     question_of,
-    read_strange,
+    read_undecodable,
     text_of,
     wall_of,
 )
+from wakeful.sources.turn_failure import status_in, turn_failed_event as failed_turn
 
 # The longest header seen has 130 bytes; a list of parts begins with some more around its first text.
 _HEADER_BYTES_MAX: Final = 400
@@ -40,7 +40,7 @@ _OUTPUT: Final = b"Output:"
 # `Process exited with code 3` or `Exit code: 3`; one literal to look for, as every output is searched.
 _EXIT: Final = re.compile(rb"code:? (-?\d+)")
 # The command goes on as a terminal of its own; its call came back.
-_GOES_ON: Final = re.compile(rb"Process running with session ID (\d{1,20})")
+_STILL_RUNNING: Final = re.compile(rb"Process running with session ID (\d{1,20})")
 # Sentences of Codex itself; what a tool of somebody else calls failed is for the model to judge.
 _BROKEN: Final = re.compile(
     rb"(?:Script failed|[a-z]+_[a-z_]+ (?:verification )?failed|failed to parse|unsupported )"
@@ -55,19 +55,19 @@ _JSON_FAILED: Final = re.compile(
 _JSON_STARTS: Final = (b'"{', b"{")
 
 
-def call_ended(call: str, output: bytes, at: float) -> e.CallEnded:
+def call_end_event(call: str, output: bytes, at: float) -> e.CallEnded:
     """The end of a call by the JSON of its output. The result leaves out what differs every time."""
     head, separator, _ = output[:_HEADER_BYTES_MAX].partition(_OUTPUT)
     result = output[len(head) :] if separator else output
     exited = _EXIT.search(head) if separator else None
     if exited is not None:
         return e.CallEnded(at, call, int(exited[1]) != 0, result=exited[1] + result)
-    goes_on = _GOES_ON.search(head) if separator else None
+    goes_on = _STILL_RUNNING.search(head) if separator else None
     if goes_on is not None:
         return e.CallEnded(at, call, result=result, background=goes_on[1].decode())
     opening = _opening(head)
     refused = _REFUSED.match(opening) is not None
-    is_error = not refused and (_BROKEN.match(opening) is not None or _failed_in_json(output))
+    is_error = not refused and (_BROKEN.match(opening) is not None or _is_json_failure(output))
     return e.CallEnded(at, call, is_error, refused, result)
 
 
@@ -76,14 +76,14 @@ def _opening(head: bytes) -> bytes:
     return head.partition(b'"text":')[2].lstrip(b' "') if head.startswith(b"[") else head.lstrip(b'"')
 
 
-def _failed_in_json(output: bytes) -> bool:
+def _is_json_failure(output: bytes) -> bool:
     if not output.startswith(_JSON_STARTS):
         return False
     edges = output[:_HEADER_BYTES_MAX] + output[-_HEADER_BYTES_MAX:]
     return _JSON_FAILED.search(edges) is not None
 
 
-def turn_failed(message: str, cause: bytes, at: float) -> e.TurnFailed:
+def turn_failure_event(message: str, cause: bytes, at: float) -> e.TurnFailed:
     """The failure of a turn by the sentence shown to the person and the client's own cause beside it."""
     code = cause.decode("utf-8", "replace")
     return failed_turn(message, at, status=status_in(f"{message} {code}"), code=code)
@@ -95,7 +95,7 @@ class _Usage(Struct, gc=False):
     output_tokens: int = 0
 
 
-class _Counted(Struct, gc=False):
+class _TokenCounts(Struct, gc=False):
     total_token_usage: _Usage | None = None
     last_token_usage: _Usage | None = None
 
@@ -134,7 +134,7 @@ class _Payload(Struct, frozen=True, gc=False):
     approvals_reviewer: str | None = None
     item: _Item | UnsetType = UNSET
     error: _Error | None = None
-    info: _Counted | None = None
+    info: _TokenCounts | None = None
     usage: _Usage | UnsetType = UNSET
     root_turn_id: Raw | UnsetType = UNSET
     turn_attribution: Raw | UnsetType = UNSET
@@ -185,21 +185,21 @@ class RolloutReader:
         self._has_usage_records = False
         self._is_exec = False
         # By call: the commands that went on when it came back, and those it asks for more.
-        self._running: dict[str, str] = {}
-        self._asked: dict[str, str] = {}
+        self._running_tasks: dict[str, str] = {}
+        self._polled_tasks: dict[str, str] = {}
 
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
             record = _decode(line)
         except msgspec.DecodeError as error:
-            return read_strange(line, error, self.read, _misshapen)
+            return read_undecodable(line, error, self.read, _malformed_record)
         payload = record.payload
-        read = _NESTED_READS.get((record.type, payload.type)) or _READS.get(record.type)
+        read = _NESTED_READERS.get((record.type, payload.type)) or _RECORD_READERS.get(record.type)
         if read is None:
-            return _unread(record)
+            return _unhandled_record(record)
         at = wall_of(record.timestamp)
         if at is None:
-            return (e.Drifted(0.0, "timestamp"),)
+            return (e.FormatDrifted(0.0, "timestamp"),)
         return read(self, payload, at)
 
     def is_boundary(self, line: bytes) -> bool:
@@ -207,65 +207,65 @@ class RolloutReader:
             return False
         return any(is_boundary(event) for event in RolloutReader().read(line))
 
-    def opened(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+    def on_session_meta(self, payload: _Payload, at: float) -> Sequence[e.Event]:
         """Only the first record is this thread's own; the ones after it may be its ancestors'."""
         if payload.id is None:
-            return (e.Drifted(at, "session_meta.id"),)
+            return (e.FormatDrifted(at, "session_meta.id"),)
         self._thread = self._thread or payload.id
         if payload.id != self._thread:
             return ()
         self._is_exec = bytes(payload.source) == _EXEC
-        return (e.Opened(at, conversation_of(payload.id), payload.cwd, payload.cli_version),)
+        return (e.LogOpened(at, conversation_of(payload.id), payload.cwd, payload.cli_version),)
 
-    def used(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+    def on_usage(self, payload: _Payload, at: float) -> Sequence[e.Event]:
         """Dialects with usage records repeat the same figures as counts: these are then left out."""
         if payload.usage is UNSET:
-            return (e.Drifted(at, "token_usage_record.usage"),)
+            return (e.FormatDrifted(at, "token_usage_record.usage"),)
         self._has_usage_records = True
-        return (_spent(payload.usage, at),)
+        return (_spent_event(payload.usage, at),)
 
-    def counted(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+    def on_token_count(self, payload: _Payload, at: float) -> Sequence[e.Event]:
         """A count is repeated whenever a rate limit changes; only a new total is a new message."""
         if self._has_usage_records or payload.info is None or payload.info.total_token_usage == self._total:
             return ()
         self._total = payload.info.total_token_usage
         last = payload.info.last_token_usage
-        return (_spent(last, at),) if last is not None else ()
+        return (_spent_event(last, at),) if last is not None else ()
 
-    def ended(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+    def on_call_end(self, payload: _Payload, at: float) -> Sequence[e.Event]:
         if not payload.call_id or payload.output is UNSET:
-            return (e.Drifted(at, f"{payload.type}.{'output' if payload.call_id else 'call_id'}"),)
-        ended = call_ended(payload.call_id, bytes(payload.output), at)
-        asked = self._asked.pop(payload.call_id, None)
+            return (e.FormatDrifted(at, f"{payload.type}.{'output' if payload.call_id else 'call_id'}"),)
+        ended = call_end_event(payload.call_id, bytes(payload.output), at)
+        asked = self._polled_tasks.pop(payload.call_id, None)
         if asked is not None:
             # Asking a running command for more is no task of its own; the last answer is the task's end.
             return (replace(ended, background=""),) if ended.background else (ended, e.TaskEnded(at, asked))
         if ended.background:
-            _remember(self._running, payload.call_id, ended.background)
+            _remember(self._running_tasks, payload.call_id, ended.background)
         return (ended,)
 
-    def called(self, payload: _Payload, at: float) -> Sequence[e.Event]:
-        event = _called(payload, at)
+    def on_call(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        event = _call_start_event(payload, at)
         if payload.name == "write_stdin" and isinstance(event, e.CallStarted):
             session = _SESSION.search(event.input)
             if session is not None:
-                _remember(self._asked, event.call, session[1].decode())
+                _remember(self._polled_tasks, event.call, session[1].decode())
         return (event,)
 
-    def turn_started(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+    def on_turn_start(self, payload: _Payload, at: float) -> Sequence[e.Event]:
         """Who asked is said by the message that follows; none does while a command typed with `!` runs.
 
         Nor while `/compact` summarises: that alone, in dialects that attribute turns, is nobody's.
         """
         attribution = payload.turn_attribution
         if payload.root_turn_id is not UNSET and attribution is UNSET:
-            return (e.Prompted(at, by_person=False), e.Compacting(at))
+            return (e.Prompted(at, by_person=False), e.CompactionStarted(at))
         is_exec = self._is_exec if attribution is UNSET else _BY_EXEC.search(bytes(attribution)) is not None
         return (e.Prompted(at, by_person=False, unasked=not is_exec),)
 
-    def completed(self, payload: _Payload, at: float) -> Sequence[e.Event]:
-        events, item = _item(payload, at), payload.item
-        task = self._running.pop(item.id, None) if item is not UNSET else None
+    def on_item_completed(self, payload: _Payload, at: float) -> Sequence[e.Event]:
+        events, item = _item_events(payload, at), payload.item
+        task = self._running_tasks.pop(item.id, None) if item is not UNSET else None
         return events if task is None else (*events, e.TaskEnded(at, task))
 
 
@@ -279,33 +279,35 @@ def _key_of(kind: str, nested: str) -> str:
     return f"{kind}.{nested}" if kind in _NESTED else kind
 
 
-def _unread(record: _Record) -> Sequence[e.Event]:
+def _unhandled_record(record: _Record) -> Sequence[e.Event]:
     """Quiet, unknown, or without the fields that say what a record is."""
     if not record.type or (record.type in _NESTED and not record.payload.type):
         missing = "payload.type" if record.type else "type"
-        return (e.Drifted(0.0, "payload" if record.payload is _NO_PAYLOAD and record.type else missing),)
+        return (
+            e.FormatDrifted(0.0, "payload" if record.payload is _NO_PAYLOAD and record.type else missing),
+        )
     key = _key_of(record.type, record.payload.type)
-    return () if key in _QUIET else (e.Skipped(0.0, key[:40]),)
+    return () if key in _QUIET else (e.RecordSkipped(0.0, key[:40]),)
 
 
-def _misshapen(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
+def _malformed_record(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
     """Only a record we would have read can drift."""
     kind, payload = record.get("type"), record.get("payload")
     if not isinstance(kind, str):
-        return e.Drifted(0.0, "type")
+        return e.FormatDrifted(0.0, "type")
     nested = payload.get("type") if isinstance(payload, dict) else None
     key = _key_of(kind, str(nested))
-    known = key in _READS or (kind in _NESTED and not isinstance(nested, str))
-    return e.Drifted(0.0, path_in(error)) if known else e.Skipped(0.0, key[:40])
+    known = key in _RECORD_READERS or (kind in _NESTED and not isinstance(nested, str))
+    return e.FormatDrifted(0.0, path_in(error)) if known else e.RecordSkipped(0.0, key[:40])
 
 
-def _spent(usage: _Usage, at: float) -> e.Event:
-    return e.Spent(at, max(0, usage.input_tokens - usage.cached_input_tokens), usage.output_tokens)
+def _spent_event(usage: _Usage, at: float) -> e.Event:
+    return e.TokensSpent(at, max(0, usage.input_tokens - usage.cached_input_tokens), usage.output_tokens)
 
 
-def _context(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+def _on_turn_context(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
     """Stands before every request, so that a log read from its last turn on knows its folder and its permission mode."""
-    events = (e.Opened(at, cwd=payload.cwd), e.Progressed(at))
+    events = (e.LogOpened(at, cwd=payload.cwd), e.Progressed(at))
     policy = bytes(payload.approval_policy)
     if not policy:
         return events
@@ -313,65 +315,65 @@ def _context(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e
     return (*events, e.PermissionModeSet(at, text_of(policy) if by_person else "auto"))
 
 
-def _prompted(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
-    return (_prompt(payload.message, at),)
+def _on_prompt(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (_prompt_event(payload.message, at),)
 
 
-def _prompt(text: Raw, at: float) -> e.Event:
+def _prompt_event(text: Raw, at: float) -> e.Event:
     opening = bytes(text)[:_HEARTBEAT_BYTES_MAX]
-    by_wakeful = opening.removeprefix(_FIRST_TEXT)[1:].startswith(OPENINGS)
+    by_wakeful = opening.removeprefix(_FIRST_TEXT)[1:].startswith(OWN_PROMPT_PREFIXES)
     return e.Prompted(at, by_person=_HEARTBEAT not in opening, by_wakeful=by_wakeful)
 
 
-def _progressed(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+def _on_progress(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
     return (e.Progressed(at),)
 
 
-def _message(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+def _on_message(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
     """What users and developers say here is mostly context; their prompts have a record of their own."""
     if payload.role != "assistant":
         return ()
     text = bytes(payload.content)
     if len(text) <= len(_NO_TEXT):
         return (e.Progressed(at),)
-    return (e.Progressed(at, crc32(text), echoes_in(text.removesuffix(_TEXT_END))),)
+    return (e.Progressed(at, crc32(text), count_repeated_ends(text.removesuffix(_TEXT_END))),)
 
 
-def _compacted(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
-    return (e.Compacted(at),)
+def _on_compaction(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+    return (e.CompactionEnded(at),)
 
 
-def _turn_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+def _on_turn_end(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
     if payload.error is None:
         return (e.TurnEnded(at, asks=question_of(bytes(payload.last_agent_message))),)
-    return (turn_failed(payload.error.message, bytes(payload.error.codex_error_info), at),)
+    return (turn_failure_event(payload.error.message, bytes(payload.error.codex_error_info), at),)
 
 
-def _turn_aborted(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
+def _on_turn_abort(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
     return (e.TurnInterrupted(at),)
 
 
-def _item(payload: _Payload, at: float) -> Sequence[e.Event]:
+def _item_events(payload: _Payload, at: float) -> Sequence[e.Event]:
     item = payload.item
     if item is UNSET or item.type is UNSET:
-        return (e.Drifted(at, "item_completed.item" if item is UNSET else "item_completed.item.type"),)
+        return (e.FormatDrifted(at, "item_completed.item" if item is UNSET else "item_completed.item.type"),)
     if item.type == "UserMessage":
-        return (_prompt(item.content, at),)
+        return (_prompt_event(item.content, at),)
     if item.type == "Plan":
-        return (e.Proposed(at),)
+        return (e.PlanProposed(at),)
     if item.type == "CommandExecution" and item.id and item.status in {"failed", "declined"}:
         refused = item.status == "declined"
         return (e.CallEnded(at, item.id, not refused, refused, bytes(item.aggregated_output)),)
     return (e.Progressed(at),)
 
 
-def _called(payload: _Payload, at: float) -> e.Event:
+def _call_start_event(payload: _Payload, at: float) -> e.Event:
     field, tool = _CALLS[payload.type]
     tool = tool or payload.name
     given = getattr(payload, field)
     if not tool or given is UNSET or not payload.call_id:
         missing = "name" if not tool else field if given is UNSET else "call_id"
-        return e.Drifted(at, f"{payload.type}.{missing}")
+        return e.FormatDrifted(at, f"{payload.type}.{missing}")
     # Arguments are JSON in a JSON string, or plain JSON.
     text = bytes(given)
     if text.startswith(b'"'):
@@ -381,47 +383,50 @@ def _called(payload: _Payload, at: float) -> e.Event:
     return e.CallStarted(at, payload.call_id, tool, kind_of(tool), text, seconds, True, limit, escalated)
 
 
-def _search_ended(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
+def _on_search_end(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
     """The tools it found are no result that could repeat itself."""
     if not payload.call_id:
-        return (e.Drifted(at, "tool_search_output.call_id"),)
+        return (e.FormatDrifted(at, "tool_search_output.call_id"),)
     return (e.CallEnded(at, payload.call_id),)
 
 
-_Read = Callable[[RolloutReader, _Payload, float], Sequence[e.Event]]
-_READS: Final[Mapping[str, _Read]] = {
-    "session_meta": RolloutReader.opened,
-    "turn_context": _context,
-    "compacted": _compacted,
-    "token_usage_record": RolloutReader.used,
-    "event_msg.task_started": RolloutReader.turn_started,
-    "event_msg.task_complete": _turn_ended,
-    "event_msg.turn_aborted": _turn_aborted,
-    "event_msg.user_message": _prompted,
-    "event_msg.token_count": RolloutReader.counted,
-    "event_msg.context_compacted": _compacted,
-    "event_msg.item_completed": RolloutReader.completed,
-    "event_msg.agent_message": _progressed,
-    "event_msg.agent_reasoning": _progressed,
-    "event_msg.mcp_tool_call_end": _progressed,
-    "event_msg.patch_apply_end": _progressed,
-    "event_msg.web_search_end": _progressed,
-    "event_msg.stream_error": _progressed,
-    "response_item.message": _message,
-    "response_item.reasoning": _progressed,
+_RecordReader = Callable[[RolloutReader, _Payload, float], Sequence[e.Event]]
+_RECORD_READERS: Final[Mapping[str, _RecordReader]] = {
+    "session_meta": RolloutReader.on_session_meta,
+    "turn_context": _on_turn_context,
+    "compacted": _on_compaction,
+    "token_usage_record": RolloutReader.on_usage,
+    "event_msg.task_started": RolloutReader.on_turn_start,
+    "event_msg.task_complete": _on_turn_end,
+    "event_msg.turn_aborted": _on_turn_abort,
+    "event_msg.user_message": _on_prompt,
+    "event_msg.token_count": RolloutReader.on_token_count,
+    "event_msg.context_compacted": _on_compaction,
+    "event_msg.item_completed": RolloutReader.on_item_completed,
+    "event_msg.agent_message": _on_progress,
+    "event_msg.agent_reasoning": _on_progress,
+    "event_msg.mcp_tool_call_end": _on_progress,
+    "event_msg.patch_apply_end": _on_progress,
+    "event_msg.web_search_end": _on_progress,
+    "event_msg.stream_error": _on_progress,
+    "response_item.message": _on_message,
+    "response_item.reasoning": _on_progress,
     # Written when it is over; it has no id by which an end could be told.
-    "response_item.web_search_call": _progressed,
-    "response_item.function_call": RolloutReader.called,
-    "response_item.custom_tool_call": RolloutReader.called,
-    "response_item.local_shell_call": RolloutReader.called,
-    "response_item.tool_search_call": RolloutReader.called,
-    "response_item.function_call_output": RolloutReader.ended,
-    "response_item.custom_tool_call_output": RolloutReader.ended,
-    "response_item.tool_search_output": _search_ended,
+    "response_item.web_search_call": _on_progress,
+    "response_item.function_call": RolloutReader.on_call,
+    "response_item.custom_tool_call": RolloutReader.on_call,
+    "response_item.local_shell_call": RolloutReader.on_call,
+    "response_item.tool_search_call": RolloutReader.on_call,
+    "response_item.function_call_output": RolloutReader.on_call_end,
+    "response_item.custom_tool_call_output": RolloutReader.on_call_end,
+    "response_item.tool_search_output": _on_search_end,
 }
 # The same by both of their words: putting these together for every line would cost more than finding them.
-_NESTED_READS: Final = {
-    (kind, nested): read for key, read in _READS.items() for kind, _, nested in [key.partition(".")] if nested
+_NESTED_READERS: Final = {
+    (kind, nested): read
+    for key, read in _RECORD_READERS.items()
+    for kind, _, nested in [key.partition(".")]
+    if nested
 }
 # Known, and silent about the turn. A failure is told again by the end of its turn.
 _QUIET: Final = frozenset(

@@ -4,27 +4,27 @@ from pathlib import Path
 
 from wakeful.core.ids import ConversationId, SessionId, is_uuid, parse_session_id
 from wakeful.integrations.codex.rollout import RolloutReader
-from wakeful.judging.evidence import Subject
+from wakeful.judging.evidence import SessionIdentity
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_against
 from wakeful.linux.files import entries
-from wakeful.sources.base import Changes, Folders, Processes, Witness
+from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, ProcessWatch
 from wakeful.sources.folder_watch import watch_or_await
-from wakeful.sources.log_source import LogSource, Owner
+from wakeful.sources.log_source import LogFormat, LogOwner
 
 
-def codex_logs(homes: tuple[Path, ...], host: str) -> LogSource:
+def codex_logs(homes: tuple[Path, ...], host: str) -> LogFormat:
     """The rollouts below these Codex homes: `sessions/YYYY/MM/DD/rollout-<time>-<uuid>.jsonl`."""
 
-    def owner(parts: tuple[str, ...]) -> Owner | None:
+    def owner(parts: tuple[str, ...]) -> LogOwner | None:
         stem = parts[-1].removesuffix(".jsonl")
         # A UUID has 36 characters; what stands before it is the local start time.
         conversation = stem[-36:]
         if not stem.startswith("rollout-") or not is_uuid(conversation):
             return None
-        return Owner(subject_of(conversation, host))
+        return LogOwner(identity_of(conversation, host))
 
-    return LogSource(
+    return LogFormat(
         name="codex-rollouts",
         roots=tuple(home / "sessions" for home in homes),
         suffix=".jsonl",
@@ -34,9 +34,9 @@ def codex_logs(homes: tuple[Path, ...], host: str) -> LogSource:
     )
 
 
-def subject_of(conversation: str, host: str) -> Subject:
+def identity_of(conversation: str, host: str) -> SessionIdentity:
     """The session of a Codex thread. Raises BadSessionId if that is no id."""
-    return Subject(
+    return SessionIdentity(
         id=parse_session_id(f"codex-{conversation}"),
         provider="codex",
         host=host,
@@ -45,36 +45,36 @@ def subject_of(conversation: str, host: str) -> Subject:
     )
 
 
-class WriterLockEye:
+class CodexLockSource:
     """Reads who holds `thread-writer-locks/<thread>.lock`. The file stays when the lock is gone."""
 
     name = "codex-locks"
-    slow = None
-    left_out = None
+    delay_reason = None
+    skipped_logs = None
 
     def __init__(
         self,
         homes: tuple[Path, ...],
         host: str,
-        witness: Witness,
-        processes: Processes,
-        folders: Folders | None = None,
+        sink: EvidenceSink,
+        processes: ProcessWatch,
+        folders: FolderWatcher | None = None,
     ) -> None:
         self._lock_folders = tuple(home / "thread-writer-locks" for home in homes)
         self._host = host
-        self._witness = witness
+        self._sink = sink
         self._processes = processes
         self._folders = folders
 
-    def look(self) -> None:
+    def scan(self) -> None:
         for folder in self._lock_folders:
             if self._folders is not None:
                 watch_or_await(self._folders, str(folder))
             self._report([path for path in entries(folder) if path.suffix == ".lock"])
 
-    def told(self, changes: Changes) -> None:
-        if any(changes.touch(str(folder)) for folder in self._lock_folders):
-            self.look()
+    def on_changes(self, changes: FileChanges) -> None:
+        if any(changes.adds_folder_for(str(folder)) for folder in self._lock_folders):
+            self.scan()
             return
         changed = [Path(path) for path in changes.changed if path.endswith(".lock")]
         self._report([path for path in changed if path.parent in self._lock_folders])
@@ -90,12 +90,14 @@ class WriterLockEye:
         if not keys:
             return
         for key, pid in proc.flock_holders(keys).items():
-            process = proc.identify_if_seen(pid)
+            process = proc.identify_or_none(pid)
             # Every program of this user can lock the file.
             if process is not None and reason_against(process, "codex") is None:
-                subject = subject_of(keys[key].stem, self._host)
+                identity = identity_of(keys[key].stem, self._host)
                 cwd = proc.cwd(pid)
-                self._witness.held(subject, process, self._processes.watch(process), source="lock", cwd=cwd)
+                self._sink.on_process(
+                    identity, process, self._processes.watch(process), source="lock", cwd=cwd
+                )
 
 
 def _key_of(lock: Path) -> proc.FileKey | None:

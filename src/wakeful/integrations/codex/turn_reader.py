@@ -10,9 +10,9 @@ from typing import Final
 import msgspec
 from msgspec import Struct
 
-from wakeful.control.turn_events import Ended, Heard, Spent, Taken, Words
+from wakeful.control.turn_events import AnswerText, Ended, PromptTaken, Spent, TurnEvent
 from wakeful.core.decoding import json_decoder
-from wakeful.sources.failure_words import failure_in
+from wakeful.sources.turn_failure import classify_failure
 
 BREAK: Final = "\n\n"
 
@@ -43,13 +43,13 @@ class _Line(Struct, gc=False):
 _decode: Final = json_decoder(_Line)
 
 
-class CodexHearing:
+class CodexTurnReader:
     """Hears the turn of one process. It never asks: `codex exec` has nobody to ask."""
 
     def __init__(self, _prompt_id: str) -> None:
         self._text = ""
 
-    def feed(self, line: bytes) -> Sequence[Heard]:
+    def feed(self, line: bytes) -> Sequence[TurnEvent]:
         """What is new. Lines that are torn, unknown or of another shape tell nothing."""
         try:
             said = _decode(line)
@@ -58,33 +58,33 @@ class CodexHearing:
         match said.type:
             case "turn.started":
                 self._text = ""
-                return (Taken(),)
+                return (PromptTaken(),)
             case "item.completed" if said.item is not None and said.item.type == "agent_message":
-                return self._said(said.item.text)
+                return self._add_text(said.item.text)
             case "turn.completed":
                 used = said.usage or _Usage()
                 spent = Spent(used.input_tokens, used.output_tokens)
                 return (Ended(self._text, spent=spent, stop_reason="end_turn"),)
             case "turn.failed":
-                return (_failed(said.error.message if said.error is not None else ""),)
+                return (_failure_event(said.error.message if said.error is not None else ""),)
         return ()
 
-    def caught_up(self) -> Sequence[Heard]:
+    def on_caught_up(self) -> Sequence[TurnEvent]:
         return ()
 
-    def given_here(self) -> None:
+    def on_prompt_given(self) -> None:
         """Every process is one turn: its file has nothing else."""
 
-    def begin_anew(self) -> bool:
+    def on_new_process(self) -> bool:
         """Another process goes on in this conversation, with a file of its own. Every process has one prompt."""
         self._text = ""
         return True
 
-    def _said(self, text: str) -> Sequence[Heard]:
+    def _add_text(self, text: str) -> Sequence[TurnEvent]:
         words = f"{BREAK}{text}" if self._text else text
         self._text += words
-        return (Words(words),) if words else ()
+        return (AnswerText(words),) if words else ()
 
 
-def _failed(message: str) -> Ended:
-    return Ended(message, failure_in(message))
+def _failure_event(message: str) -> Ended:
+    return Ended(message, classify_failure(message))

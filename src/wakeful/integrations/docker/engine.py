@@ -73,7 +73,7 @@ class Mount(Struct, frozen=True, rename="pascal"):
     destination: str = ""
 
 
-class _Shown(Struct, rename="pascal"):
+class _InspectBody(Struct, rename="pascal"):
     id: str
     name: str
     state: _State
@@ -100,7 +100,7 @@ class Container(Struct, frozen=True, kw_only=True):
     mounts: tuple[Mount, ...] = ()
 
 
-class Listed(Struct, frozen=True):
+class ContainerRow(Struct, frozen=True):
     """One row of the engine's list of running containers."""
 
     id: str
@@ -108,15 +108,15 @@ class Listed(Struct, frozen=True):
     labels: Mapping[str, str]
 
 
-class Ran(Struct, frozen=True):
+class ExecResult(Struct, frozen=True):
     """How a program run in a container ended, and what it said."""
 
     exit_code: int
     output: bytes
 
     @property
-    def words(self) -> str:
-        return shown(self.output.decode(errors="replace"))
+    def text(self) -> str:
+        return safe_text(self.output.decode(errors="replace"))
 
 
 class Engine:
@@ -134,7 +134,7 @@ class Engine:
     async def inspect(self, name: str) -> Container | None:
         """The container of this name or id, None if there is none. Raises EngineGone, EngineRefused."""
         try:
-            async with self._asking(ASK_SECONDS_MAX) as client:
+            async with self._request(ASK_SECONDS_MAX) as client:
                 answer = await client.containers.container(name).show()
         except EngineRefused as refusal:
             if refusal.status == 404:
@@ -142,30 +142,30 @@ class Engine:
             raise
         return _container(self._read(answer))
 
-    async def running(self) -> list[Listed]:
+    async def list_running(self) -> list[ContainerRow]:
         """Every running container. Raises EngineGone, EngineRefused."""
-        async with self._asking(ASK_SECONDS_MAX) as client:
+        async with self._request(ASK_SECONDS_MAX) as client:
             rows = await client.containers.list()
         return [
-            Listed(row.id, row["Names"][0].removeprefix("/"), row["Labels"] or {})
+            ContainerRow(row.id, row["Names"][0].removeprefix("/"), row["Labels"] or {})
             for row in rows
             if row["Names"]
         ]
 
     async def create(self, name: str, wanted: Mapping[str, Any]) -> str:
         """Make a container; its id. Raises EngineGone, EngineRefused (409: the name is taken, 404: no such image)."""
-        async with self._asking(ACT_SECONDS_MAX) as client:
+        async with self._request(ACT_SECONDS_MAX) as client:
             return (await client.containers.create(dict(wanted), name=name)).id
 
-    async def begin(self, container_id: str) -> None:
+    async def start(self, container_id: str) -> None:
         """Start it. Raises EngineGone, EngineRefused."""
-        async with self._asking(ACT_SECONDS_MAX) as client:
+        async with self._request(ACT_SECONDS_MAX) as client:
             await client.containers.container(container_id).start()
 
     async def remove(self, container_id: str) -> None:
         """End it and everything in it, and remove it; nothing if it is gone. Raises EngineGone, EngineRefused."""
         try:
-            async with self._asking(ACT_SECONDS_MAX) as client:
+            async with self._request(ACT_SECONDS_MAX) as client:
                 await client.containers.container(container_id).delete(force=True)
         except EngineRefused as refusal:
             # 409: somebody else is removing it at this moment.
@@ -180,9 +180,9 @@ class Engine:
         environ: Mapping[str, str] | None = None,
         workdir: str = "",
         seconds_max: float = ASK_SECONDS_MAX,
-    ) -> Ran:
+    ) -> ExecResult:
         """Run a program in a running container to its end. Raises EngineGone, EngineRefused."""
-        async with self._asking(seconds_max) as client:
+        async with self._request(seconds_max) as client:
             order = await client.containers.container(container_id).exec(
                 list(argv), environment=given_environ(environ or {}), workdir=workdir or None
             )
@@ -194,7 +194,7 @@ class Engine:
                         break
             # 126 and 127 are the runtime's own: the program could not be run.
             ended = await order.inspect()
-        return Ran(-1 if ended["ExitCode"] is None else ended["ExitCode"], bytes(output))
+        return ExecResult(-1 if ended["ExitCode"] is None else ended["ExitCode"], bytes(output))
 
     async def events(self, since: float) -> AsyncGenerator[Mapping[str, str], None]:
         """Attributes of every container something happened to, from `since` on. Begins with an empty one, once it hears.
@@ -205,7 +205,7 @@ class Engine:
         # A client of its own: aiodocker keeps one stream per client, and a failed one for good.
         client = Docker(self.address)
         try:
-            async with self._reporting(ASK_SECONDS_MAX):
+            async with self._translate_errors(ASK_SECONDS_MAX):
                 await client.version()
             # Untyped in aiodocker.
             events: Any = client.events
@@ -214,7 +214,7 @@ class Engine:
             while (event := await self._next(client, heard)) is not None:
                 yield event.get("Actor", {}).get("Attributes") or {}
         finally:
-            await _end_listening(client)
+            await _close_event_stream(client)
         raise EngineGone(address=self.address, reason="it ended the connection")
 
     async def _next(self, client: Docker, heard: Any) -> Any:
@@ -225,18 +225,18 @@ class Engine:
                 async with asyncio.timeout(PING_SECONDS):
                     return await heard.get()
             except TimeoutError:
-                async with self._reporting(ASK_SECONDS_MAX):
+                async with self._translate_errors(ASK_SECONDS_MAX):
                     await client.version()
 
     @asynccontextmanager
-    async def _asking(self, seconds_max: float) -> AsyncIterator[Docker]:
+    async def _request(self, seconds_max: float) -> AsyncIterator[Docker]:
         if self._client is None:
             self._client = Docker(self.address)
-        async with self._reporting(seconds_max):
+        async with self._translate_errors(seconds_max):
             yield self._client
 
     @asynccontextmanager
-    async def _reporting(self, seconds_max: float) -> AsyncIterator[None]:
+    async def _translate_errors(self, seconds_max: float) -> AsyncIterator[None]:
         try:
             async with asyncio.timeout(seconds_max):
                 yield
@@ -246,26 +246,26 @@ class Engine:
             # aiodocker's own number for an engine that it could not reach.
             if problem.status == _UNREACHED:
                 raise EngineGone(
-                    address=self.address, reason=_why(problem.__context__ or problem)
+                    address=self.address, reason=_reason_of(problem.__context__ or problem)
                 ) from problem
-            raise EngineRefused(status=problem.status, reason=shown(str(problem.message))) from problem
+            raise EngineRefused(status=problem.status, reason=safe_text(str(problem.message))) from problem
         except (aiohttp.ClientError, OSError) as problem:
-            raise EngineGone(address=self.address, reason=_why(problem)) from problem
+            raise EngineGone(address=self.address, reason=_reason_of(problem)) from problem
 
-    def _read(self, answer: object) -> _Shown:
+    def _read(self, answer: object) -> _InspectBody:
         try:
-            return msgspec.convert(answer, _Shown)
+            return msgspec.convert(answer, _InspectBody)
         except msgspec.ValidationError as problem:
             reason = f"it answered in a form we do not know: {problem}"
             raise EngineGone(address=self.address, reason=reason) from problem
 
 
-def shown(text: str) -> str:
+def safe_text(text: str) -> str:
     """Words from outside, as they may be shown."""
     return plain(redact(text), REASON_CHARS_MAX)
 
 
-async def _end_listening(client: Docker) -> None:
+async def _close_event_stream(client: Docker) -> None:
     try:
         await client.close()
     except (aiohttp.ClientError, OSError, DockerError):
@@ -274,14 +274,14 @@ async def _end_listening(client: Docker) -> None:
         await client.close()
 
 
-def _why(problem: BaseException) -> str:
+def _reason_of(problem: BaseException) -> str:
     """The system's own word for it where there is one: aiohttp's says more than anybody wants to read."""
     if isinstance(problem, OSError) and problem.errno:
         return os.strerror(problem.errno)
-    return shown(str(problem)) or type(problem).__name__
+    return safe_text(str(problem)) or type(problem).__name__
 
 
-def _container(told: _Shown) -> Container:
+def _container(told: _InspectBody) -> Container:
     state, config = told.state, told.config
     homes = [each.removeprefix("HOME=") for each in config.env or () if each.startswith("HOME=")]
     return Container(

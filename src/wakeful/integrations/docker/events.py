@@ -12,7 +12,7 @@ from typing import Final
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.docker.engine import Engine
 from wakeful.integrations.docker.spec import agent_of
 from wakeful.linux.exit_watch import ExitWatch
@@ -21,59 +21,59 @@ RETRY_SECONDS_MIN: Final = 0.25
 RETRY_SECONDS_MAX: Final = 10.0
 # Events of the time in which the stream was being opened are told once more.
 OVERLAP_SECONDS: Final = 1.0
-EVERYBODY: Final = ""
+ALL_AGENTS: Final = ""
 
 log = logging.getLogger("wakeful")
 
 
-class Ears:
+class AgentChangeListener:
     """Names of agents to look at again. `hears` is true while the engine's events reach us.
 
     `forget` is called with a name before it is told, if what the engine said of that agent is no longer true.
     """
 
     def __init__(self, engine: Engine, clock: Clock, forget: Callable[[str], None]) -> None:
-        self.hears = False
+        self.is_connected = False
         self._engine = engine
         self._clock = clock
-        self._forget = forget
-        self._told: dict[str, None] = {}
-        self._something = asyncio.Event()
-        self._exits: ExitWatch | None = None
+        self._invalidate = forget
+        self._pending_names: dict[str, None] = {}
+        self._has_pending = asyncio.Event()
+        self._exit_watch: ExitWatch | None = None
         self._watched: dict[str, frozenset[Process]] = {}
 
     def watch(self, agent: str, processes: Iterable[Process]) -> None:
         """Tell the agent's name when one of these ends; those watched for it before are forgotten."""
-        exits = self._exits = self._exits or ExitWatch(self._ended)
+        exits = self._exit_watch = self._exit_watch or ExitWatch(self._on_exit)
         before, wanted = self._watched.get(agent, frozenset()), frozenset(processes)
         self._watched[agent] = wanted
         for process in before - wanted:
             exits.unwatch(process)
         for process in wanted - before:
-            if exits.watch(process) is Sight.DEAD:
-                self._tell(agent)
+            if exits.watch(process) is ProcessState.DEAD:
+                self._queue_name(agent)
 
     def close(self) -> None:
-        if self._exits is not None:
-            self._exits.close()
+        if self._exit_watch is not None:
+            self._exit_watch.close()
         self._watched.clear()
 
     async def names(self) -> AsyncIterator[str]:
         listening = asyncio.create_task(self._listen())
-        listening.add_done_callback(lambda _: self._something.set())
+        listening.add_done_callback(lambda _: self._has_pending.set())
         try:
             while True:
-                await self._something.wait()
+                await self._has_pending.wait()
                 if listening.done():
                     # Only a bug of ours ends it: nobody shall believe that he hears.
                     listening.result()
-                name = next(iter(self._told))
-                del self._told[name]
-                if not self._told:
-                    self._something.clear()
+                name = next(iter(self._pending_names))
+                del self._pending_names[name]
+                if not self._pending_names:
+                    self._has_pending.clear()
                 yield name
         finally:
-            self.hears = False
+            self.is_connected = False
             listening.cancel()
             await asyncio.wait([listening])
 
@@ -82,38 +82,38 @@ class Ears:
         while True:
             began = self._clock.now().awake
             try:
-                await self._hear()
+                await self._listen_once()
             except WorldError as problem:
-                if self.hears:
+                if self.is_connected:
                     log.warning("agents are not heard of any more: %s", problem)
-            if self.hears:
-                self.hears = False
-                self._changed(EVERYBODY)
+            if self.is_connected:
+                self.is_connected = False
+                self._on_engine_change(ALL_AGENTS)
             if self._clock.now().awake - began > RETRY_SECONDS_MAX:
                 retry_seconds = RETRY_SECONDS_MIN
             await asyncio.sleep(retry_seconds)
             retry_seconds = min(RETRY_SECONDS_MAX, 2 * retry_seconds)
 
-    async def _hear(self) -> None:
+    async def _listen_once(self) -> None:
         async with aclosing(self._engine.events(self._clock.now().wall - OVERLAP_SECONDS)) as events:
             async for attributes in events:
                 if not attributes:
-                    self.hears = True
-                    self._changed(EVERYBODY)
+                    self.is_connected = True
+                    self._on_engine_change(ALL_AGENTS)
                 # A rename is told under the new name, and both agents are others afterwards.
                 for key in ("name", "oldName"):
                     if name := agent_of(attributes.get(key, "").removeprefix("/")):
-                        self._changed(name)
+                        self._on_engine_change(name)
 
-    def _changed(self, name: str) -> None:
-        self._forget(name)
-        self._tell(name)
+    def _on_engine_change(self, name: str) -> None:
+        self._invalidate(name)
+        self._queue_name(name)
 
-    def _ended(self, process: Process) -> None:
+    def _on_exit(self, process: Process) -> None:
         for agent, watched in self._watched.items():
             if process in watched:
-                self._tell(agent)
+                self._queue_name(agent)
 
-    def _tell(self, name: str) -> None:
-        self._told[name] = None
-        self._something.set()
+    def _queue_name(self, name: str) -> None:
+        self._pending_names[name] = None
+        self._has_pending.set()

@@ -15,10 +15,10 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.agents.model import AgentSpec, Glimpse
+from wakeful.agents.model import AgentObservation, AgentSpec
 from wakeful.core.managed_session import AGENT_VARIABLE, EPOCH_VARIABLE
-from wakeful.core.process import ELSEWHERE, Process, Sight
-from wakeful.integrations.docker.engine import Container, Engine, Ran
+from wakeful.core.process import FOREIGN_BOOT_ID, Process, ProcessState
+from wakeful.integrations.docker.engine import Container, Engine, ExecResult
 from wakeful.integrations.docker.launch import SESSION, TARGET
 from wakeful.integrations.docker.spec import epoch_of
 from wakeful.integrations.tmux.programs import program_of
@@ -33,7 +33,7 @@ INTERPRETERS: Final = ("bun", "deno", "node", "perl", "python", "ruby")
 TREE_MAX: Final = 256
 
 
-class Running(Struct, frozen=True):
+class RunningProgram(Struct, frozen=True):
     """A process and the words it runs with now: exec changes them and nothing else."""
 
     process: Process
@@ -46,15 +46,15 @@ def pane_tree(
     first: Process,
     argv_of: Callable[[Process], tuple[str, ...]],
     children: Callable[[Process], Sequence[Process]],
-) -> list[Running]:
+) -> list[RunningProgram]:
     """A pane's processes from its first one downwards."""
-    found = {first: Running(first, argv_of(first))}
+    found = {first: RunningProgram(first, argv_of(first))}
     unvisited = list(found.values())
     while unvisited and len(found) < TREE_MAX:
         above = unvisited.pop(0)
         below_shells = above.below_shells and is_shell(above.argv)
         fresh = [
-            Running(each, argv_of(each), below_shells)
+            RunningProgram(each, argv_of(each), below_shells)
             for each in children(above.process)
             if each not in found
         ]
@@ -64,8 +64,8 @@ def pane_tree(
 
 
 def agent_among(
-    tree: Sequence[Running], command: Sequence[str], *, by_name_only: bool = False
-) -> Running | None:
+    tree: Sequence[RunningProgram], command: Sequence[str], *, by_name_only: bool = False
+) -> RunningProgram | None:
     """The agent in a pane, given its processes from the first one downwards; None if only a prompt is left.
 
     `by_name_only`: the pane is not known to be the agent's, so that just any program in it is not taken for one.
@@ -96,7 +96,7 @@ def program_name(argv: Sequence[str]) -> str:
     return program_of(argv).removeprefix("-")
 
 
-def _first(tree: Sequence[Running], program: str) -> Running | None:
+def _first(tree: Sequence[RunningProgram], program: str) -> RunningProgram | None:
     """The topmost process that runs this program, by itself or as a script below its interpreter."""
     if program in SHELLS:
         return None
@@ -113,11 +113,11 @@ _SERVER: Final = "tmux: server"
 Children = Callable[[Process], list[Process]]
 
 
-class Scene(Struct, frozen=True):
+class ContainerScan(Struct, frozen=True):
     """What was seen inside. `agent` is None where it is not alive; `told_by` are those whose end changes the scene."""
 
-    session: Sight
-    agent: Running | None = None
+    session: ProcessState
+    agent: RunningProgram | None = None
     epoch: int | None = None
     told_by: tuple[Process, ...] = ()
     reason: str = ""
@@ -130,23 +130,23 @@ class Scene(Struct, frozen=True):
         """
         return self.agent is not None and _is_server(self.agent.process)
 
-    def holds(self) -> bool:
+    def is_still_valid(self) -> bool:
         """Whether the agent and everything it stands on is alive still, as it was."""
         # A shell that runs a script may show a prompt below itself at any moment: it is looked at anew each time.
         return (
             self.agent is not None
             and not is_shell(self.agent.argv)
-            and all(proc.sight(each) is Sight.ALIVE for each in self.told_by)
+            and all(proc.state_of(each) is ProcessState.ALIVE for each in self.told_by)
             and _argv(self.agent.process) == self.agent.argv
         )
 
 
 def first_process(pid: int, container_id: str) -> Process | None:
     """The process behind the engine's number, if this host is the engine's and the process is that container's."""
-    return proc.identify_if_seen(pid) if container_id in _cgroup(pid) else None
+    return proc.identify_or_none(pid) if container_id in _cgroup(pid) else None
 
 
-class Sought(Struct, frozen=True):
+class WantedAgent(Struct, frozen=True):
     """The agent that is looked for. `marked`: we made its container, so that its pane carries our mark."""
 
     name: str
@@ -154,25 +154,27 @@ class Sought(Struct, frozen=True):
     marked: bool
 
 
-def look_from_host(first: Process, container_id: str, sought: Sought, before: Scene | None = None) -> Scene:
+def inspect_from_host(
+    first: Process, container_id: str, wanted: WantedAgent, before: ContainerScan | None = None
+) -> ContainerScan:
     """What runs in this container. The container itself is alive as long as its first process is.
 
     `before`: what was seen last; the same again is not searched for among all processes once more.
     """
-    scene = _walk([first], sought, _listed_children)
+    scene = _scan_tree([first], wanted, _kernel_children)
     if scene.agent is not None or scene == before:
         return scene
-    families = proc.families()
+    families = proc.children_by_parent()
     members = [each for row in families.values() for each in row if container_id in _cgroup(each.pid)]
-    return _walk(members, sought, lambda process: proc.children(process, families))
+    return _scan_tree(members, wanted, lambda process: proc.children(process, families))
 
 
 def tmux_containers() -> dict[str, str]:
     """Where on this host a known client runs in tmux: cgroup path to client."""
-    families = proc.families()
+    families = proc.children_by_parent()
     found = {}
     for server in (each for row in families.values() for each in row if _is_server(each)):
-        below = [Running(each, _argv(each)) for each in proc.descendants(server, families)]
+        below = [RunningProgram(each, _argv(each)) for each in proc.descendants(server, families)]
         client = agent_among(below, CLIENTS[:1], by_name_only=True)
         if client is not None:
             found[_cgroup(server.pid)] = program_name(client.argv)
@@ -181,20 +183,20 @@ def tmux_containers() -> dict[str, str]:
 
 def process_inside(container_id: str, pid: int, started: int) -> Process | None:
     """The process that has this number inside a container, None if none does. Namespaces share the clock of starts."""
-    for row in proc.families().values():
+    for row in proc.children_by_parent().values():
         for each in row:
             if each.started == started and inner_pid(each.pid) == pid and container_id in _cgroup(each.pid):
                 return each
     return None
 
 
-def left_behind(container_id: str, name: str) -> list[Process]:
+def leftover_processes(container_id: str, name: str) -> list[Process]:
     """What an agent started in its container and did not take along."""
-    is_left = is_left_behind(container_id, name)
-    return [each for row in proc.families().values() for each in row if is_left(each)]
+    is_left = is_leftover(container_id, name)
+    return [each for row in proc.children_by_parent().values() for each in row if is_left(each)]
 
 
-def is_left_behind(container_id: str, name: str) -> Callable[[Process], bool]:
+def is_leftover(container_id: str, name: str) -> Callable[[Process], bool]:
     """Whether a process was started in this container by this agent. One with a terminal goes with its session."""
     return lambda process: (
         container_id in _cgroup(process.pid)
@@ -203,43 +205,43 @@ def is_left_behind(container_id: str, name: str) -> Callable[[Process], bool]:
     )
 
 
-def _walk(above: Sequence[Process], sought: Sought, children: Children) -> Scene:
+def _scan_tree(above: Sequence[Process], wanted: WantedAgent, children: Children) -> ContainerScan:
     """The scene below these processes, or of these if they are all there are."""
     servers = [each for each in _tree(above, children) if _is_server(each)]
     panes = [(server, pane) for server in servers for pane in children(server)]
     if not panes:
-        return Scene(Sight.DEAD, told_by=tuple(servers), reason="session dead")
-    for server, pane in sorted(panes, key=lambda pair: not _carries(pair[1], sought)):
+        return ContainerScan(ProcessState.DEAD, told_by=tuple(servers), reason="session dead")
+    for server, pane in sorted(panes, key=lambda pair: not _has_mark(pair[1], wanted)):
         tree = pane_tree(pane, _argv, children)
         # Where marks cannot be read, every pane may be the agent's.
-        stranger = sought.marked and not _carries(pane, sought) and _is_readable(pane)
-        found = agent_among(tree, sought.command, by_name_only=stranger)
+        stranger = wanted.marked and not _has_mark(pane, wanted) and _is_readable(pane)
+        found = agent_among(tree, wanted.command, by_name_only=stranger)
         if found is not None:
-            return _alive(server, tree, found)
+            return _live_agent_scan(server, tree, found)
     told_by = dict.fromkeys(each for pair in panes for each in pair)
-    return Scene(Sight.ALIVE, told_by=tuple(told_by), reason="agent exited to a shell")
+    return ContainerScan(ProcessState.ALIVE, told_by=tuple(told_by), reason="agent exited to a shell")
 
 
-def _carries(pane: Process, sought: Sought) -> bool:
+def _has_mark(pane: Process, wanted: WantedAgent) -> bool:
     """Whether the pane has our mark, or is about to have it: tmux's child first, then the shell that sets it."""
-    if proc.environ_value(pane.pid, AGENT_VARIABLE) == sought.name or _is_server(pane):
+    if proc.environ_value(pane.pid, AGENT_VARIABLE) == wanted.name or _is_server(pane):
         return True
     words = _argv(pane)
     # In the middle of exec a process has neither words nor environment.
-    return not words or any(f"{AGENT_VARIABLE}={sought.name} " in word for word in words)
+    return not words or any(f"{AGENT_VARIABLE}={wanted.name} " in word for word in words)
 
 
 def _is_readable(pane: Process) -> bool:
     return os.access(f"/proc/{pane.pid}/environ", os.R_OK)
 
 
-def _alive(server: Process, tree: Sequence[Running], found: Running) -> Scene:
+def _live_agent_scan(server: Process, tree: Sequence[RunningProgram], found: RunningProgram) -> ContainerScan:
     pane = tree[0]
     # A shell that runs a script takes its end from the programs below it.
     below = [each.process for each in tree[1:3]] if found is pane and is_shell(pane.argv) else []
     epoch = proc.environ_value(found.process.pid, EPOCH_VARIABLE) or ""
-    return Scene(
-        Sight.ALIVE,
+    return ContainerScan(
+        ProcessState.ALIVE,
         found,
         int(epoch) if epoch.isdecimal() else None,
         tuple(dict.fromkeys((server, pane.process, found.process, *below))),
@@ -257,10 +259,10 @@ def _tree(above: Sequence[Process], children: Children) -> list[Process]:
     return list(found)
 
 
-def _listed_children(process: Process) -> list[Process]:
+def _kernel_children(process: Process) -> list[Process]:
     """The kernel's own list, of the first thread alone: shells and tmux have no other."""
     listed = _read(f"/proc/{process.pid}/task/{process.pid}/children").split()
-    seen = (proc.identify_if_seen(int(pid)) for pid in listed)
+    seen = (proc.identify_or_none(int(pid)) for pid in listed)
     return [each for each in seen if each is not None and each.started >= process.started]
 
 
@@ -298,14 +300,14 @@ _PROCESSES: Final = """\
 for p in /proc/[0-9]*; do read -r s <"$p/stat" && printf "$1%s\\n" "$s" && cat "$p/cmdline"; done 2>/dev/null
 exit 0
 """
-_Seen = tuple[Sight, Sight, str]
+_PaneStates = tuple[ProcessState, ProcessState, str]
 
 
-async def look_from_inside(engine: Engine, there: Container, spec: AgentSpec) -> Glimpse:
+async def inspect_from_inside(engine: Engine, there: Container, spec: AgentSpec) -> AgentObservation:
     """What can be seen of the agent from inside. Raises EngineGone, EngineRefused."""
-    session, agent, reason = await _seen(engine, there, spec)
-    return Glimpse(
-        container=Sight.ALIVE,
+    session, agent, reason = await _inspect_panes(engine, there, spec)
+    return AgentObservation(
+        container=ProcessState.ALIVE,
         session=session,
         agent=agent,
         container_id=there.id,
@@ -315,26 +317,36 @@ async def look_from_inside(engine: Engine, there: Container, spec: AgentSpec) ->
     )
 
 
-async def _seen(engine: Engine, there: Container, spec: AgentSpec) -> _Seen:
+async def _inspect_panes(engine: Engine, there: Container, spec: AgentSpec) -> _PaneStates:
     ran = await engine.run(there.id, (*_PANES, _ROW))
     if ran.exit_code == 1 and any(words in ran.output for words in _NO_SESSION):
-        return Sight.DEAD, Sight.DEAD, "container running, session dead"
+        return ProcessState.DEAD, ProcessState.DEAD, "container running, session dead"
     rows = [row.split(" ", 2) for row in ran.output.decode(errors="replace").splitlines()]
     if ran.exit_code != 0 or any(len(row) != 3 or not row[1].isdecimal() for row in rows):
-        return Sight.UNKNOWN, Sight.UNKNOWN, f"tmux inside gave no answer ({ran.exit_code}): {ran.words}"
+        return (
+            ProcessState.UNKNOWN,
+            ProcessState.UNKNOWN,
+            f"tmux inside gave no answer ({ran.exit_code}): {ran.text}",
+        )
     panes = {int(pid): program for dead, pid, program in rows if dead == "0"}
     if any(program.removeprefix("-") not in SHELLS for program in panes.values()):
-        return Sight.ALIVE, Sight.ALIVE, ""
+        return ProcessState.ALIVE, ProcessState.ALIVE, ""
     # A shell in front may be the agent's own script, a wrapper around it, or what it left behind.
-    return await _behind_shells(engine, there, spec, list(panes))
+    return await _inspect_below_shells(engine, there, spec, list(panes))
 
 
-async def _behind_shells(engine: Engine, there: Container, spec: AgentSpec, panes: list[int]) -> _Seen:
+async def _inspect_below_shells(
+    engine: Engine, there: Container, spec: AgentSpec, panes: list[int]
+) -> _PaneStates:
     separator = secrets.token_hex(8)
     ran = await engine.run(there.id, ("/bin/sh", "-c", _PROCESSES, "sh", separator))
-    listed = _listed(ran, separator.encode())
+    listed = _parse_processes(ran, separator.encode())
     if any(pid not in listed for pid in panes):
-        return Sight.ALIVE, Sight.UNKNOWN, f"the processes inside cannot be listed: {ran.words[:80]}"
+        return (
+            ProcessState.ALIVE,
+            ProcessState.UNKNOWN,
+            f"the processes inside cannot be listed: {ran.text[:80]}",
+        )
 
     def children(above: Process) -> list[Process]:
         return [_process(stat) for stat, _ in listed.values() if stat.parent_pid == above.pid]
@@ -342,17 +354,17 @@ async def _behind_shells(engine: Engine, there: Container, spec: AgentSpec, pane
     for pane in panes:
         tree = pane_tree(_process(listed[pane][0]), lambda each: listed[each.pid][1], children)
         if agent_among(tree, spec.command) is not None:
-            return Sight.ALIVE, Sight.ALIVE, ""
-    return Sight.ALIVE, Sight.DEAD, "container running, agent exited to a shell"
+            return ProcessState.ALIVE, ProcessState.ALIVE, ""
+    return ProcessState.ALIVE, ProcessState.DEAD, "container running, agent exited to a shell"
 
 
-def _listed(ran: Ran, separator: bytes) -> dict[int, tuple[Stat, tuple[str, ...]]]:
+def _parse_processes(ran: ExecResult, separator: bytes) -> dict[int, tuple[Stat, tuple[str, ...]]]:
     """Every living process by the number it has inside, with its words."""
     listed = {}
     for row in ran.output.split(separator)[1:]:
         line, _, words = row.partition(b"\n")
         stat = _stat(line)
-        if stat is not None and not stat.gone:
+        if stat is not None and not stat.has_ended:
             argv = tuple(os.fsdecode(word) for word in words.removesuffix(b"\0").split(b"\0"))
             listed[stat.pid] = stat, argv
     return listed
@@ -360,7 +372,7 @@ def _listed(ran: Ran, separator: bytes) -> dict[int, tuple[Stat, tuple[str, ...]
 
 def _process(stat: Stat) -> Process:
     """Not a process of this host, and never to be taken for one: another boot is dead here."""
-    return Process(stat.pid, stat.started, ELSEWHERE)
+    return Process(stat.pid, stat.started, FOREIGN_BOOT_ID)
 
 
 def _stat(line: bytes) -> Stat | None:

@@ -10,31 +10,31 @@ import shlex
 from collections.abc import Awaitable, Callable, Mapping
 from typing import Final
 
-from wakeful.agents.model import AgentSpec, Glimpse
+from wakeful.agents.model import AgentObservation, AgentSpec
 from wakeful.agents.runtime import CommandMissing, NotReady
 from wakeful.core.errors import OperatorError
 from wakeful.core.managed_session import AGENT_VARIABLE, EPOCH_VARIABLE
-from wakeful.core.process import Sight
-from wakeful.integrations.docker.engine import Container, Engine, EngineRefused, Ran, shown
-from wakeful.integrations.docker.readiness import look_words, needs_screen, unready
+from wakeful.core.process import ProcessState
+from wakeful.integrations.docker.engine import Container, Engine, EngineRefused, ExecResult, safe_text
+from wakeful.integrations.docker.readiness import capture_argv, needs_screen, unready_reason
 from wakeful.integrations.docker.spec import AgentRefused
-from wakeful.integrations.tmux.screen import last_words
+from wakeful.integrations.tmux.screen import last_output
 
 SESSION: Final = "agent"
 TARGET: Final = f"={SESSION}:"
 # A program that cannot run ends within this; one that lives longer says itself what is wrong.
-SETTLE_SECONDS: Final = 0.3
-LAST_WORDS_SECONDS: Final = 0.2
+STABLE_SECONDS: Final = 0.3
+LAST_OUTPUT_SECONDS: Final = 0.2
 # A start may be one of many on a busy engine: no answer yet is no reason to give it up.
 RUN_SECONDS_MAX: Final = 30.0
 POLL_SECONDS: Final = 0.1
 SCREEN_POLL_SECONDS: Final = 0.5
-KILLED_LOOKS_MAX: Final = 10
+KILLED_CHECKS_MAX: Final = 10
 _KILLED: Final = 137
 _NO_TMUX, _NO_COMMAND = 100, 101
-_WENT_AWAY: Final = "its container went away while it started"
+_CONTAINER_GONE: Final = "its container went away while it started"
 _NOT_RUN: Final = (126, 127)
-_WORD: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+_VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
 # tmux gives a session those variables of the client that made it which are named here, and no others.
 _SCRIPT: Final = f"""\
 command -v tmux >/dev/null 2>&1 || exit {_NO_TMUX}
@@ -47,35 +47,35 @@ exec tmux -u set-option -g update-environment "$names" ';' \\
   set-option -w -t {TARGET} remain-on-exit on ';' set-option -t {TARGET} destroy-unattached off
 """
 
-_LET_GO: Final = ("set-option", "-w", "-t", TARGET, "remain-on-exit", "off")
+_RELEASE_PANE: Final = ("set-option", "-w", "-t", TARGET, "remain-on-exit", "off")
 
-Look = Callable[[], Awaitable[Glimpse]]
+InspectAgent = Callable[[], Awaitable[AgentObservation]]
 
 
-class AgentThere(OperatorError):
+class AgentAlreadyRunning(OperatorError):
     """Agent {name} is there already: {reason}."""
 
     code = "agent-there"
     http_status = 409
 
 
-class Launching:
+class AgentLaunch:
     """One launch of one agent in one container."""
 
-    def __init__(self, engine: Engine, container: Container, spec: AgentSpec, look: Look) -> None:
+    def __init__(self, engine: Engine, container: Container, spec: AgentSpec, look: InspectAgent) -> None:
         self._engine = engine
         self._container = container
         self._spec = spec
-        self._look = look
+        self._inspect = look
         self._needs_screen = needs_screen(spec)
 
-    async def launch(self, epoch: int, environ: Mapping[str, str]) -> Glimpse:
-        """Make the session and return once the agent is ready. Raises what the port names, and AgentThere."""
+    async def launch(self, epoch: int, environ: Mapping[str, str]) -> AgentObservation:
+        """Make the session and return once the agent is ready. Raises what the port names, and AgentAlreadyRunning."""
         spec = self._spec
         if not spec.command or spec.command[0].startswith("-"):
             raise AgentRefused(name=spec.name, reason="it has no command")
         passed = {name: environ[name] for name in spec.env if name in environ}
-        names = " ".join(name for name in passed if _WORD.match(name))
+        names = " ".join(name for name in passed if _VARIABLE_NAME.match(name))
         try:
             ran = await self._engine.run(
                 self._container.id,
@@ -84,89 +84,91 @@ class Launching:
                 workdir=spec.workdir,
                 seconds_max=RUN_SECONDS_MAX,
             )
-            if ran.exit_code != 0 and await self._has_gone(ran.exit_code):
-                raise self._not_ready(_WENT_AWAY)
-            self._judge(ran)
-            return await self._settled()
+            if ran.exit_code != 0 and await self._is_container_gone(ran.exit_code):
+                raise self._not_ready(_CONTAINER_GONE)
+            self._check_exit_code(ran)
+            return await self._wait_until_ready()
         except EngineRefused as refusal:
             # 404: it was removed meanwhile; 409: it no longer runs.
-            raise self._not_ready(f"{_WENT_AWAY}: {refusal.reason}") from refusal
+            raise self._not_ready(f"{_CONTAINER_GONE}: {refusal.reason}") from refusal
 
-    async def _has_gone(self, exit_code: int) -> bool:
+    async def _is_container_gone(self, exit_code: int) -> bool:
         """Whether its container is gone; what was killed in it died a moment before that can be seen."""
-        for _ in range(KILLED_LOOKS_MAX if exit_code == _KILLED else 1):
-            if (await self._look()).container is Sight.DEAD:
+        for _ in range(KILLED_CHECKS_MAX if exit_code == _KILLED else 1):
+            if (await self._inspect()).container is ProcessState.DEAD:
                 return True
             await asyncio.sleep(POLL_SECONDS)
         return False
 
-    def _judge(self, ran: Ran) -> None:
+    def _check_exit_code(self, ran: ExecResult) -> None:
         where = f"image {self._container.image}"
         if ran.exit_code in (_NO_TMUX, *_NOT_RUN):
             missing = "tmux" if ran.exit_code == _NO_TMUX else "/bin/sh"
-            raise CommandMissing(command=missing, where=where, reason=ran.words or "it is not on its PATH")
+            raise CommandMissing(command=missing, where=where, reason=ran.text or "it is not on its PATH")
         if ran.exit_code == _NO_COMMAND:
             reason = "it is not on its PATH, or is not executable"
             raise CommandMissing(command=self._spec.command[0], where=where, reason=reason)
         if b"duplicate session" in ran.output:
-            raise AgentThere(name=self._spec.name, reason="somebody else started it at the same moment")
+            raise AgentAlreadyRunning(
+                name=self._spec.name, reason="somebody else started it at the same moment"
+            )
         if ran.exit_code != 0:
-            words = ran.words or f"it ended with {ran.exit_code}"
+            words = ran.text or f"it ended with {ran.exit_code}"
             raise self._not_ready(f"tmux could not make its session: {words}")
 
-    async def _settled(self) -> Glimpse:
+    async def _wait_until_ready(self) -> AgentObservation:
         """The agent, seen alive long enough and showing what it shows when it is ready."""
         loop = asyncio.get_running_loop()
         began, alive_since = loop.time(), None
         unsettled = "it was not seen to stay"
-        glimpse = await self._look_twice()
+        observation = await self._inspect_twice()
         while loop.time() - began < self._spec.ready_seconds:
-            if _is_lost(glimpse):
-                raise await self._ended(glimpse)
-            if glimpse.agent is Sight.ALIVE:
+            if _is_lost(observation):
+                raise await self._exit_error(observation)
+            if observation.agent is ProcessState.ALIVE:
                 alive_since = alive_since or loop.time()
-                if loop.time() - alive_since >= SETTLE_SECONDS:
+                if loop.time() - alive_since >= STABLE_SECONDS:
                     if (reason := await self._why_unready()) is None:
-                        return await self._let_go()
+                        return await self._release_pane()
                     unsettled = reason
             await asyncio.sleep(SCREEN_POLL_SECONDS if self._needs_screen else POLL_SECONDS)
-            glimpse = await self._look_twice()
-        raise self._not_ready(glimpse.reason or unsettled)
+            observation = await self._inspect_twice()
+        raise self._not_ready(observation.reason or unsettled)
 
     async def _why_unready(self) -> str | None:
         if not self._needs_screen:
             return None
-        return unready(self._spec, (await self._tmux(*look_words(TARGET))).output)
+        return unready_reason(self._spec, (await self._tmux(*capture_argv(TARGET))).output)
 
-    async def _let_go(self) -> Glimpse:
+    async def _release_pane(self) -> AgentObservation:
         """From now on the session ends with its agent."""
-        await self._tmux(*_LET_GO)
-        glimpse = await self._look_twice()
-        if _is_lost(glimpse):
-            raise await self._ended(glimpse)
-        return glimpse
+        await self._tmux(*_RELEASE_PANE)
+        observation = await self._inspect_twice()
+        if _is_lost(observation):
+            raise await self._exit_error(observation)
+        return observation
 
-    async def _look_twice(self) -> Glimpse:
+    async def _inspect_twice(self) -> AgentObservation:
         """While tmux, its shell and the agent take each other's place one look may catch nobody; two do not."""
-        glimpse = await self._look()
-        if not _is_lost(glimpse):
-            return glimpse
+        observation = await self._inspect()
+        if not _is_lost(observation):
+            return observation
         await asyncio.sleep(POLL_SECONDS)
-        return await self._look()
+        return await self._inspect()
 
-    async def _ended(self, glimpse: Glimpse) -> NotReady:
-        if glimpse.container is Sight.DEAD:
-            return self._not_ready(_WENT_AWAY)
+    async def _exit_error(self, observation: AgentObservation) -> NotReady:
+        if observation.container is ProcessState.DEAD:
+            return self._not_ready(_CONTAINER_GONE)
         # tmux may learn of its end before it has read its last words, and scrolls them to make room for its mark.
-        await asyncio.sleep(LAST_WORDS_SECONDS)
+        await asyncio.sleep(LAST_OUTPUT_SECONDS)
         screen = await self._tmux("capture-pane", "-p", "-S", "-20", "-t", TARGET)
-        words = shown(last_words(screen.output.decode(errors="replace").split("\n")))
+        words = safe_text(last_output(screen.output.decode(errors="replace").split("\n")))
         await self._tmux("kill-session", "-t", TARGET)
         return self._not_ready(
             f"it ended at once: {words}" if words else "it ended at once, and no word of it was seen"
         )
 
-    async def _tmux(self, *words: str) -> Ran:
+    async def _tmux(self, *words: str) -> ExecResult:
         argv = ("tmux", "-u", *words)
         return await self._engine.run(self._container.id, argv, seconds_max=RUN_SECONDS_MAX)
 
@@ -174,7 +176,7 @@ class Launching:
         return NotReady(name=self._spec.name, seconds=self._spec.ready_seconds, reason=reason)
 
 
-async def why_unready(engine: Engine, container_id: str, spec: AgentSpec) -> str | None:
+async def check_ready(engine: Engine, container_id: str, spec: AgentSpec) -> str | None:
     """Why its agent is not ready; None if it was seen ready before, or shows it now: until then its pane is kept.
 
     Raises EngineGone, EngineRefused.
@@ -185,9 +187,9 @@ async def why_unready(engine: Engine, container_id: str, spec: AgentSpec) -> str
 
     if (await tmux("show-options", "-w", "-v", "-t", TARGET, "remain-on-exit")).strip() != b"on":
         return None
-    reason = unready(spec, await tmux(*look_words(TARGET)))
+    reason = unready_reason(spec, await tmux(*capture_argv(TARGET)))
     if reason is None:
-        await tmux(*_LET_GO)
+        await tmux(*_RELEASE_PANE)
     return reason
 
 
@@ -196,8 +198,8 @@ async def close_session(engine: Engine, container_id: str) -> None:
     await engine.run(container_id, ("tmux", "-u", "kill-session", "-t", TARGET))
 
 
-def _is_lost(glimpse: Glimpse) -> bool:
-    return Sight.DEAD in (glimpse.container, glimpse.session, glimpse.agent)
+def _is_lost(observation: AgentObservation) -> bool:
+    return ProcessState.DEAD in (observation.container, observation.session, observation.agent)
 
 
 def _marks(spec: AgentSpec, epoch: int) -> str:

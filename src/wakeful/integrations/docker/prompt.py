@@ -13,21 +13,21 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.control.driver import Seen
+from wakeful.control.driver import ActionResult
 from wakeful.core.errors import WorldError
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.docker.engine import Engine
 from wakeful.integrations.docker.inspect import first_process
 from wakeful.integrations.tmux import driver as acts
-from wakeful.integrations.tmux.driver import reader_of, seen_through
-from wakeful.integrations.tmux.pane import PaneHand
+from wakeful.integrations.tmux.driver import reader_of, run_action
+from wakeful.integrations.tmux.pane import PaneController
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
 from wakeful.integrations.tmux.typed_notes import TypedNotes
 from wakeful.linux import proc
 from wakeful.linux.proc import inner_pid
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
 _LOCAL: Final = "unix://"
 # The text travels in the program's environment: everybody on the host can read a command line.
@@ -35,10 +35,10 @@ _PASTE: Final = (
     'printf %s "$WAKEFUL_TEXT" | tmux -u load-buffer -b "$1" - &&'
     ' exec tmux -u paste-buffer -d -p -r -b "$1" -t "$2"'
 )
-_NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane of its container it runs")
+_NO_PANE: Final = ActionResult(ActionOutcome.DECLINED, "nobody knows in which pane of its container it runs")
 
 
-class ContainerSpeaker:
+class ContainerPromptDriver:
     """Implements control.driver.Speaker. A hosting's pane has the container's id for its socket."""
 
     def __init__(self, address: str, folder: str) -> None:
@@ -47,62 +47,64 @@ class ContainerSpeaker:
         self._folder = folder
         notes = TypedNotes(folder)
         for note in notes.all():
-            if proc.sight(note.process) is Sight.DEAD:
+            if proc.state_of(note.process) is ProcessState.DEAD:
                 notes.drop(note.pane)
 
-    def is_open(self, hosting: Hosting) -> bool:
+    def is_open(self, managed: ManagedSession) -> bool:
         """The agent runs in a container of this host, its terminal can be looked at, and its engine's socket is there."""
-        process, pane = hosting.process, hosting.pane
+        process, pane = managed.process, managed.pane
         if process is None or pane is None or not self._address.startswith(_LOCAL):
             return False
-        alive = proc.runs(process) and first_process(process.pid, pane.socket) == process
+        alive = proc.is_running(process) and first_process(process.pid, pane.socket) == process
         # Of other users' processes the kernel shows no terminals, and nobody types blindly.
         seen = alive and os.access(f"/proc/{process.pid}/fd", os.R_OK | os.X_OK)
         return seen and Path(self._address.removeprefix(_LOCAL)).is_socket()
 
-    def is_lost(self, hosting: Hosting) -> bool:
+    def is_lost(self, managed: ManagedSession) -> bool:
         """It lives, and its engine's socket is gone, or is no file of this host."""
-        alive = hosting.process is not None and proc.sight(hosting.process) is Sight.ALIVE
+        alive = managed.process is not None and proc.state_of(managed.process) is ProcessState.ALIVE
         return alive and not (
             self._address.startswith(_LOCAL) and Path(self._address.removeprefix(_LOCAL)).is_socket()
         )
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         """Type the prompt, see it stand in the input line, press Enter, see it taken. Raises PromptRefused, TmuxFailed."""
         del environ  # its process lives already
         engine = Engine(self._address)
         try:
-            hand = await _hand(engine, hosting, self._folder)
-            if hand is None:
+            controller = await _pane_controller(engine, managed, self._folder)
+            if controller is None:
                 return _NO_PANE
-            seen = await seen_through(hand, acts.deliver(hand, prompt))
-            hand.forget()
-            return seen
+            result = await run_action(controller, acts.deliver(controller, prompt))
+            controller.drop_final_note()
+            return result
         finally:
             await engine.close()
 
 
-async def _hand(engine: Engine, hosting: Hosting, folder: str) -> PaneHand | None:
+async def _pane_controller(engine: Engine, managed: ManagedSession, folder: str) -> PaneController | None:
     """The hand for the pane that the agent was started in; None if it is in none of them."""
-    at, agent = hosting.pane, hosting.process
+    at, agent = managed.pane, managed.process
     if at is None or agent is None:
         return None
     container = at.socket
-    listed = await _tell(engine, container, "list-panes", "-a", "-F", "#{pane_id} #{pane_pid}")
-    above = {inner_pid(each.pid): each for each in _line(agent, container)}
+    listed = await _run_tmux(engine, container, "list-panes", "-a", "-F", "#{pane_id} #{pane_pid}")
+    above = {inner_pid(each.pid): each for each in _process_line(agent, container)}
     for row in listed.decode(errors="replace").splitlines():
         target, _, number = row.partition(" ")
         first = above.get(int(number)) if number.isdecimal() else None
         if first is not None:
-            server = InnerTmux(engine, container, first)
+            server = ContainerTmuxServer(engine, container, first)
             # A declared command may be a shell that starts the agent.
             reader = reader_of(proc.command(agent.pid))
             address = replace(at, target=target, process=first)
-            return PaneHand(server, address, agent, reader, folder, hosting.session_id)
+            return PaneController(server, address, agent, reader, folder, managed.session_id)
     return None
 
 
-def _line(agent: Process, container: str) -> list[Process]:
+def _process_line(agent: Process, container: str) -> list[Process]:
     """The agent and whoever it descends from, inside its container."""
     try:
         line = (agent, *proc.ancestors(agent.pid))
@@ -111,7 +113,7 @@ def _line(agent: Process, container: str) -> list[Process]:
     return [each for each in line if first_process(each.pid, container) == each]
 
 
-class InnerTmux(TmuxServer):
+class ContainerTmuxServer(TmuxServer):
     """The tmux server in a container, and of its panes the one that `first` is the first process of."""
 
     def __init__(self, engine: Engine, container: str, first: Process) -> None:
@@ -119,12 +121,12 @@ class InnerTmux(TmuxServer):
         self._engine = engine
         self._first = first
 
-    async def tell(self, *words: str) -> bytes:
-        return await _tell(self._engine, self.socket, *words)
+    async def run(self, *words: str) -> bytes:
+        return await _run_tmux(self._engine, self.socket, *words)
 
-    async def look(self, target: str) -> Screen:
+    async def capture(self, target: str) -> Screen:
         """The pane now, with its process and its terminal as this host has them."""
-        screen = await super().look(target)
+        screen = await super().capture(target)
         known = screen.pane_pid == inner_pid(self._first.pid)
         return replace(screen, pane_pid=self._first.pid if known else 0, tty=f"/proc/{self._first.pid}/fd/0")
 
@@ -135,7 +137,7 @@ class InnerTmux(TmuxServer):
         await _run(self._engine, self.socket, argv, {"WAKEFUL_TEXT": text})
 
 
-async def _tell(engine: Engine, container: str, *words: str) -> bytes:
+async def _run_tmux(engine: Engine, container: str, *words: str) -> bytes:
     return await _run(engine, container, ("tmux", "-u", *words))
 
 
@@ -148,5 +150,5 @@ async def _run(
     except WorldError as problem:
         raise TmuxFailed(reason=str(problem)) from problem
     if ran.exit_code != 0:
-        raise TmuxFailed(reason=ran.words or f"it exited {ran.exit_code}")
+        raise TmuxFailed(reason=ran.text or f"it exited {ran.exit_code}")
     return ran.output

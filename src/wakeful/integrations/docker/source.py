@@ -17,31 +17,31 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.agents.model import AgentSpec, Glimpse
+from wakeful.agents.model import AgentObservation, AgentSpec
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
-from wakeful.core.process import ELSEWHERE, Process, Sight
-from wakeful.integrations.claude_code.registry import PROVIDER, Entry, RegistryEye
+from wakeful.core.process import FOREIGN_BOOT_ID, Process, ProcessState
+from wakeful.integrations.claude_code.registry import PROVIDER, ClaudeRegistrySource, RegistryEntry
 from wakeful.integrations.claude_code.transcript import claude_logs
 from wakeful.integrations.docker import inspect as sightings
-from wakeful.integrations.docker.agent_runtime import LOOK_SECONDS_MAX, DockerRuntime
+from wakeful.integrations.docker.agent_runtime import INSPECT_SECONDS_MAX, DockerRuntime
 from wakeful.integrations.docker.engine import Container
 from wakeful.integrations.docker.inspect import process_inside
 from wakeful.judging.events import Event
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_against
 from wakeful.linux.files import read_small
-from wakeful.sources.base import Changes, Eye, Folders, Processes, Witness
-from wakeful.sources.log_source import LogEye
+from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, ProcessWatch, Source
+from wakeful.sources.log_source import LogFileSource
 from wakeful.storage.base import Bookmark
 
 PASSWD_BYTES_MAX: Final = 256 * 1024
-UNSEEN: Final = "transcript not visible"
+NOT_VISIBLE: Final = "transcript not visible"
 _FIX: Final = "mount a folder of this host at {inner} in the agent's `mounts`"
 
 
-class Transcripts(Struct, frozen=True):
+class TranscriptFolder(Struct, frozen=True):
     """Claude Code's configuration folder of one container, from this host. `reason`: why there is none, with the fix."""
 
     folder: Path | None
@@ -52,30 +52,28 @@ class Transcripts(Struct, frozen=True):
 
 def claude_folders(container: Container, agent_pid: int | None = None) -> list[Path]:
     """The configuration folders of this container that can be read from here."""
-    found = seek(container, agent_pid)
+    found = find_transcripts(container, agent_pid)
     return [found.folder] if found.folder is not None else []
 
 
-def seek(container: Container, agent_pid: int | None = None) -> Transcripts:
+def find_transcripts(container: Container, agent_pid: int | None = None) -> TranscriptFolder:
     """Where a running container's Claude Code keeps its transcripts. The agent's own environment is believed first."""
     first = sightings.first_process(container.pid, container.id)
     inner = _config_folder(container, agent_pid)
     fix = _FIX.format(inner=inner)
     if first is None:
-        reason = (
-            f"{UNSEEN}: the container's processes are not this host's; {fix} and name it in eyes.claude_dirs"
-        )
-        return Transcripts(None, reason=reason)
+        reason = f"{NOT_VISIBLE}: the container's processes are not this host's; {fix} and name it in eyes.claude_dirs"
+        return TranscriptFolder(None, reason=reason)
     ways = [(Path(f"/proc/{first.pid}/root"), inner.relative_to("/"), True)]
-    if (mounted := _mounted(container, inner)) is not None:
+    if (mounted := _find_mount(container, inner)) is not None:
         ways.insert(0, (*mounted, False))
     problems = []
     for base, rest, passing in ways:
         problem = _problem(base, rest)
         if not problem:
-            return Transcripts(base / rest, passing)
+            return TranscriptFolder(base / rest, passing)
         problems.append(problem)
-    return Transcripts(None, reason=f"{UNSEEN}: {problems[0]}; {fix}")
+    return TranscriptFolder(None, reason=f"{NOT_VISIBLE}: {problems[0]}; {fix}")
 
 
 def _config_folder(container: Container, agent_pid: int | None) -> PurePosixPath:
@@ -107,7 +105,7 @@ def _home_of(container: Container) -> str:
     return "/root" if user in ("0", "root") else f"/home/{user}"
 
 
-def _mounted(container: Container, inner: PurePosixPath) -> tuple[Path, PurePosixPath] | None:
+def _find_mount(container: Container, inner: PurePosixPath) -> tuple[Path, PurePosixPath] | None:
     """The folder of this host that is seen at this place inside, and the way from there."""
     above = [each for each in container.mounts if inner.is_relative_to(each.destination)]
     if not above:
@@ -135,16 +133,16 @@ def _problem(base: Path, rest: PurePosixPath) -> str:
     return ""
 
 
-class _Pair(Struct):
+class _ContainerSources(Struct):
     """The eyes on one container's folder. `open`: its container runs."""
 
     folder: Path
-    logs: LogEye
-    registry: RegistryEye
+    logs: LogFileSource
+    registry: ClaudeRegistrySource
     open: bool = True
 
 
-class ContainerEyes:
+class ContainerSource:
     """What the host's eyes on Claude Code do, for folders that come and go. `watched` are seen by others already."""
 
     name = "claude-in-containers"
@@ -153,137 +151,142 @@ class ContainerEyes:
         self,
         host: str,
         clock: Clock,
-        witness: Witness,
-        processes: Processes,
+        sink: EvidenceSink,
+        processes: ProcessWatch,
         *,
         fold_after_seconds: float,
-        folders: Folders | None = None,
+        folders: FolderWatcher | None = None,
         watched: Collection[Path] = (),
     ) -> None:
         self._host = host
         self._clock = clock
-        self._witness = witness
+        self._sink = sink
         self._processes = processes
         self._fold_after_seconds = fold_after_seconds
         self._folders = folders
-        self._elsewhere = frozenset(watched)
-        self._pairs: dict[str, _Pair] = {}
-        self._unseen: dict[str, str] = {}
+        self._watched_elsewhere = frozenset(watched)
+        self._by_agent: dict[str, _ContainerSources] = {}
+        self._not_visible: dict[str, str] = {}
         self._failed_before = 0
 
     @property
-    def slow(self) -> str | None:
+    def delay_reason(self) -> str | None:
         told = [
-            each for pair in self._pairs.values() for each in (pair.logs.slow, pair.registry.slow) if each
+            each
+            for pair in self._by_agent.values()
+            for each in (pair.logs.delay_reason, pair.registry.delay_reason)
+            if each
         ]
         return "; ".join(dict.fromkeys(told)) or None
 
     @property
-    def failed(self) -> int:
+    def failed_reads(self) -> int:
         """Readings that were refused, since the start."""
-        return self._failed_before + sum(pair.logs.failed for pair in self._pairs.values())
+        return self._failed_before + sum(pair.logs.failed_reads for pair in self._by_agent.values())
 
     @property
-    def left_out(self) -> str | None:
-        unseen = [f"agent {agent}: {reason}" for agent, reason in sorted(self._unseen.items())]
+    def skipped_logs(self) -> str | None:
+        unseen = [f"agent {agent}: {reason}" for agent, reason in sorted(self._not_visible.items())]
         told = (
-            each for pair in self._pairs.values() for each in (pair.logs.left_out, pair.registry.left_out)
+            each
+            for pair in self._by_agent.values()
+            for each in (pair.logs.skipped_logs, pair.registry.skipped_logs)
         )
         odd = [each for each in told if each]
         return "; ".join((*unseen, *odd)) or None
 
-    def show(self, agent: str, container: Container, agent_pid: int | None = None) -> bool:
+    def add_container(self, agent: str, container: Container, agent_pid: int | None = None) -> bool:
         """An agent's container runs: look at its transcripts from now on. The same one again changes nothing.
 
         False while they cannot be seen: `left_out` says why, and it may be tried again.
         """
-        found = seek(container, agent_pid)
-        self._unseen.pop(agent, None)
+        found = find_transcripts(container, agent_pid)
+        self._not_visible.pop(agent, None)
         if found.folder is None:
-            self._unseen[agent] = found.reason
-        before = self._pairs.get(agent)
+            self._not_visible[agent] = found.reason
+        before = self._by_agent.get(agent)
         if before is not None and before.folder == found.folder:
             before.open = True
             return True
         if before is not None:
-            del self._pairs[agent]
-            self._failed_before += before.logs.failed
+            del self._by_agent[agent]
+            self._failed_before += before.logs.failed_reads
             # Its logs are read anew below another path: told twice, they would look like a loop.
-            before.logs.let_go()
-        if found.folder is not None and found.folder not in self._elsewhere:
-            pair = self._pairs[agent] = self._pair(found.folder, container.id)
-            _look(pair)
+            before.logs.release()
+        if found.folder is not None and found.folder not in self._watched_elsewhere:
+            pair = self._by_agent[agent] = self._make_sources(found.folder, container.id)
+            _scan(pair)
         return found.folder is not None
 
-    def hide(self, agent: str) -> None:
+    def remove_container(self, agent: str) -> None:
         """Its container is gone. What it said stays until it is shown again; nothing new is looked for."""
-        self._unseen.pop(agent, None)
-        pair = self._pairs.get(agent)
+        self._not_visible.pop(agent, None)
+        pair = self._by_agent.get(agent)
         if pair is not None:
             pair.open = False
 
-    def look(self) -> None:
-        for pair in self._open():
-            _look(pair)
+    def scan(self) -> None:
+        for pair in self._running_containers():
+            _scan(pair)
 
     async def sweep(self) -> None:
         """The backstop behind being told."""
-        for pair in self._open():
+        for pair in self._running_containers():
             await pair.logs.sweep()
-            pair.registry.look()
+            pair.registry.scan()
 
-    def told(self, changes: Changes) -> None:
-        for pair in self._open():
-            pair.logs.told(changes)
-            pair.registry.told(changes)
+    def on_changes(self, changes: FileChanges) -> None:
+        for pair in self._running_containers():
+            pair.logs.on_changes(changes)
+            pair.registry.on_changes(changes)
 
     def catch_up(self, session_id: SessionId) -> None:
-        for eye in self._eyes():
-            eye.catch_up(session_id)
+        for source in self._sources():
+            source.catch_up(session_id)
 
-    def recall_events(self, session_id: SessionId, limit: int) -> list[Event]:
+    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
         # A copy: whoever asks may do so in a thread, while containers come and go.
-        pairs = tuple(self._pairs.values())
-        return [event for pair in pairs for event in pair.logs.recall_events(session_id, limit)]
+        pairs = tuple(self._by_agent.values())
+        return [event for pair in pairs for event in pair.logs.read_last_events(session_id, limit)]
 
-    def recall_lines(self, session_id: SessionId) -> list[bytes]:
-        pairs = list(self._pairs.values())
-        return [line for pair in pairs for line in pair.logs.recall_lines(session_id)]
+    def read_last_lines(self, session_id: SessionId) -> list[bytes]:
+        pairs = list(self._by_agent.values())
+        return [line for pair in pairs for line in pair.logs.read_last_lines(session_id)]
 
     def take_bookmarks(self) -> Iterator[Bookmark]:
         """None: the paths are true only as long as their containers run, and what is inside is soon read again."""
         yield from ()
 
-    def _open(self) -> list[_Pair]:
-        return [pair for pair in self._pairs.values() if pair.open]
+    def _running_containers(self) -> list[_ContainerSources]:
+        return [pair for pair in self._by_agent.values() if pair.open]
 
-    def _eyes(self) -> Iterator[Eye]:
-        for pair in self._open():
+    def _sources(self) -> Iterator[Source]:
+        for pair in self._running_containers():
             yield from (pair.logs, pair.registry)
 
-    def _pair(self, folder: Path, container_id: str) -> _Pair:
-        logs = LogEye(
+    def _make_sources(self, folder: Path, container_id: str) -> _ContainerSources:
+        logs = LogFileSource(
             claude_logs((folder,), self._host),
             self._clock,
-            self._witness,
+            self._sink,
             fold_after_seconds=self._fold_after_seconds,
             folders=self._folders,
         )
-        inner = _Inner(container_id)
-        registry = RegistryEye(
-            (folder,), self._host, self._witness, self._processes, inner.process_of, self._folders
+        inner = _ContainerPids(container_id)
+        registry = ClaudeRegistrySource(
+            (folder,), self._host, self._sink, self._processes, inner.process_of, self._folders
         )
-        return _Pair(folder, logs, registry)
+        return _ContainerSources(folder, logs, registry)
 
 
-class _Inner:
+class _ContainerPids:
     """Who is meant by the numbers inside one container."""
 
     def __init__(self, container_id: str) -> None:
         self._container_id = container_id
         self._known: dict[tuple[int, int], Process] = {}
 
-    def process_of(self, entry: Entry) -> Process:
+    def process_of(self, entry: RegistryEntry) -> Process:
         """The process as this host numbers it. Raises ValueError for an entry without a time, or of another program.
 
         A container's users are its own: which of them runs the client says nothing.
@@ -292,49 +295,49 @@ class _Inner:
         found = self._known.get(key) or process_inside(self._container_id, *key)
         if found is None:
             # Gone, and nobody on this host has had these numbers.
-            return Process(*key, f"{ELSEWHERE} {self._container_id}")
-        is_dead = proc.sight(found) is Sight.DEAD
+            return Process(*key, f"{FOREIGN_BOOT_ID} {self._container_id}")
+        is_dead = proc.state_of(found) is ProcessState.DEAD
         if not is_dead and (reason := reason_against(found, PROVIDER, any_user=True)) is not None:
             raise ValueError(reason)
         self._known[key] = found
         return found
 
 
-def _look(pair: _Pair) -> None:
-    pair.logs.look()
-    pair.registry.look()
+def _scan(pair: _ContainerSources) -> None:
+    pair.logs.scan()
+    pair.registry.scan()
 
 
 log: Final = logging.getLogger("wakeful.hub")
 
 
-class ContainerWindows:
+class ContainerSourceUpdater:
     """Windows into the containers of one engine."""
 
-    def __init__(self, runtime: DockerRuntime, eyes: ContainerEyes) -> None:
+    def __init__(self, runtime: DockerRuntime, eyes: ContainerSource) -> None:
         self._runtime = runtime
-        self._eyes = eyes
-        self._shown: dict[str, tuple[str, int | None]] = {}
+        self._source = eyes
+        self._added: dict[str, tuple[str, int | None]] = {}
 
-    async def open(self, spec: AgentSpec, glimpse: Glimpse) -> None:
+    async def update(self, spec: AgentSpec, observation: AgentObservation) -> None:
         if spec.runtime != self._runtime.name:
             return
-        if glimpse.container is Sight.DEAD:
-            self._eyes.hide(spec.name)
-            self._shown.pop(spec.name, None)
-        elif glimpse.container is Sight.ALIVE and glimpse.container_id is not None:
-            await self._show(spec, glimpse.container_id, glimpse.pid)
+        if observation.container is ProcessState.DEAD:
+            self._source.remove_container(spec.name)
+            self._added.pop(spec.name, None)
+        elif observation.container is ProcessState.ALIVE and observation.container_id is not None:
+            await self._add_container(spec, observation.container_id, observation.pid)
 
-    async def _show(self, spec: AgentSpec, container_id: str, pid: int | None) -> None:
-        known_id, known_pid = self._shown.get(spec.name, ("", None))
+    async def _add_container(self, spec: AgentSpec, container_id: str, pid: int | None) -> None:
+        known_id, known_pid = self._added.get(spec.name, ("", None))
         # Without an agent in it, what was shown of the same container is as good.
         if known_id == container_id and pid in (None, known_pid):
             return
         try:
-            async with asyncio.timeout(LOOK_SECONDS_MAX):
+            async with asyncio.timeout(INSPECT_SECONDS_MAX):
                 there = await self._runtime.container(spec)
         except (WorldError, TimeoutError) as problem:
             log.debug("agent %s: its container cannot be asked for: %s", spec.name, problem)
             return
-        if there is not None and there.running and self._eyes.show(spec.name, there, pid):
-            self._shown[spec.name] = (container_id, pid)
+        if there is not None and there.running and self._source.add_container(spec.name, there, pid):
+            self._added[spec.name] = (container_id, pid)

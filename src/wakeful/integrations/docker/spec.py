@@ -45,7 +45,7 @@ def agent_of(name: str) -> str:
     return name.removeprefix(NAME_PREFIX) if name.startswith(NAME_PREFIX) else ""
 
 
-def wanted(spec: AgentSpec, epoch: int, address: str) -> dict[str, Any]:
+def container_body(spec: AgentSpec, epoch: int, address: str) -> dict[str, Any]:
     """The engine's description of the container to make. Raises AgentRefused."""
     if not spec.image:
         raise AgentRefused(name=spec.name, reason="it names no image")

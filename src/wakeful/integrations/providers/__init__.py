@@ -12,12 +12,12 @@ if TYPE_CHECKING:
     from wakeful.control.provider import Provider
 
 
-def _found() -> tuple[str, ...]:
+def _list_names() -> tuple[str, ...]:
     files = (name for folder in __path__ for name in os.listdir(folder))  # noqa: PTH208 - pathlib costs more than this
     return tuple(sorted(each[:-3] for each in files if each.endswith(".py") and not each.startswith("_")))
 
 
-NAMES: Final = _found()
+NAMES: Final = _list_names()
 
 
 def provider(name: str) -> "Provider":
@@ -28,6 +28,6 @@ def provider(name: str) -> "Provider":
     return found
 
 
-def every() -> "tuple[Provider, ...]":
+def all_providers() -> "tuple[Provider, ...]":
     """All of them."""
     return tuple(provider(name) for name in NAMES)

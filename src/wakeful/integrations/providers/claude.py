@@ -3,7 +3,7 @@
 from wakeful.control.provider import Provider
 from wakeful.integrations.claude_code.driver import ClaudeDriver
 from wakeful.integrations.claude_code.login import ClaudeLogin, ClaudeOneShot
-from wakeful.integrations.claude_code.turn_reader import ClaudeHearing
+from wakeful.integrations.claude_code.turn_reader import ClaudeTurnReader
 
 
 def _flags(mode: str) -> tuple[str, ...]:
@@ -13,7 +13,7 @@ def _flags(mode: str) -> tuple[str, ...]:
 PROVIDER = Provider(
     name="claude",
     driver=lambda run, clock, _environ: ClaudeDriver(run, clock),
-    hearing=ClaudeHearing,
+    hearing=ClaudeTurnReader,
     login=ClaudeLogin,
     one_shot=ClaudeOneShot,
     flags=_flags,

@@ -6,7 +6,7 @@ from typing import Final
 from wakeful.control.provider import Provider
 from wakeful.integrations.codex.driver import CodexDriver
 from wakeful.integrations.codex.login import CodexLogin, CodexOneShot
-from wakeful.integrations.codex.turn_reader import CodexHearing
+from wakeful.integrations.codex.turn_reader import CodexTurnReader
 
 _SANDBOXES: Final[Mapping[str, tuple[str, ...]]] = {
     "default": ("-s", "workspace-write"),
@@ -18,7 +18,7 @@ _SANDBOXES: Final[Mapping[str, tuple[str, ...]]] = {
 PROVIDER = Provider(
     name="codex",
     driver=CodexDriver,
-    hearing=CodexHearing,
+    hearing=CodexTurnReader,
     login=CodexLogin,
     one_shot=CodexOneShot,
     flags=lambda mode: ("--skip-git-repo-check", *_SANDBOXES[mode]),

@@ -18,26 +18,32 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.agents.model import AgentSpec, Glimpse
-from wakeful.agents.runtime import CommandMissing, EngineGone, Found, NotReady
+from wakeful.agents.model import AgentObservation, AgentSpec
+from wakeful.agents.runtime import CommandMissing, EngineGone, NotReady, UndeclaredAgent
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import decode_json
-from wakeful.core.errors import ClientMissing, FolderGone
+from wakeful.core.errors import ClientMissing, WorkingDirectoryGone
 from wakeful.core.managed_session import EPOCH_VARIABLE, SESSION_VARIABLE
-from wakeful.core.process import Process, Sight
-from wakeful.integrations.tmux.pane import shown
-from wakeful.integrations.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, served
+from wakeful.core.process import Process, ProcessState
+from wakeful.integrations.tmux.pane import safe_screen_text
+from wakeful.integrations.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, server_state
 from wakeful.integrations.tmux.screen import SHELLS, front_group, is_interactive_shell
 from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer, discard, exists
-from wakeful.integrations.tmux.start import MARK_EPOCH, MARK_SESSION, SIZE, forget_leaked, write_script
-from wakeful.integrations.tmux.start_clients import dialog_in_the_way
-from wakeful.integrations.tmux.stop import end_program
+from wakeful.integrations.tmux.start import (
+    MARK_EPOCH,
+    MARK_SESSION,
+    SIZE,
+    unset_leaked_variables,
+    write_script,
+)
+from wakeful.integrations.tmux.start_clients import blocking_dialog_text
+from wakeful.integrations.tmux.stop import terminate_program
 from wakeful.linux import proc
 from wakeful.linux.child_environment import declared_environ
 from wakeful.linux.files import read_small
 from wakeful.linux.launch import find_program
 from wakeful.linux.owner_only import owner_only
-from wakeful.linux.terminate import carries, sweep
+from wakeful.linux.terminate import has_variable, terminate_marked
 
 # A mark has some 200 bytes.
 MARK_BYTES_MAX: Final = 64 * 1024
@@ -67,7 +73,7 @@ class AgentMarks:
         except msgspec.DecodeError:
             return None
 
-    def keep(self, name: str, mark: AgentMark) -> None:
+    def save(self, name: str, mark: AgentMark) -> None:
         """Replace what is remembered, whole. Raises TmuxFailed."""
         fresh = self._path(f".{name}.{os.getpid()}")
         try:
@@ -81,7 +87,7 @@ class AgentMarks:
     def drop(self, name: str) -> None:
         discard(str(self._path(name)))
 
-    def others(self, name: str) -> bool:
+    def has_others(self, name: str) -> bool:
         """Whether any other agent is remembered."""
         found = {each.stem for each in self._folder.glob("*.json") if not each.name.startswith(".")}
         return bool(found - {name})
@@ -94,31 +100,31 @@ EXITED_TO_SHELL: Final = "agent exited to a shell"
 ENDED: Final = "session dead"
 
 
-class AgentSight(Struct, frozen=True):
+class AgentPaneState(Struct, frozen=True):
     """What was seen of the agent of one pane; `pid` is its process while it lives."""
 
-    sight: Sight
+    sight: ProcessState
     pid: int | None = None
     reason: str = ""
 
 
-def agent_in(pane_pid: int, command: Sequence[str]) -> AgentSight:
+def inspect_agent(pane_pid: int, command: Sequence[str]) -> AgentPaneState:
     """What became of the agent that was started as `command` in the pane with this first process."""
     try:
         first = proc.identify(pane_pid)
     except proc.ProcessHidden as problem:
-        return AgentSight(Sight.UNKNOWN, pane_pid, str(problem))
+        return AgentPaneState(ProcessState.UNKNOWN, pane_pid, str(problem))
     if first is None:
-        return AgentSight(Sight.DEAD, reason=ENDED)
+        return AgentPaneState(ProcessState.DEAD, reason=ENDED)
     if not is_interactive_shell(tuple(command)) and _left_a_shell(first):
-        return AgentSight(Sight.DEAD, reason=EXITED_TO_SHELL)
-    return AgentSight(Sight.ALIVE, _agent_below(first).pid)
+        return AgentPaneState(ProcessState.DEAD, reason=EXITED_TO_SHELL)
+    return AgentPaneState(ProcessState.ALIVE, _agent_below(first).pid)
 
 
 def _left_a_shell(first: Process) -> bool:
     """Whether a person's shell is in front, with nothing but shells above it up to the pane's first process."""
     front = front_group(first.pid)
-    leader = proc.identify_if_seen(front) if front is not None and front > 0 else None
+    leader = proc.identify_or_none(front) if front is not None and front > 0 else None
     if leader is None or not is_interactive_shell(proc.command(leader.pid)):
         return False
     if leader == first:
@@ -143,19 +149,19 @@ def _is_shell(process: Process) -> bool:
 
 PREFIX: Final = "agent-"
 # A program that cannot run ends within this.
-SETTLE_SECONDS: Final = 0.5
+STABLE_SECONDS: Final = 0.5
 POLL_SECONDS: Final = 0.03
 # Looking at a screen costs a process of tmux.
 SCREEN_SECONDS: Final = 0.25
 # A server takes its programs along within a second; after this time all of its agents are known to be lost with it.
-DOUBT_SECONDS: Final = 5.0
+SERVER_LOSS_SECONDS: Final = 5.0
 # A server ends with its last session, and its socket outlives it for a moment.
-LEAVING_SECONDS: Final = 0.1
+SERVER_EXIT_SECONDS: Final = 0.1
 ATTEMPTS_MAX: Final = 5
-_LEAVING: Final = "server exited unexpectedly"
+_SERVER_EXITED: Final = "server exited unexpectedly"
 
 
-class TmuxAgents:
+class TmuxAgentRuntime:
     """Implements agents.runtime.Runtime."""
 
     name = "tmux"
@@ -169,64 +175,68 @@ class TmuxAgents:
         self._marks = AgentMarks(folder)
         self._clock = clock
         self._deadline_seconds = deadline_seconds
-        self._next: asyncio.Task[Listing] | None = None
+        self._next_listing: asyncio.Task[Listing] | None = None
         # Since when servers are known to be gone; None stands for one that no mark names.
         self._lost_since: dict[Process | None, float] = {}
         # Set when a server is missed for the first time.
-        self._missed = asyncio.Event()
+        self._server_missing = asyncio.Event()
 
-    async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
-        await self._clear(spec)
+    async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> AgentObservation:
+        await self._remove_agent(spec)
         # First of all: a crash of ours from here on leaves a start that came to nothing, not an agent that was stopped.
-        self._marks.keep(spec.name, AgentMark(epoch, None, ready=False))
+        self._marks.save(spec.name, AgentMark(epoch, None, ready=False))
         try:
             process, server = await self._launch(spec, epoch, environ)
         except BaseException:
             self._marks.drop(spec.name)
             raise
         mark = AgentMark(epoch, process, ready=False, server=server)
-        self._marks.keep(spec.name, mark)
-        await self._settle(spec, process)
-        self._marks.keep(spec.name, replace(mark, ready=True))
-        return await self.look(spec)
+        self._marks.save(spec.name, mark)
+        await self._wait_until_ready(spec, process)
+        self._marks.save(spec.name, replace(mark, ready=True))
+        return await self.inspect(spec)
 
-    async def restart_session(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> Glimpse:
+    async def restart_session(
+        self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
+    ) -> AgentObservation:
         return await self.start(spec, epoch, environ)
 
-    async def stop(self, spec: AgentSpec) -> Glimpse:
-        await self._clear(spec)
-        return await self.look(spec)
+    async def stop(self, spec: AgentSpec) -> AgentObservation:
+        await self._remove_agent(spec)
+        return await self.inspect(spec)
 
-    async def look(self, spec: AgentSpec) -> Glimpse:
+    async def inspect(self, spec: AgentSpec) -> AgentObservation:
         mark = self._marks.find(spec.name)
-        gone = mark is not None and mark.process is not None and proc.sight(mark.process) is Sight.DEAD
+        gone = (
+            mark is not None and mark.process is not None and proc.state_of(mark.process) is ProcessState.DEAD
+        )
         # Of a process that is gone only its server's fate is open: no program has to be run to learn that.
-        listing = Listing(self._socket, self._served(mark)) if gone else await self._listed()
-        seen = Glimpse(
-            container=Sight.UNKNOWN,
-            session=Sight.UNKNOWN,
-            agent=Sight.UNKNOWN,
+        listing = Listing(self._socket, self._server_state(mark)) if gone else await self._shared_listing()
+        observation = AgentObservation(
+            container=ProcessState.UNKNOWN,
+            session=ProcessState.UNKNOWN,
+            agent=ProcessState.UNKNOWN,
             tmux_session=f"{PREFIX}{spec.name}",
             tmux_socket=str(self._socket),
             epoch=mark.epoch if mark is not None else 0,
             reason=listing.reason,
         )
-        if listing.sight is Sight.UNKNOWN:
-            return seen
-        if listing.sight is Sight.DEAD or _lost_its_server(mark):
-            return self._without_server(seen, mark)
+        if listing.sight is ProcessState.UNKNOWN:
+            return observation
+        if listing.sight is ProcessState.DEAD or _lost_its_server(mark):
+            return self._without_server(observation, mark)
         self._lost_since.pop(None, None)
         if gone:
-            return _lost(seen, ENDED)
+            return _lost_agent(observation, ENDED)
         row = _row_of(spec, mark, listing)
         if row is None:
-            return _without_session(seen, mark)
-        return await self._readied(spec, mark, _with_session(seen, spec, row))
+            return _without_session(observation, mark)
+        return await self._check_ready(spec, mark, _with_session(observation, spec, row))
 
-    async def found(self, known: frozenset[str]) -> list[Found]:
-        listing = await self._listed()
+    async def find_undeclared(self, known: frozenset[str]) -> list[UndeclaredAgent]:
+        listing = await self._shared_listing()
         names = {row.session.removeprefix(PREFIX) for row in listing.panes if row.session.startswith(PREFIX)}
-        return [Found(name, None, f"tmux session {PREFIX}{name}") for name in sorted(names - known)]
+        return [UndeclaredAgent(name, None, f"tmux session {PREFIX}{name}") for name in sorted(names - known)]
 
     def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:
         return ("tmux", "-u", "-S", str(self._socket), "attach-session", "-t", _target(spec))
@@ -234,97 +244,106 @@ class TmuxAgents:
     async def changes(self) -> AsyncIterator[str]:
         """The ends of processes are told by pidfds; only the end of the doubt about a server has to be told here."""
         while True:
-            await self._missed.wait()
-            self._missed.clear()
-            await self._clock.sleep_until(self._clock.now().awake + DOUBT_SECONDS)
+            await self._server_missing.wait()
+            self._server_missing.clear()
+            await self._clock.sleep_until(self._clock.now().awake + SERVER_LOSS_SECONDS)
             yield ""
 
     async def close(self) -> None:
         """Nothing is held open."""
 
-    async def _listed(self) -> Listing:
+    async def _shared_listing(self) -> Listing:
         """One listing for everybody who asked before it began: two hundred agents cost one process of tmux."""
-        if self._next is None:
-            self._next = asyncio.create_task(self._list())
-        return await asyncio.shield(self._next)
+        if self._next_listing is None:
+            self._next_listing = asyncio.create_task(self._list())
+        return await asyncio.shield(self._next_listing)
 
     async def _list(self) -> Listing:
-        self._next = None
+        self._next_listing = None
         return await list_panes(self._socket, self._deadline_seconds)
 
-    def _served(self, mark: AgentMark | None) -> Sight:
+    def _server_state(self, mark: AgentMark | None) -> ProcessState:
         """Whether the server of an agent that ended lives: by its identity, for another one may serve the socket by now."""
         if mark is None or mark.server is None:
-            return served(self._socket)
-        return Sight.DEAD if _lost_its_server(mark) else Sight.ALIVE
+            return server_state(self._socket)
+        return ProcessState.DEAD if _lost_its_server(mark) else ProcessState.ALIVE
 
-    def _without_server(self, seen: Glimpse, mark: AgentMark | None) -> Glimpse:
+    def _without_server(self, observation: AgentObservation, mark: AgentMark | None) -> AgentObservation:
         """Nobody serves the socket. Without a mark there is nothing to be seen; with one, nobody knows at first."""
         if mark is None:
-            return replace(seen, container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD, reason="")
+            return replace(
+                observation,
+                container=ProcessState.DEAD,
+                session=ProcessState.DEAD,
+                agent=ProcessState.DEAD,
+                reason="",
+            )
         process = mark.process
         if process is None:
             # Nothing of it was ever seen on a server.
-            return _lost(seen, ENDED)
+            return _lost_agent(observation, ENDED)
         if process.boot_id != proc.boot_id():
-            return _lost(seen, "the host was restarted")
+            return _lost_agent(observation, "the host was restarted")
         now = self._clock.now().awake
         if mark.server not in self._lost_since:
             self._lost_since[mark.server] = now
-            self._missed.set()
+            self._server_missing.set()
         lost_at = self._lost_since[mark.server]
-        alive = proc.sight(process) is not Sight.DEAD
-        if alive or now - lost_at < DOUBT_SECONDS:
+        alive = proc.state_of(process) is not ProcessState.DEAD
+        if alive or now - lost_at < SERVER_LOSS_SECONDS:
             lives = f"; process {process.pid} lives on without a terminal" if alive else ""
-            return replace(seen, reason=f"the tmux server ended{lives}")
-        return _lost(seen, "its tmux server ended")
+            return replace(observation, reason=f"the tmux server ended{lives}")
+        return _lost_agent(observation, "its tmux server ended")
 
-    async def _readied(self, spec: AgentSpec, mark: AgentMark | None, seen: Glimpse) -> Glimpse:
+    async def _check_ready(
+        self, spec: AgentSpec, mark: AgentMark | None, observation: AgentObservation
+    ) -> AgentObservation:
         """The same; of a start that was cut off or failed, with what its screen says by now."""
-        if mark is None or mark.ready or seen.agent is not Sight.ALIVE:
-            return seen
+        if mark is None or mark.ready or observation.agent is not ProcessState.ALIVE:
+            return observation
         try:
             reason = await self._why_unready(spec)
         except TmuxFailed as problem:
-            return replace(seen, agent=Sight.UNKNOWN, reason=str(problem))
+            return replace(observation, agent=ProcessState.UNKNOWN, reason=str(problem))
         if reason is not None:
-            return replace(seen, ready=False, reason=reason)
-        self._marks.keep(spec.name, replace(mark, ready=True))
-        return seen
+            return replace(observation, ready=False, reason=reason)
+        self._marks.save(spec.name, replace(mark, ready=True))
+        return observation
 
-    async def _clear(self, spec: AgentSpec) -> None:
+    async def _remove_agent(self, spec: AgentSpec) -> None:
         """End whatever is left of it: processes by their identity, then its session, then its memory."""
-        listing = await self._listed()
-        if listing.sight is Sight.UNKNOWN:
+        listing = await self._shared_listing()
+        if listing.sight is ProcessState.UNKNOWN:
             raise EngineGone(address=self._socket, reason=listing.reason)
         mark = self._marks.find(spec.name)
         rows = [row for row in listing.panes if row.session == f"{PREFIX}{spec.name}"]
-        in_panes = {proc.identify_if_seen(row.pid) for row in rows if not row.dead}
+        in_panes = {proc.identify_or_none(row.pid) for row in rows if not row.dead}
         started = mark.process if mark is not None else None
 
         def is_own(each: Process) -> bool:
             # The file that remembers a start can name any process.
             return each in in_panes or (
-                carries(SESSION_VARIABLE, f"{PREFIX}{spec.name}")(each) and is_on(str(self._socket), each.pid)
+                has_variable(SESSION_VARIABLE, f"{PREFIX}{spec.name}")(each)
+                and runs_on_server(str(self._socket), each.pid)
             )
 
         await asyncio.gather(
-            *(end_program(each, is_own) for each in {*in_panes, started} if each is not None)
+            *(terminate_program(each, is_own) for each in {*in_panes, started} if each is not None)
         )
-        await sweep(SESSION_VARIABLE, f"{PREFIX}{spec.name}", is_meant=is_own)
+        await terminate_marked(SESSION_VARIABLE, f"{PREFIX}{spec.name}", is_meant=is_own)
         if rows:
             await self._close_session(spec, alone=len({row.session for row in listing.panes}) == 1)
         self._marks.drop(spec.name)
 
     async def _close_session(self, spec: AgentSpec, *, alone: bool) -> None:
         """The server ends with its last session only if nobody else needs it."""
-        needed = not alone or self._marks.others(spec.name)
+        needed = not alone or self._marks.has_others(spec.name)
         ending = () if needed else ("set-option", "-s", "exit-empty", "on", ";")
         try:
-            await self._server.tell(*ending, "kill-session", "-t", _target(spec))
+            await self._server.run(*ending, "kill-session", "-t", _target(spec))
         except TmuxFailed:
             # Its last pane may have closed it while we looked.
-            if _row_of(spec, None, await self._listed()) is not None:
+            if _row_of(spec, None, await self._shared_listing()) is not None:
                 raise
 
     async def _launch(
@@ -335,7 +354,7 @@ class TmuxAgents:
         given = {**declared_environ(os.environ), **environ, **_marks_of(spec, epoch)}
         try:
             program = find_program(spec.command[0], cwd=cwd, path=given.get("PATH", os.defpath))
-        except FolderGone as problem:
+        except WorkingDirectoryGone as problem:
             raise CommandMissing(
                 command=spec.command[0], where=cwd, reason="there is no such folder"
             ) from problem
@@ -354,29 +373,29 @@ class TmuxAgents:
     async def _new_session(self, spec: AgentSpec, epoch: int, script: str) -> tuple[Process, Process | None]:
         for _ in range(ATTEMPTS_MAX):
             try:
-                told = await self._server.tell(*_new_session_words(spec, epoch, script))
+                told = await self._server.run(*_new_session_argv(spec, epoch, script))
                 break
             except TmuxFailed as problem:
-                if _LEAVING not in str(problem) or not exists(script):
+                if _SERVER_EXITED not in str(problem) or not exists(script):
                     raise
-                await asyncio.sleep(LEAVING_SECONDS)
+                await asyncio.sleep(SERVER_EXIT_SECONDS)
         else:
             raise TmuxFailed(reason=f"no session could be made in {ATTEMPTS_MAX} attempts")
-        process, server = (proc.identify_if_seen(int(pid)) for pid in told.split()[-2:])
-        await forget_leaked(self._server)
+        process, server = (proc.identify_or_none(int(pid)) for pid in told.split()[-2:])
+        await unset_leaked_variables(self._server)
         if process is None:
-            raise await self._not_ready(spec)
+            raise await self._exit_error(spec)
         return process, server
 
-    async def _settle(self, spec: AgentSpec, process: Process) -> None:
+    async def _wait_until_ready(self, spec: AgentSpec, process: Process) -> None:
         """See the program take the script's place and stay, and show what says that it is ready. Raises NotReady."""
         loop = asyncio.get_running_loop()
         began, screen_at = loop.time(), 0.0
         unready = "it was not seen to stay"
         while (now := loop.time()) - began < spec.ready_seconds:
-            if proc.sight(process) is Sight.DEAD:
-                raise await self._not_ready(spec)
-            if now - began >= SETTLE_SECONDS and now >= screen_at:
+            if proc.state_of(process) is ProcessState.DEAD:
+                raise await self._exit_error(spec)
+            if now - began >= STABLE_SECONDS and now >= screen_at:
                 if (reason := await self._why_unready(spec)) is None:
                     return
                 unready = reason
@@ -388,52 +407,60 @@ class TmuxAgents:
         """Why its screen does not say that it is ready; None if it does, or has nothing to say. Raises TmuxFailed."""
         if not spec.ready:
             return None
-        screen = await self._server.look(_target(spec))
+        screen = await self._server.capture(_target(spec))
         if re.search(spec.ready, "\n".join(screen.rows), re.MULTILINE) is not None:
             return None
-        return dialog_in_the_way(spec.name, spec.command, screen) or f"its screen never showed {spec.ready!r}"
+        return (
+            blocking_dialog_text(spec.name, spec.command, screen) or f"its screen never showed {spec.ready!r}"
+        )
 
-    async def _not_ready(self, spec: AgentSpec) -> NotReady:
+    async def _exit_error(self, spec: AgentSpec) -> NotReady:
         """The error of a program that ended at once, with its last words; nothing of it is left."""
         try:
-            said = shown(await self._server.last_words(_target(spec)))
+            said = safe_screen_text(await self._server.last_output(_target(spec)))
         except TmuxFailed:
             said = ""
-        await self._clear(spec)
+        await self._remove_agent(spec)
         reason = f"it ended at once: {said}" if said else "it ended at once, and no word of it was seen"
         return NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
 
 
-def is_on(socket: str, pid: int) -> bool:
+def runs_on_server(socket: str, pid: int) -> bool:
     """Whether it was started on this server: an agent's name is unique for one daemon, not for a user with several."""
     return (proc.environ_value(pid, "TMUX") or "").startswith(f"{socket},")
 
 
-def _lost(seen: Glimpse, reason: str, session: Sight = Sight.DEAD) -> Glimpse:
+def _lost_agent(
+    observation: AgentObservation, reason: str, session: ProcessState = ProcessState.DEAD
+) -> AgentObservation:
     """Started, not stopped, and gone: there is something to restart."""
-    return replace(seen, container=Sight.ALIVE, session=session, agent=Sight.DEAD, reason=reason)
+    return replace(
+        observation, container=ProcessState.ALIVE, session=session, agent=ProcessState.DEAD, reason=reason
+    )
 
 
-def _without_session(seen: Glimpse, mark: AgentMark | None) -> Glimpse:
+def _without_session(observation: AgentObservation, mark: AgentMark | None) -> AgentObservation:
     if mark is not None:
-        return _lost(seen, ENDED)
-    return replace(seen, container=Sight.DEAD, session=Sight.DEAD, agent=Sight.DEAD)
+        return _lost_agent(observation, ENDED)
+    return replace(
+        observation, container=ProcessState.DEAD, session=ProcessState.DEAD, agent=ProcessState.DEAD
+    )
 
 
 def _lost_its_server(mark: AgentMark | None) -> bool:
     """Whether the server that showed it is gone, or has begun to end: its panes' programs go before its socket does."""
     server = mark.server if mark is not None else None
-    return server is not None and (proc.sight(server) is Sight.DEAD or proc.is_ending(server.pid))
+    return server is not None and (proc.state_of(server) is ProcessState.DEAD or proc.is_ending(server.pid))
 
 
-def _with_session(seen: Glimpse, spec: AgentSpec, row: PaneRow) -> Glimpse:
+def _with_session(observation: AgentObservation, spec: AgentSpec, row: PaneRow) -> AgentObservation:
     if row.dead:
-        return _lost(seen, ENDED, session=Sight.ALIVE)
-    agent = agent_in(row.pid, spec.command)
+        return _lost_agent(observation, ENDED, session=ProcessState.ALIVE)
+    agent = inspect_agent(row.pid, spec.command)
     return replace(
-        seen,
-        container=Sight.ALIVE,
-        session=Sight.ALIVE,
+        observation,
+        container=ProcessState.ALIVE,
+        session=ProcessState.ALIVE,
         agent=agent.sight,
         pid=agent.pid,
         reason=agent.reason,
@@ -459,7 +486,7 @@ def _marks_of(spec: AgentSpec, epoch: int) -> dict[str, str]:
     return {SESSION_VARIABLE: f"{PREFIX}{spec.name}", EPOCH_VARIABLE: str(epoch)}
 
 
-def _new_session_words(spec: AgentSpec, epoch: int, script: str) -> tuple[str, ...]:
+def _new_session_argv(spec: AgentSpec, epoch: int, script: str) -> tuple[str, ...]:
     """One command, so that no crash leaves a session of ours without its marks."""
     target = _target(spec)
     options = {

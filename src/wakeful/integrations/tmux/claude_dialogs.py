@@ -4,9 +4,9 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from wakeful.integrations.tmux.input_line import ClaudeInput, permission
+from wakeful.integrations.tmux.input_line import ClaudeInput, find_permission
 from wakeful.integrations.tmux.screen import Screen
-from wakeful.integrations.tmux.start_screens import Shown, known_dialog
+from wakeful.integrations.tmux.start_screens import StartDialog, known_dialog
 from wakeful.judging.evidence import DialogKind
 
 _WORDS: Final[Mapping[DialogKind, tuple[str, ...]]] = {
@@ -25,11 +25,11 @@ _AWAITS_KEY: Final = re.compile(
 _INPUT: Final = ClaudeInput()
 
 
-def dialog_on(screen: Screen) -> Shown | None:
+def dialog_on(screen: Screen) -> StartDialog | None:
     """The dialog on the screen; None if it shows an input line or asks permission inside a turn.
 
     Any other screen is of kind UNKNOWN.
     """
-    if _INPUT.draft(screen) is not None or permission(screen) is not None:
+    if _INPUT.draft(screen) is not None or find_permission(screen) is not None:
         return None
     return known_dialog(screen, _WORDS, _AWAITS_KEY)

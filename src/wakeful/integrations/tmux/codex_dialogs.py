@@ -9,7 +9,7 @@ from typing import Final
 
 from wakeful.integrations.tmux.input_line import CodexInput
 from wakeful.integrations.tmux.screen import Screen
-from wakeful.integrations.tmux.start_screens import Shown, known_dialog
+from wakeful.integrations.tmux.start_screens import StartDialog, known_dialog
 from wakeful.judging.evidence import DialogKind
 
 _WORDS: Final[Mapping[DialogKind, tuple[str, ...]]] = {
@@ -34,12 +34,12 @@ _ASKING: Final = ("Would you like to ", "Implement this plan?")
 _INPUT: Final = CodexInput()
 
 
-def dialog_on(screen: Screen) -> Shown | None:
+def dialog_on(screen: Screen) -> StartDialog | None:
     """The dialog on the screen; None if it shows an input line, a running turn or a question inside one.
 
     Any other screen is of kind UNKNOWN.
     """
-    if _INPUT.draft(screen) is not None or _INPUT.works(screen):
+    if _INPUT.draft(screen) is not None or _INPUT.is_working(screen):
         return None
     if any(row.strip().startswith(_ASKING) for row in screen.rows):
         return None

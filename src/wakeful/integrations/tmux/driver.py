@@ -1,7 +1,7 @@
 """Drives any command in a tmux session by keys: start, prompt, answer, interrupt, resume and stop.
 
 Each action looks at the pane before and after it and reports what it saw; the gate decided before whether it
-may act. If tmux fails, `PaneHand.touched` tells whether a key may have been sent. Only sessions that carry
+may act. If tmux fails, `PaneController.touched` tells whether a key may have been sent. Only sessions that carry
 Wakeful's mark are ended; Wakeful types into a pane that a person opened, but never closes it.
 """
 
@@ -12,37 +12,51 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.control.driver import Begun, Order, Question, Reply, Seen, TypedText, unannounced
+from wakeful.control.driver import (
+    ActionResult,
+    OnStarted,
+    PermissionQuestion,
+    PermissionReply,
+    StartRequest,
+    TypedText,
+    ignore_start,
+)
 from wakeful.core.clock import Clock
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
-from wakeful.core.managed_session import Hosting
-from wakeful.core.process import Process, Sight
+from wakeful.core.managed_session import ManagedSession
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.claude_code.registry import status_of
-from wakeful.integrations.driver_support import absence
+from wakeful.integrations.driver_support import unreachable_result
 from wakeful.integrations.tmux import claude_dialogs, codex_dialogs
 from wakeful.integrations.tmux.input_line import (
     ClaudeInput,
     CodexInput,
-    Input,
+    InputReader,
     PlainInput,
     ShellInput,
     digest,
-    permission,
-    typable,
+    find_permission,
+    prepare_prompt,
 )
-from wakeful.integrations.tmux.pane import PaneHand, shown, until
+from wakeful.integrations.tmux.pane import PaneController, poll_until, safe_screen_text
 from wakeful.integrations.tmux.panes import DEADLINE_SECONDS
-from wakeful.integrations.tmux.programs import program_of, resuming, unwrapped
-from wakeful.integrations.tmux.screen import Screen, last_words, terminal_state
+from wakeful.integrations.tmux.programs import program_of, resume_argv, without_interpreter
+from wakeful.integrations.tmux.screen import Screen, last_output, terminal_state
 from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
-from wakeful.integrations.tmux.start import READY_SECONDS_MAX, Starting, resume
-from wakeful.integrations.tmux.start_screens import Shown
-from wakeful.integrations.tmux.stop import close_session, end_program, program_in_pane, stopped, sweep_tools
-from wakeful.integrations.tmux.typed_notes import Stage, TypedNote, TypedNotes
+from wakeful.integrations.tmux.start import READY_SECONDS_MAX, TmuxStarter, resume
+from wakeful.integrations.tmux.start_screens import StartDialog
+from wakeful.integrations.tmux.stop import (
+    close_session,
+    program_in_pane,
+    stop_result,
+    sweep_tools,
+    terminate_program,
+)
+from wakeful.integrations.tmux.typed_notes import TypedNote, TypedNotes, TypingStage
 from wakeful.judging.evidence import DialogKind
 from wakeful.linux import proc
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
 # A turn began 0.1 to 0.5 s after Enter, an interrupt took 0.3 s; a busy machine may need many times that.
 EFFECT_SECONDS_MAX: Final = 10.0
@@ -51,147 +65,164 @@ RESTORED_SECONDS_MAX: Final = 3.0
 _INTERRUPTED: Final = "Interrupted ·"
 
 
-async def deliver(hand: PaneHand, prompt: str) -> Seen:
+async def deliver(controller: PaneController, prompt: str) -> ActionResult:
     """Type the prompt, see it stand in the input line, press Enter, see it taken. Raises PromptRefused."""
-    text = hand.reader.prepared(typable(prompt, several_lines=hand.reader.several_lines))
-    before = await hand.type_in(text)
-    if isinstance(before, Seen):
+    text = controller.reader.escape(prepare_prompt(prompt, several_lines=controller.reader.several_lines))
+    before = await controller.type_text(text)
+    if isinstance(before, ActionResult):
         return before
-    hand.note(Stage.ENTER)
-    reach("typing.seen")
-    await hand.press("Enter")
-    reach("typing.entered")
+    controller.record_stage(TypingStage.ENTER)
+    fault_point("typing.seen")
+    await controller.press("Enter")
+    fault_point("typing.entered")
 
     async def taken() -> bool | None:
-        return _taken(hand, await hand.look(), before, text) or None
+        return _is_taken(controller, await controller.capture(), before, text) or None
 
-    if await until(taken, EFFECT_SECONDS_MAX):
-        hand.note(Stage.TAKEN)
-        return Seen(Outcome.RECOVERED, "the text stood in the input line and was taken with Enter")
-    if proc.sight(hand.process) is not Sight.ALIVE:
-        return Seen(Outcome.UNVERIFIED, "the agent ended after Enter was pressed")
-    return Seen(Outcome.UNVERIFIED, "Enter was pressed, but nothing shows that the text was taken")
+    if await poll_until(taken, EFFECT_SECONDS_MAX):
+        controller.record_stage(TypingStage.TAKEN)
+        return ActionResult(
+            ActionOutcome.CONFIRMED, "the text stood in the input line and was taken with Enter"
+        )
+    if proc.state_of(controller.process) is not ProcessState.ALIVE:
+        return ActionResult(ActionOutcome.UNVERIFIED, "the agent ended after Enter was pressed")
+    return ActionResult(
+        ActionOutcome.UNVERIFIED, "Enter was pressed, but nothing shows that the text was taken"
+    )
 
 
-async def answer(hand: PaneHand, question_id: str, reply: Reply) -> Seen:
+async def answer(controller: PaneController, question_id: str, reply: PermissionReply) -> ActionResult:
     """Choose the option by its digit, if the question on the screen is the one that was read."""
-    screen = await hand.look()
-    asked = permission(screen) if isinstance(hand.reader, ClaudeInput) else None
+    screen = await controller.capture()
+    asked = find_permission(screen) if isinstance(controller.reader, ClaudeInput) else None
     if asked is None or asked.id != question_id:
-        return Seen(Outcome.DECLINED, "that question is not open any more")
-    if (reason := hand.closed(screen)) is not None:
-        return Seen(Outcome.DECLINED, reason)
+        return ActionResult(ActionOutcome.DECLINED, "that question is not open any more")
+    if (reason := controller.closed_reason(screen)) is not None:
+        return ActionResult(ActionOutcome.DECLINED, reason)
     digit = asked.digit(reply)
     if digit is None:
-        return Seen(Outcome.DECLINED, f"it offers no way to {reply} it once", untrusted=shown(asked.text))
-    await hand.press("-l", digit)
+        return ActionResult(
+            ActionOutcome.DECLINED,
+            f"it offers no way to {reply} it once",
+            untrusted=safe_screen_text(asked.text),
+        )
+    await controller.press("-l", digit)
 
     async def gone() -> bool | None:
-        left = permission(await hand.look())
+        left = find_permission(await controller.capture())
         return True if left is None or left.id != question_id else None
 
-    if await until(gone, EFFECT_SECONDS_MAX):
-        return Seen(Outcome.RECOVERED, f"option {digit} was chosen and the question is gone")
-    return Seen(Outcome.UNVERIFIED, f"option {digit} was pressed, but the question still stands there")
+    if await poll_until(gone, EFFECT_SECONDS_MAX):
+        return ActionResult(ActionOutcome.CONFIRMED, f"option {digit} was chosen and the question is gone")
+    return ActionResult(
+        ActionOutcome.UNVERIFIED, f"option {digit} was pressed, but the question still stands there"
+    )
 
 
-async def interrupt(hand: PaneHand, typed: str) -> Seen:
+async def interrupt(controller: PaneController, typed: str) -> ActionResult:
     """Press the key that ends a turn; declined where it could do something else.
 
     `typed` is the digest of the text that was delivered last.
     """
-    before = await hand.look()
-    if (reason := hand.closed(before) or _uninterruptible(hand, before)) is not None:
-        return Seen(Outcome.DECLINED, reason)
-    await hand.press(hand.reader.interrupt_key)
+    before = await controller.capture()
+    if (
+        reason := controller.closed_reason(before) or _uninterruptible_reason(controller, before)
+    ) is not None:
+        return ActionResult(ActionOutcome.DECLINED, reason)
+    await controller.press(controller.reader.interrupt_key)
 
     async def rests() -> Screen | None:
-        screen = await hand.look()
+        screen = await controller.capture()
         # With prompts in its queue the next turn begins at once: then the mark of the interrupt shows it.
         marked = _interruptions(screen) > _interruptions(before)
-        return screen if marked or _rests(hand, screen) or screen.dead else None
+        return screen if marked or _is_idle(controller, screen) or screen.dead else None
 
-    screen = await until(rests, EFFECT_SECONDS_MAX)
-    if proc.sight(hand.process) is not Sight.ALIVE:
-        return Seen(Outcome.INEFFECTIVE, "it ended instead of stopping its turn")
+    screen = await poll_until(rests, EFFECT_SECONDS_MAX)
+    if proc.state_of(controller.process) is not ProcessState.ALIVE:
+        return ActionResult(ActionOutcome.INEFFECTIVE, "it ended instead of stopping its turn")
     if screen is None:
-        return Seen(
-            Outcome.UNVERIFIED, f"{hand.reader.interrupt_key} was pressed, but nothing shows an effect"
+        return ActionResult(
+            ActionOutcome.UNVERIFIED,
+            f"{controller.reader.interrupt_key} was pressed, but nothing shows an effect",
         )
-    return await _interrupted(hand, before, typed)
+    return await _result_of_interrupt(controller, before, typed)
 
 
-def _taken(hand: PaneHand, screen: Screen, before: Screen, text: str) -> bool:
-    if isinstance(hand.reader, ClaudeInput):
-        draft = hand.reader.draft(screen)
+def _is_taken(controller: PaneController, screen: Screen, before: Screen, text: str) -> bool:
+    if isinstance(controller.reader, ClaudeInput):
+        draft = controller.reader.draft(screen)
         # A question may stand where the input line was: then the turn has begun.
-        return draft == "" or (draft is None and status_of(hand.process) in ("busy", "waiting"))
+        return draft == "" or (draft is None and status_of(controller.process) in ("busy", "waiting"))
     state = terminal_state(screen.tty)
-    return not hand.reader.shows(screen, before, text) and state is not None and state.unread == 0
+    return not controller.reader.shows(screen, before, text) and state is not None and state.unread == 0
 
 
-def _uninterruptible(hand: PaneHand, screen: Screen) -> str | None:
-    if hand.reader.question(screen) is not None:
-        return f"a question is open in its terminal, and {hand.reader.interrupt_key} would refuse it"
-    if isinstance(hand.reader, ClaudeInput):
-        works = hand.reader.works(screen) or status_of(hand.process) == "busy"
+def _uninterruptible_reason(controller: PaneController, screen: Screen) -> str | None:
+    if controller.reader.question(screen) is not None:
+        return f"a question is open in its terminal, and {controller.reader.interrupt_key} would refuse it"
+    if isinstance(controller.reader, ClaudeInput):
+        works = controller.reader.is_working(screen) or status_of(controller.process) == "busy"
     else:
         # An unknown program that shows its prompt waits for text: the key would end it.
-        works = hand.reader.works(screen) or not _prompts(hand, screen)
+        works = controller.reader.is_working(screen) or not _shows_prompt(controller, screen)
     return None if works else "no turn runs that could be interrupted"
 
 
-def _rests(hand: PaneHand, screen: Screen) -> bool:
-    if isinstance(hand.reader, ClaudeInput):
-        return not hand.reader.works(screen) and status_of(hand.process) != "busy"
-    return not hand.reader.works(screen) and _prompts(hand, screen)
+def _is_idle(controller: PaneController, screen: Screen) -> bool:
+    if isinstance(controller.reader, ClaudeInput):
+        return not controller.reader.is_working(screen) and status_of(controller.process) != "busy"
+    return not controller.reader.is_working(screen) and _shows_prompt(controller, screen)
 
 
-def _prompts(hand: PaneHand, screen: Screen) -> bool:
+def _shows_prompt(controller: PaneController, screen: Screen) -> bool:
     """Whether the program shows a prompt; an empty row says nothing, nor does what the terminal shows of Ctrl-C."""
     shown = screen.cursor_text.strip().removeprefix("^C").strip()
-    return bool(shown) and hand.reader.draft(screen) == ""
+    return bool(shown) and controller.reader.draft(screen) == ""
 
 
-async def _interrupted(hand: PaneHand, before: Screen, typed: str) -> Seen:
+async def _result_of_interrupt(controller: PaneController, before: Screen, typed: str) -> ActionResult:
     """Claude Code gives a prompt back that it cut off before any answer: ours is removed, a person's words never."""
-    left = await _given_back(hand, before) if isinstance(hand.reader, ClaudeInput) else ""
+    left = await _returned_prompt(controller, before) if isinstance(controller.reader, ClaudeInput) else ""
     if not left:
-        return Seen(Outcome.RECOVERED, "the turn ended and the agent lives")
-    if digest(left) == typed and hand.closed(await hand.look()) is None and await hand.clear():
-        return Seen(
-            Outcome.RECOVERED, "the turn ended before any answer; its prompt was given back and removed"
+        return ActionResult(ActionOutcome.CONFIRMED, "the turn ended and the agent lives")
+    if (
+        digest(left) == typed
+        and controller.closed_reason(await controller.capture()) is None
+        and await controller.clear()
+    ):
+        return ActionResult(
+            ActionOutcome.CONFIRMED, "the turn ended before any answer; its prompt was given back and removed"
         )
-    return Seen(Outcome.RECOVERED, "the turn ended; something stands in the input line now")
+    return ActionResult(ActionOutcome.CONFIRMED, "the turn ended; something stands in the input line now")
 
 
-async def _given_back(hand: PaneHand, before: Screen) -> str:
+async def _returned_prompt(controller: PaneController, before: Screen) -> str:
     """What stands in the input line once the turn has ended: it is either marked as interrupted or its prompt comes back."""
 
     async def told() -> str | None:
-        screen = await hand.look()
-        draft = hand.reader.draft(screen)
+        screen = await controller.capture()
+        draft = controller.reader.draft(screen)
         return draft or ("" if _interruptions(screen) > _interruptions(before) else None)
 
-    return await until(told, RESTORED_SECONDS_MAX) or ""
+    return await poll_until(told, RESTORED_SECONDS_MAX) or ""
 
 
 def _interruptions(screen: Screen) -> int:
     return sum(_INTERRUPTED in row for row in screen.rows)
 
 
-_READERS: Final[Mapping[str, type[Input]]] = {
+_READERS: Final[Mapping[str, type[InputReader]]] = {
     each.__name__: each for each in (ClaudeInput, CodexInput, PlainInput, ShellInput)
 }
-_DIALOGS: Final[Mapping[type[Input], Callable[[Screen], Shown | None]]] = {
+_DIALOGS: Final[Mapping[type[InputReader], Callable[[Screen], StartDialog | None]]] = {
     ClaudeInput: claude_dialogs.dialog_on,
     CodexInput: codex_dialogs.dialog_on,
 }
-_NO_PANE: Final = Seen(Outcome.DECLINED, "nobody knows in which pane it runs")
+_NO_PANE: Final = ActionResult(ActionOutcome.DECLINED, "nobody knows in which pane it runs")
 # The daemon starts after this. A note that was not looked at stays until something is typed into its pane.
 SETTLING_SECONDS_MAX: Final = 10.0
-_NOT_LOOKED_AT: Final = Seen(
-    Outcome.UNVERIFIED, "it is unknown whether the text was taken: too much was left to look at"
+_NOT_LOOKED_AT: Final = ActionResult(
+    ActionOutcome.UNVERIFIED, "it is unknown whether the text was taken: too much was left to look at"
 )
 
 
@@ -214,52 +245,54 @@ class TmuxDriver:
         self._socket = socket
         self._folder = folder
         self._deadline_seconds = deadline_seconds
-        self._starting = Starting(TmuxServer(socket, deadline_seconds, config), folder, clock)
+        self._starter = TmuxStarter(TmuxServer(socket, deadline_seconds, config), folder, clock)
         # Where something was typed whose outcome is not written down yet.
-        self._typed_in: dict[SessionId, PaneHand] = {}
+        self._typed_panes: dict[SessionId, PaneController] = {}
 
-    def is_open(self, hosting: Hosting) -> bool:
+    def is_open(self, managed: ManagedSession) -> bool:
         """Its agent runs, the first process of its pane lives, and the server's socket is there."""
-        pane, process = hosting.pane, hosting.process
+        pane, process = managed.pane, managed.process
         if pane is None or pane.process is None or process is None or not Path(pane.socket).is_socket():
             return False
-        return proc.runs(process) and proc.sight(pane.process) is Sight.ALIVE
+        return proc.is_running(process) and proc.state_of(pane.process) is ProcessState.ALIVE
 
-    def is_lost(self, hosting: Hosting) -> bool:
+    def is_lost(self, managed: ManagedSession) -> bool:
         """Its agent outlived its pane, or nobody can call its server any more."""
-        pane = hosting.pane
-        if pane is None or pane.process is None or absence(hosting) is not None:
+        pane = managed.pane
+        if pane is None or pane.process is None or unreachable_result(managed) is not None:
             return False
-        return proc.sight(pane.process) is Sight.DEAD or not Path(pane.socket).is_socket()
+        return proc.state_of(pane.process) is ProcessState.DEAD or not Path(pane.socket).is_socket()
 
-    async def start(self, order: Order, begun: Begun = unannounced) -> Seen:
+    async def start(self, request: StartRequest, on_started: OnStarted = ignore_start) -> ActionResult:
         """Start or resume in a new tmux session. Raises what the port names, BadTmuxName and TmuxFailed."""
-        reader = _checked(order)
-        given = await self._starting.begin(order)
-        hosting = given.hosting
-        await begun(hosting)
+        reader = _checked_reader(request)
+        started = await self._starter.begin(request)
+        managed = started.hosting
+        await on_started(managed)
         try:
-            ready = await self._starting.settle(
-                given, lambda screen: _is_ready(reader, screen, hosting.process)
+            ready = await self._starter.wait_until_ready(
+                started, lambda screen: _is_ready(reader, screen, managed.process)
             )
-            seen = await self._greet(hosting, order.prompt, ready=ready)
+            result = await self._send_first_prompt(managed, request.prompt, ready=ready)
         except TmuxFailed as problem:
-            return Seen(Outcome.UNVERIFIED, f"started, and then: {problem}", hosting)
-        return replace(seen, hosting=seen.hosting or hosting)
+            return ActionResult(ActionOutcome.UNVERIFIED, f"started, and then: {problem}", managed)
+        return replace(result, hosting=result.hosting or managed)
 
-    async def deliver(self, hosting: Hosting, prompt: str, environ: Mapping[str, str] | None = None) -> Seen:
+    async def deliver(
+        self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
+    ) -> ActionResult:
         """Type the prompt, see it stand in the input line, press Enter, see it taken. Raises PromptRefused."""
         del environ  # its process lives already
-        hand = self._hand(hosting)
-        if hand is None:
+        controller = self._pane_controller(managed)
+        if controller is None:
             return _NO_PANE
-        self._typed_in[hosting.session_id] = hand
-        seen = await seen_through(hand, deliver(hand, prompt))
-        if seen.outcome not in (Outcome.RECOVERED, Outcome.UNVERIFIED):
-            return seen
-        return replace(seen, hosting=replace(hosting, typed=digest(prompt)))
+        self._typed_panes[managed.session_id] = controller
+        result = await run_action(controller, deliver(controller, prompt))
+        if result.outcome not in (ActionOutcome.CONFIRMED, ActionOutcome.UNVERIFIED):
+            return result
+        return replace(result, hosting=replace(managed, typed=digest(prompt)))
 
-    async def settle_typed(self) -> list[TypedText]:
+    async def recover_typed(self) -> list[TypedText]:
         """What became of every text whose typing was cut off by our end. Nothing is looked at after SETTLING_SECONDS_MAX."""
         over_at = time.monotonic() + SETTLING_SECONDS_MAX
         return [
@@ -267,159 +300,189 @@ class TmuxDriver:
                 note.session_id,
                 note.at,
                 note.text,
-                await self._settled(note) if time.monotonic() < over_at else _NOT_LOOKED_AT,
+                await self._reconcile_note(note) if time.monotonic() < over_at else _NOT_LOOKED_AT,
                 is_command=note.reader == ShellInput.__name__,
             )
             for note in TypedNotes(self._folder).all()
         ]
 
-    async def _settled(self, note: TypedNote) -> Seen:
+    async def _reconcile_note(self, note: TypedNote) -> ActionResult:
         server = TmuxServer(note.pane.socket, self._deadline_seconds)
         if (reader := _READERS.get(note.reader)) is None:
             # Written by another version.
             TypedNotes(self._folder).drop(note.pane)
-            return Seen(Outcome.UNVERIFIED, "it is unknown whether the text was taken")
-        hand = PaneHand(server, note.pane, note.process, reader(), self._folder, note.session_id)
-        self._typed_in[note.session_id] = hand
+            return ActionResult(ActionOutcome.UNVERIFIED, "it is unknown whether the text was taken")
+        controller = PaneController(server, note.pane, note.process, reader(), self._folder, note.session_id)
+        self._typed_panes[note.session_id] = controller
         try:
-            return await hand.settle(note)
+            return await controller.reconcile(note)
         except TmuxFailed as problem:
-            return Seen(Outcome.UNVERIFIED, f"it is unknown whether the text was taken: {problem}")
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, f"it is unknown whether the text was taken: {problem}"
+            )
 
     def forget_typed(self, session_id: SessionId) -> None:
         """Its outcome is written down: a note whose end was seen has done its work."""
-        if (hand := self._typed_in.pop(session_id, None)) is not None:
-            hand.forget()
+        if (controller := self._typed_panes.pop(session_id, None)) is not None:
+            controller.drop_final_note()
 
-    async def questions(self, hosting: Hosting) -> tuple[Question, ...]:
+    async def questions(self, managed: ManagedSession) -> tuple[PermissionQuestion, ...]:
         """The permission question on the screen of Claude Code; none for other programs. Raises TmuxFailed."""
-        hand = self._hand(hosting)
-        if hand is None or not isinstance(hand.reader, ClaudeInput):
+        controller = self._pane_controller(managed)
+        if controller is None or not isinstance(controller.reader, ClaudeInput):
             return ()
-        asked = permission(await hand.look())
-        return () if asked is None else (Question(asked.id, shown(asked.tool), shown(asked.text)),)
+        asked = find_permission(await controller.capture())
+        return (
+            ()
+            if asked is None
+            else (PermissionQuestion(asked.id, safe_screen_text(asked.tool), safe_screen_text(asked.text)),)
+        )
 
-    async def answer(self, hosting: Hosting, question_id: str, reply: Reply) -> Seen:
+    async def answer(self, managed: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:
         """Choose the option by its digit, if the question on the screen is still the one that was read."""
-        hand = self._hand(hosting)
-        return _NO_PANE if hand is None else await seen_through(hand, answer(hand, question_id, reply))
+        controller = self._pane_controller(managed)
+        return (
+            _NO_PANE
+            if controller is None
+            else await run_action(controller, answer(controller, question_id, reply))
+        )
 
-    async def interrupt(self, hosting: Hosting) -> Seen:
+    async def interrupt(self, managed: ManagedSession) -> ActionResult:
         """Escape where the client knows it, else Ctrl-C; declined while a question is open."""
-        hand = self._hand(hosting)
-        return _NO_PANE if hand is None else await seen_through(hand, interrupt(hand, hosting.typed))
+        controller = self._pane_controller(managed)
+        return (
+            _NO_PANE
+            if controller is None
+            else await run_action(controller, interrupt(controller, managed.typed))
+        )
 
-    async def resume(self, hosting: Hosting, order: Order) -> Seen:
+    async def resume(self, managed: ManagedSession, request: StartRequest) -> ActionResult:
         """In the pane it was in, if a shell waits there; else in a tmux session of its own."""
-        if hosting.pane is not None:
+        if managed.pane is not None:
             try:
-                seen = await self.resume_in_pane(hosting, order)
+                result = await self.resume_in_pane(managed, request)
             except TmuxFailed:
                 # The pane, or its whole server, is gone.
-                return await self.start(order)
-            if seen.outcome is not Outcome.DECLINED:
-                return seen
-        return await self.start(order)
+                return await self.start(request)
+            if result.outcome is not ActionOutcome.DECLINED:
+                return result
+        return await self.start(request)
 
-    async def resume_in_pane(self, hosting: Hosting, order: Order) -> Seen:
+    async def resume_in_pane(self, managed: ManagedSession, request: StartRequest) -> ActionResult:
         """Type the command that continues the conversation into the shell its agent left behind.
 
         The order is the one `start` would get; its environment is the shell's own instead. `hosting` in the answer is
         set once a new agent was seen. Raises ArgumentRefused, ConversationUnknown, PromptRefused and TmuxFailed.
         """
-        reader = _checked(order)
-        command = resuming(order.argv, order.conversation_id, order.cwd)
-        if hosting.pane is None:
+        reader = _checked_reader(request)
+        command = resume_argv(request.argv, request.conversation_id, request.cwd)
+        if managed.pane is None:
             return _NO_PANE
-        server = TmuxServer(hosting.pane.socket, self._deadline_seconds)
-        shell = proc.identify_if_seen((await server.look(hosting.pane.target)).pane_pid)
+        server = TmuxServer(managed.pane.socket, self._deadline_seconds)
+        shell = proc.identify_or_none((await server.capture(managed.pane.target)).pane_pid)
         if shell is None:
-            return Seen(Outcome.DECLINED, "the shell of its pane is gone")
-        hand = PaneHand(server, hosting.pane, shell, ShellInput(), self._folder, hosting.session_id)
-        self._typed_in[hosting.session_id] = hand
-        seen = await seen_through(hand, resume(hand, hosting, order, command))
-        if seen.hosting is None:
-            return seen
-        greeted = await seen_through(hand, self._await_and_greet(hand, reader, seen.hosting, order.prompt))
-        hosting = greeted.hosting or seen.hosting
-        return replace(greeted, words=f"{seen.words}; {greeted.words}", hosting=hosting)
+            return ActionResult(ActionOutcome.DECLINED, "the shell of its pane is gone")
+        controller = PaneController(
+            server, managed.pane, shell, ShellInput(), self._folder, managed.session_id
+        )
+        self._typed_panes[managed.session_id] = controller
+        result = await run_action(controller, resume(controller, managed, request, command))
+        if result.hosting is None:
+            return result
+        greeted = await run_action(
+            controller, self._wait_and_send_first_prompt(controller, reader, result.hosting, request.prompt)
+        )
+        managed = greeted.hosting or result.hosting
+        return replace(greeted, words=f"{result.words}; {greeted.words}", hosting=managed)
 
-    async def stop(self, hosting: Hosting) -> Seen:
+    async def stop(self, managed: ManagedSession) -> ActionResult:
         """End the agent, its tmux session if that is ours, and the tools it left behind."""
-        if hosting.process is None:
-            return Seen(Outcome.DECLINED, "nobody knows its process")
-        if proc.sight(hosting.process) is Sight.ALIVE and status_of(hosting.process) == "busy":
-            await self._calm(hosting)
-        ending = await end_program(hosting.process, program_in_pane(hosting, self._socket))
-        left = await close_session(hosting, self._deadline_seconds)
-        return stopped(ending, await sweep_tools(hosting), left)
+        if managed.process is None:
+            return ActionResult(ActionOutcome.DECLINED, "nobody knows its process")
+        if proc.state_of(managed.process) is ProcessState.ALIVE and status_of(managed.process) == "busy":
+            await self._interrupt_before_stop(managed)
+        result = await terminate_program(managed.process, program_in_pane(managed, self._socket))
+        left = await close_session(managed, self._deadline_seconds)
+        return stop_result(result, await sweep_tools(managed), left)
 
-    async def _calm(self, hosting: Hosting) -> None:
+    async def _interrupt_before_stop(self, managed: ManagedSession) -> None:
         """An interrupted agent ends its own tools. One that cannot be interrupted is ended all the same."""
         try:
-            await self.interrupt(hosting)
+            await self.interrupt(managed)
         except TmuxFailed:
             return
 
-    async def _greet(self, hosting: Hosting, prompt: str | None, *, ready: bool) -> Seen:
+    async def _send_first_prompt(
+        self, managed: ManagedSession, prompt: str | None, *, ready: bool
+    ) -> ActionResult:
         """Give a started program its first prompt."""
-        hand = self._hand(hosting)
-        if not ready or hand is None:
-            return Seen(Outcome.UNVERIFIED, f"started, but not ready after {READY_SECONDS_MAX:g} s")
-        if (asked := await _dialog_at(hand)) is not None:
-            return _kept_waiting(hosting, asked, prompt)
+        controller = self._pane_controller(managed)
+        if not ready or controller is None:
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, f"started, but not ready after {READY_SECONDS_MAX:g} s"
+            )
+        if (asked := await _dialog_at(controller)) is not None:
+            return _blocked_by_dialog(managed, asked, prompt)
         if prompt is None:
-            return Seen(Outcome.RECOVERED, f"started in the tmux session {hand.address.session}")
-        seen = await self.deliver(hosting, prompt)
-        if seen.outcome is Outcome.INEFFECTIVE:
+            return ActionResult(
+                ActionOutcome.CONFIRMED, f"started in the tmux session {controller.address.session}"
+            )
+        result = await self.deliver(managed, prompt)
+        if result.outcome is ActionOutcome.INEFFECTIVE:
             # A client that has just come up may lose a paste. Enter was not pressed, and a draft would refuse it.
-            seen = await self.deliver(hosting, prompt)
-        outcome = seen.outcome if seen.outcome is Outcome.RECOVERED else Outcome.UNVERIFIED
-        return replace(seen, outcome=outcome, words=f"started; its prompt: {seen.words}")
+            result = await self.deliver(managed, prompt)
+        outcome = result.outcome if result.outcome is ActionOutcome.CONFIRMED else ActionOutcome.UNVERIFIED
+        return replace(result, outcome=outcome, words=f"started; its prompt: {result.words}")
 
-    async def _await_and_greet(
-        self, hand: PaneHand, reader: Input, hosting: Hosting, prompt: str | None
-    ) -> Seen:
+    async def _wait_and_send_first_prompt(
+        self, controller: PaneController, reader: InputReader, managed: ManagedSession, prompt: str | None
+    ) -> ActionResult:
         """Wait until the program that came up below a shell is ready, then give it its prompt."""
-        process = hosting.process
+        process = managed.process
         assert process is not None, "it was seen below the shell"
 
         async def settled() -> bool | None:
-            return _is_ready(reader, await hand.look(), process) or proc.sight(process) is Sight.DEAD or None
+            return (
+                _is_ready(reader, await controller.capture(), process)
+                or proc.state_of(process) is ProcessState.DEAD
+                or None
+            )
 
-        ready = await until(settled, READY_SECONDS_MAX) is not None
-        if proc.sight(process) is Sight.DEAD:
-            said = shown(last_words((await hand.look()).rows))
-            return Seen(Outcome.INEFFECTIVE, "it ended again", untrusted=said)
-        return await self._greet(hosting, prompt, ready=ready)
+        ready = await poll_until(settled, READY_SECONDS_MAX) is not None
+        if proc.state_of(process) is ProcessState.DEAD:
+            said = safe_screen_text(last_output((await controller.capture()).rows))
+            return ActionResult(ActionOutcome.INEFFECTIVE, "it ended again", untrusted=said)
+        return await self._send_first_prompt(managed, prompt, ready=ready)
 
-    def _hand(self, hosting: Hosting) -> PaneHand | None:
-        if hosting.pane is None or hosting.process is None:
+    def _pane_controller(self, managed: ManagedSession) -> PaneController | None:
+        if managed.pane is None or managed.process is None:
             return None
-        server = TmuxServer(hosting.pane.socket, self._deadline_seconds)
-        reader = reader_of(hosting.argv)
-        return PaneHand(server, hosting.pane, hosting.process, reader, self._folder, hosting.session_id)
+        server = TmuxServer(managed.pane.socket, self._deadline_seconds)
+        reader = reader_of(managed.argv)
+        return PaneController(server, managed.pane, managed.process, reader, self._folder, managed.session_id)
 
 
-async def seen_through(hand: PaneHand, act: Awaitable[Seen]) -> Seen:
+async def run_action(controller: PaneController, act: Awaitable[ActionResult]) -> ActionResult:
     """The act's own report. When tmux fails in its middle, keys may have been pressed; before that, it is an error."""
     try:
         return await act
     except TmuxFailed as problem:
-        if not hand.touched:
+        if not controller.may_have_typed:
             raise
-        return Seen(Outcome.UNVERIFIED, f"keys were sent, and then nobody could see what they did: {problem}")
+        return ActionResult(
+            ActionOutcome.UNVERIFIED, f"keys were sent, and then nobody could see what they did: {problem}"
+        )
 
 
-def _checked(order: Order) -> Input:
+def _checked_reader(request: StartRequest) -> InputReader:
     """How its program shows its input; its prompt is refused before anything runs. Raises PromptRefused."""
-    reader = reader_of(order.argv)
-    if order.prompt is not None:
-        typable(order.prompt, several_lines=reader.several_lines)
+    reader = reader_of(request.argv)
+    if request.prompt is not None:
+        prepare_prompt(request.prompt, several_lines=reader.several_lines)
     return reader
 
 
-def _is_ready(reader: Input, screen: Screen, process: Process | None) -> bool:
+def _is_ready(reader: InputReader, screen: Screen, process: Process | None) -> bool:
     """Claude Code and Codex are ready with their first question, or with their input line once they read keys; Claude
     Code also says how it is.
 
@@ -435,26 +498,28 @@ def _is_ready(reader: Input, screen: Screen, process: Process | None) -> bool:
     return reads and told
 
 
-async def _dialog_at(hand: PaneHand) -> Shown | None:
+async def _dialog_at(controller: PaneController) -> StartDialog | None:
     """The dialog that the program waits at, if it is one that is known."""
-    dialog_on = _DIALOGS.get(type(hand.reader))
-    seen = dialog_on(await hand.look()) if dialog_on is not None else None
+    dialog_on = _DIALOGS.get(type(controller.reader))
+    seen = dialog_on(await controller.capture()) if dialog_on is not None else None
     return seen if seen is not None and seen.kind is not DialogKind.UNKNOWN else None
 
 
-def _kept_waiting(hosting: Hosting, asked: Shown, prompt: str | None) -> Seen:
+def _blocked_by_dialog(managed: ManagedSession, asked: StartDialog, prompt: str | None) -> ActionResult:
     """It runs, and a person has to answer it before it takes a prompt. Nothing is typed there."""
-    attach, at = f"`wakeful attach {hosting.session_id}`", f"a dialog of its client is open ({asked.kind})"
+    attach, at = f"`wakeful attach {managed.session_id}`", f"a dialog of its client is open ({asked.kind})"
     if prompt is None:
         words = f"started; {at}: {attach} and answer it"
-        return Seen(Outcome.RECOVERED, words, untrusted=shown(asked.words))
+        return ActionResult(ActionOutcome.CONFIRMED, words, untrusted=safe_screen_text(asked.words))
     untyped = f"its first prompt was not typed, because {at}: {attach}, answer it, then send the prompt again"
-    kept = replace(hosting, note=untyped)
-    return Seen(Outcome.UNVERIFIED, f"started; {untyped}", kept, untrusted=shown(asked.words))
+    kept = replace(managed, note=untyped)
+    return ActionResult(
+        ActionOutcome.UNVERIFIED, f"started; {untyped}", kept, untrusted=safe_screen_text(asked.words)
+    )
 
 
-def reader_of(argv: tuple[str, ...]) -> Input:
-    match program_of(unwrapped(argv)):
+def reader_of(argv: tuple[str, ...]) -> InputReader:
+    match program_of(without_interpreter(argv)):
         case "claude":
             return ClaudeInput()
         case "codex":

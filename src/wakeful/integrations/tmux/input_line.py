@@ -15,7 +15,7 @@ from typing import Final, Protocol
 
 from msgspec import Struct
 
-from wakeful.control.driver import LinesRefused, PromptRefused, Reply
+from wakeful.control.driver import LinesRefused, PermissionReply, PromptRefused
 from wakeful.integrations.tmux.screen import Screen
 
 # A terminal is a slow and visible way. Longer prompts belong into a file that the agent is told to read.
@@ -23,10 +23,10 @@ TYPED_BYTES_MAX: Final = 32 * 1024
 # Linux keeps 4,095 bytes of a line that its program reads line by line, and drops the rest without a word.
 LINE_BYTES_MAX: Final = 4000
 # Terminals may leave these out or join them with their neighbours: marks, joiners, spaces of any kind.
-_UNSHOWN: Final = frozenset({"Mn", "Me", "Cf", "Cc", "Zs", "Zl", "Zp"})
+_INVISIBLE_CATEGORIES: Final = frozenset({"Mn", "Me", "Cf", "Cc", "Zs", "Zl", "Zp"})
 
 
-def typable(prompt: str, *, several_lines: bool) -> str:
+def prepare_prompt(prompt: str, *, several_lines: bool) -> str:
     """The prompt as it will be typed. Raises PromptRefused."""
     text = prompt.replace("\r\n", "\n").strip(" \t\n")
     if not text:
@@ -45,17 +45,17 @@ def typable(prompt: str, *, several_lines: bool) -> str:
     return text
 
 
-def squeezed(text: str) -> str:
+def squeeze(text: str) -> str:
     """The text without what a terminal wraps, indents or joins: only this is compared."""
     if text.isascii():
         return "".join(text.split())
     normal = unicodedata.normalize("NFC", text)
-    return "".join(char for char in normal if unicodedata.category(char) not in _UNSHOWN)
+    return "".join(char for char in normal if unicodedata.category(char) not in _INVISIBLE_CATEGORIES)
 
 
 def digest(text: str) -> str:
     """By this a text is recognised where it stands again, without being kept."""
-    return hashlib.sha256(squeezed(text).encode(errors="surrogatepass")).hexdigest()[:32]
+    return hashlib.sha256(squeeze(text).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
 # Rows above the end of a screen on which an open question stands.
@@ -78,7 +78,7 @@ _QUESTION: Final = re.compile(
 )
 
 
-class Standing(Enum):
+class InputLineState(Enum):
     """Whose what stands in an input line is, as far as one text is concerned."""
 
     EMPTY = "nothing"
@@ -88,7 +88,7 @@ class Standing(Enum):
     HIDDEN = "no input line is shown"
 
 
-class Input(Protocol):
+class InputReader(Protocol):
     """How one program shows where text goes."""
 
     several_lines: bool
@@ -103,16 +103,16 @@ class Input(Protocol):
     def question(self, screen: Screen) -> str | None:
         """The words by which an open question or menu was recognised."""
 
-    def prepared(self, text: str) -> str:
+    def escape(self, text: str) -> str:
         """The text as this program must be given it to take it literally."""
 
     def shows(self, screen: Screen, before: Screen, text: str) -> bool:
         """Whether exactly this text stands in the input line that was empty before."""
 
-    def standing(self, screen: Screen, prompt: str, text: str) -> Standing:
+    def input_state(self, screen: Screen, prompt: str, text: str) -> InputLineState:
         """What stands in the input line, compared with this text; `prompt` stood before its cursor when it was empty."""
 
-    def works(self, screen: Screen) -> bool:
+    def is_working(self, screen: Screen) -> bool:
         """Whether the screen says that a turn runs."""
 
 
@@ -134,36 +134,36 @@ class PlainInput:
             return screen.cursor_text.strip()
         return next((row.strip() for row in said if _QUESTION.search(row)), None)
 
-    def prepared(self, text: str) -> str:
+    def escape(self, text: str) -> str:
         return text
 
     def shows(self, screen: Screen, before: Screen, text: str) -> bool:
         # A long line goes on in the rows below, so that all up to the cursor is compared, from its end.
         last = screen.before_cursor.strip(_BOX)
         rows = [*(row.strip(_BOX) for row in screen.typed[: screen.cursor_row]), last]
-        expected = squeezed(before.before_cursor.strip(_BOX) + text)
-        return bool(last or screen.wrapped) and squeezed("".join(rows)).endswith(expected)
+        expected = squeeze(before.before_cursor.strip(_BOX) + text)
+        return bool(last or screen.is_wrapped) and squeeze("".join(rows)).endswith(expected)
 
-    def standing(self, screen: Screen, prompt: str, text: str) -> Standing:
-        before, whole = squeezed(prompt.strip(_BOX)), squeezed(text)
+    def input_state(self, screen: Screen, prompt: str, text: str) -> InputLineState:
+        before, whole = squeeze(prompt.strip(_BOX)), squeeze(text)
         if screen.behind_cursor.strip(_BOX):
             # Somebody moved the cursor.
-            return Standing.OTHER
+            return InputLineState.OTHER
         rows = [row.strip(_BOX) for row in screen.typed[: screen.cursor_row]]
-        shown = squeezed(screen.before_cursor.strip(_BOX))
-        if shown == before and not screen.wrapped:
-            return Standing.EMPTY
+        shown = squeeze(screen.before_cursor.strip(_BOX))
+        if shown == before and not screen.is_wrapped:
+            return InputLineState.EMPTY
         # A long line began in one of the rows above.
         for row in (*reversed(rows), None):
             part = shown.removeprefix(before)
             if shown.startswith(before) and part and whole.startswith(part):
-                return Standing.OURS if part == whole else Standing.PART
+                return InputLineState.OURS if part == whole else InputLineState.PART
             if row is None or len(shown) > len(before) + len(whole):
                 break
-            shown = squeezed(row) + shown
-        return Standing.OTHER
+            shown = squeeze(row) + shown
+        return InputLineState.OTHER
 
-    def works(self, screen: Screen) -> bool:  # noqa: ARG002 - the protocol's
+    def is_working(self, screen: Screen) -> bool:  # noqa: ARG002 - the protocol's
         """Never: nobody knows how it would say so."""
         return False
 
@@ -187,7 +187,7 @@ class CodexInput(PlainInput):
             return None
         return "\n".join(rows).removeprefix(_CODEX_SIGN).strip()
 
-    def works(self, screen: Screen) -> bool:
+    def is_working(self, screen: Screen) -> bool:
         return any(_WORKING in row for row in screen.rows)
 
 
@@ -198,11 +198,11 @@ class ShellInput(PlainInput):
 
     def draft(self, screen: Screen) -> str | None:
         """What stands behind the cursor may be the end of a draft, or left over from a program that was killed."""
-        if self.prompts(screen) and not screen.behind_cursor.strip():
+        if self.shows_prompt(screen) and not screen.behind_cursor.strip():
             return ""
         return screen.cursor_text.strip() or None
 
-    def prompts(self, screen: Screen) -> bool:
+    def shows_prompt(self, screen: Screen) -> bool:
         """Whether a prompt and nothing else stands before the cursor.
 
         A prompt may look like anything, a draft may end like one: only a row with one sign, at its end, counts.
@@ -230,7 +230,7 @@ _PASTED: Final = re.compile(r"\[Pasted text #\d+(?: \+(\d+) lines?)?\]")
 _COMMAND_SIGNS: Final = ("/", "!", "#")
 
 
-class Permission(Struct, frozen=True):
+class PermissionDialog(Struct, frozen=True):
     """An open permission question. `id` is a digest of all it says, so that an answer fits no other one."""
 
     id: str
@@ -242,10 +242,10 @@ class Permission(Struct, frozen=True):
         """What the client calls the tool: the headline of the question."""
         return self.text.partition("\n")[0]
 
-    def digit(self, reply: Reply) -> str | None:
+    def digit(self, reply: PermissionReply) -> str | None:
         """The digit that gives this answer once and promises nothing for later."""
         for digit, label in self.options.items():
-            if label == "Yes" if reply is Reply.ALLOW else re.match(r"No\b", label):
+            if label == "Yes" if reply is PermissionReply.ALLOW else re.match(r"No\b", label):
                 return digit
         return None
 
@@ -270,7 +270,7 @@ class ClaudeInput:
             return None
         return next((row.strip() for row in reversed(screen.rows) if _MENU.search(row)), None)
 
-    def prepared(self, text: str) -> str:
+    def escape(self, text: str) -> str:
         before = " " if text.startswith(_COMMAND_SIGNS) else ""
         # An `@name` at the end opens a list of files, and Enter would choose from it.
         after = " " if text.rsplit(maxsplit=1)[-1].startswith("@") else ""
@@ -283,22 +283,22 @@ class ClaudeInput:
         pasted = _PASTED.fullmatch(draft)
         if pasted is not None:
             return int(pasted[1] or 0) == text.count("\n")
-        return squeezed(draft) == squeezed(text)
+        return squeeze(draft) == squeeze(text)
 
-    def standing(self, screen: Screen, prompt: str, text: str) -> Standing:  # noqa: ARG002 - the rules bound it
+    def input_state(self, screen: Screen, prompt: str, text: str) -> InputLineState:  # noqa: ARG002 - the rules bound it
         draft = self.draft(screen)
         if not draft:
-            return Standing.HIDDEN if draft is None else Standing.EMPTY
+            return InputLineState.HIDDEN if draft is None else InputLineState.EMPTY
         if self.shows(screen, screen, text):
-            return Standing.OURS
-        return Standing.PART if squeezed(text).startswith(squeezed(draft)) else Standing.OTHER
+            return InputLineState.OURS
+        return InputLineState.PART if squeeze(text).startswith(squeeze(draft)) else InputLineState.OTHER
 
-    def works(self, screen: Screen) -> bool:
+    def is_working(self, screen: Screen) -> bool:
         bounds = _bounds(screen)
         return bounds is not None and any(_WORKING in row for row in screen.rows[bounds[1] :])
 
 
-def permission(screen: Screen) -> Permission | None:
+def find_permission(screen: Screen) -> PermissionDialog | None:
     """The permission question on the screen; None if there is none, or if its beginning is out of sight."""
     if _bounds(screen) is not None:
         return None
@@ -310,7 +310,7 @@ def permission(screen: Screen) -> Permission | None:
     options = {each[1]: each[2] for each in found if each is not None}
     # Without the mark of the chosen option: it moves, and the question stays the same.
     text = "\n".join(row.replace(_SIGN, " ").strip() for row in screen.rows[top + 1 :]).strip()
-    return Permission(hashlib.sha256(squeezed(text).encode()).hexdigest()[:16], text, options)
+    return PermissionDialog(hashlib.sha256(squeeze(text).encode()).hexdigest()[:16], text, options)
 
 
 def _bounds(screen: Screen) -> tuple[int, int] | None:

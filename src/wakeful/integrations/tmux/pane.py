@@ -11,26 +11,26 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from wakeful.control.driver import Seen
-from wakeful.core.fault_points import reach
+from wakeful.control.driver import ActionResult
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import PaneAddress
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.integrations.tmux.input_line import LINE_BYTES_MAX, Input, Standing, squeezed
+from wakeful.integrations.tmux.input_line import LINE_BYTES_MAX, InputLineState, InputReader, squeeze
 from wakeful.integrations.tmux.screen import (
     Screen,
     belongs_to,
-    in_front,
+    is_in_front,
     is_interactive_shell,
-    last_words,
+    last_output,
     terminal_state,
 )
 from wakeful.integrations.tmux.server import TmuxServer
-from wakeful.integrations.tmux.typed_notes import Stage, TypedNote, TypedNotes
+from wakeful.integrations.tmux.typed_notes import TypedNote, TypedNotes, TypingStage
 from wakeful.linux import proc
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
 # A paste was shown after 0.05 s; while two suites of tests kept both cores busy, once not within 5 s.
 ECHO_SECONDS_MAX: Final = 10.0
@@ -44,23 +44,28 @@ UNTRUSTED_CHARS_MAX: Final = 300
 CLEAR_ROWS_MAX: Final = 100
 
 # What Enter does is seen within half a second; a daemon that comes back does not wait for a busy client.
-SETTLE_SECONDS_MAX: Final = 3.0
-NOBODY: Final = SessionId("")
-_REMOVED: Final = Seen(
-    Outcome.INEFFECTIVE, "the text stood in the input line: it was removed, nothing was sent"
+RECONCILE_SECONDS_MAX: Final = 3.0
+NO_SESSION: Final = SessionId("")
+_REMOVED: Final = ActionResult(
+    ActionOutcome.INEFFECTIVE, "the text stood in the input line: it was removed, nothing was sent"
 )
-_SENT: Final = Seen(Outcome.RECOVERED, "the text was typed and sent")
-_ENDED: Final[Mapping[Stage, Seen]] = {Stage.TAKEN: _SENT, Stage.REMOVED: _REMOVED}
-_SETTLED: Final[Mapping[tuple[Standing, Stage | None], Seen]] = {
-    (Standing.OURS, None): _REMOVED,
-    (Standing.PART, None): _REMOVED,
-    (Standing.EMPTY, Stage.BEGUN): Seen(Outcome.INEFFECTIVE, "the text was not typed, nothing was sent"),
-    (Standing.EMPTY, Stage.ENTER): _SENT,
-    (Standing.EMPTY, None): Seen(
-        Outcome.UNVERIFIED, "the text was typed and is gone: somebody sent it or removed it"
+_SENT: Final = ActionResult(ActionOutcome.CONFIRMED, "the text was typed and sent")
+_RESULT_BY_STAGE: Final[Mapping[TypingStage, ActionResult]] = {
+    TypingStage.TAKEN: _SENT,
+    TypingStage.REMOVED: _REMOVED,
+}
+_RESULT_BY_STATE: Final[Mapping[tuple[InputLineState, TypingStage | None], ActionResult]] = {
+    (InputLineState.OURS, None): _REMOVED,
+    (InputLineState.PART, None): _REMOVED,
+    (InputLineState.EMPTY, TypingStage.BEGUN): ActionResult(
+        ActionOutcome.INEFFECTIVE, "the text was not typed, nothing was sent"
     ),
-    (Standing.OTHER, None): Seen(
-        Outcome.UNVERIFIED, "something else stands in the input line, which was left as it is"
+    (InputLineState.EMPTY, TypingStage.ENTER): _SENT,
+    (InputLineState.EMPTY, None): ActionResult(
+        ActionOutcome.UNVERIFIED, "the text was typed and is gone: somebody sent it or removed it"
+    ),
+    (InputLineState.OTHER, None): ActionResult(
+        ActionOutcome.UNVERIFIED, "something else stands in the input line, which was left as it is"
     ),
 }
 """What a text amounts to whose typing was cut off, by what stands there now and how far it had come."""
@@ -68,7 +73,7 @@ _SETTLED: Final[Mapping[tuple[Standing, Stage | None], Seen]] = {
 T = TypeVar("T")
 
 
-async def until(look: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
+async def poll_until(look: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
     """The first answer of `look` that is not None, or None when time is up."""
     deadline = asyncio.get_running_loop().time() + seconds
     while (seen := await look()) is None:
@@ -78,12 +83,12 @@ async def until(look: Callable[[], Awaitable[T | None]], seconds: float) -> T | 
     return seen
 
 
-def shown(text: str) -> str:
+def safe_screen_text(text: str) -> str:
     """A piece of a screen, without secrets and safe to show."""
     return plain(redact(text), UNTRUSTED_CHARS_MAX)
 
 
-class PaneHand:
+class PaneController:
     """Types into one pane. `touched` says whether a key may have reached it."""
 
     def __init__(
@@ -91,39 +96,43 @@ class PaneHand:
         server: TmuxServer,
         address: PaneAddress,
         process: Process,
-        reader: Input,
+        reader: InputReader,
         folder: str,
-        session_id: SessionId = NOBODY,
+        session_id: SessionId = NO_SESSION,
     ) -> None:
         self.address = address
         self.process = process
         self.reader = reader
-        self.touched = False
+        self.may_have_typed = False
         self._server = server
         self._folder = folder
         self._session_id = session_id
         self._notes = TypedNotes(folder)
         self._note: TypedNote | None = None
 
-    async def look(self) -> Screen:
+    async def capture(self) -> Screen:
         """The pane now. Raises TmuxFailed."""
-        return await self._server.look(self.address.target)
+        return await self._server.capture(self.address.target)
 
     async def press(self, *keys: str) -> None:
         """Press keys. Raises TmuxFailed."""
-        self.touched = True
+        self.may_have_typed = True
         await self._server.press(self.address.target, *keys)
 
-    def closed(self, screen: Screen) -> str | None:
+    def closed_reason(self, screen: Screen) -> str | None:
         """Why no key may be pressed at all."""
         if screen.dead:
             return "its pane is dead"
         first = self.address.process
-        if first is not None and (first.pid != screen.pane_pid or proc.sight(first) is not Sight.ALIVE):
+        if first is not None and (
+            first.pid != screen.pane_pid or proc.state_of(first) is not ProcessState.ALIVE
+        ):
             return "another pane has its address now"
-        if proc.sight(self.process) is not Sight.ALIVE or not belongs_to(self.process, screen.pane_pid):
+        if proc.state_of(self.process) is not ProcessState.ALIVE or not belongs_to(
+            self.process, screen.pane_pid
+        ):
             return "its agent does not run in this pane any more"
-        if not in_front(self.process):
+        if not is_in_front(self.process):
             return "something else is in front of the agent in its pane"
         if screen.in_mode:
             return "somebody scrolls in its pane (copy mode)"
@@ -131,42 +140,50 @@ class PaneHand:
             return "its pane is synchronized with others, which would get the keys too"
         return "its pane takes no input" if screen.input_off else None
 
-    def obstacle(self, screen: Screen, text: str) -> str | None:
+    def typing_obstacle(self, screen: Screen, text: str) -> str | None:
         """Why this text must not be typed now."""
-        return self.closed(screen) or self._deaf(screen, text) or self._occupied(screen)
+        return (
+            self.closed_reason(screen)
+            or self._not_reading_reason(screen, text)
+            or self._occupied_reason(screen)
+        )
 
-    async def type_in(self, text: str) -> Seen | Screen:
+    async def type_text(self, text: str) -> ActionResult | Screen:
         """Put the text into the empty input line and see it there; the screen before, or why it is not there."""
 
         async def read_up() -> Screen | None:
-            screen = await self.look()
-            return None if self.obstacle(screen, text) == UNREAD else screen
+            screen = await self.capture()
+            return None if self.typing_obstacle(screen, text) == UNREAD else screen
 
         if (left := self._notes.find(self.address)) is not None:
-            await self.settle(left)
-            self.forget()
+            await self.reconcile(left)
+            self.drop_final_note()
         # A terminal answers questions of its program into the same queue: that is read in a moment.
-        before = await until(read_up, READ_SECONDS_MAX) or await self.look()
-        if (reason := self.obstacle(before, text)) is not None:
-            return Seen(Outcome.DECLINED, reason, untrusted=shown(self._seen(before)))
-        self.touched = True
-        self._take_note(text, before)
-        reach("typing.begun")
+        before = await poll_until(read_up, READ_SECONDS_MAX) or await self.capture()
+        if (reason := self.typing_obstacle(before, text)) is not None:
+            return ActionResult(
+                ActionOutcome.DECLINED, reason, untrusted=safe_screen_text(self._visible_text(before))
+            )
+        self.may_have_typed = True
+        self._write_note(text, before)
+        fault_point("typing.begun")
         await self._server.paste(self.address.target, text, self._folder)
-        self.note(Stage.PASTED)
-        reach("typing.pasted")
+        self.record_stage(TypingStage.PASTED)
+        fault_point("typing.pasted")
 
         async def stands() -> bool | None:
-            return self.reader.shows(await self.look(), before, text) or None
+            return self.reader.shows(await self.capture(), before, text) or None
 
-        if await until(stands, ECHO_SECONDS_MAX):
+        if await poll_until(stands, ECHO_SECONDS_MAX):
             return before
         # What it has not read yet it cannot show, and it would stand there later.
-        if self._deaf(await self.look(), text) == UNREAD and await until(stands, READ_SECONDS_MAX):
+        if self._not_reading_reason(await self.capture(), text) == UNREAD and await poll_until(
+            stands, READ_SECONDS_MAX
+        ):
             return before
-        return await self._take_back(text)
+        return await self._remove_partial_text(text)
 
-    def _take_note(self, text: str, before: Screen) -> None:
+    def _write_note(self, text: str, before: Screen) -> None:
         reader = type(self.reader).__name__
         self._note = TypedNote(
             self._session_id,
@@ -177,70 +194,82 @@ class PaneHand:
             before.before_cursor,
             at=time.time(),
         )
-        self._notes.keep(self._note)
+        self._notes.save(self._note)
 
-    def note(self, stage: Stage) -> None:
+    def record_stage(self, stage: TypingStage) -> None:
         """The text that was typed in came so far. Raises TmuxFailed."""
         assert self._note is not None, "something was typed in"
-        self._notes.keep(replace(self._note, stage=stage))
+        self._notes.save(replace(self._note, stage=stage))
 
-    def forget(self) -> None:
+    def drop_final_note(self) -> None:
         """Drop the note of a text if what became of it was seen."""
         note = self._notes.find(self.address)
-        if note is not None and note.is_settled:
+        if note is not None and note.is_final:
             self._notes.drop(self.address)
 
-    async def settle(self, note: TypedNote) -> Seen:
+    async def reconcile(self, note: TypedNote) -> ActionResult:
         """What became of a text whose typing was cut off. It is removed where it stands; it is never sent here."""
 
-        async def told() -> Standing | None:
-            screen = await self.look()
-            standing = self._standing(screen, note)
+        async def told() -> InputLineState | None:
+            screen = await self.capture()
+            standing = self._input_state(screen, note)
             # Enter may have been pressed just before, or the text put there: what that does is seen in a moment.
-            is_fresh = 0 <= time.time() - note.at < SETTLE_SECONDS_MAX
-            unsure = standing is (Standing.OURS if note.stage is Stage.ENTER else Standing.EMPTY)
-            return None if (unsure and is_fresh) or self._deaf(screen, "") == UNREAD else standing
+            is_fresh = 0 <= time.time() - note.at < RECONCILE_SECONDS_MAX
+            unsure = standing is (
+                InputLineState.OURS if note.stage is TypingStage.ENTER else InputLineState.EMPTY
+            )
+            return (
+                None if (unsure and is_fresh) or self._not_reading_reason(screen, "") == UNREAD else standing
+            )
 
-        if note.is_settled:
-            return _ENDED[note.stage]
-        if note.process != self.process or proc.sight(self.process) is not Sight.ALIVE:
+        if note.is_final:
+            return _RESULT_BY_STAGE[note.stage]
+        if note.process != self.process or proc.state_of(self.process) is not ProcessState.ALIVE:
             self._notes.drop(self.address)
-            return Seen(Outcome.UNVERIFIED, "the agent ended, and it is unknown whether it took the text")
-        screen = await self.look()
-        if (reason := self.closed(screen)) is not None:
-            return Seen(Outcome.UNVERIFIED, f"it is unknown whether the text was taken: {reason}")
-        standing = await until(told, SETTLE_SECONDS_MAX)
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, "the agent ended, and it is unknown whether it took the text"
+            )
+        screen = await self.capture()
+        if (reason := self.closed_reason(screen)) is not None:
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, f"it is unknown whether the text was taken: {reason}"
+            )
+        standing = await poll_until(told, RECONCILE_SECONDS_MAX)
         if standing is None:
             # What it has not read yet it will show later: the note stays.
-            return Seen(Outcome.UNVERIFIED, f"it is unknown whether the text was taken: {UNREAD}")
-        return await self._settled(standing, note)
-
-    def _standing(self, screen: Screen, note: TypedNote) -> Standing:
-        standing = self.reader.standing(screen, note.prompt, note.text)
-        # The whole text stood there before Enter: a part of it that stands there now was typed by a person.
-        is_other = standing is Standing.PART and note.stage is Stage.ENTER
-        return Standing.OTHER if is_other else standing
-
-    async def _settled(self, standing: Standing, note: TypedNote) -> Seen:
-        if standing is Standing.HIDDEN:
-            return Seen(
-                Outcome.UNVERIFIED, "no input line is shown: it is unknown whether the text was taken"
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, f"it is unknown whether the text was taken: {UNREAD}"
             )
-        if standing in (Standing.OURS, Standing.PART) and not await self.clear():
-            return Seen(Outcome.UNVERIFIED, "the text stands in the input line and could not be removed")
-        seen = _SETTLED.get((standing, note.stage)) or _SETTLED[standing, None]
-        ended = next((stage for stage, each in _ENDED.items() if each is seen), None)
+        return await self._reconcile_state(standing, note)
+
+    def _input_state(self, screen: Screen, note: TypedNote) -> InputLineState:
+        standing = self.reader.input_state(screen, note.prompt, note.text)
+        # The whole text stood there before Enter: a part of it that stands there now was typed by a person.
+        is_other = standing is InputLineState.PART and note.stage is TypingStage.ENTER
+        return InputLineState.OTHER if is_other else standing
+
+    async def _reconcile_state(self, standing: InputLineState, note: TypedNote) -> ActionResult:
+        if standing is InputLineState.HIDDEN:
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, "no input line is shown: it is unknown whether the text was taken"
+            )
+        if standing in (InputLineState.OURS, InputLineState.PART) and not await self.clear():
+            return ActionResult(
+                ActionOutcome.UNVERIFIED, "the text stands in the input line and could not be removed"
+            )
+        result = _RESULT_BY_STATE.get((standing, note.stage)) or _RESULT_BY_STATE[standing, None]
+        ended = next((stage for stage, each in _RESULT_BY_STAGE.items() if each is result), None)
         if ended is None:
             self._notes.drop(self.address)
         else:
             # A second crash must not make it a riddle again.
-            self._notes.keep(replace(note, stage=ended))
-        return seen
+            self._notes.save(replace(note, stage=ended))
+        return result
 
     async def clear(self) -> bool:
         """Remove what stands in the input line; whether it is empty now. Raises TmuxFailed."""
         for _ in range(CLEAR_ROWS_MAX):
-            draft = self.reader.draft(await self.look())
+            draft = self.reader.draft(await self.capture())
             if draft == "":
                 return True
             # Without an input line the keys would go somewhere else.
@@ -249,14 +278,14 @@ class PaneHand:
             await asyncio.sleep(POLL_SECONDS)
         return False
 
-    def _deaf(self, screen: Screen, text: str) -> str | None:
+    def _not_reading_reason(self, screen: Screen, text: str) -> str | None:
         """Why what is typed would go somewhere else than into an input line."""
         if not self.reader.shell and is_interactive_shell(proc.command(self.process.pid)):
             return "its program is a shell, and text is no command"
         state = terminal_state(screen.tty)
         if state is None:
             return "its terminal cannot be looked at"
-        if state.hides:
+        if state.hides_input:
             return "it asks for something that is not shown, like a password"
         if state.unread:
             return UNREAD
@@ -264,7 +293,7 @@ class PaneHand:
             return f"its terminal keeps {LINE_BYTES_MAX:,} bytes of a line and would drop the rest"
         return None
 
-    def _occupied(self, screen: Screen) -> str | None:
+    def _occupied_reason(self, screen: Screen) -> str | None:
         if self.reader.question(screen) is not None:
             return (
                 "a question is open in its terminal, and text could answer it: attach and answer that first"
@@ -274,23 +303,25 @@ class PaneHand:
             return "no input line is shown in its terminal"
         return "somebody's draft stands in its input line" if draft else None
 
-    async def _take_back(self, text: str) -> Seen:
+    async def _remove_partial_text(self, text: str) -> ActionResult:
         """The text is not seen standing: no Enter. What stands there is removed only if it is a part of ours."""
-        screen = await self.look()
-        draft = squeezed(self.reader.draft(screen) or "")
+        screen = await self.capture()
+        draft = squeeze(self.reader.draft(screen) or "")
         prompt = self._note.prompt if self._note is not None else ""
-        is_ours = self.reader.standing(screen, prompt, text) in (Standing.OURS, Standing.PART)
+        is_ours = self.reader.input_state(screen, prompt, text) in (InputLineState.OURS, InputLineState.PART)
         if (
             draft
-            and (is_ours or draft in squeezed(text))
-            and self.closed(screen) is None
+            and (is_ours or draft in squeeze(text))
+            and self.closed_reason(screen) is None
             and await self.clear()
         ):
-            self.note(Stage.REMOVED)
+            self.record_stage(TypingStage.REMOVED)
             words = "the text did not arrive whole: it was removed again, and Enter was not pressed"
         else:
             words = "the text was not seen in the input line: Enter was not pressed"
-        return Seen(Outcome.INEFFECTIVE, words, untrusted=shown(self._seen(screen)))
+        return ActionResult(
+            ActionOutcome.INEFFECTIVE, words, untrusted=safe_screen_text(self._visible_text(screen))
+        )
 
-    def _seen(self, screen: Screen) -> str:
-        return self.reader.question(screen) or screen.cursor_text or last_words(screen.rows)
+    def _visible_text(self, screen: Screen) -> str:
+        return self.reader.question(screen) or screen.cursor_text or last_output(screen.rows)

@@ -17,12 +17,12 @@ from typing import Final
 from msgspec import Struct, structs
 
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process, Sight
-from wakeful.integrations.tmux.dialogs import Dialogs
+from wakeful.core.process import Process, ProcessState
+from wakeful.integrations.tmux.dialogs import DialogDetector
 from wakeful.integrations.tmux.panes import DEADLINE_SECONDS, Listing, PaneRow, list_panes, sockets
 from wakeful.judging.evidence import Pane
 from wakeful.linux import proc
-from wakeful.sources.base import Processes, Witness
+from wakeful.sources.base import EvidenceSink, ProcessWatch
 
 # `tmux: server` where a process may name itself, plain `tmux` elsewhere.
 _SERVER_NAME: Final = "tmux"
@@ -34,7 +34,7 @@ def is_server(pid: int) -> bool:
     return proc.comm(pid).startswith(_SERVER_NAME)
 
 
-def listening_at(pid: int) -> Path | None:
+def socket_of_server(pid: int) -> Path | None:
     """The socket of the tmux server with this pid; None if it listens nowhere or cannot be looked at.
 
     None may be wrong once: the kernel leaves rows out of its list of sockets while others open and close theirs.
@@ -81,129 +81,129 @@ DIALOG_TICK_SECONDS: Final = 2.0
 KEPT_MIN: Final = 64
 
 
-_Place = tuple[str, PaneRow]
+_PaneKey = tuple[str, PaneRow]
 """A pane as a server lists it: its socket and its row."""
 
 
-class Tenant(Struct, frozen=True):
+class PaneSession(Struct, frozen=True):
     """A session that may be shown in a pane: its newest holder and the pane it was last seen in."""
 
     session_id: SessionId
     holder: Process
-    sight: Sight
+    sight: ProcessState
     pane: Pane | None
 
 
-class TmuxEye:
+class TmuxPaneSource:
     """Finds the pane of every held session."""
 
     name = "tmux"
 
     def __init__(
         self,
-        tenant: Callable[[SessionId], Tenant | None],
-        witness: Witness,
-        processes: Processes,
+        tenant: Callable[[SessionId], PaneSession | None],
+        sink: EvidenceSink,
+        processes: ProcessWatch,
         extra_sockets: tuple[Path, ...] = (),
         deadline_seconds: float = DEADLINE_SECONDS,
-        dialogs: Dialogs | None = None,
+        dialogs: DialogDetector | None = None,
     ) -> None:
-        self._tenant = tenant
-        self._witness = witness
+        self._session_of = tenant
+        self._sink = sink
         self._processes = processes
         self._extra_sockets = extra_sockets
         self._deadline_seconds = deadline_seconds
-        self._soon = asyncio.Event()
-        self._arrived: dict[SessionId, None] = {}
+        self._scan_requested = asyncio.Event()
+        self._new_sessions: dict[SessionId, None] = {}
         # A holder and its ancestors, nearest first. Kept, for a dead holder has no ancestors any more.
-        self._chains: dict[SessionId, tuple[Process, ...]] = {}
-        self._below: dict[Process, set[SessionId]] = {}
-        self._named: set[Path] = set()
+        self._ancestry: dict[SessionId, tuple[Process, ...]] = {}
+        self._sessions_below: dict[Process, set[SessionId]] = {}
+        self._server_sockets: set[Path] = set()
         self._servers: dict[Process, Path | None] = {}
-        self._unheard: set[Process] = set()
-        self._rows: dict[_Place, Process] = {}
-        self._doubted: set[_Place] = set()
+        self._unresolved_servers: set[Process] = set()
+        self._rows: dict[_PaneKey, Process] = {}
+        self._unanswered_panes: set[_PaneKey] = set()
         self._panes: dict[Process, Pane] = {}
-        self._swept = KEPT_MIN
+        self._count_after_sweep = KEPT_MIN
         # What clients ask before they take a prompt; without it panes are listed only for sessions that are known.
         self._dialogs = dialogs
         self._tick_seconds = TICK_SECONDS
-        self._slow: str | None = None
+        self._delay_reason: str | None = None
         # Listings that came to nothing, since the start.
-        self.failed = 0
+        self.failed_listings = 0
 
     @property
-    def slow(self) -> str | None:
-        return self._slow
+    def delay_reason(self) -> str | None:
+        return self._delay_reason
 
-    def hurry(self, session_id: SessionId) -> None:
+    def request_scan(self, session_id: SessionId) -> None:
         """This session has a new holder: list now instead of at the next tick."""
-        self._arrived[session_id] = None
-        self._soon.set()
+        self._new_sessions[session_id] = None
+        self._scan_requested.set()
 
-    def ended(self, process: Process) -> None:
+    def on_exit(self, process: Process) -> None:
         """A process is gone: if it was a pane's, list now, for its server may have gone with it."""
         if process in self._panes:
-            self._soon.set()
+            self._scan_requested.set()
 
-    async def look(self) -> None:
+    async def scan(self) -> None:
         """List every server once, and look who shows a dialog in its pane."""
-        arrived = self._settle_arrived()
-        self._learn_sockets(self._unheard)
-        named = (*self._extra_sockets, *self._named)
-        paths = sockets(os.getuid(), named) if self._chains or self._dialogs is not None else []
+        arrived = self._learn_new_sessions()
+        self._learn_sockets(self._unresolved_servers)
+        named = (*self._extra_sockets, *self._server_sockets)
+        paths = sockets(os.getuid(), named) if self._ancestry or self._dialogs is not None else []
         listings = [await list_panes(path, self._deadline_seconds) for path in paths]
-        unheard = [each.reason for each in listings if each.sight is Sight.UNKNOWN]
-        self._slow = "; ".join(unheard) or None
-        self.failed += len(unheard)
+        unheard = [each.reason for each in listings if each.sight is ProcessState.UNKNOWN]
+        self._delay_reason = "; ".join(unheard) or None
+        self.failed_listings += len(unheard)
         self._compare(listings)
         for session_id in arrived:
-            self._place(session_id)
-        if len(self._chains) > 2 * self._swept:
+            self._report_pane(session_id)
+        if len(self._ancestry) > 2 * self._count_after_sweep:
             self._sweep()
         if self._dialogs is not None:
             # What is known of a session changed: its screen may have to be read though it did not change.
             anew = {pane.process.pid for each in arrived if (pane := self._pane_of(each)) is not None}
-            awaited = await self._dialogs.look(listings, anew)
+            awaited = await self._dialogs.scan(listings, anew)
             self._tick_seconds = DIALOG_TICK_SECONDS if awaited else TICK_SECONDS
             # Who was found by its dialog is in one of the panes that were just listed.
-            for session_id in self._settle_arrived():
-                self._place(session_id)
+            for session_id in self._learn_new_sessions():
+                self._report_pane(session_id)
 
     async def run(self) -> None:
         while True:
-            self._soon.clear()
-            await self.look()
+            self._scan_requested.clear()
+            await self.scan()
             try:
                 async with asyncio.timeout(self._tick_seconds):
-                    await self._soon.wait()
+                    await self._scan_requested.wait()
             except TimeoutError:
                 continue
 
     def catch_up(self, session_id: SessionId) -> None:
         """Nothing: the end of a pane's process is told by its pidfd."""
 
-    def _settle_arrived(self) -> list[SessionId]:
-        arrived = [each for each in self._arrived if self._settle_in(each)]
-        self._arrived.clear()
+    def _learn_new_sessions(self) -> list[SessionId]:
+        arrived = [each for each in self._new_sessions if self._learn_session(each)]
+        self._new_sessions.clear()
         return arrived
 
-    def _settle_in(self, session_id: SessionId) -> bool:
+    def _learn_session(self, session_id: SessionId) -> bool:
         """Learn where a new holder comes from; False if there is nobody to place."""
-        tenant = self._tenant(session_id)
+        tenant = self._session_of(session_id)
         if tenant is None:
             return False
-        if tenant.sight is Sight.ALIVE:
-            above = _above(tenant.holder)
+        if tenant.sight is ProcessState.ALIVE:
+            above = _ancestors_of(tenant.holder)
         elif tenant.pane is not None:
             # Gone, and remembered with the pane that outlived it.
-            above = [tenant.pane.process, *_above(tenant.pane.process)]
+            above = [tenant.pane.process, *_ancestors_of(tenant.pane.process)]
         else:
             return False
         self._forget(session_id)
-        self._chains[session_id] = (tenant.holder, *above)
-        for process in self._chains[session_id]:
-            self._below.setdefault(process, set()).add(session_id)
+        self._ancestry[session_id] = (tenant.holder, *above)
+        for process in self._ancestry[session_id]:
+            self._sessions_below.setdefault(process, set()).add(session_id)
         self._learn_sockets(above)
         return True
 
@@ -211,101 +211,103 @@ class TmuxEye:
         """A pane is a child of its server, wherever that listens. One that was not found out is looked at again."""
         for process in [each for each in above if each not in self._servers]:
             serves = is_server(process.pid)
-            socket = listening_at(process.pid) if serves else None
+            socket = socket_of_server(process.pid) if serves else None
             if serves and socket is None:
-                self._unheard.add(process)
+                self._unresolved_servers.add(process)
                 continue
-            self._unheard.discard(process)
+            self._unresolved_servers.discard(process)
             self._servers[process] = socket
             if socket is not None:
-                self._named.add(socket)
+                self._server_sockets.add(socket)
 
     def _forget(self, session_id: SessionId) -> None:
-        for process in self._chains.pop(session_id, ()):
-            self._below[process].discard(session_id)
-            if not self._below[process]:
-                del self._below[process]
+        for process in self._ancestry.pop(session_id, ()):
+            self._sessions_below[process].discard(session_id)
+            if not self._sessions_below[process]:
+                del self._sessions_below[process]
 
     def _compare(self, listings: list[Listing]) -> None:
         """Report the panes that went, then those that came; a renamed one does both."""
         runtimes = {str(each.socket): each.sight for each in listings}
         listed = {(str(each.socket), row) for each in listings for row in each.panes if not row.dead}
         for place in self._rows.keys() - listed:
-            runtime = runtimes.get(place[0], Sight.DEAD)
-            if runtime is Sight.UNKNOWN:
-                self._doubt(place)
+            runtime = runtimes.get(place[0], ProcessState.DEAD)
+            if runtime is ProcessState.UNKNOWN:
+                self._on_no_answer(place)
             else:
-                self._doubted.discard(place)
-                self._vanish(self._rows.pop(place), runtime)
-        for place in (listed - self._rows.keys()) | (listed & self._doubted):
-            self._doubted.discard(place)
-            self._appear(place)
+                self._unanswered_panes.discard(place)
+                self._on_pane_removed(self._rows.pop(place), runtime)
+        for place in (listed - self._rows.keys()) | (listed & self._unanswered_panes):
+            self._unanswered_panes.discard(place)
+            self._on_pane_added(place)
 
-    def _doubt(self, place: _Place) -> None:
+    def _on_no_answer(self, place: _PaneKey) -> None:
         """Its server gave no answer: nobody knows, until it does."""
-        if place not in self._doubted:
-            self._doubted.add(place)
-            self._tell(self._rows[place], Sight.UNKNOWN)
+        if place not in self._unanswered_panes:
+            self._unanswered_panes.add(place)
+            self._report_pane_change(self._rows[place], ProcessState.UNKNOWN)
 
-    def _appear(self, place: _Place) -> None:
+    def _on_pane_added(self, place: _PaneKey) -> None:
         socket, row = place
-        process = proc.identify_if_seen(row.pid)
+        process = proc.identify_or_none(row.pid)
         if process is None:
             return
         self._rows[place] = process
         server = proc.parent_of(process)
         self._panes[process] = Pane(
-            socket, row.session, row.pane_id, process, Sight.ALIVE, Sight.ALIVE, server=server
+            socket, row.session, row.pane_id, process, ProcessState.ALIVE, ProcessState.ALIVE, server=server
         )
-        for session_id in self._below.get(process, ()):
-            self._place(session_id)
+        for session_id in self._sessions_below.get(process, ()):
+            self._report_pane(session_id)
 
-    def _vanish(self, process: Process, runtime: Sight) -> None:
+    def _on_pane_removed(self, process: Process, runtime: ProcessState) -> None:
         self._panes.pop(process, None)
-        self._tell(process, runtime)
+        self._report_pane_change(process, runtime)
 
-    def _tell(self, process: Process, runtime: Sight) -> None:
+    def _report_pane_change(self, process: Process, runtime: ProcessState) -> None:
         """Everybody who was shown there hears what became of the pane."""
-        for session_id in self._below.get(process, ()):
-            tenant = self._tenant(session_id)
+        for session_id in self._sessions_below.get(process, ()):
+            tenant = self._session_of(session_id)
             pane = tenant.pane if tenant is not None else None
             if pane is None or pane.process != process:
                 continue
             # Its process may have been seen dead already; what became of its server is news all the same.
-            if pane.sight is not Sight.DEAD or pane.runtime is not runtime:
-                self._lose(session_id, pane, runtime)
+            if pane.sight is not ProcessState.DEAD or pane.runtime is not runtime:
+                self._report_lost_pane(session_id, pane, runtime)
 
-    def _place(self, session_id: SessionId) -> None:
+    def _report_pane(self, session_id: SessionId) -> None:
         pane = self._pane_of(session_id)
         if pane is not None:
-            if self._processes.watch(pane.process) is Sight.ALIVE:
-                self._witness.shown(session_id, pane)
+            if self._processes.watch(pane.process) is ProcessState.ALIVE:
+                self._sink.on_pane(session_id, pane)
             return
-        tenant = self._tenant(session_id)
-        if tenant is None or tenant.pane is None or tenant.sight is not Sight.ALIVE:
+        tenant = self._session_of(session_id)
+        if tenant is None or tenant.pane is None or tenant.sight is not ProcessState.ALIVE:
             return
-        if tenant.pane.sight is Sight.ALIVE:
-            self._lose(session_id, tenant.pane, Sight.ALIVE)
+        if tenant.pane.sight is ProcessState.ALIVE:
+            self._report_lost_pane(session_id, tenant.pane, ProcessState.ALIVE)
 
     def _pane_of(self, session_id: SessionId) -> Pane | None:
-        chain = self._chains.get(session_id, ())
+        chain = self._ancestry.get(session_id, ())
         return next((self._panes[each] for each in chain if each in self._panes), None)
 
-    def _lose(self, session_id: SessionId, pane: Pane, runtime: Sight) -> None:
-        sight = Sight.UNKNOWN if runtime is Sight.UNKNOWN else Sight.DEAD
-        self._witness.shown(session_id, structs.replace(pane, sight=sight, runtime=runtime))
+    def _report_lost_pane(self, session_id: SessionId, pane: Pane, runtime: ProcessState) -> None:
+        state = ProcessState.UNKNOWN if runtime is ProcessState.UNKNOWN else ProcessState.DEAD
+        self._sink.on_pane(session_id, structs.replace(pane, sight=state, runtime=runtime))
 
     def _sweep(self) -> None:
         """Forget who left, once there are twice as many as after the last time."""
-        tenants = {each: self._tenant(each) for each in self._chains}
+        tenants = {each: self._session_of(each) for each in self._ancestry}
         for session_id, tenant in tenants.items():
-            if tenant is None or (tenant.sight is Sight.DEAD and tenant.pane is None):
+            if tenant is None or (tenant.sight is ProcessState.DEAD and tenant.pane is None):
                 self._forget(session_id)
-        self._servers = {each: socket for each, socket in self._servers.items() if each in self._below}
-        self._swept = max(KEPT_MIN, len(self._chains))
+        self._servers = {
+            each: socket for each, socket in self._servers.items() if each in self._sessions_below
+        }
+        self._count_after_sweep = max(KEPT_MIN, len(self._ancestry))
 
 
-def _above(process: Process) -> list[Process]:
+def _ancestors_of(process: Process) -> list[Process]:
     """Its ancestors; none where they cannot be seen.
 
     Up to this process: an agent that the daemon started without a terminal is not in the daemon's own pane.

@@ -16,9 +16,9 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.core.errors import WorldError
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.core.text import plain
-from wakeful.linux.run_command import Answer, ask
+from wakeful.linux.run_command import CommandResult, run_command
 
 DEADLINE_SECONDS: Final = 5.0
 # Names that were made plain once: a listing repeats them every tick.
@@ -51,7 +51,7 @@ class Listing(Struct, frozen=True):
     """What one socket showed. `dead`: nobody serves it. `unknown`: we could not find out, and `reason` is why."""
 
     socket: Path
-    sight: Sight
+    sight: ProcessState
     panes: tuple[PaneRow, ...] = ()
     reason: str = ""
     # When each pane's window last showed something new, in whole seconds since the epoch. No part of a row: a row
@@ -83,15 +83,15 @@ async def _list_once(socket: Path, deadline_seconds: float) -> Listing:
     separator = secrets.token_hex(8)
     argv = ("tmux", "-u", "-S", str(socket), "list-panes", "-a", "-F", separator + _ROW)
     try:
-        answer = await ask(argv, deadline_seconds)
+        answer = await run_command(argv, deadline_seconds)
     except OSError as problem:
-        return Listing(socket, Sight.UNKNOWN, reason=f"tmux cannot be run: {problem.strerror}")
+        return Listing(socket, ProcessState.UNKNOWN, reason=f"tmux cannot be run: {problem.strerror}")
     if answer.exit_code is None:
         reason = f"tmux gave no complete answer within {deadline_seconds:g} s"
-        return Listing(socket, Sight.UNKNOWN, reason=reason)
+        return Listing(socket, ProcessState.UNKNOWN, reason=reason)
     if answer.exit_code != 0:
-        return _refused(socket, answer)
-    return _listed(socket, answer.output, separator.encode())
+        return _failed_listing(socket, answer)
+    return _parse_listing(socket, answer.output, separator.encode())
 
 
 def parse_panes(output: bytes, separator: bytes) -> list[tuple[PaneRow, int]]:
@@ -113,38 +113,38 @@ def _parse_row(row: bytes) -> tuple[PaneRow, int]:
     return PaneRow(_text(session[:-1]), pane_id.decode("ascii"), int(pid), dead == b"1"), int(wrote)
 
 
-def _listed(socket: Path, output: bytes, separator: bytes) -> Listing:
+def _parse_listing(socket: Path, output: bytes, separator: bytes) -> Listing:
     try:
         found = parse_panes(output, separator)
     except ValueError:
-        return Listing(socket, Sight.UNKNOWN, reason="tmux answered in a form we do not know")
+        return Listing(socket, ProcessState.UNKNOWN, reason="tmux answered in a form we do not know")
     return Listing(
-        socket, Sight.ALIVE, tuple(row for row, _ in found), wrote=tuple(wrote for _, wrote in found)
+        socket, ProcessState.ALIVE, tuple(row for row, _ in found), wrote=tuple(wrote for _, wrote in found)
     )
 
 
-def _refused(socket: Path, answer: Answer) -> Listing:
+def _failed_listing(socket: Path, answer: CommandResult) -> Listing:
     """tmux said no. Whether a server is there is asked of the socket: messages change with versions."""
-    sight = served(socket)
-    if sight is Sight.DEAD:
-        return Listing(socket, Sight.DEAD, reason="no server on this socket")
-    if sight is Sight.ALIVE and answer.errors.startswith(_EMPTY_SERVER):
-        return Listing(socket, Sight.ALIVE)
+    state = server_state(socket)
+    if state is ProcessState.DEAD:
+        return Listing(socket, ProcessState.DEAD, reason="no server on this socket")
+    if state is ProcessState.ALIVE and answer.errors.startswith(_EMPTY_SERVER):
+        return Listing(socket, ProcessState.ALIVE)
     reason = _text(answer.errors) or f"tmux exited {answer.exit_code}"
-    return Listing(socket, Sight.UNKNOWN, reason=reason, came_up=sight is Sight.ALIVE)
+    return Listing(socket, ProcessState.UNKNOWN, reason=reason, came_up=state is ProcessState.ALIVE)
 
 
-def served(socket: Path) -> Sight:
+def server_state(socket: Path) -> ProcessState:
     """Whether anybody serves the socket: one connection, no program."""
     with unix.socket(unix.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
             probe.connect(str(socket))
         except (ConnectionRefusedError, FileNotFoundError):
-            return Sight.DEAD
+            return ProcessState.DEAD
         except OSError:
-            return Sight.UNKNOWN
-    return Sight.ALIVE
+            return ProcessState.UNKNOWN
+    return ProcessState.ALIVE
 
 
 def _entries(folder: Path, uid: int) -> list[Path]:

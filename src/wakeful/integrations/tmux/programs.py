@@ -9,11 +9,11 @@ from enum import Enum
 from pathlib import PurePath
 from typing import Final
 
-from wakeful.control.driver import ArgumentRefused, ConversationUnknown, Order
+from wakeful.control.driver import ArgumentRefused, ConversationUnknown, StartRequest
 from wakeful.core.ids import ConversationId, is_uuid
 
 
-class Takes(Enum):
+class OptionArity(Enum):
     """How many words follow an option."""
 
     NONE = 0
@@ -27,32 +27,38 @@ class Takes(Enum):
 
 
 _LEFT_OUT: Final = {
-    Takes.LEFT_OUT: Takes.NONE,
-    Takes.LEFT_OUT_WITH_ONE: Takes.ONE,
-    Takes.LEFT_OUT_WITH_MAYBE_ONE: Takes.MAYBE_ONE,
+    OptionArity.LEFT_OUT: OptionArity.NONE,
+    OptionArity.LEFT_OUT_WITH_ONE: OptionArity.ONE,
+    OptionArity.LEFT_OUT_WITH_MAYBE_ONE: OptionArity.MAYBE_ONE,
 }
 
-CLAUDE_OPTIONS: Final[Mapping[str, Takes]] = {
-    **dict.fromkeys(("--add-dir", "--allowedTools", "--allowed-tools", "--betas"), Takes.MANY),
-    **dict.fromkeys(("--disallowedTools", "--disallowed-tools", "--mcp-config", "--tools"), Takes.MANY),
-    **dict.fromkeys(("--agent", "--agents", "--append-system-prompt", "--debug-file", "--effort"), Takes.ONE),
-    **dict.fromkeys(("--fallback-model", "--model", "--permission-mode", "--plugin-dir"), Takes.ONE),
-    **dict.fromkeys(("--setting-sources", "--settings", "--system-prompt", "-n", "--name"), Takes.ONE),
-    **dict.fromkeys(("-d", "--debug", "--prompt-suggestions"), Takes.MAYBE_ONE),
-    **dict.fromkeys(("--allow-dangerously-skip-permissions", "--dangerously-skip-permissions"), Takes.NONE),
-    **dict.fromkeys(("--bare", "--brief", "--chrome", "--no-chrome", "--ide", "--verbose"), Takes.NONE),
-    **dict.fromkeys(("--disable-slash-commands", "--safe-mode", "--strict-mcp-config"), Takes.NONE),
-    **dict.fromkeys(("-c", "--continue", "--fork-session"), Takes.LEFT_OUT),
-    "--session-id": Takes.LEFT_OUT_WITH_ONE,
-    **dict.fromkeys(("-r", "--resume"), Takes.LEFT_OUT_WITH_MAYBE_ONE),
+CLAUDE_OPTIONS: Final[Mapping[str, OptionArity]] = {
+    **dict.fromkeys(("--add-dir", "--allowedTools", "--allowed-tools", "--betas"), OptionArity.MANY),
+    **dict.fromkeys(("--disallowedTools", "--disallowed-tools", "--mcp-config", "--tools"), OptionArity.MANY),
+    **dict.fromkeys(
+        ("--agent", "--agents", "--append-system-prompt", "--debug-file", "--effort"), OptionArity.ONE
+    ),
+    **dict.fromkeys(("--fallback-model", "--model", "--permission-mode", "--plugin-dir"), OptionArity.ONE),
+    **dict.fromkeys(("--setting-sources", "--settings", "--system-prompt", "-n", "--name"), OptionArity.ONE),
+    **dict.fromkeys(("-d", "--debug", "--prompt-suggestions"), OptionArity.MAYBE_ONE),
+    **dict.fromkeys(
+        ("--allow-dangerously-skip-permissions", "--dangerously-skip-permissions"), OptionArity.NONE
+    ),
+    **dict.fromkeys(("--bare", "--brief", "--chrome", "--no-chrome", "--ide", "--verbose"), OptionArity.NONE),
+    **dict.fromkeys(("--disable-slash-commands", "--safe-mode", "--strict-mcp-config"), OptionArity.NONE),
+    **dict.fromkeys(("-c", "--continue", "--fork-session"), OptionArity.LEFT_OUT),
+    "--session-id": OptionArity.LEFT_OUT_WITH_ONE,
+    **dict.fromkeys(("-r", "--resume"), OptionArity.LEFT_OUT_WITH_MAYBE_ONE),
 }
-CODEX_OPTIONS: Final[Mapping[str, Takes]] = {
-    **dict.fromkeys(("-c", "--config", "--enable", "--disable", "-m", "--model"), Takes.ONE),
-    **dict.fromkeys(("-p", "--profile", "-s", "--sandbox", "-a", "--ask-for-approval"), Takes.ONE),
-    **dict.fromkeys(("-C", "--cd", "--add-dir", "--local-provider"), Takes.ONE),
-    **dict.fromkeys(("--oss", "--strict-config", "--search", "--approve-for-me", "--full-auto"), Takes.NONE),
-    **dict.fromkeys(("--dangerously-bypass-approvals-and-sandbox", "--no-alt-screen"), Takes.NONE),
-    **dict.fromkeys(("--last", "--all"), Takes.LEFT_OUT),
+CODEX_OPTIONS: Final[Mapping[str, OptionArity]] = {
+    **dict.fromkeys(("-c", "--config", "--enable", "--disable", "-m", "--model"), OptionArity.ONE),
+    **dict.fromkeys(("-p", "--profile", "-s", "--sandbox", "-a", "--ask-for-approval"), OptionArity.ONE),
+    **dict.fromkeys(("-C", "--cd", "--add-dir", "--local-provider"), OptionArity.ONE),
+    **dict.fromkeys(
+        ("--oss", "--strict-config", "--search", "--approve-for-me", "--full-auto"), OptionArity.NONE
+    ),
+    **dict.fromkeys(("--dangerously-bypass-approvals-and-sandbox", "--no-alt-screen"), OptionArity.NONE),
+    **dict.fromkeys(("--last", "--all"), OptionArity.LEFT_OUT),
 }
 _INTERPRETERS: Final = frozenset({"node", "bun"})
 # These choose another conversation than the one we name, or no terminal.
@@ -69,43 +75,53 @@ def program_of(argv: Sequence[str]) -> str:
     return PurePath(argv[0]).name if argv else ""
 
 
-def unwrapped(argv: Sequence[str]) -> tuple[str, ...]:
+def without_interpreter(argv: Sequence[str]) -> tuple[str, ...]:
     """The words as a person typed them: a client that is a script runs below its interpreter."""
     wrapped = program_of(argv) in _INTERPRETERS and program_of(argv[1:]) in ("claude", "codex")
     return tuple(argv[1:] if wrapped else argv)
 
 
-def command_of(order: Order) -> tuple[str, ...]:
+def start_argv(request: StartRequest) -> tuple[str, ...]:
     """The words to start. Raises ArgumentRefused or ConversationUnknown."""
-    if order.resume:
-        return resuming(order.argv, order.conversation_id, order.cwd)
-    if program_of(order.argv) != "claude" or order.conversation_id is None:
-        return order.argv
-    program, *words = order.argv
+    if request.resume:
+        return resume_argv(request.argv, request.conversation_id, request.cwd)
+    if program_of(request.argv) != "claude" or request.conversation_id is None:
+        return request.argv
+    program, *words = request.argv
     for word in _options(words):
         if word.partition("=")[0] in _CLAUDE_REFUSED:
             raise ArgumentRefused(program=program, argument=word, advice="Leave it out.")
-    return program, "--session-id", _checked(order.conversation_id, order.cwd), *words
+    return program, "--session-id", _require_uuid(request.conversation_id, request.cwd), *words
 
 
-def resuming(argv: Sequence[str], conversation: ConversationId | None, cwd: str) -> tuple[str, ...]:
+def resume_argv(argv: Sequence[str], conversation: ConversationId | None, cwd: str) -> tuple[str, ...]:
     """The words that continue the conversation with the options of its first start.
 
     Raises ArgumentRefused, ConversationUnknown. A program without conversations is started as it was.
     """
-    argv = unwrapped(argv)
+    argv = without_interpreter(argv)
     program, *words = argv
     match program_of(argv):
         case "claude":
-            return program, "--resume", _checked(conversation, cwd), *kept(program, words, CLAUDE_OPTIONS)
+            return (
+                program,
+                "--resume",
+                _require_uuid(conversation, cwd),
+                *kept_options(program, words, CLAUDE_OPTIONS),
+            )
         case "codex":
             words = words[1:] if words[:1] == ["resume"] else words
-            return program, "resume", _checked(conversation, cwd), *kept(program, words, CODEX_OPTIONS)
+            return (
+                program,
+                "resume",
+                _require_uuid(conversation, cwd),
+                *kept_options(program, words, CODEX_OPTIONS),
+            )
         case _:
             return tuple(argv)
 
 
-def kept(program: str, words: Sequence[str], options: Mapping[str, Takes]) -> list[str]:
+def kept_options(program: str, words: Sequence[str], options: Mapping[str, OptionArity]) -> list[str]:
     """The options among these words with their values; prompts are left out. Raises ArgumentRefused."""
     found: list[str] = []
     left = list(words)
@@ -120,13 +136,13 @@ def kept(program: str, words: Sequence[str], options: Mapping[str, Takes]) -> li
         if takes is None:
             advice = "Nobody here knows how many words follow it: resume by hand."
             raise ArgumentRefused(program=program, argument=name, advice=advice)
-        values = [] if equals else _values(left, _LEFT_OUT.get(takes, takes))
+        values = [] if equals else _take_values(left, _LEFT_OUT.get(takes, takes))
         if takes not in _LEFT_OUT:
             found += [word, *values]
     return found
 
 
-def first_word(words: Sequence[str], options: Mapping[str, Takes]) -> str | None:
+def first_word(words: Sequence[str], options: Mapping[str, OptionArity]) -> str | None:
     """The first word that is no option and no value of one: a command of the client, or a prompt."""
     left = list(words)
     while left:
@@ -136,17 +152,19 @@ def first_word(words: Sequence[str], options: Mapping[str, Takes]) -> str | None
         if word == "--":
             return None
         name, equals, _ = word.partition("=")
-        takes = options.get(name, Takes.NONE)
+        takes = options.get(name, OptionArity.NONE)
         if not equals:
-            _values(left, _LEFT_OUT.get(takes, takes))
+            _take_values(left, _LEFT_OUT.get(takes, takes))
     return None
 
 
-def _values(left: list[str], takes: Takes) -> list[str]:
+def _take_values(left: list[str], takes: OptionArity) -> list[str]:
     """Take the values of an option off the words that are left."""
-    count = {Takes.NONE: 0, Takes.ONE: 1, Takes.MAYBE_ONE: 1, Takes.MANY: len(left)}[takes]
+    count = {OptionArity.NONE: 0, OptionArity.ONE: 1, OptionArity.MAYBE_ONE: 1, OptionArity.MANY: len(left)}[
+        takes
+    ]
     values: list[str] = []
-    while left and len(values) < count and (takes is Takes.ONE or not left[0].startswith("-")):
+    while left and len(values) < count and (takes is OptionArity.ONE or not left[0].startswith("-")):
         values.append(left.pop(0))
     return values
 
@@ -156,7 +174,7 @@ def _options(words: Sequence[str]) -> list[str]:
     return [word for word in words[:end] if word.startswith("-")]
 
 
-def _checked(conversation: ConversationId | None, cwd: str) -> str:
+def _require_uuid(conversation: ConversationId | None, cwd: str) -> str:
     """Codex would silently begin a new conversation for anything that is no UUID."""
     if conversation is None or not is_uuid(conversation):
         raise ConversationUnknown(conversation=(conversation or "without a name")[:40], folder=cwd)

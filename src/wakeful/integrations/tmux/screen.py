@@ -17,7 +17,7 @@ from typing import Final, Self
 
 from msgspec import Struct
 
-from wakeful.core.process import Process, Sight
+from wakeful.core.process import Process, ProcessState
 from wakeful.linux import proc
 
 # In the order of Screen.parse; none of them can hold a space or a newline, so that nothing on the screen can forge one.
@@ -79,7 +79,7 @@ class Screen(Struct, frozen=True):
         return self.cursor_text[: _cut(self.cursor_text, self.cursor_column)]
 
     @property
-    def wrapped(self) -> bool:
+    def is_wrapped(self) -> bool:
         """Whether the row above is filled to its last column, so that the cursor stands at the begin of a new one."""
         above = self.typed[self.cursor_row - 1] if self.cursor_row else ""
         return self.cursor_column == 0 and sum(map(_width, above)) == self.width
@@ -90,7 +90,7 @@ class Screen(Struct, frozen=True):
         return self.cursor_text[_cut(self.cursor_text, self.cursor_column) :]
 
 
-def last_words(rows: Sequence[str]) -> str:
+def last_output(rows: Sequence[str]) -> str:
     """The last rows that say something, as one text; tmux's own mark on a dead pane is not one of them."""
     said = [row.strip() for row in rows if row.strip() and not row.startswith(_DEAD_MARK)]
     return " / ".join(said[-3:])
@@ -158,7 +158,7 @@ class TerminalState(Struct, frozen=True):
     unread: int
 
     @property
-    def hides(self) -> bool:
+    def hides_input(self) -> bool:
         """Lines that are not shown are passwords. A full-screen program reads single keys and draws them itself."""
         return self.canonical and not self.echo
 
@@ -179,10 +179,10 @@ def terminal_state(tty: str) -> TerminalState | None:
     return TerminalState(bool(local_modes & termios.ICANON), bool(local_modes & termios.ECHO), unread)
 
 
-def in_front(process: Process) -> bool:
+def is_in_front(process: Process) -> bool:
     """Whether this very process gets what is typed into its terminal; False also where that cannot be seen."""
     groups = _groups(process.pid)
-    return proc.sight(process) is Sight.ALIVE and groups is not None and groups[0] == groups[1]
+    return proc.state_of(process) is ProcessState.ALIVE and groups is not None and groups[0] == groups[1]
 
 
 def front_group(pid: int) -> int | None:

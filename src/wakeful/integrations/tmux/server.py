@@ -16,8 +16,8 @@ from typing import Final
 from wakeful.core.errors import WorldError
 from wakeful.core.text import plain
 from wakeful.integrations.tmux.panes import DEADLINE_SECONDS
-from wakeful.integrations.tmux.screen import FACTS, Screen, last_words
-from wakeful.linux.run_command import ask
+from wakeful.integrations.tmux.screen import FACTS, Screen, last_output
+from wakeful.linux.run_command import run_command
 
 
 class TmuxFailed(WorldError):
@@ -50,9 +50,9 @@ def exists(path: str) -> bool:
     return Path(path).exists()
 
 
-WORDS_CHARS_MAX: Final = 200
+TEXT_CHARS_MAX: Final = 200
 SCROLLED_ROWS: Final = 20
-LAST_WORDS_SECONDS: Final = 0.2
+LAST_OUTPUT_SECONDS: Final = 0.2
 
 
 class TmuxServer:
@@ -65,22 +65,22 @@ class TmuxServer:
         self._deadline_seconds = deadline_seconds
         self._program = ("tmux", "-u", "-S", socket, *(("-f", config) if config is not None else ()))
 
-    async def tell(self, *words: str) -> bytes:
+    async def run(self, *words: str) -> bytes:
         """Run one command, or several with `;` between them; what it printed. Raises TmuxFailed."""
         try:
-            answer = await ask((*self._program, *words), self._deadline_seconds)
+            answer = await run_command((*self._program, *words), self._deadline_seconds)
         except OSError as problem:
             raise TmuxFailed(reason=f"it cannot be run: {problem.strerror}") from problem
         if answer.exit_code is None:
             raise TmuxFailed(reason=f"no answer within {self._deadline_seconds:g} s")
         if answer.exit_code != 0:
-            said = plain(answer.errors.decode(errors="replace"), WORDS_CHARS_MAX)
+            said = plain(answer.errors.decode(errors="replace"), TEXT_CHARS_MAX)
             raise TmuxFailed(reason=said or f"it exited {answer.exit_code}")
         return answer.output
 
-    async def look(self, target: str) -> Screen:
+    async def capture(self, target: str) -> Screen:
         """The pane now, facts and rows from one command. Raises TmuxFailed."""
-        seen = await self.tell(
+        seen = await self.run(
             "display-message", "-p", "-t", target, FACTS, ";", "capture-pane", "-p", "-e", "-t", target
         )
         try:
@@ -88,18 +88,18 @@ class TmuxServer:
         except ValueError as problem:
             raise TmuxFailed(reason="it answered in a form we do not know") from problem
 
-    async def last_words(self, target: str) -> str:
+    async def last_output(self, target: str) -> str:
         """The last rows of a dead pane that say something, the scrolled ones included. Raises TmuxFailed."""
         # tmux may learn of a program's end before it has read its last words. Of one that ends as soon as it has spoken
         # it loses them now and then: in 2 of 250 on a busy machine the kernel had not handed them over yet.
-        await asyncio.sleep(LAST_WORDS_SECONDS)
+        await asyncio.sleep(LAST_OUTPUT_SECONDS)
         # It scrolls a dead pane by one row to make room for its mark.
-        seen = await self.tell("capture-pane", "-p", "-S", f"-{SCROLLED_ROWS}", "-t", target)
-        return last_words(seen.decode(errors="replace").split("\n"))
+        seen = await self.run("capture-pane", "-p", "-S", f"-{SCROLLED_ROWS}", "-t", target)
+        return last_output(seen.decode(errors="replace").split("\n"))
 
     async def option(self, target: str, name: str) -> str:
         """A user option of the session, empty if it has none. Raises TmuxFailed."""
-        shown = await self.tell("display-message", "-p", "-t", target, f"#{{{name}}}")
+        shown = await self.run("display-message", "-p", "-t", target, f"#{{{name}}}")
         return shown.decode(errors="replace").strip()
 
     async def paste(self, target: str, text: str, folder: str) -> None:
@@ -108,7 +108,7 @@ class TmuxServer:
         buffer = f"wakeful-{secrets.token_hex(8)}"
         path = write_private(folder, buffer, text.encode())
         try:
-            await self.tell(
+            await self.run(
                 *("load-buffer", "-b", buffer, path, ";"),
                 *("paste-buffer", "-d", "-p", "-r", "-b", buffer, "-t", target),
             )
@@ -117,18 +117,18 @@ class TmuxServer:
 
     async def press(self, target: str, *keys: str) -> None:
         """Press named keys. Raises TmuxFailed."""
-        await self.tell("send-keys", "-t", target, *keys)
+        await self.run("send-keys", "-t", target, *keys)
 
 
-LOOK_SECONDS_MAX: Final = 2.0
+VISIBLE_SECONDS_MAX: Final = 2.0
 # In the context of a client: the active pane of the window its session shows.
 _PANE_OF_CLIENT: Final = "#{pane_id}"
 
 
-async def is_visible(socket: str, target: str, deadline_seconds: float = LOOK_SECONDS_MAX) -> bool:
+async def is_visible(socket: str, target: str, deadline_seconds: float = VISIBLE_SECONDS_MAX) -> bool:
     """Whether a client is attached whose active pane it is. A server that cannot be asked shows it to nobody."""
     try:
-        listed = await TmuxServer(socket, deadline_seconds).tell("list-clients", "-F", _PANE_OF_CLIENT)
+        listed = await TmuxServer(socket, deadline_seconds).run("list-clients", "-F", _PANE_OF_CLIENT)
     except TmuxFailed:
         return False
     return target.encode() in listed.split()

@@ -18,7 +18,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.control.driver import ConversationUnknown, Order, Seen
+from wakeful.control.driver import ActionResult, ConversationUnknown, StartRequest
 from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, StartFailed
 from wakeful.core.ids import ConversationId, SessionId
@@ -26,28 +26,28 @@ from wakeful.core.managed_session import (
     EPOCH_VARIABLE,
     INTENT_VARIABLE,
     SESSION_VARIABLE,
-    Hosting,
+    ManagedSession,
     PaneAddress,
 )
 from wakeful.core.process import Process
 from wakeful.integrations.claude_code.registry import entry_of
-from wakeful.integrations.tmux.input_line import ShellInput, typable
-from wakeful.integrations.tmux.pane import POLL_SECONDS, PaneHand, shown, until
-from wakeful.integrations.tmux.programs import command_of, program_of, unwrapped
+from wakeful.integrations.tmux.input_line import ShellInput, prepare_prompt
+from wakeful.integrations.tmux.pane import POLL_SECONDS, PaneController, poll_until, safe_screen_text
+from wakeful.integrations.tmux.programs import program_of, start_argv, without_interpreter
 from wakeful.integrations.tmux.screen import (
     Screen,
     front_group,
     group_of,
     is_interactive_shell,
-    last_words,
+    last_output,
     terminal_state,
 )
 from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer, discard, exists, write_private
-from wakeful.integrations.tmux.typed_notes import Stage
+from wakeful.integrations.tmux.typed_notes import TypingStage
 from wakeful.linux import proc
 from wakeful.linux.child_environment import given_environ, kept_back, leaked_names
 from wakeful.linux.launch import find_program
-from wakeful.storage.base import Outcome
+from wakeful.storage.base import ActionOutcome
 
 # What tmux tells its panes: the caller's own would name another terminal.
 _OF_TMUX: Final = ("TERM", "TMUX", "TMUX_PANE")
@@ -63,15 +63,15 @@ rm -f -- "$0"
 """
 
 
-async def forget_leaked(server: TmuxServer) -> None:
+async def unset_leaked_variables(server: TmuxServer) -> None:
     """Take from a server what one that an earlier version started may still hand on. Raises TmuxFailed."""
-    shown = (await server.tell("show-environment", "-g")).decode(errors="replace")
+    shown = (await server.run("show-environment", "-g")).decode(errors="replace")
     held = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
     words = [
         word for name in leaked_names(held, os.environ) for word in (";", "set-environment", "-g", "-u", name)
     ]
     if words:
-        await server.tell(*words[1:])
+        await server.run(*words[1:])
 
 
 def write_script(folder: str, cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> str:
@@ -96,14 +96,14 @@ MARK_INTENT: Final = "@wakeful_intent"
 # Until somebody attaches: wide enough for what clients draw, tall enough for a question with a long command.
 SIZE: Final = ("-x", "160", "-y", "50")
 # A program that cannot run ends within this; one that lives longer says itself what is wrong.
-SETTLE_SECONDS: Final = 0.5
+STABLE_SECONDS: Final = 0.5
 # Claude Code shows its input line 0.7 to 2 s after its start; a busy machine may need many times that.
 READY_SECONDS_MAX: Final = 60.0
 ATTEMPTS_MAX: Final = 5
-LEAVING_SECONDS: Final = 0.1
+SERVER_EXIT_SECONDS: Final = 0.1
 _NAME: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9_-]{0,63}\Z")
 _DUPLICATE: Final = "duplicate session"
-_LEAVING: Final = "server exited unexpectedly"
+_SERVER_EXITED: Final = "server exited unexpectedly"
 _NO_CONVERSATION: Final = "No conversation found"
 
 
@@ -113,15 +113,15 @@ class BadTmuxName(OperatorError):
     code = "bad-tmux-name"
 
 
-class Given(Struct, frozen=True):
+class StartedProgram(Struct, frozen=True):
     """A program whose script was given to tmux, and which nobody has seen yet."""
 
-    order: Order
-    hosting: Hosting
+    order: StartRequest
+    hosting: ManagedSession
     script: str
 
 
-class Starting:
+class TmuxStarter:
     """Starts sessions on one server of our own."""
 
     def __init__(self, server: TmuxServer, folder: str, clock: Clock) -> None:
@@ -129,21 +129,21 @@ class Starting:
         self._folder = folder
         self._clock = clock
 
-    async def begin(self, order: Order) -> Given:
+    async def begin(self, request: StartRequest) -> StartedProgram:
         """Give the command to tmux. Raises what the port names, BadTmuxName and TmuxFailed: then nothing was started."""
-        name = _name_of(order)
-        command = command_of(order)
-        program = find_program(command[0], cwd=order.cwd, path=order.environ.get("PATH", os.defpath))
-        environ = {**order.environ, **marks_of(order, name)}
-        script = write_script(self._folder, order.cwd, (program, *command[1:]), environ)
+        name = _name_of(request)
+        command = start_argv(request)
+        program = find_program(command[0], cwd=request.cwd, path=request.environ.get("PATH", os.defpath))
+        environ = {**request.environ, **marks_of(request, name)}
+        script = write_script(self._folder, request.cwd, (program, *command[1:]), environ)
         try:
-            address = await self._addressed(order, name, script)
+            address = await self._create_session(request, name, script)
         except TmuxFailed:
             discard(script)
             raise
-        return Given(order, _hosting_of(order, address, self._clock.now().wall), script)
+        return StartedProgram(request, _managed_session_of(request, address, self._clock.now().wall), script)
 
-    async def settle(self, given: Given, ready: Callable[[Screen], bool]) -> bool:
+    async def wait_until_ready(self, started: StartedProgram, ready: Callable[[Screen], bool]) -> bool:
         """See the program take the script's place, stay, and become ready; False if it lives and is not ready in time.
 
         Raises StartFailed or ConversationUnknown when it is gone, TmuxFailed when nobody could see it.
@@ -152,91 +152,91 @@ class Starting:
         began, replaced_at = loop.time(), None
         try:
             while loop.time() - began < READY_SECONDS_MAX:
-                screen = await self._see(given)
-                if replaced_at is None and _became_the_program(given):
+                screen = await self._require_alive(started)
+                if replaced_at is None and _has_replaced_script(started):
                     replaced_at = loop.time()
-                if replaced_at is not None and loop.time() - replaced_at > SETTLE_SECONDS and ready(screen):
+                if replaced_at is not None and loop.time() - replaced_at > STABLE_SECONDS and ready(screen):
                     break
                 await asyncio.sleep(POLL_SECONDS)
             else:
                 return False
         finally:
-            discard(given.script)
-        await self._server.tell("set-option", "-w", "-t", _target(given.hosting), "remain-on-exit", "off")
+            discard(started.script)
+        await self._server.run("set-option", "-w", "-t", _target(started.hosting), "remain-on-exit", "off")
         # It may have ended just before it was told not to be kept.
-        await self._see(given)
+        await self._require_alive(started)
         return True
 
-    async def _see(self, given: Given) -> Screen:
+    async def _require_alive(self, started: StartedProgram) -> Screen:
         """Its pane, alive. Raises StartFailed with the last words of a dead one, after closing it."""
-        target = _target(given.hosting)
-        screen = await self._server.look(target)
+        target = _target(started.hosting)
+        screen = await self._server.capture(target)
         if not screen.dead:
             return screen
-        said = await self._server.last_words(target)
-        await self._server.tell("kill-session", "-t", target)
-        raise _failed(given.order, said)
+        said = await self._server.last_output(target)
+        await self._server.run("kill-session", "-t", target)
+        raise _start_error(started.order, said)
 
-    async def _addressed(self, order: Order, name: str, script: str) -> PaneAddress:
+    async def _create_session(self, request: StartRequest, name: str, script: str) -> PaneAddress:
         for _ in range(ATTEMPTS_MAX):
             try:
-                return await self._new_session(order, name, script)
+                return await self._new_session(request, name, script)
             except TmuxFailed as problem:
                 if _DUPLICATE in str(problem):
                     # Its old session may live on in a second pane that somebody opened there.
                     name = f"{name[:59]}-{secrets.token_hex(2)}"
-                elif _LEAVING in str(problem) and exists(script):
+                elif _SERVER_EXITED in str(problem) and exists(script):
                     # A server ends with its last session, and the socket outlives it for a moment.
-                    await asyncio.sleep(LEAVING_SECONDS)
+                    await asyncio.sleep(SERVER_EXIT_SECONDS)
                 else:
                     raise
         raise TmuxFailed(reason=f"no session could be made in {ATTEMPTS_MAX} attempts")
 
-    async def _new_session(self, order: Order, name: str, script: str) -> PaneAddress:
+    async def _new_session(self, request: StartRequest, name: str, script: str) -> PaneAddress:
         Path(self._server.socket).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         # A folder with these would be read as tmux's own language; the script goes there by itself.
-        place = () if set(order.cwd) & set("#;") else ("-c", order.cwd)
-        told = await self._server.tell(
+        place = () if set(request.cwd) & set("#;") else ("-c", request.cwd)
+        told = await self._server.run(
             *("new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid} #{pid}", "-s", name, *SIZE, *place),
             *("--", "/bin/sh", script, ";"),
-            *_options(name, order),
+            *_options(name, request),
         )
-        await forget_leaked(self._server)
+        await unset_leaked_variables(self._server)
         pane_id, *pids = told.decode().split()
-        process, server = (proc.identify_if_seen(int(pid)) for pid in pids)
+        process, server = (proc.identify_or_none(int(pid)) for pid in pids)
         return PaneAddress(self._server.socket, pane_id, name, process, server)
 
 
-def _became_the_program(given: Given) -> bool:
-    process = given.hosting.process
-    return process is not None and given.script not in proc.command(process.pid)
+def _has_replaced_script(started: StartedProgram) -> bool:
+    process = started.hosting.process
+    return process is not None and started.script not in proc.command(process.pid)
 
 
-def _target(hosting: Hosting) -> str:
-    assert hosting.pane is not None, "it was started in one"
-    return hosting.pane.target
+def _target(managed: ManagedSession) -> str:
+    assert managed.pane is not None, "it was started in one"
+    return managed.pane.target
 
 
-def _hosting_of(order: Order, address: PaneAddress, since: float) -> Hosting:
+def _managed_session_of(request: StartRequest, address: PaneAddress, since: float) -> ManagedSession:
     """Where it lives. A program without conversations is known by the name of its tmux session."""
-    return Hosting(
-        session_id=order.session_id or SessionId(address.session),
-        conversation_id=order.conversation_id or ConversationId(address.session),
+    return ManagedSession(
+        session_id=request.session_id or SessionId(address.session),
+        conversation_id=request.conversation_id or ConversationId(address.session),
         driver="tmux",
-        cwd=order.cwd,
-        argv=order.argv,
-        epoch=order.epoch,
+        cwd=request.cwd,
+        argv=request.argv,
+        epoch=request.epoch,
         since=since,
         process=address.process,
         pane=address,
-        name=order.name,
+        name=request.name,
     )
 
 
-def _options(name: str, order: Order) -> Sequence[str]:
+def _options(name: str, request: StartRequest) -> Sequence[str]:
     """Set with the start in one command, so that no crash leaves a session of ours without its marks."""
-    session_id = order.session_id or name
-    marks = {MARK_SESSION: session_id, MARK_EPOCH: str(order.epoch), MARK_INTENT: order.intent_id}
+    session_id = request.session_id or name
+    marks = {MARK_SESSION: session_id, MARK_EPOCH: str(request.epoch), MARK_INTENT: request.intent_id}
     # Whoever leaves the last program has closed it: only a server that dies takes sessions along.
     words = ["set-option", "-s", "exit-empty", "off"]
     words += [";", "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "on"]
@@ -247,28 +247,28 @@ def _options(name: str, order: Order) -> Sequence[str]:
     return words
 
 
-def _name_of(order: Order) -> str:
-    if order.name is None:
-        mark = re.sub(r"[^A-Za-z0-9_-]", "-", order.conversation_id or order.intent_id)
+def _name_of(request: StartRequest) -> str:
+    if request.name is None:
+        mark = re.sub(r"[^A-Za-z0-9_-]", "-", request.conversation_id or request.intent_id)
         return f"wakeful-{mark[:36]}"
-    if _NAME.match(order.name) is None:
-        raise BadTmuxName(shown=order.name[:64])
-    return order.name
+    if _NAME.match(request.name) is None:
+        raise BadTmuxName(shown=request.name[:64])
+    return request.name
 
 
-def marks_of(order: Order, name: str) -> dict[str, str]:
+def marks_of(request: StartRequest, name: str) -> dict[str, str]:
     """The variables by which the agent and its tools tell whose they are."""
     return {
-        SESSION_VARIABLE: order.session_id or name,
-        EPOCH_VARIABLE: str(order.epoch),
-        INTENT_VARIABLE: order.intent_id,
+        SESSION_VARIABLE: request.session_id or name,
+        EPOCH_VARIABLE: str(request.epoch),
+        INTENT_VARIABLE: request.intent_id,
     }
 
 
-def _failed(order: Order, said: str) -> StartFailed | ConversationUnknown:
+def _start_error(request: StartRequest, said: str) -> StartFailed | ConversationUnknown:
     if _NO_CONVERSATION in said:
-        return ConversationUnknown(conversation=order.conversation_id, folder=order.cwd)
-    return StartFailed(program=order.argv[0], reason=shown(said) or "no word of it was seen")
+        return ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
+    return StartFailed(program=request.argv[0], reason=safe_screen_text(said) or "no word of it was seen")
 
 
 # A shell whose program died shows its prompt at once.
@@ -276,46 +276,50 @@ PROMPT_SECONDS_MAX: Final = 1.0
 _SHELL: Final = ShellInput()
 
 
-async def resume(hand: PaneHand, hosting: Hosting, order: Order, command: tuple[str, ...]) -> Seen:
+async def resume(
+    controller: PaneController, managed: ManagedSession, request: StartRequest, command: tuple[str, ...]
+) -> ActionResult:
     """Type the command into the shell the hand is at; `hosting` is set once a new agent was seen below it."""
-    if (reason := _no_shell(hand.process, order.cwd)) is not None:
-        return Seen(Outcome.DECLINED, reason)
+    if (reason := _no_shell_reason(controller.process, request.cwd)) is not None:
+        return ActionResult(ActionOutcome.DECLINED, reason)
     # By `env`, which every shell has in the same spelling: the marks are the agent's and not the shell's.
-    marks = [f"{name}={value}" for name, value in marks_of(order, hosting.session_id).items()]
-    left_out = [word for name in _leaking(hand.process, hosting) for word in ("-u", name)]
-    await _redraw(hand)
-    before = await hand.type_in(
-        typable(shlex.join(("env", *left_out, *marks, *command)), several_lines=False)
+    marks = [f"{name}={value}" for name, value in marks_of(request, managed.session_id).items()]
+    left_out = [word for name in _leaking(controller.process, managed) for word in ("-u", name)]
+    await _redraw(controller)
+    before = await controller.type_text(
+        prepare_prompt(shlex.join(("env", *left_out, *marks, *command)), several_lines=False)
     )
-    if isinstance(before, Seen):
+    if isinstance(before, ActionResult):
         return before
-    hand.note(Stage.ENTER)
-    await hand.press("Enter")
+    controller.record_stage(TypingStage.ENTER)
+    await controller.press("Enter")
 
     async def held() -> Process | None:
-        return _holder_below(hand.process, order)
+        return _agent_below(controller.process, request)
 
-    holder = await until(held, READY_SECONDS_MAX)
+    holder = await poll_until(held, READY_SECONDS_MAX)
     # A shell that runs a command shows no input line to look at.
-    hand.note(Stage.TAKEN)
+    controller.record_stage(TypingStage.TAKEN)
     if holder is None:
-        seen = shown(last_words((await hand.look()).rows))
-        return Seen(Outcome.UNVERIFIED, "the command was given, but no agent was seen", untrusted=seen)
+        seen = safe_screen_text(last_output((await controller.capture()).rows))
+        return ActionResult(
+            ActionOutcome.UNVERIFIED, "the command was given, but no agent was seen", untrusted=seen
+        )
     words = f"process {holder.pid} continues the conversation in its pane"
-    resumed = replace(hosting, process=holder, argv=order.argv, epoch=order.epoch)
-    return Seen(Outcome.RECOVERED, words, resumed)
+    resumed = replace(managed, process=holder, argv=request.argv, epoch=request.epoch)
+    return ActionResult(ActionOutcome.CONFIRMED, words, resumed)
 
 
-def _leaking(shell: Process, hosting: Hosting) -> list[str]:
+def _leaking(shell: Process, managed: ManagedSession) -> list[str]:
     """Settings of Wakeful, and copies of its secrets, that the shell would hand on.
 
     What a person exported there after the shell's start cannot be read: the agent that was handed over had it, or the
     daemon has it.
     """
-    return sorted(kept_back(proc.environ(shell.pid)) | kept_back(os.environ) | {*hosting.kept_back})
+    return sorted(kept_back(proc.environ(shell.pid)) | kept_back(os.environ) | {*managed.kept_back})
 
 
-def _no_shell(shell: Process, cwd: str) -> str | None:
+def _no_shell_reason(shell: Process, cwd: str) -> str | None:
     """Why nothing may be typed into what the pane shows."""
     if not is_interactive_shell(proc.command(shell.pid)):
         return "there is no shell in its pane"
@@ -326,37 +330,37 @@ def _no_shell(shell: Process, cwd: str) -> str | None:
     return None
 
 
-async def _redraw(hand: PaneHand) -> None:
+async def _redraw(controller: PaneController) -> None:
     """A killed program leaves its screen behind, in the very row of the prompt: let the shell draw it anew.
 
     A draft is drawn again with it, and then seen. Only a line editor knows this key, and it takes no lines.
     """
 
     async def prompted() -> Screen | None:
-        screen = await hand.look()
-        return screen if _SHELL.prompts(screen) else None
+        screen = await controller.capture()
+        return screen if _SHELL.shows_prompt(screen) else None
 
     async def redrawn() -> bool | None:
-        return None if (await hand.look()).behind_cursor.strip() else True
+        return None if (await controller.capture()).behind_cursor.strip() else True
 
-    screen = await until(prompted, PROMPT_SECONDS_MAX)
-    if screen is None or not screen.behind_cursor.strip() or hand.closed(screen) is not None:
+    screen = await poll_until(prompted, PROMPT_SECONDS_MAX)
+    if screen is None or not screen.behind_cursor.strip() or controller.closed_reason(screen) is not None:
         return
     state = terminal_state(screen.tty)
     if state is not None and not state.canonical:
-        await hand.press("C-l")
-        await until(redrawn, PROMPT_SECONDS_MAX)
+        await controller.press("C-l")
+        await poll_until(redrawn, PROMPT_SECONDS_MAX)
 
 
-def _holder_below(shell: Process, order: Order) -> Process | None:
+def _agent_below(shell: Process, request: StartRequest) -> Process | None:
     """The agent of this very order that came up in front of the shell, with its conversation where it tells that."""
     front = front_group(shell.pid)
     if front is None or front == group_of(shell.pid):
         return None
-    agent = proc.identify_if_seen(front)
-    if agent is None or proc.environ_value(agent.pid, INTENT_VARIABLE) != order.intent_id:
+    agent = proc.identify_or_none(front)
+    if agent is None or proc.environ_value(agent.pid, INTENT_VARIABLE) != request.intent_id:
         return None
-    if program_of(unwrapped(order.argv)) != "claude":
+    if program_of(without_interpreter(request.argv)) != "claude":
         return agent
     entry = entry_of(agent)
-    return agent if entry is not None and entry.session_id == order.conversation_id else None
+    return agent if entry is not None and entry.session_id == request.conversation_id else None

@@ -8,45 +8,45 @@ from msgspec import Struct
 
 from wakeful.core.ids import SessionId, is_uuid
 from wakeful.core.process import Process
-from wakeful.integrations.claude_code.registry import config_folder_of, subject_of as claude_subject
-from wakeful.integrations.codex.rollout_source import subject_of as codex_subject
+from wakeful.integrations.claude_code.registry import config_folder_of, identity_of as claude_subject
+from wakeful.integrations.codex.rollout_source import identity_of as codex_subject
 from wakeful.integrations.tmux import claude_dialogs, codex_dialogs
 from wakeful.integrations.tmux.programs import (
     CLAUDE_OPTIONS,
     CODEX_OPTIONS,
-    Takes,
+    OptionArity,
     first_word,
     program_of,
-    unwrapped,
+    without_interpreter,
 )
 from wakeful.integrations.tmux.screen import Screen, front_group
-from wakeful.integrations.tmux.start_screens import Shown
-from wakeful.judging.evidence import DialogKind, Subject
-from wakeful.judging.resuming import project_folder
+from wakeful.integrations.tmux.start_screens import StartDialog
+from wakeful.judging.evidence import DialogKind, SessionIdentity
+from wakeful.judging.resume_command import project_folder
 from wakeful.linux import proc
 
 
 class _Program(Struct, frozen=True):
     """How one client is known. `others`: its commands that hold no conversation in a terminal."""
 
-    options: Mapping[str, Takes]
+    options: Mapping[str, OptionArity]
     others: frozenset[str]
     # These do something else than to hold a conversation in a terminal.
     no_session: frozenset[str]
     # The variable that names its folder, and where that is without it.
     folder: tuple[str, str]
-    dialog_on: Callable[[Screen], Shown | None]
-    subject_of: Callable[[str, str], Subject]
+    dialog_on: Callable[[Screen], StartDialog | None]
+    subject_of: Callable[[str, str], SessionIdentity]
     source: str
     # The words that are followed by the id of a conversation.
     naming: tuple[str, ...]
     # Whether the client itself says when its start is over.
     tells: bool
     # Whether the client finds the conversation that its command resumes.
-    is_there: Callable[["Client", str], bool]
+    is_there: Callable[["PaneClient", str], bool]
 
 
-def _is_in_its_folder(client: "Client", conversation: str) -> bool:
+def _is_in_its_folder(client: "PaneClient", conversation: str) -> bool:
     """Claude Code finds a conversation only in the folder in which it was begun."""
     folder, cwd = client.folder, proc.cwd(client.process.pid)
     if folder is None or cwd is None:
@@ -93,14 +93,14 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
 }
 
 
-class Client(Struct, frozen=True):
+class PaneClient(Struct, frozen=True):
     """A client in front of a pane's terminal that holds a conversation there, or is about to."""
 
     program: str
     process: Process
 
     @property
-    def tells(self) -> bool:
+    def reports_status(self) -> bool:
         return _PROGRAMS[self.program].tells
 
     @property
@@ -108,13 +108,13 @@ class Client(Struct, frozen=True):
         """Where it keeps its things; None if its environment cannot be read."""
         return config_folder_of(self.process, *_PROGRAMS[self.program].folder)
 
-    def dialog_on(self, screen: Screen) -> Shown | None:
+    def dialog_on(self, screen: Screen) -> StartDialog | None:
         return _PROGRAMS[self.program].dialog_on(screen)
 
-    def subject(self, host: str) -> Subject:
+    def identity(self, host: str) -> SessionIdentity:
         """The session of the conversation that its command names; else one that stands for the conversation to come."""
         program = _PROGRAMS[self.program]
-        words = unwrapped(proc.command(self.process.pid))
+        words = without_interpreter(proc.command(self.process.pid))
         for word, following in zip(words, (*words[1:], ""), strict=True):
             name, _, value = word.partition("=")
             conversation = value or following
@@ -123,39 +123,39 @@ class Client(Struct, frozen=True):
             if name == "--session-id" or program.is_there(self, conversation):
                 return program.subject_of(conversation, host)
         awaited = SessionId(f"{self.program}-start-{self.process.pid}-{self.process.started}")
-        return Subject(awaited, self.program, host, program.source, awaited=True)
+        return SessionIdentity(awaited, self.program, host, program.source, awaited=True)
 
 
-def client_in(pane_pid: int) -> Client | None:
+def client_in(pane_pid: int) -> PaneClient | None:
     """The client in front of this pane's terminal, if it holds a conversation there."""
     leader = front_group(pane_pid)
     if leader is None or leader <= 0:
         return None
     # A shell that runs a script keeps its programs in its own group.
     for pid in (leader, *proc.child_pids(leader)):
-        program = holds_conversation(proc.command(pid))
-        process = proc.identify_if_seen(pid) if program is not None else None
+        program = client_started_by(proc.command(pid))
+        process = proc.identify_or_none(pid) if program is not None else None
         if program is not None and process is not None:
-            return Client(program, process)
+            return PaneClient(program, process)
     return None
 
 
-def holds_conversation(command: Sequence[str]) -> str | None:
+def client_started_by(command: Sequence[str]) -> str | None:
     """The client that this command starts, if it holds a conversation in its terminal."""
-    words = unwrapped(command)
+    words = without_interpreter(command)
     known = _PROGRAMS.get(name := program_of(words))
     if known is None or known.no_session.intersection(_before_prompt(words[1:])):
         return None
     return None if first_word(words[1:], known.options) in known.others else name
 
 
-def dialog_of(command: Sequence[str], screen: Screen) -> Shown | None:
+def dialog_of(command: Sequence[str], screen: Screen) -> StartDialog | None:
     """What the client of this command shows; None if it shows an input line, or if the command starts no client."""
-    client = holds_conversation(command)
+    client = client_started_by(command)
     return None if client is None else _PROGRAMS[client].dialog_on(screen)
 
 
-def dialog_in_the_way(agent: str, command: Sequence[str], screen: Screen) -> str | None:
+def blocking_dialog_text(agent: str, command: Sequence[str], screen: Screen) -> str | None:
     """Which known dialog the agent's client waits at, and what to do; None if it shows none."""
     dialog = dialog_of(command, screen)
     if dialog is None or dialog.kind is DialogKind.UNKNOWN:

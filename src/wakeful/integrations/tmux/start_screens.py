@@ -8,12 +8,12 @@ from collections.abc import Mapping, Sequence
 
 from msgspec import Struct
 
-from wakeful.integrations.tmux.input_line import squeezed
+from wakeful.integrations.tmux.input_line import squeeze
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.judging.evidence import DialogKind
 
 
-class Shown(Struct, frozen=True):
+class StartDialog(Struct, frozen=True):
     """A dialog on a screen, and what it says from its first known words on."""
 
     kind: DialogKind
@@ -22,14 +22,14 @@ class Shown(Struct, frozen=True):
 
 def known_dialog(
     screen: Screen, words: Mapping[DialogKind, Sequence[str]], awaits_key: re.Pattern[str]
-) -> Shown:
+) -> StartDialog:
     """The dialog with some of these words; of kind UNKNOWN if there is none."""
     said = [row.strip() for row in screen.rows if row.strip()]
     for kind, phrases in words.items():
         at = max(_begin(said, phrase) for phrase in phrases)
         if at >= 0 and any(map(awaits_key.search, said[at:])):
-            return Shown(kind, " ".join(said[at:]))
-    return Shown(DialogKind.UNKNOWN, " ".join(said))
+            return StartDialog(kind, " ".join(said[at:]))
+    return StartDialog(DialogKind.UNKNOWN, " ".join(said))
 
 
 def _begin(said: list[str], phrase: str) -> int:
@@ -37,12 +37,12 @@ def _begin(said: list[str], phrase: str) -> int:
 
     A narrow pane breaks lines anywhere, so that words are compared without their spaces.
     """
-    text, wanted = "".join(map(squeezed, said)), squeezed(phrase)
+    text, wanted = "".join(map(squeeze, said)), squeeze(phrase)
     found = text.rfind(wanted)
     if found < 0:
         return -1
     for at, row in enumerate(said):
-        found -= len(squeezed(row))
+        found -= len(squeeze(row))
         if found < 0:
             return at
     return -1

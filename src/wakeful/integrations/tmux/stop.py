@@ -4,94 +4,104 @@ from pathlib import Path
 from signal import SIGHUP, SIGKILL
 from typing import Final
 
-from wakeful.control.driver import Seen
-from wakeful.core.managed_session import SESSION_VARIABLE, Hosting
-from wakeful.core.process import Process, Sight
+from wakeful.control.driver import ActionResult
+from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession
+from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.driver_support import agent_of
-from wakeful.integrations.tmux.pane_source import listening_at
+from wakeful.integrations.tmux.pane_source import socket_of_server
 from wakeful.integrations.tmux.panes import list_panes
-from wakeful.integrations.tmux.programs import program_of, unwrapped
+from wakeful.integrations.tmux.programs import program_of, without_interpreter
 from wakeful.integrations.tmux.screen import is_interactive_shell
 from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
 from wakeful.integrations.tmux.start import MARK_EPOCH, MARK_SESSION
 from wakeful.linux import proc
-from wakeful.linux.terminate import AGENT_STEPS, Ending, Meant, Steps, Swept, end, sweep
-from wakeful.storage.base import Outcome
+from wakeful.linux.terminate import (
+    AGENT_STEPS,
+    IsMeant,
+    SignalSteps,
+    SweepResult,
+    TerminationResult,
+    terminate,
+    terminate_marked,
+)
+from wakeful.storage.base import ActionOutcome
 
 # How Claude Code marks the tools of an agent that was not started by us.
 _TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
 # A shell at its prompt ignores what ends other programs; closing its terminal is how it is ended.
-_SHELL_STEPS: Final[Steps] = ((SIGHUP, 1.0), (SIGKILL, 2.0))
+_SHELL_STEPS: Final[SignalSteps] = ((SIGHUP, 1.0), (SIGKILL, 2.0))
 
 
-async def end_program(process: Process, is_meant: Meant) -> Ending:
+async def terminate_program(process: Process, is_meant: IsMeant) -> TerminationResult:
     """End what runs in a pane in the way it understands."""
     shell = is_interactive_shell(proc.command(process.pid))
-    return await end(process, _SHELL_STEPS if shell else AGENT_STEPS, is_meant=is_meant)
+    return await terminate(process, _SHELL_STEPS if shell else AGENT_STEPS, is_meant=is_meant)
 
 
-def program_in_pane(hosting: Hosting, own_socket: str) -> Meant:
+def program_in_pane(managed: ManagedSession, own_socket: str) -> IsMeant:
     """Meant is the session's agent; or what runs in the pane that we made for it, for a program may hide its mark."""
-    is_agent = agent_of(hosting.session_id, hosting.conversation_id)
-    pane = hosting.pane
+    is_agent = agent_of(managed.session_id, managed.conversation_id)
+    pane = managed.pane
 
     def is_meant(process: Process) -> bool:
         if is_agent(process):
             return True
-        if pane is None or pane.process is None or hosting.adopted or pane.socket != own_socket:
+        if pane is None or pane.process is None or managed.adopted or pane.socket != own_socket:
             return False
         server = proc.parent_of(pane.process)
-        if server is None or listening_at(server.pid) != Path(own_socket):
+        if server is None or socket_of_server(server.pid) != Path(own_socket):
             return False
         return process == pane.process or pane.process in proc.ancestors(process.pid)
 
     return is_meant
 
 
-async def close_session(hosting: Hosting, deadline_seconds: float) -> str | None:
+async def close_session(managed: ManagedSession, deadline_seconds: float) -> str | None:
     """Kill the tmux session if it carries our mark; None when nothing of it is left, else why that is not known."""
-    pane = hosting.pane
-    if pane is None or hosting.adopted:
+    pane = managed.pane
+    if pane is None or managed.adopted:
         return None
     listing = await list_panes(Path(pane.socket), deadline_seconds)
-    if listing.sight is Sight.UNKNOWN:
+    if listing.sight is ProcessState.UNKNOWN:
         return listing.reason
     if pane.target not in {row.pane_id for row in listing.panes}:
         return None
     server = TmuxServer(pane.socket, deadline_seconds)
     try:
         marks = await server.option(pane.target, MARK_SESSION), await server.option(pane.target, MARK_EPOCH)
-        if marks == (hosting.session_id, str(hosting.epoch)):
-            await server.tell("kill-session", "-t", pane.target)
+        if marks == (managed.session_id, str(managed.epoch)):
+            await server.run("kill-session", "-t", pane.target)
     except TmuxFailed as problem:
         return str(problem)
     return None
 
 
-async def sweep_tools(hosting: Hosting) -> Swept:
+async def sweep_tools(managed: ManagedSession) -> SweepResult:
     """End the tools that carry the session's mark."""
-    program = program_of(unwrapped(hosting.argv))
+    program = program_of(without_interpreter(managed.argv))
     if program == "codex":
         # Its first terminal starts a daemon that serves every other one too, and that carries the first one's mark.
-        return Swept((), ())
-    if hosting.adopted and program == "claude":
-        return await sweep(_TOOL_VARIABLE, hosting.conversation_id)
-    return await sweep(SESSION_VARIABLE, hosting.session_id, epoch_max=hosting.epoch)
+        return SweepResult((), ())
+    if managed.adopted and program == "claude":
+        return await terminate_marked(_TOOL_VARIABLE, managed.conversation_id)
+    return await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)
 
 
-def stopped(ending: Ending, swept: Swept, left: str | None) -> Seen:
+def stop_result(result: TerminationResult, swept: SweepResult, left: str | None) -> ActionResult:
     """What was seen of a stop."""
-    pid = ending.process.pid
-    if ending.sight is Sight.ALIVE:
-        return Seen(Outcome.INEFFECTIVE, f"process {pid} still runs")
-    if ending.sight is Sight.UNKNOWN:
-        return Seen(Outcome.UNVERIFIED, f"nobody could see whether process {pid} ended")
+    pid = result.process.pid
+    if result.sight is ProcessState.ALIVE:
+        return ActionResult(ActionOutcome.INEFFECTIVE, f"process {pid} still runs")
+    if result.sight is ProcessState.UNKNOWN:
+        return ActionResult(ActionOutcome.UNVERIFIED, f"nobody could see whether process {pid} ended")
     how = (
-        f"ended by {ending.signal.name} after {ending.seconds:.1f} s" if ending.signal else "was gone already"
+        f"ended by {result.signal.name} after {result.seconds:.1f} s" if result.signal else "was gone already"
     )
     words = f"process {pid} {how}; tools swept: {len(swept.endings)}"
-    if swept.left:
-        return Seen(Outcome.INEFFECTIVE, f"{words}; process {swept.left[0].pid} of it still runs")
+    if swept.survivors:
+        return ActionResult(
+            ActionOutcome.INEFFECTIVE, f"{words}; process {swept.survivors[0].pid} of it still runs"
+        )
     if left is not None:
-        return Seen(Outcome.UNVERIFIED, f"{words}; its tmux session: {left}")
-    return Seen(Outcome.RECOVERED, words)
+        return ActionResult(ActionOutcome.UNVERIFIED, f"{words}; its tmux session: {left}")
+    return ActionResult(ActionOutcome.CONFIRMED, words)

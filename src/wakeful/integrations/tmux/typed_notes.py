@@ -29,7 +29,7 @@ NOTES_MAX: Final = 64
 NOTES_BYTES_MAX: Final = 4 * NOTE_BYTES_MAX
 
 
-class Stage(StrEnum):
+class TypingStage(StrEnum):
     """How far it came, at least."""
 
     BEGUN = "begun"
@@ -52,13 +52,13 @@ class TypedNote(Struct, frozen=True):
     reader: str
     text: str
     prompt: str
-    stage: Stage = Stage.BEGUN
+    stage: TypingStage = TypingStage.BEGUN
     at: float = 0.0
 
     @property
-    def is_settled(self) -> bool:
+    def is_final(self) -> bool:
         """Whether nothing more can become of it."""
-        return self.stage in (Stage.TAKEN, Stage.REMOVED)
+        return self.stage in (TypingStage.TAKEN, TypingStage.REMOVED)
 
 
 _decode: Final = json_decoder(TypedNote)
@@ -70,7 +70,7 @@ class TypedNotes:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
-    def keep(self, note: TypedNote) -> None:
+    def save(self, note: TypedNote) -> None:
         """Write it, in the place of an older one. Raises TmuxFailed."""
         path = self._path(note.pane)
         new = f"{Path(path).name}{_UNFINISHED}"

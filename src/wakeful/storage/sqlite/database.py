@@ -18,11 +18,11 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.core.decoding import decode_json
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
-from wakeful.core.redaction import Scrub, redact
+from wakeful.core.redaction import Redactor, redact
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.base import Moves, Note
+from wakeful.storage.base import Note, TransitionCount
 from wakeful.storage.sqlite.errors import (
     BUSY_SECONDS_MAX,
     StoreCorrupt,
@@ -113,7 +113,7 @@ def inspect_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -
 
 def _exists(path: Path) -> bool:
     # The log is asked for first: it appears after its database and goes before it.
-    orphaned = _beside(path, "-wal").exists()
+    orphaned = _sibling(path, "-wal").exists()
     if path.is_file():
         return True
     if path.exists():
@@ -129,7 +129,7 @@ def _inspect(path: Path, version_known: int) -> int:
     size_bytes = path.stat().st_size
     if size_bytes < DATABASE_BYTES_MIN:
         raise StoreCorrupt(path=str(path), why=f"it is only {size_bytes} bytes long")
-    with closing(_glance(path)) as look:
+    with closing(_open_read_only(path)) as look:
         version = _number(look, "PRAGMA user_version")
         if _number(look, "PRAGMA application_id") != APPLICATION_ID:
             raise StoreForeign(path=str(path))
@@ -145,13 +145,13 @@ def read_notes(path: Path, kind: str) -> list[Note]:
     return [Note(*row) for row in _read_once(path, "notes", kind)]
 
 
-def read_moves(path: Path, since: float) -> list[Moves]:
+def read_transition_counts(path: Path, since: float) -> list[TransitionCount]:
     """The same for moves since a time."""
-    return [moves_of(*row) for row in _read_once(path, "moves", since)]
+    return [transition_count_of(*row) for row in _read_once(path, "moves", since)]
 
 
-def moves_of(session_id: str, *rest: Any) -> Moves:
-    return Moves(SessionId(session_id), *rest)
+def transition_count_of(session_id: str, *rest: Any) -> TransitionCount:
+    return TransitionCount(SessionId(session_id), *rest)
 
 
 def _read_once(path: Path, query: str, value: object) -> list[tuple[Any, ...]]:
@@ -165,15 +165,15 @@ def _read_once(path: Path, query: str, value: object) -> list[tuple[Any, ...]]:
     if version < MIGRATIONS[-1].version:
         raise StoreOutdated(path=str(path))
     try:
-        with closing(_glance(path)) as look:
+        with closing(_open_read_only(path)) as look:
             return look.execute(QUERIES[query], (value,)).fetchall()
     except sqlite3.Error as error:
         raise translate(error, path) from error
 
 
-def _glance(path: Path) -> sqlite3.Connection:
+def _open_read_only(path: Path) -> sqlite3.Connection:
     # Without a log nobody has it open; looking at it as immutable then leaves no file behind.
-    return _connect(path, "mode=ro" if _beside(path, "-wal").exists() else "mode=ro&immutable=1")
+    return _connect(path, "mode=ro" if _sibling(path, "-wal").exists() else "mode=ro&immutable=1")
 
 
 def _check(look: sqlite3.Connection, path: Path) -> None:
@@ -222,7 +222,7 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
 
 def _create(path: Path, migrations: Sequence[Migration]) -> None:
     """Make a new store appear at `path`, whole or not at all; one that another process made is left alone."""
-    draft = _beside(path, ".new")
+    draft = _sibling(path, ".new")
     file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(file, "r+b") as stream:  # noqa: PTH123  pathlib cannot ask for 0600 at creation
         fcntl.flock(stream, fcntl.LOCK_EX)
@@ -230,17 +230,17 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
             # Whoever was first has renamed its draft; this one is our own, made after that.
             draft.unlink(missing_ok=True)
             return
-        reach("store.create.write")
+        fault_point("store.create.write")
         stream.truncate(0)
-        stream.write(_image(migrations))
+        stream.write(_new_database(migrations))
         stream.flush()
         os.fsync(stream.fileno())
-        reach("store.create.rename")
+        fault_point("store.create.rename")
         draft.rename(path)
-        reach("store.create.renamed")
+        fault_point("store.create.renamed")
 
 
-def _image(migrations: Sequence[Migration]) -> bytes:
+def _new_database(migrations: Sequence[Migration]) -> bytes:
     with closing(sqlite3.connect(":memory:", isolation_level=None)) as fresh:
         fresh.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _apply(fresh, migrations)
@@ -260,13 +260,13 @@ def _migrate(
     try:
         due = [each for each in migrations if each.version > version]
         if due and not rehearsal:
-            _back_up(path, _beside(path, f".before-v{due[-1].version}"))
+            _back_up(path, _sibling(path, f".before-v{due[-1].version}"))
         if due:
             _apply(writer, due)
         if rehearsal:
             writer.rollback()
             return
-        reach("store.migrate.commit")
+        fault_point("store.migrate.commit")
         writer.execute("COMMIT")
     except sqlite3.OperationalError as error:
         writer.rollback()
@@ -278,19 +278,19 @@ def _migrate(
     except BaseException:
         writer.rollback()
         raise
-    reach("store.migrate.committed")
+    fault_point("store.migrate.committed")
 
 
 def _apply(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> None:
-    connection.create_function("redacted", 1, _redacted, deterministic=True)
+    connection.create_function("redacted", 1, _redact_value, deterministic=True)
     for migration in migrations:
         for statement in migration.statements():
-            reach("store.migrate.statement")
+            fault_point("store.migrate.statement")
             connection.execute(statement)
     connection.execute(f"PRAGMA user_version = {migrations[-1].version}")
 
 
-def _redacted(value: str | bytes | None) -> str | bytes | None:
+def _redact_value(value: str | bytes | None) -> str | bytes | None:
     """A text or a document of JSON as this version would have written it."""
     if value is None:
         return None
@@ -300,7 +300,7 @@ def _redacted(value: str | bytes | None) -> str | bytes | None:
         document = decode_json(value)
     except msgspec.DecodeError:
         return redact(value.decode("utf-8", "replace")).encode()
-    clean = Scrub(()).value(document)
+    clean = Redactor(()).redact_value(document)
     return value if clean == document else msgspec.json.encode(clean)
 
 
@@ -315,13 +315,13 @@ def _drop_old_backups(path: Path) -> None:
 
 def _back_up(path: Path, backup: Path) -> None:
     """Copy the last committed state to `backup`, whole or not at all. The caller holds the write lock."""
-    draft = _beside(backup, ".new")
-    reach("store.backup.begin")
+    draft = _sibling(backup, ".new")
+    fault_point("store.backup.begin")
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
-    reach("store.backup.copy")
+    fault_point("store.backup.copy")
     with closing(_connect(path, "mode=ro")) as source, closing(_connect(draft, "mode=rw")) as copy:
         source.backup(copy)
-    reach("store.backup.rename")
+    fault_point("store.backup.rename")
     draft.rename(backup)
     _sync_folder(path)
 
@@ -330,7 +330,7 @@ def _number(connection: sqlite3.Connection, query: str) -> int:
     return int(connection.execute(query).fetchone()[0])
 
 
-def _beside(path: Path, suffix: str) -> Path:
+def _sibling(path: Path, suffix: str) -> Path:
     return path.with_name(path.name + suffix)
 
 

@@ -16,36 +16,36 @@ from typing import Any, Final, Self
 import msgspec
 
 from wakeful.core.decoding import decode_json
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import (
     LEASE_SECONDS,
     SUMMARY_CHARS_READ,
     Attempt,
     AttemptState,
-    HeldLease,
     Lease,
+    LeaseConflict,
     LeaseKey,
     Run,
-    Work,
     WorkId,
+    WorkItem,
     WorkState,
 )
-from wakeful.core.managed_session import Hosting
+from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.base import (
     Bookmark,
     Conclusion,
     Intent,
-    Moves,
     Note,
     SessionRow,
     StoreClosed,
     Transition,
+    TransitionCount,
 )
 from wakeful.storage.sqlite import work as runs
-from wakeful.storage.sqlite.database import QUERIES, Connections, moves_of, open_database
+from wakeful.storage.sqlite.database import QUERIES, Connections, open_database, transition_count_of
 from wakeful.storage.sqlite.errors import translate
 from wakeful.storage.sqlite.work import WallClock
 from wakeful.storage.sqlite.writer import Operation, T, Writer
@@ -92,8 +92,8 @@ class SqliteStore:
             return await self._read(_transition, "transitions", after, limit)
         return await self._read(_transition, "transitions_of_session", str(session_id), after, limit)
 
-    async def moves(self, since: float) -> list[Moves]:
-        return await self._read(moves_of, "moves", since)
+    async def transition_counts(self, since: float) -> list[TransitionCount]:
+        return await self._read(transition_count_of, "moves", since)
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
         await self._commit(partial(_write, "forget", [(str(each),) for each in session_ids]))
@@ -115,25 +115,27 @@ class SqliteStore:
     async def bookmarks(self) -> list[Bookmark]:
         return await self._read(_bookmark, "bookmarks")
 
-    async def intend(self, intent: Intent) -> bool:
+    async def save_intent(self, intent: Intent) -> bool:
         row = (intent.id, str(intent.session_id), intent.act, intent.evidence, intent.at)
         return await self._commit(partial(_write, "intend", [row]), durable=True) == 1
 
-    async def conclude(self, conclusion: Conclusion) -> bool:
+    async def save_conclusion(self, conclusion: Conclusion) -> bool:
         row = (str(conclusion.outcome), conclusion.reason, conclusion.at, conclusion.intent_id)
         return await self._commit(partial(_write, "conclude", [row]), durable=True) == 1
 
     async def open_intents(self) -> list[Intent]:
         return await self._read(_intent, "open_intents")
 
-    async def enqueue(self, work: Work) -> bool:
+    async def enqueue(self, work: WorkItem) -> bool:
         return await self._commit(partial(_write, "enqueue", [runs.work_row(work)]), durable=True) == 1
 
-    async def work(self, work_id: WorkId) -> Work | None:
+    async def work(self, work_id: WorkId) -> WorkItem | None:
         found = await self._read(runs.work_of, "work", str(work_id))
         return found[0] if found else None
 
-    async def works(self, state: WorkState | None = None, *, after: int = 0, limit: int = 100) -> list[Work]:
+    async def works(
+        self, state: WorkState | None = None, *, after: int = 0, limit: int = 100
+    ) -> list[WorkItem]:
         if state is None:
             return await self._read(runs.work_of, "works", SUMMARY_CHARS_READ, after, limit)
         return await self._read(runs.work_of, "works_in_state", SUMMARY_CHARS_READ, after, state.value, limit)
@@ -149,7 +151,7 @@ class SqliteStore:
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
     ) -> Run | None:
-        claim = runs.Claim(owner, ttl_seconds, holder)
+        claim = runs.LeaseRequest(owner, ttl_seconds, holder)
         return await self._commit(partial(runs.claim_next_run, project, claim, self._now), durable=True)
 
     async def heartbeat_run_lease(
@@ -158,12 +160,12 @@ class SqliteStore:
         return await self._commit(partial(runs.heartbeat, work_id, epoch, ttl_seconds, self._now))
 
     async def complete_run(self, work_id: WorkId, epoch: int, result: str) -> bool:
-        return await self._end_run(work_id, epoch, AttemptState.DONE, result) is not None
+        return await self._finish_run(work_id, epoch, AttemptState.DONE, result) is not None
 
     async def fail_run(self, work_id: WorkId, epoch: int, reason: str) -> WorkState | None:
-        return await self._end_run(work_id, epoch, AttemptState.FAILED, reason)
+        return await self._finish_run(work_id, epoch, AttemptState.FAILED, reason)
 
-    async def _end_run(
+    async def _finish_run(
         self, work_id: WorkId, epoch: int, ending: AttemptState, said: str
     ) -> WorkState | None:
         operation = partial(runs.end_run, work_id, epoch, ending, said, self._now)
@@ -173,7 +175,7 @@ class SqliteStore:
         return await self._commit(partial(runs.expire_runs, self._now), durable=True)
 
     async def next_expiry(self) -> float | None:
-        (until,) = await self._read(_only, "next_expiry")
+        (until,) = await self._read(_single_value, "next_expiry")
         return until
 
     async def claim_lease(
@@ -184,8 +186,8 @@ class SqliteStore:
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
         instead_of: Process | None = None,
-    ) -> Lease | HeldLease:
-        claim = runs.Claim(owner, ttl_seconds, holder, instead_of)
+    ) -> Lease | LeaseConflict:
+        claim = runs.LeaseRequest(owner, ttl_seconds, holder, instead_of)
         return await self._commit(partial(runs.claim_lease, key, claim, self._now), durable=True)
 
     async def renew_lease(
@@ -203,28 +205,28 @@ class SqliteStore:
     async def leases(self) -> list[Lease]:
         return await self._read(runs.lease_of, "leases")
 
-    async def host(self, hosting: Hosting) -> None:
-        await self._commit(partial(_write, "host", [_hosting_row(hosting)]), durable=True)
+    async def save_managed_session(self, managed: ManagedSession) -> None:
+        await self._commit(partial(_write, "host", [_managed_session_row(managed)]), durable=True)
 
-    async def rehost(
-        self, hosting: Hosting, owner: str, *, ttl_seconds: float = LEASE_SECONDS
-    ) -> Hosting | HeldLease:
-        claim = runs.Claim(owner, ttl_seconds, None)
-        return await self._commit(partial(_rehost, hosting, claim, self._now), durable=True)
+    async def reclaim_managed_session(
+        self, managed: ManagedSession, owner: str, *, ttl_seconds: float = LEASE_SECONDS
+    ) -> ManagedSession | LeaseConflict:
+        claim = runs.LeaseRequest(owner, ttl_seconds, None)
+        return await self._commit(partial(_reclaim_managed_session, managed, claim, self._now), durable=True)
 
-    async def unhost(self, session_id: SessionId) -> bool:
+    async def drop_managed_session(self, session_id: SessionId) -> bool:
         return await self._commit(partial(_write, "unhost", [(str(session_id),)]), durable=True) == 1
 
-    async def hostings(self) -> list[Hosting]:
-        return await self._read(_hosting, "hostings")
+    async def managed_sessions(self) -> list[ManagedSession]:
+        return await self._read(_managed_session, "hostings")
 
-    async def keep_note(self, note: Note) -> None:
+    async def save_note(self, note: Note) -> None:
         await self._commit(partial(_write, "keep_note", [_note_row(note)]), durable=True)
 
-    async def keep_new_note(self, note: Note) -> bool:
+    async def save_new_note(self, note: Note) -> bool:
         return await self._commit(partial(_write, "keep_new_note", [_note_row(note)]), durable=True) == 1
 
-    async def keep_new_notes(self, notes: Sequence[Note]) -> None:
+    async def save_new_notes(self, notes: Sequence[Note]) -> None:
         rows = [_note_row(note) for note in notes]
         await self._commit(partial(_write, "keep_new_note", rows), durable=True)
 
@@ -237,12 +239,12 @@ class SqliteStore:
     async def note(self, kind: str, key: str) -> Note | None:
         return next(iter(await self._read(Note, "note", kind, key)), None)
 
-    async def spend(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
-        operation = partial(_spend, key, note, times_max, window_seconds, self._now)
+    async def spend_budget(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
+        operation = partial(_spend_budget, key, note, times_max, window_seconds, self._now)
         return await self._commit(operation, durable=True)
 
-    async def give_back(self, key: str, note: Note) -> bool:
-        return await self._commit(partial(_give_back, key, note), durable=True)
+    async def refund_budget(self, key: str, note: Note) -> bool:
+        return await self._commit(partial(_refund_budget, key, note), durable=True)
 
     async def close(self) -> None:
         if self._closing is None:
@@ -269,17 +271,17 @@ class SqliteStore:
 
     def _fetch(self, make: Callable[..., T], query: str, values: Sequence[Any]) -> list[T]:
         try:
-            reach("store.read")
+            fault_point("store.read")
             return [make(*row) for row in self._reader.execute(query, values)]
         except (sqlite3.Error, OSError) as error:
             raise translate(error, self._path) from error
 
 
-def _hosting(encoded: bytes) -> Hosting:
-    return decode_json(encoded, Hosting)
+def _managed_session(encoded: bytes) -> ManagedSession:
+    return decode_json(encoded, ManagedSession)
 
 
-def _only(value: float | None) -> float | None:
+def _single_value(value: float | None) -> float | None:
     return value
 
 
@@ -307,22 +309,22 @@ def _record(transitions: Sequence[Transition], connection: sqlite3.Connection) -
     return numbered[-1][0] if numbered else 0
 
 
-def _hosting_row(hosting: Hosting) -> Row:
-    return str(hosting.session_id), msgspec.json.encode(hosting)
+def _managed_session_row(managed: ManagedSession) -> Row:
+    return str(managed.session_id), msgspec.json.encode(managed)
 
 
-def _rehost(
-    hosting: Hosting, claim: runs.Claim, now: WallClock, connection: sqlite3.Connection
-) -> Hosting | HeldLease:
-    key = LeaseKey(hosting.session_id)
-    _write("yield_lease", [(str(key), hosting.epoch)], connection)
+def _reclaim_managed_session(
+    managed: ManagedSession, claim: runs.LeaseRequest, now: WallClock, connection: sqlite3.Connection
+) -> ManagedSession | LeaseConflict:
+    key = LeaseKey(managed.session_id)
+    _write("yield_lease", [(str(key), managed.epoch)], connection)
     taken = runs.claim_lease(key, claim, now, connection)
-    if isinstance(taken, HeldLease):
+    if isinstance(taken, LeaseConflict):
         return taken
     following = msgspec.structs.replace(
-        hosting, epoch=taken.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
+        managed, epoch=taken.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
     )
-    _write("host", [_hosting_row(following)], connection)
+    _write("host", [_managed_session_row(following)], connection)
     return following
 
 
@@ -336,7 +338,7 @@ def _note_row(note: Note) -> Row:
     return str(note.kind), str(note.key), note.body
 
 
-def _spend(
+def _spend_budget(
     key: str,
     note: Note,
     times_max: int,
@@ -353,7 +355,7 @@ def _spend(
     return True
 
 
-def _give_back(key: str, note: Note, connection: sqlite3.Connection) -> bool:
+def _refund_budget(key: str, note: Note, connection: sqlite3.Connection) -> bool:
     if _write("drop_note", [(note.kind, note.key)], connection) == 0:
         return False
     _write("give_back", [(key,)], connection)
@@ -384,5 +386,5 @@ def _write(query: str, rows: Sequence[Row], connection: sqlite3.Connection) -> i
     """How many rows changed."""
     if not rows:
         return 0
-    reach("store.write")
+    fault_point("store.write")
     return connection.executemany(QUERIES[query], rows).rowcount

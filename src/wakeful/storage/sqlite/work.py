@@ -11,18 +11,18 @@ from typing import Any, Final
 import msgspec
 
 from wakeful.core.decoding import json_decoder
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import (
     LEASE_ENDED,
     Attempt,
     AttemptState,
-    HeldLease,
     Lease,
+    LeaseConflict,
     LeaseKey,
     Run,
-    Work,
     WorkId,
+    WorkItem,
     WorkState,
     state_after,
 )
@@ -35,7 +35,7 @@ _encode: Final = msgspec.json.Encoder().encode
 _decode: Final = json_decoder(Process)
 
 
-def work_row(work: Work) -> Row:
+def work_row(work: WorkItem) -> Row:
     """The values of `enqueue`."""
     return (
         str(work.id),
@@ -59,9 +59,9 @@ def work_of(
     at: float,
     state: str,
     *rest: Any,
-) -> Work:
+) -> WorkItem:
     conversation = SessionId(session_id) if session_id is not None else None
-    return Work(WorkId(id_), project, prompt, conversation, context, at, WorkState(state), *rest)
+    return WorkItem(WorkId(id_), project, prompt, conversation, context, at, WorkState(state), *rest)
 
 
 def attempt_of(
@@ -77,7 +77,7 @@ def lease_of(
     return Lease(LeaseKey(key), epoch, owner, since, expires_at, process)
 
 
-class Claim(msgspec.Struct, frozen=True):
+class LeaseRequest(msgspec.Struct, frozen=True):
     """Who wants a lease, and for how long."""
 
     owner: str
@@ -88,7 +88,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 def claim_next_run(
-    project: str | None, claim: Claim, now: WallClock, connection: sqlite3.Connection
+    project: str | None, claim: LeaseRequest, now: WallClock, connection: sqlite3.Connection
 ) -> Run | None:
     at = now()
     row = connection.execute(QUERIES["next_work"], (at, project)).fetchone()
@@ -98,37 +98,46 @@ def claim_next_run(
     lease = _claim(found.lease_key, claim, at, connection)
     assert isinstance(lease, Lease), "the query found this lease free, behind the same lock"
     number = found.attempts + 1
-    started = _changed("start_work", (number, found.id), connection)
+    started = _execute("start_work", (number, found.id), connection)
     assert started == 1, "the query found this work pending, behind the same lock"
     attempt = (found.id, number, lease.epoch, claim.owner, at, str(lease.key))
-    _changed("start_attempt", attempt, connection)
+    _execute("start_attempt", attempt, connection)
     work = msgspec.structs.replace(found, state=WorkState.RUNNING, attempts=number)
     return Run(work, number, lease.epoch, claim.owner, lease.expires_at)
 
 
 def claim_lease(
-    key: LeaseKey, claim: Claim, now: WallClock, connection: sqlite3.Connection
-) -> Lease | HeldLease:
+    key: LeaseKey, claim: LeaseRequest, now: WallClock, connection: sqlite3.Connection
+) -> Lease | LeaseConflict:
     return _claim(key, claim, now(), connection)
 
 
-def _claim(key: LeaseKey, claim: Claim, at: float, connection: sqlite3.Connection) -> Lease | HeldLease:
+def _claim(
+    key: LeaseKey, claim: LeaseRequest, at: float, connection: sqlite3.Connection
+) -> Lease | LeaseConflict:
     until = at + claim.ttl_seconds
-    wanted = (str(key), claim.owner, at, until, _encoded(claim.holder), _encoded(claim.instead_of))
-    reach("store.write")
+    wanted = (
+        str(key),
+        claim.owner,
+        at,
+        until,
+        _process_bytes(claim.holder),
+        _process_bytes(claim.instead_of),
+    )
+    fault_point("store.write")
     # All rows: a RETURNING statement has done its work only once it was read to its end.
     rows = connection.execute(QUERIES["claim_lease"], wanted).fetchall()
     if rows:
         return Lease(key, rows[0][0], claim.owner, at, until, claim.holder)
     held = lease_of(*connection.execute(QUERIES["lease"], (str(key),)).fetchone())
-    return HeldLease(key, held.owner, held.since, held.expires_at, held.holder)
+    return LeaseConflict(key, held.owner, held.since, held.expires_at, held.holder)
 
 
 def heartbeat(
     work_id: WorkId, epoch: int, ttl_seconds: float, now: WallClock, connection: sqlite3.Connection
 ) -> float | None:
     until = now() + ttl_seconds
-    return until if _changed("heartbeat", (until, work_id, epoch), connection) else None
+    return until if _execute("heartbeat", (until, work_id, epoch), connection) else None
 
 
 def renew_lease(
@@ -140,11 +149,11 @@ def renew_lease(
     connection: sqlite3.Connection,
 ) -> float | None:
     until = now() + ttl_seconds
-    renewal = (until, _encoded(holder), str(key), epoch)
-    return until if _changed("renew_lease", renewal, connection) else None
+    renewal = (until, _process_bytes(holder), str(key), epoch)
+    return until if _execute("renew_lease", renewal, connection) else None
 
 
-def _encoded(process: Process | None) -> bytes | None:
+def _process_bytes(process: Process | None) -> bytes | None:
     return _encode(process) if process is not None else None
 
 
@@ -157,10 +166,10 @@ def end_run(
     connection: sqlite3.Connection,
 ) -> WorkState | None:
     """Where the work stands after its attempt ended so; None if the epoch holds no lease any more."""
-    if not _changed("end_attempt", (ending.value, now(), result, work_id, epoch), connection):
+    if not _execute("end_attempt", (ending.value, now(), result, work_id, epoch), connection):
         return None
     work = work_of(*connection.execute(QUERIES["work"], (work_id,)).fetchone())
-    return _settle(work, epoch, ending, connection).state
+    return _finish_work(work, epoch, ending, connection).state
 
 
 def expire_runs(now: WallClock, connection: sqlite3.Connection) -> list[Run]:
@@ -168,21 +177,23 @@ def expire_runs(now: WallClock, connection: sqlite3.Connection) -> list[Run]:
     expired = []
     for number, epoch, owner, *row in connection.execute(QUERIES["ended_runs"], (at,)).fetchall():
         work = work_of(*row)
-        _changed("expire_attempt", (at, LEASE_ENDED, work.id, epoch), connection)
-        settled = _settle(work, epoch, AttemptState.EXPIRED, connection)
+        _execute("expire_attempt", (at, LEASE_ENDED, work.id, epoch), connection)
+        settled = _finish_work(work, epoch, AttemptState.EXPIRED, connection)
         expired.append(Run(settled, number, epoch, owner, lease_until=at))
     return expired
 
 
-def _settle(work: Work, epoch: int, ending: AttemptState, connection: sqlite3.Connection) -> Work:
+def _finish_work(
+    work: WorkItem, epoch: int, ending: AttemptState, connection: sqlite3.Connection
+) -> WorkItem:
     """Let go of the lease, if it is still this epoch's, and say where the work stands."""
     state = state_after(ending, work.attempts, work.attempts_max)
-    _changed("yield_lease", (str(work.lease_key), epoch), connection)
-    _changed("end_work", (state.value, work.id), connection)
+    _execute("yield_lease", (str(work.lease_key), epoch), connection)
+    _execute("end_work", (state.value, work.id), connection)
     return msgspec.structs.replace(work, state=state)
 
 
-def _changed(query: str, values: Row, connection: sqlite3.Connection) -> int:
+def _execute(query: str, values: Row, connection: sqlite3.Connection) -> int:
     """How many rows changed."""
-    reach("store.write")
+    fault_point("store.write")
     return connection.execute(QUERIES[query], values).rowcount

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
-from wakeful.core.fault_points import reach
+from wakeful.core.fault_points import fault_point
 from wakeful.storage.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritable, translate
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ Operation = Callable[[sqlite3.Connection], T]
 # A commit of 1,000 operations takes some 30 ms; more would let the first caller wait without gain.
 OPERATIONS_PER_COMMIT_MAX: Final = 1000
 # These would meet every operation alike, and asking again would cost their waiting time each.
-_ALL_ALIKE: Final = (StoreBusy, StoreCorrupt, StoreUnwritable)
+_BATCH_ERRORS: Final = (StoreBusy, StoreCorrupt, StoreUnwritable)
 
 
 @dataclass(slots=True, eq=False)
@@ -91,12 +91,12 @@ class Writer:
             self._idle.set()
 
     def _end(self) -> None:
-        reach("store.close")
+        fault_point("store.close")
         self._connection.close()
 
     def _store(self, batch: Sequence[_Job]) -> None:
         self._commit_or_divide(batch)
-        reach("store.committed")
+        fault_point("store.committed")
 
     def _commit_or_divide(self, batch: Sequence[_Job]) -> None:
         """Commit a batch together, or, if one of it spoils that, each alone: it fails, its neighbours do not."""
@@ -105,7 +105,7 @@ class Writer:
         except Exception as error:  # noqa: BLE001  delivered to the callers, each its own
             if self._connection.in_transaction:
                 self._connection.rollback()
-            divisible = len(batch) > 1 and not isinstance(self._failure(error), _ALL_ALIKE)
+            divisible = len(batch) > 1 and not isinstance(self._failure(error), _BATCH_ERRORS)
             for job in batch:
                 if divisible:
                     self._commit_or_divide([job])
@@ -113,12 +113,12 @@ class Writer:
                     job.failure = self._failure(error)
 
     def _commit_together(self, batch: Sequence[_Job]) -> None:
-        reach("store.begin")
+        fault_point("store.begin")
         self._set_durable(any(job.durable for job in batch))
         self._connection.execute("BEGIN IMMEDIATE")
         for job in batch:
             job.result = job.operation(self._connection)
-        reach("store.commit")
+        fault_point("store.commit")
         self._connection.execute("COMMIT")
 
     def _failure(self, error: BaseException) -> BaseException:

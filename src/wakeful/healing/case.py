@@ -14,39 +14,39 @@ from msgspec import Struct
 from wakeful.alerts import model as alerts
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Sight
+from wakeful.core.process import ProcessState
 from wakeful.effects.rules import Effect
-from wakeful.healing.plan import ACTS, OUTCOME_SECONDS_MAX, Decision, History, Step
-from wakeful.incidents.model import Fate
+from wakeful.healing.plan import ACTING_STEPS, OUTCOME_SECONDS_MAX, CaseHistory, HealingDecision, HealingStep
+from wakeful.incidents.model import MemberStatus
 from wakeful.judging.activity import Activity
 from wakeful.judging.events import CallEnded, CallStarted, Event
-from wakeful.judging.findings import MEANINGS, Code, State, Verdict
+from wakeful.judging.findings import MEANINGS, FindingCode, State, Verdict
 from wakeful.judging.interrupted_calls import classify
 from wakeful.judging.session_record import FindingRecord, SessionRecord
-from wakeful.judging.turn_state import ANSWERED, Phase
-from wakeful.judging.wording import length, quoted
+from wakeful.judging.turn_state import ANSWERED, TurnPhase
+from wakeful.judging.wording import format_length, quote
 
 # An agent reads them all; more than a handful of remote effects in one turn is listed by its newest.
 REMOTE_CALLS_NAMED_MAX: Final = 12
 
-HAPPENED: Final = "A person looked: every call named above has happened. Do not repeat any of them."
+CALLS_HAPPENED: Final = "A person looked: every call named above has happened. Do not repeat any of them."
 
 
-class Stage(StrEnum):
+class RevivalStage(StrEnum):
     """How far a revival has come. `begun`: its budget is spent; whether anything was done is not known."""
 
     BEGUN = "begun"
     DONE = "done"
 
 
-class Trouble(Struct, frozen=True, kw_only=True):
+class HealingCase(Struct, frozen=True, kw_only=True):
     """What one session is in, since when, and what was done about it so far."""
 
     session_id: SessionId
     # Its budget's name: the session and when the work in trouble began.
     work: str
     project: str
-    code: Code | None
+    code: FindingCode | None
     opened_at: float
     # When this code was first seen: nothing is done before it has lasted.
     code_since: float
@@ -91,12 +91,12 @@ class Trouble(Struct, frozen=True, kw_only=True):
     outcome_due_at: float | None = None
 
     @property
-    def is_spent(self) -> bool:
+    def is_budget_spent(self) -> bool:
         """Its work has had its revival: only the end of that work gives it another one."""
         return self.revivals > 0 or self.given_up
 
-    def history(self, now: float) -> History:
-        return History(
+    def history(self, now: float) -> CaseHistory:
+        return CaseHistory(
             steered_seconds_ago=None if self.steered_at is None else now - self.steered_at,
             revived_seconds_ago=None if self.revived_at is None else now - self.revived_at,
             revival_began_seconds_ago=None if self.revival_began_at is None else now - self.revival_began_at,
@@ -119,10 +119,10 @@ class Revival(Struct, frozen=True):
     id: str
     session_id: SessionId
     work: str
-    step: Step
+    step: HealingStep
     began_at: float
     epoch: int
-    stage: Stage = Stage.BEGUN
+    stage: RevivalStage = RevivalStage.BEGUN
     # The conversation that was begun in its place.
     heir: SessionId | None = None
     outcome: str = "unverified"
@@ -140,25 +140,25 @@ class WorkStatus(StrEnum):
     UNCLEAR = "unclear"
 
 
-def work_status(trouble: Trouble, activity: Activity, verdict: Verdict) -> WorkStatus:
+def work_status(case: HealingCase, activity: Activity, verdict: Verdict) -> WorkStatus:
     """What became of the work. An agent that is merely not in a turn may have been ended in the middle of it."""
-    if is_asked_anew(trouble, activity):
+    if is_asked_anew(case, activity):
         return WorkStatus.REPLACED
-    is_settled = activity.phase is Phase.SETTLING and verdict.state is not State.PROMPTING
-    if activity.phase is Phase.ENDED or is_settled:
+    is_settled = activity.phase is TurnPhase.SETTLING and verdict.state is not State.PROMPTING
+    if activity.phase is TurnPhase.ENDED or is_settled:
         return WorkStatus.ENDED
-    if activity.phase is Phase.INTERRUPTED and _is_cut_by_person(trouble, activity):
+    if activity.phase is TurnPhase.INTERRUPTED and _is_cut_by_person(case, activity):
         return WorkStatus.CUT_SHORT
-    if not trouble.is_spent and not trouble.declined:
+    if not case.is_budget_spent and not case.declined:
         return WorkStatus.RUNNING if activity.in_turn else WorkStatus.ENDED
-    if verdict.agent is Sight.DEAD:
+    if verdict.agent is ProcessState.DEAD:
         return WorkStatus.LOST
     return WorkStatus.RUNNING if is_answered(activity) else WorkStatus.UNCLEAR
 
 
-def is_asked_anew(trouble: Trouble, activity: Activity) -> bool:
+def is_asked_anew(case: HealingCase, activity: Activity) -> bool:
     """Whether a person has asked for something since: that is other work, with a budget of its own."""
-    return activity.person_at is not None and activity.person_at.wall > trouble.opened_at
+    return activity.person_at is not None and activity.person_at.wall > case.opened_at
 
 
 def is_answered(activity: Activity) -> bool:
@@ -166,31 +166,31 @@ def is_answered(activity: Activity) -> bool:
     return activity.phase in ANSWERED or (activity.in_turn and activity.turn_calls > 0)
 
 
-def _is_cut_by_person(trouble: Trouble, activity: Activity) -> bool:
-    since, acted_at = activity.phase_since, trouble.acted_at
+def _is_cut_by_person(case: HealingCase, activity: Activity) -> bool:
+    since, acted_at = activity.phase_since, case.acted_at
     return since is not None and acted_at is not None and since.wall > acted_at
 
 
-def inherited(trouble: Trouble, heir: SessionId) -> Trouble:
+def inherit_case(case: HealingCase, heir: SessionId) -> HealingCase:
     """The same work in the conversation that took its place: what was spent on it stays spent."""
-    return Trouble(
+    return HealingCase(
         session_id=heir,
-        work=trouble.work,
-        project=trouble.project,
-        code=trouble.code,
-        opened_at=trouble.opened_at,
-        code_since=trouble.code_since,
-        revivals=trouble.revivals,
-        acted_at=trouble.acted_at,
-        issue_url=trouble.issue_url,
-        did=trouble.did,
-        unclear_since=trouble.acted_at,
+        work=case.work,
+        project=case.project,
+        code=case.code,
+        opened_at=case.opened_at,
+        code_since=case.code_since,
+        revivals=case.revivals,
+        acted_at=case.acted_at,
+        issue_url=case.issue_url,
+        did=case.did,
+        unclear_since=case.acted_at,
         logged=True,
         told=True,
     )
 
 
-def completed_remote(events: Iterable[Event]) -> list[str]:
+def completed_remote_calls(events: Iterable[Event]) -> list[str]:
     """The calls that came back and changed something elsewhere, oldest first, in words an agent may read."""
     started: dict[str, CallStarted] = {}
     done: list[str] = []
@@ -201,13 +201,13 @@ def completed_remote(events: Iterable[Event]) -> list[str]:
             call = started.pop(event.call, None)
             if call is not None and classify(call.tool, call.input).effect is Effect.REMOTE:
                 said = f"{call.tool} {call.input.decode(errors='replace')}"
-                done.append(f"{call.tool} {quoted(said)}")
+                done.append(f"{call.tool} {quote(said)}")
     return done[-REMOTE_CALLS_NAMED_MAX:]
 
 
-def context(reason: str, issue_url: str | None, remote: list[str], *, happened: bool = False) -> str:
+def revival_context(reason: str, issue_url: str | None, remote: list[str], *, happened: bool = False) -> str:
     """What a revived agent must know beside what was interrupted. One line."""
-    parts = [HAPPENED] if happened else []
+    parts = [CALLS_HAPPENED] if happened else []
     parts.append(f"Why: {reason}.")
     if remote:
         parts.append(f"Already done elsewhere, do not repeat: {'; '.join(remote)}.")
@@ -216,92 +216,97 @@ def context(reason: str, issue_url: str | None, remote: list[str], *, happened: 
     return " ".join(parts)
 
 
-def steering(code: Code | None) -> str:
+def steering_prompt(code: FindingCode | None) -> str:
     """A word to an agent that goes in circles or whose turn failed. It answers no question on a screen."""
-    return _GO_ON if code is None else _STEERING.get(code, _GO_ON)
+    return _CONTINUE_PROMPT if code is None else _STEERING_PROMPTS.get(code, _CONTINUE_PROMPT)
 
 
-_GO_ON: Final = (
+_CONTINUE_PROMPT: Final = (
     "Wakeful: your last turn ended before its work was done. Look at what is done already, then go on."
 )
-_STEERING: Final = {
-    Code.LOOP: (
+_STEERING_PROMPTS: Final = {
+    FindingCode.LOOP: (
         "Wakeful: you repeat the same calls with the same results. Stop, say what you try to find out, and try "
         "another way; if there is none, say so and end your turn."
     ),
-    Code.ERROR_CASCADE: (
+    FindingCode.ERROR_CASCADE: (
         "Wakeful: your last calls all failed. Stop, read the errors, find their common cause, and try another way; "
         "if there is none, say so and end your turn."
     ),
-    Code.TOOL_WEDGED: (
+    FindingCode.TOOL_WEDGED: (
         "Wakeful: the call you waited for did not come back and was cut off. It may have run in part. Check what it "
         "did, then go on without repeating it blindly."
     ),
-    Code.USAGE_LIMITED: "Wakeful: the usage limit is lifted. Look at what is done already, then go on.",
+    FindingCode.USAGE_LIMITED: "Wakeful: the usage limit is lifted. Look at what is done already, then go on.",
 }
 
 # What came of a revival that was seen at work.
 WORKS_AGAIN: Final = "it works again"
 
 
-def trouble_text(
-    trouble: Trouble, record: SessionRecord, decision: Decision, *, mode: str, paused_by: str | None = None
+def case_alert_text(
+    case: HealingCase,
+    record: SessionRecord,
+    decision: HealingDecision,
+    *,
+    mode: str,
+    paused_by: str | None = None,
 ) -> str:
     """The alert about a trouble that is about one session."""
-    return alerts.trouble(
+    return alerts.problem_text(
         record,
-        _finding(trouble, record),
-        did=done_words(trouble, decision),
-        otherwise=_otherwise(trouble, record, decision),
+        _finding(case, record),
+        did=action_text(case, decision),
+        otherwise=_outlook(case, record, decision),
         mode=mode,
         paused_by=paused_by,
-        command=_command(trouble, record, decision.step),
+        command=_command(case, record, decision.step),
     )
 
 
-def fate_of(trouble: Trouble, step: Step) -> Fate:
+def member_status_of(case: HealingCase, step: HealingStep) -> MemberStatus:
     """What a step about it amounts to, for its incident."""
-    if step is Step.HOLD:
-        return Fate.HELD
-    if trouble.given_up:
-        return Fate.GIVEN_UP
-    return Fate.REVIVED if step in ACTS and not trouble.declined else Fate.LEFT_ALONE
+    if step is HealingStep.HOLD:
+        return MemberStatus.HELD
+    if case.given_up:
+        return MemberStatus.GIVEN_UP
+    return MemberStatus.REVIVED if step in ACTING_STEPS and not case.declined else MemberStatus.LEFT_ALONE
 
 
-def done_words(trouble: Trouble, decision: Decision) -> str:
+def action_text(case: HealingCase, decision: HealingDecision) -> str:
     """What was done about it and what came of it, or why nothing was."""
-    return trouble.did or f"nothing ({decision.reason})"
+    return case.did or f"nothing ({decision.reason})"
 
 
-def _finding(trouble: Trouble, record: SessionRecord) -> FindingRecord | None:
+def _finding(case: HealingCase, record: SessionRecord) -> FindingRecord | None:
     """What was found; its record may have forgotten it since, because it was healed."""
-    found = next((each for each in record.findings if each.code is trouble.code), None)
-    if found is not None or trouble.code is None:
+    found = next((each for each in record.findings if each.code is case.code), None)
+    if found is not None or case.code is None:
         return found
-    severity = MEANINGS[trouble.code, record.state].severity
-    return FindingRecord(trouble.code, severity, iso(trouble.code_since), trouble.summary, (), ())
+    severity = MEANINGS[case.code, record.state].severity
+    return FindingRecord(case.code, severity, iso(case.code_since), case.summary, (), ())
 
 
-def _command(trouble: Trouble, record: SessionRecord, step: Step) -> str | None:
+def _command(case: HealingCase, record: SessionRecord, step: HealingStep) -> str | None:
     """The one that helps; None: the one that explains, hands it over, or goes to the agent that hosts it."""
-    if step is Step.HOLD and trouble.checkpoint is not None:
-        return f"wakeful checkpoint show {trouble.checkpoint}"
+    if step is HealingStep.HOLD and case.checkpoint is not None:
+        return f"wakeful checkpoint show {case.checkpoint}"
     is_hosted = record.agent is not None
-    return f"wakeful session revive {trouble.session_id}" if trouble.given_up and not is_hosted else None
+    return f"wakeful session revive {case.session_id}" if case.given_up and not is_hosted else None
 
 
-def _otherwise(trouble: Trouble, record: SessionRecord, decision: Decision) -> str:
+def _outlook(case: HealingCase, record: SessionRecord, decision: HealingDecision) -> str:
     """What becomes of it if nobody does anything."""
     step = decision.step
-    if step is Step.HOLD:
+    if step is HealingStep.HOLD:
         return "it waits until somebody decides"
-    if trouble.declined:
+    if case.declined:
         return "Wakeful tries again by itself"
-    if step in ACTS:
-        goes_on = "it goes on" if trouble.revival_seen else "Wakeful looks again whether that helped"
+    if step in ACTING_STEPS:
+        goes_on = "it goes on" if case.revival_seen else "Wakeful looks again whether that helped"
         return f"{goes_on}; if it fails again, Wakeful gives up"
-    if decision.again_seconds is not None and not trouble.given_up:
-        return f"Wakeful looks at it again in {length(decision.again_seconds)}"
+    if decision.again_seconds is not None and not case.given_up:
+        return f"Wakeful looks at it again in {format_length(decision.again_seconds)}"
     if record.session_alive:
-        return "it stays as it is, alive but stuck" if trouble.given_up else "it stays as it is"
+        return "it stays as it is, alive but stuck" if case.given_up else "it stays as it is"
     return "it stays stopped" if record.state is State.STOPPED else "it stays as it is"

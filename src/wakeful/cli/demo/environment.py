@@ -19,20 +19,20 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Final
 
-from wakeful.cli.demo.scenes import SILENCE_SECONDS, Scene
-from wakeful.client.client import Client, DaemonNotRunning, DaemonSilent, DaemonUnreachable
-from wakeful.config.paths import Places
+from wakeful.cli.demo.scripts import SILENCE_SECONDS, DemoAgent
+from wakeful.client.client import DaemonClient, DaemonNotRunning, DaemonSilent, DaemonUnreachable
+from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WorldError
 from wakeful.linux.child_environment import helper_environ, own_environ
-from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent, end_tools
+from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent, terminate_tools
 
 UP_SECONDS_MAX: Final = 40.0
 END_SECONDS_MAX: Final = 5.0
 TMUX_SECONDS_MAX: Final = 10.0
 _POLL_SECONDS: Final = 0.05
-_WORDS_SHOWN_MAX: Final = 3
+_LOG_LINES_SHOWN_MAX: Final = 3
 # By these variables the clients, Wakeful, tmux and XDG find places that are not ours.
-_FOREIGN: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX", "XDG_")
+_FOREIGN_PREFIXES: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX", "XDG_")
 
 
 class DaemonDidNotStart(WorldError):
@@ -41,12 +41,12 @@ class DaemonDidNotStart(WorldError):
     code = "demo-daemon-down"
 
 
-class Stage:
+class DemoEnvironment:
     """The throw-away home and its inhabitants. Make it in a `try` whose `finally` closes it."""
 
     def __init__(self, pace: float) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="wakeful-demo-")).resolve()
-        self.places = Places(str(self.folder / "state"))
+        self.paths = StatePaths(str(self.folder / "state"))
         self._claude = self.folder / ".claude"
         self._tmux_socket = self.folder / "tmux.sock"
         self._environ = self._own_environ(pace)
@@ -54,7 +54,7 @@ class Stage:
         self._agents: dict[str, RunningAgent] = {}
         self._conversations: list[str] = []
         self._tmux_server: int | None = None
-        self.tmux_trouble: str | None = None
+        self.tmux_problem: str | None = None
 
     def start_daemon(self, gave_up: Callable[[], bool]) -> None:
         """Start `wakeful up` and return once it answers, or once `gave_up`. Raises DaemonDidNotStart."""
@@ -73,13 +73,13 @@ class Stage:
                 start_new_session=True,
             )
         deadline = time.monotonic() + UP_SECONDS_MAX
-        while not self._answers() and not gave_up():
+        while not self._is_answering() and not gave_up():
             if self._daemon.poll() is not None or time.monotonic() > deadline:
-                words = log.read_text(errors="replace").splitlines()[-_WORDS_SHOWN_MAX:]
+                words = log.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN_MAX:]
                 raise DaemonDidNotStart(words=" / ".join(words) or "it said nothing")
             time.sleep(_POLL_SECONDS)
 
-    def start_agent(self, scene: Scene) -> str:
+    def start_agent(self, scene: DemoAgent) -> str:
         """Start one agent; the id its session will have."""
         agent = ScriptedAgent(self._claude, self.folder / scene.name)
         self._conversations.append(agent.conversation)
@@ -96,16 +96,18 @@ class Stage:
         with ExitStack() as last_first:
             last_first.callback(shutil.rmtree, self.folder, ignore_errors=True)
             for conversation in self._conversations:
-                last_first.callback(end_tools, conversation)
-            last_first.callback(self._end_tmux)
+                last_first.callback(terminate_tools, conversation)
+            last_first.callback(self._stop_tmux)
             for agent in self._agents.values():
                 last_first.callback(agent.close)
             if self._daemon is not None:
-                last_first.callback(_end, self._daemon)
+                last_first.callback(_stop_daemon, self._daemon)
 
     def _own_environ(self, pace: float) -> dict[str, str]:
         inherited = {
-            key: value for key, value in own_environ(os.environ).items() if not key.startswith(_FOREIGN)
+            key: value
+            for key, value in own_environ(os.environ).items()
+            if not key.startswith(_FOREIGN_PREFIXES)
         }
         return inherited | {
             "HOME": str(self.folder),
@@ -114,22 +116,22 @@ class Stage:
             "CLAUDE_CONFIG_DIR": str(self._claude),
             "CODEX_HOME": str(self.folder / ".codex"),
             "TMUX_TMPDIR": str(self.folder),
-            "WAKEFUL_HOME": self.places.home,
+            "WAKEFUL_HOME": self.paths.state_dir,
             "WAKEFUL_DETECT__SILENCE_SECONDS": str(SILENCE_SECONDS * pace),
             "WAKEFUL_EYES__TMUX_SOCKETS": str(self._tmux_socket),
         }
 
-    def _answers(self) -> bool:
+    def _is_answering(self) -> bool:
         try:
-            Client(self.places).get("/healthz", timeout_seconds=2.0)
+            DaemonClient(self.paths).get("/healthz", timeout_seconds=2.0)
         except (DaemonNotRunning, DaemonSilent, DaemonUnreachable):
             return False
         return True
 
-    def _start_in_tmux(self, agent: ScriptedAgent, scene: Scene) -> bool:
+    def _start_in_tmux(self, agent: ScriptedAgent, scene: DemoAgent) -> bool:
         """In a pane whose shell outlives it, as when a person had typed the command. False without tmux."""
         if shutil.which("tmux") is None:
-            self.tmux_trouble = "tmux is not installed"
+            self.tmux_problem = "tmux is not installed"
             return False
         agent.cwd.mkdir()
         command = f"{shlex.join(agent.argv(*scene.steps))}; exec sh"
@@ -138,9 +140,9 @@ class Stage:
             self._tmux("new-session", *place, "--", "sh", "-c", command)
             self._tmux_server = os.pidfd_open(int(self._tmux("display-message", "-p", "#{pid}")))
         except (OSError, ValueError, subprocess.SubprocessError) as problem:
-            self.tmux_trouble = f"tmux did not start: {_words(problem)}"
+            self.tmux_problem = f"tmux did not start: {_error_text(problem)}"
             # Half a start may have left an agent that would hold the same conversation as the next.
-            self._end_tmux()
+            self._stop_tmux()
             return False
         return True
 
@@ -156,7 +158,7 @@ class Stage:
         )
         return done.stdout
 
-    def _end_tmux(self) -> None:
+    def _stop_tmux(self) -> None:
         """The server takes its panes along."""
         if self._tmux_socket.exists():
             with suppress(OSError, subprocess.SubprocessError):
@@ -170,7 +172,7 @@ class Stage:
         self._tmux_server = None
 
 
-def _end(daemon: subprocess.Popen[bytes]) -> None:
+def _stop_daemon(daemon: subprocess.Popen[bytes]) -> None:
     daemon.terminate()
     try:
         daemon.wait(END_SECONDS_MAX)
@@ -179,6 +181,6 @@ def _end(daemon: subprocess.Popen[bytes]) -> None:
         daemon.wait()
 
 
-def _words(problem: Exception) -> str:
+def _error_text(problem: Exception) -> str:
     said = getattr(problem, "stderr", None)
     return said.strip() if isinstance(said, str) and said.strip() else str(problem)

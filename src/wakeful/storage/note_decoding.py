@@ -13,7 +13,7 @@ T = TypeVar("T")
 log = logging.getLogger("wakeful")
 
 
-def readable(notes: Iterable[Note], decode: Callable[[bytes], T]) -> Iterator[tuple[Note, T]]:
+def decode_notes(notes: Iterable[Note], decode: Callable[[bytes], T]) -> Iterator[tuple[Note, T]]:
     """Each note with its value; what cannot be decoded is logged and left out."""
     for note in notes:
         try:
@@ -24,6 +24,6 @@ def readable(notes: Iterable[Note], decode: Callable[[bytes], T]) -> Iterator[tu
             yield note, value
 
 
-def values(notes: Iterable[Note], decode: Callable[[bytes], T]) -> list[T]:
+def decode_note_values(notes: Iterable[Note], decode: Callable[[bytes], T]) -> list[T]:
     """The same without the notes."""
-    return [value for _, value in readable(notes, decode)]
+    return [value for _, value in decode_notes(notes, decode)]

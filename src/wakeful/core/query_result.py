@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 
-class Answer(Struct, frozen=True):
+class QueryResult(Struct, frozen=True):
     """A body to send as it is, and the exit code a command shows for it."""
 
     body: bytes

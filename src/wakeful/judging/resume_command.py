@@ -17,8 +17,8 @@ from wakeful.core.text import plain
 # A path has 4,096 bytes at most.
 PATH_CHARS_MAX: Final = 4096
 _CLIENTS: Final[dict[str, tuple[str, ...]]] = {"claude": ("claude", "--resume"), "codex": ("codex", "resume")}
-RESUMED_BY_HAND: Final = frozenset(_CLIENTS)
-_NOT_IN_FOLDERS: Final = re.compile("[^a-zA-Z0-9]")
+RESUMABLE_CLIENTS: Final = frozenset(_CLIENTS)
+_NOT_ALPHANUMERIC: Final = re.compile("[^a-zA-Z0-9]")
 _SHELL: Final = ("sh", "-c")
 # Nothing to redact and nothing to escape: no secret is as short as these names are. Most folders of a cold start.
 _SIMPLE: Final = re.compile(r"(?:/[a-zA-Z0-9_.-]{1,15})+", re.ASCII)
@@ -42,7 +42,7 @@ def command_line(argv: Sequence[str]) -> str:
 
 def project_folder(cwd: str) -> str:
     """What Claude Code calls the folder in which it keeps the conversations that were begun in `cwd`."""
-    return _NOT_IN_FOLDERS.sub("-", cwd)
+    return _NOT_ALPHANUMERIC.sub("-", cwd)
 
 
 @lru_cache(maxsize=1024)

@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct
 
 from wakeful.core.decoding import json_decoder
-from wakeful.integrations.tmux.input_line import squeezed
+from wakeful.integrations.tmux.input_line import squeeze
 from wakeful.sources.parsing import wall_of
 
 
@@ -60,10 +60,10 @@ class _Line(Struct, frozen=True):
 _decode: Final = json_decoder(_Line)
 
 
-def was_said(lines: Iterable[bytes], text: str, since: float) -> bool:
+def has_prompt(lines: Iterable[bytes], text: str, since: float) -> bool:
     """Whether one of these lines is a prompt with this text that the client took at `since` or later."""
-    wanted = squeezed(text)
-    return any(squeezed(said) == wanted for line in lines if (said := _prompt(line, since)))
+    wanted = squeeze(text)
+    return any(squeeze(said) == wanted for line in lines if (said := _prompt(line, since)))
 
 
 def _prompt(line: bytes, since: float) -> str:

@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from msgspec import Struct
 
-from wakeful.judging.findings import Attention, Code, State, WaitKind
+from wakeful.judging.findings import Attention, FindingCode, State, WaitKind
 from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
 from wakeful.judging.wording import call_text
 
@@ -28,7 +28,7 @@ _BUILD_TIMEOUT_SECONDS: Final = 300
 _FILES: Final = ("cart", "price", "stock", "order", "query", "index", "facet", "page", "route", "cache")
 
 
-class Scene(Struct, frozen=True):
+class DemoAgent(Struct, frozen=True):
     """One agent: its name, which is also its project's, its script, and whether it lives in a tmux pane."""
 
     name: str
@@ -36,20 +36,20 @@ class Scene(Struct, frozen=True):
     in_tmux: bool = False
 
 
-def scenes(pace: float) -> tuple[Scene, ...]:
+def demo_agents(pace: float) -> tuple[DemoAgent, ...]:
     """The cast. `pace` 1 takes a minute; half of it, half a minute."""
     return (
-        Scene("works", _works(pace)),
-        Scene("asks-you", _asks(pace)),
-        Scene("long-build", _builds(pace)),
-        Scene("goes-silent", _hangs(pace)),
-        Scene("in-circles", _loops(pace)),
-        Scene("gets-killed", _dies(pace), in_tmux=True),
+        DemoAgent("works", _working_steps(pace)),
+        DemoAgent("asks-you", _asking_steps(pace)),
+        DemoAgent("long-build", _building_steps(pace)),
+        DemoAgent("goes-silent", _hanging_steps(pace)),
+        DemoAgent("in-circles", _looping_steps(pace)),
+        DemoAgent("gets-killed", _dying_steps(pace), in_tmux=True),
     )
 
 
-def _works(pace: float) -> list[Mapping[str, Any]]:
-    calls = [call for number, name in enumerate(_FILES) for call in _change(name, number)]
+def _working_steps(pace: float) -> list[Mapping[str, Any]]:
+    calls = [call for number, name in enumerate(_FILES) for call in _change_steps(name, number)]
     return [
         {"prompt": "Add a search to the shop"},
         *({**call, "seconds": 2 * pace} for call in calls),
@@ -57,7 +57,7 @@ def _works(pace: float) -> list[Mapping[str, Any]]:
     ]
 
 
-def _change(name: str, number: int) -> list[Mapping[str, Any]]:
+def _change_steps(name: str, number: int) -> list[Mapping[str, Any]]:
     """One file is read, changed and tested: every call is another one, and every result news."""
     path, wanted = f"src/{name}.py", f"def {name}_"
     found = f"src/shop.py:{12 + 3 * number}: from shop.{name} import {name}_index"
@@ -70,7 +70,7 @@ def _change(name: str, number: int) -> list[Mapping[str, Any]]:
     ]
 
 
-def _asks(pace: float) -> list[Mapping[str, Any]]:
+def _asking_steps(pace: float) -> list[Mapping[str, Any]]:
     push = {"tool": "Bash", "input": {"command": "git push"}, "seconds": 3 * pace, "result": "main -> main"}
     return [
         {"prompt": "Release it"},
@@ -81,7 +81,7 @@ def _asks(pace: float) -> list[Mapping[str, Any]]:
     ]
 
 
-def _builds(pace: float) -> list[Mapping[str, Any]]:
+def _building_steps(pace: float) -> list[Mapping[str, Any]]:
     build = {"command": "make release", "timeout": _BUILD_TIMEOUT_SECONDS * 1000}
     return [
         {"prompt": "Build the release"},
@@ -90,65 +90,65 @@ def _builds(pace: float) -> list[Mapping[str, Any]]:
     ]
 
 
-def _hangs(pace: float) -> list[Mapping[str, Any]]:
+def _hanging_steps(pace: float) -> list[Mapping[str, Any]]:
     read = {"tool": "Read", "input": {"file_path": "spec.md"}, "seconds": 8 * pace, "result": "# Spec"}
     return [{"prompt": "Write the parser"}, read, {"hang": True}]
 
 
-def _loops(pace: float) -> list[Mapping[str, Any]]:
+def _looping_steps(pace: float) -> list[Mapping[str, Any]]:
     test = {"tool": "Bash", "input": {"command": "npm test"}, "seconds": 2.5 * pace, "result": "1 failing"}
     return [{"prompt": "Make the tests pass"}, {"loop": [test]}]
 
 
-def _dies(pace: float) -> list[Mapping[str, Any]]:
+def _dying_steps(pace: float) -> list[Mapping[str, Any]]:
     test = {"tool": "Bash", "input": {"command": "npm run e2e"}, "seconds": 120}
     return [{"prompt": "Run the browser tests"}, {"killed": 18 * pace}, test]
 
 
-def verdict(record: SessionRecord) -> str:
+def verdict_text(record: SessionRecord) -> str:
     """Health, and why: the finding's code, or that a person is needed."""
     if record.findings:
         return f"{record.health} · {record.findings[0].code}"
     return f"{record.health} · needs you" if record.attention is Attention.PERSON else record.health
 
 
-def about(record: SessionRecord) -> str:
+def activity_text(record: SessionRecord) -> str:
     """The call or the question it is occupied with. An agent's words: show them plain."""
     if record.expected_waits:
         return call_text(record.expected_waits[0].untrusted)
     return call_text(next(iter(record.findings[0].untrusted), "")) if record.findings else ""
 
 
-def why(record: SessionRecord, now_wall: float) -> str:
+def verdict_reason(record: SessionRecord, now_wall: float) -> str:
     """One sentence that a newcomer understands."""
     if record.findings:
-        return _trouble(record.findings[0], now_wall)
+        return _finding_reason(record.findings[0], now_wall)
     if record.state is State.WAITING:
         return "It asks you: no alarm however long it waits, but only you can answer."
     if record.expected_waits:
-        return _patience(record, record.expected_waits[0], now_wall)
+        return _wait_reason(record, record.expected_waits[0], now_wall)
     return "Its turn is over. Silence means nothing now."
 
 
-def _trouble(finding: FindingRecord, now_wall: float) -> str:
-    if finding.code is Code.AGENT_EXITED:
-        return f"tmux is alive, the agent is gone{_left_behind(finding)}."
-    if finding.code is Code.SESSION_DEAD:
-        return f"Its process is gone in the middle of a turn{_left_behind(finding)}."
-    if finding.code is Code.LOOP:
+def _finding_reason(finding: FindingRecord, now_wall: float) -> str:
+    if finding.code is FindingCode.AGENT_EXITED:
+        return f"tmux is alive, the agent is gone{_orphans_reason(finding)}."
+    if finding.code is FindingCode.SESSION_DEAD:
+        return f"Its process is gone in the middle of a turn{_orphans_reason(finding)}."
+    if finding.code is FindingCode.LOOP:
         return f"Busy, yet nowhere: {finding.summary}."
-    if finding.code is Code.SILENT:
+    if finding.code is FindingCode.SILENT:
         quiet_seconds = now_wall - _wall(finding.since)
         return f"No word for {quiet_seconds:.0f} s, and nothing runs that could excuse it."
     return f"{finding.summary}."
 
 
-def _left_behind(finding: FindingRecord) -> str:
+def _orphans_reason(finding: FindingRecord) -> str:
     orphan = next((line for line in finding.evidence if "still runs" in line), None)
     return f"; {orphan}" if orphan is not None else ""
 
 
-def _patience(record: SessionRecord, wait: WaitRecord, now_wall: float) -> str:
+def _wait_reason(record: SessionRecord, wait: WaitRecord, now_wall: float) -> str:
     quiet_seconds = now_wall - _wall(record.last_activity_at or wait.since)
     declared = _DECLARED.search(wait.evidence)
     if declared is not None and int(declared[1]) > _BASH_TIMEOUT_SECONDS:

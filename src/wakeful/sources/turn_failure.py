@@ -35,7 +35,7 @@ _LIMIT: Final = re.compile(
 )
 _THROTTLED: Final = re.compile(r"not your usage limit|temporarily limiting requests")
 # In order: what a login needs is said before what an outage looks like.
-_WORDS: Final[Mapping[Failure, tuple[str, ...]]] = {
+_FAILURE_TEXTS: Final[Mapping[Failure, tuple[str, ...]]] = {
     Failure.AUTH: (
         "invalid api key", "please run /login", "failed to authenticate", "not logged in", "unauthorized",
         "missing environment variable", "token has expired", "token has been revoked", "login again",
@@ -51,14 +51,14 @@ _WORDS: Final[Mapping[Failure, tuple[str, ...]]] = {
 _RETRYABLE: Final = frozenset({408, 425, 429})
 
 
-def turn_failed(message: str, at: float, *, status: int | None = None, code: str = "") -> TurnFailed:
+def turn_failed_event(message: str, at: float, *, status: int | None = None, code: str = "") -> TurnFailed:
     """The failed turn, with the end of its limit if it is one. `code`: whatever the client says beside its sentence."""
-    failure = failure_in(message, status, code)
+    failure = classify_failure(message, status, code)
     until = limit_end_in(message, at) if failure is Failure.LIMIT else None
     return TurnFailed(at, failure, message, status, until)
 
 
-def failure_in(message: str, status: int | None = None, code: str = "") -> Failure:
+def classify_failure(message: str, status: int | None = None, code: str = "") -> Failure:
     """Why it failed. Without a known code and status the sentence alone decides."""
     text = f"{message} {code}".lower()
     if says_network(text):
@@ -67,7 +67,7 @@ def failure_in(message: str, status: int | None = None, code: str = "") -> Failu
         return Failure.LIMIT
     if code in _CODES:
         return _CODES[code]
-    return _of_status(status or status_in(text)) or _in_words(text)
+    return _failure_by_status(status or status_in(text)) or _failure_by_text(text)
 
 
 def says_limit(text: str) -> bool:
@@ -82,7 +82,7 @@ def status_in(text: str) -> int | None:
     return int(found[1]) if found is not None else None
 
 
-def _of_status(status: int | None) -> Failure | None:
+def _failure_by_status(status: int | None) -> Failure | None:
     if status is None:
         return None
     if status in {401, 403}:
@@ -90,8 +90,8 @@ def _of_status(status: int | None) -> Failure | None:
     return Failure.PROVIDER if status >= 500 or status in _RETRYABLE else Failure.REQUEST
 
 
-def _in_words(text: str) -> Failure:
-    for failure, words in _WORDS.items():
+def _failure_by_text(text: str) -> Failure:
+    for failure, words in _FAILURE_TEXTS.items():
         if any(word in text for word in words):
             return failure
     return Failure.PROVIDER if text.startswith("api error") else Failure.UNKNOWN

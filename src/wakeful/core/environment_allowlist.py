@@ -73,7 +73,7 @@ AGENT: Final = (
     "SSH_AGENT_PID",
 )
 # A setting; or a name that is none, as a person writes who forgot an underscore.
-_OURS: Final = re.compile(r"WAKEFUL_(?:\w+__\w+|\w*(?:TOKEN|SECRET|PASSWORD|URLS?)\w*)\Z")
+_WAKEFUL_SETTING: Final = re.compile(r"WAKEFUL_(?:\w+__\w+|\w*(?:TOKEN|SECRET|PASSWORD|URLS?)\w*)\Z")
 # Shorter than this a secret is compared as a whole: "a" stands in almost every value.
 _PART_CHARS_MIN: Final = 6
 # A word of an address that is this long and no host name is a secret by itself, such as the token of a webhook.
@@ -86,14 +86,14 @@ _WITHOUT_TOKENS: Final = re.compile(
 )
 
 
-def chosen(environ: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
+def select_variables(environ: Mapping[str, str], patterns: Iterable[str]) -> dict[str, str]:
     """The variables whose names match one of the patterns."""
-    allowed = _compiled(tuple(patterns))
+    allowed = _compile_patterns(tuple(patterns))
     return {name: value for name, value in environ.items() if allowed.fullmatch(name) is not None}
 
 
 @lru_cache(maxsize=32)
-def _compiled(patterns: tuple[str, ...]) -> re.Pattern[str]:
+def _compile_patterns(patterns: tuple[str, ...]) -> re.Pattern[str]:
     words = (re.escape(each).replace(r"\*", ".*").replace(r"\?", ".") for each in patterns)
     return re.compile("|".join(words), re.DOTALL)
 
@@ -104,11 +104,11 @@ def without_secrets(environ: Mapping[str, str], withheld: Iterable[str]) -> dict
     return {
         name: value
         for name, value in environ.items()
-        if _OURS.match(name) is None and not _reveals(value, words)
+        if _WAKEFUL_SETTING.match(name) is None and not _contains_secret(value, words)
     }
 
 
-def words_of(secret: str) -> frozenset[str]:
+def secret_parts(secret: str) -> frozenset[str]:
     """A secret, and those words of it that are secrets by themselves: the password and the tokens of an address."""
     from urllib.parse import unquote  # noqa: PLC0415 - commands that start a program know no secret
 
@@ -123,5 +123,5 @@ def _is_token(word: str) -> bool:
     return len(word) >= _TOKEN_CHARS_MIN and "." not in word
 
 
-def _reveals(value: str, words: tuple[str, ...]) -> bool:
+def _contains_secret(value: str, words: tuple[str, ...]) -> bool:
     return any(each == value or (len(each) >= _PART_CHARS_MIN and each in value) for each in words)

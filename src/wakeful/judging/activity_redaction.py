@@ -8,12 +8,12 @@ from msgspec.structs import replace
 
 from wakeful.core.redaction import redact
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
-from wakeful.judging.call_identity import BORDER_BYTES, Call, meaning_of
-from wakeful.judging.evidence import Holder
-from wakeful.judging.loops import Circles, fixed
+from wakeful.judging.call_identity import BORDER_BYTES, Call, identity_of
+from wakeful.judging.evidence import AgentProcess
+from wakeful.judging.loops import LoopTracker, redacted_call
 
 
-def activity_at_rest(activity: Activity) -> Activity:
+def redacted_activity(activity: Activity) -> Activity:
     """A copy whose texts are redacted; `activity` is not changed."""
     return replace(
         activity,
@@ -23,26 +23,26 @@ def activity_at_rest(activity: Activity) -> Activity:
         failure_message=redact(activity.failure_message),
         failed=_about(activity.failed),
         failed_with=_bytes(activity.failed_with),
-        circles=_circles(activity.circles),
+        circles=_redacted_loops(activity.circles),
         asked_about=_text(activity.asked_about),
         drifted=_text(activity.drifted),
         # A folder or a project that is not what it was leads nowhere; the log says it again.
-        cwd=_unchanged(activity.cwd),
-        project=_unchanged(activity.project),
+        cwd=_drop_if_secret(activity.cwd),
+        project=_drop_if_secret(activity.project),
     )
 
 
-def holder_at_rest(holder: Holder) -> Holder:
-    return replace(holder, waiting_for=_text(holder.waiting_for)) if holder.waiting_for else holder
+def redacted_process(process: AgentProcess) -> AgentProcess:
+    return replace(process, waiting_for=_text(process.waiting_for)) if process.waiting_for else process
 
 
-def _circles(circles: Circles) -> Circles:
-    alike, plan = circles.alike, circles.plan
+def _redacted_loops(tracker: LoopTracker) -> LoopTracker:
+    alike, plan = tracker.alike, tracker.plan
     return replace(
-        circles,
-        made=[fixed(made, _call_of, _bytes) for made in circles.made],
-        polls=tuple(replace(poll, made=fixed(poll.made, _call_of, _bytes)) for poll in circles.polls),
-        failing=_about(circles.failing),
+        tracker,
+        made=[redacted_call(made, _call_of, _bytes) for made in tracker.made],
+        polls=tuple(replace(poll, made=redacted_call(poll.made, _call_of, _bytes)) for poll in tracker.polls),
+        failing=_about(tracker.failing),
         alike=replace(alike, call=_call_of(alike.call)) if alike is not None else None,
         plan=replace(plan, call=_call_of(plan.call)) if plan is not None else None,
     )
@@ -62,11 +62,11 @@ def _about(call: Call | None) -> Call | None:
 
 def _call_of(call: Call) -> Call:
     """With its meaning: a digest of all that it was, and the command as it is spelled in what was redacted."""
-    meaning, given = meaning_of(call), _bytes(call.given)
-    if given == call.given and redact(meaning.command) == meaning.command:
-        return replace(call, meaning=meaning)
-    command = meaning_of(replace(call, given=given, meaning=None)).command
-    return replace(call, given=given, meaning=replace(meaning, command=redact(command)))
+    identity, given = identity_of(call), _bytes(call.given)
+    if given == call.given and redact(identity.command) == identity.command:
+        return replace(call, meaning=identity)
+    command = identity_of(replace(call, given=given, meaning=None)).command
+    return replace(call, given=given, meaning=replace(identity, command=redact(command)))
 
 
 def _input(given: bytes) -> bytes:
@@ -87,5 +87,5 @@ def _text(text: str | None) -> str | None:
     return redact(text) if text else text
 
 
-def _unchanged(text: str | None) -> str | None:
+def _drop_if_secret(text: str | None) -> str | None:
     return text if text is None or redact(text) == text else None

@@ -1,0 +1,65 @@
+"""Decides whether a session without a finding recovered, or only ended. Pure.
+
+A finding also disappears when its session is stopped, vanishes, or is no longer seen. None of these is a
+recovery.
+"""
+
+from typing import Final
+
+from msgspec import Struct
+
+from wakeful.core.clock import Instant
+from wakeful.core.process import ProcessState
+from wakeful.healing.case import HealingCase
+from wakeful.healing.plan import REVIVED_SECONDS
+from wakeful.judging.activity import Activity
+from wakeful.judging.evidence import RuntimeState, has_written_nothing_yet, stop_reason
+from wakeful.judging.findings import FindingCode, Health, Verdict
+
+GONE: Final = "its process is gone"
+UNSEEN: Final = "nobody knows whether it still runs"
+STALE: Final = "nothing was heard of it any more"
+OPENED_AGAIN: Final = "it was opened again, and nothing has run in it since"
+# What says nothing about a turn: that the turn before it ended well says nothing about it either.
+_CODES_OUTSIDE_TURNS: Final = frozenset(
+    {None, FindingCode.RUNTIME_LOST, FindingCode.READER_DRIFT, FindingCode.TWIN_PROCESSES}
+)
+_DEATHS: Final = frozenset({FindingCode.SESSION_DEAD, FindingCode.AGENT_EXITED})
+
+
+class CaseEnding(Struct, frozen=True):
+    """How a problem ended. `words` are empty if it was seen well again; `in_seconds`: not sure before then."""
+
+    words: str = ""
+    in_seconds: float = 0.0
+
+
+WELL: Final = CaseEnding()
+
+
+def ending_of(
+    case: HealingCase, verdict: Verdict, activity: Activity, runtime: RuntimeState, now: Instant
+) -> CaseEnding:
+    """How the problem of a session without a finding ended."""
+    if runtime.stopped:
+        return CaseEnding(stop_reason(runtime.heir, by_gateway=runtime.by_gateway))
+    if verdict.agent is ProcessState.ALIVE:
+        return _ending_of_living(case, verdict, activity, runtime, now)
+    if activity.ended_well and case.code not in _CODES_OUTSIDE_TURNS:
+        return WELL
+    return CaseEnding(GONE if verdict.agent is ProcessState.DEAD else UNSEEN)
+
+
+def _ending_of_living(
+    case: HealingCase, verdict: Verdict, activity: Activity, runtime: RuntimeState, now: Instant
+) -> CaseEnding:
+    """A process that only came up proves nothing by itself: a `--resume` that fails lives for a moment, too."""
+    if verdict.health is Health.STALE:
+        return CaseEnding(STALE)
+    worked = activity.progress_at is not None and activity.progress_at.wall > case.code_since
+    came_up = activity.in_turn and has_written_nothing_yet(runtime, activity.last_at)
+    if not came_up and (case.code not in _DEATHS or worked or activity.ended_well):
+        return WELL
+    process = runtime.newest_process
+    lived_seconds = now.seconds_since(process.seen_at) if process is not None else 0.0
+    return CaseEnding(OPENED_AGAIN, max(0.0, REVIVED_SECONDS - lived_seconds))
