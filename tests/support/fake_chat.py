@@ -35,7 +35,7 @@ class RoomChat:
 
     async def updates(self, after: int, wait_seconds: float) -> Sequence[Update]:
         del after
-        await self._clock.sleep_until(self._clock.now().awake + wait_seconds)
+        await self._clock.sleep(wait_seconds)
         return []
 
     async def send(
@@ -80,7 +80,7 @@ class RoomChat:
     async def call(self, method: str, parameters: Mapping[str, Any]) -> Any:
         self.before(method)
         # A request is on its way for a moment, in which others go on.
-        await self._clock.sleep_until(self._clock.now().awake + 0.01)
+        await self._clock.sleep(0.01)
         if "chat_id" in parameters and method in {"sendMessage", "editMessageText"}:
             self.spoken.append((self._clock.now().awake, method, int(parameters["chat_id"])))
         if self.is_down:

@@ -150,7 +150,7 @@ class AgentNotifier:
         await asyncio.gather(*self._gather_tasks.values(), return_exceptions=True)
 
     async def _gather(self, incident: Incident) -> None:
-        await self._clock.sleep_until(self._clock.now().awake + GATHER_SECONDS)
+        await self._clock.sleep(GATHER_SECONDS)
         topic = Topic((incident.cause, FindingCode.RUNTIME_LOST))
         await self._notify(incident.id, incident_text(self._newest(incident)), topic)
 
@@ -262,7 +262,7 @@ class AutoRestart:
             log.warning("agent %s could not be brought back: %s", name, error)
 
     async def _restart(self, agent: Agent) -> None:
-        await self._clock.sleep_until(self._clock.now().awake + self._rules().confirm_seconds)
+        await self._clock.sleep(self._rules().confirm_seconds)
         if not self._is_wanted(agent) or self._has_obstacle(agent):
             return
         note = Note(KIND, uuid4().hex, f"{agent.name} {agent.epoch_seen}".encode())

@@ -160,7 +160,7 @@ class Hub:
     async def _resume_agent(self, agent: Agent) -> ActionRecord:
         await self._restored.wait()
         while _is_left_starting(agent):
-            await self._clock.sleep_until(self._clock.now().awake + STARTING_SECONDS)
+            await self._clock.sleep(STARTING_SECONDS)
         if agent.state is AgentState.RUNNING:
             # An earlier daemon ended after it was started and before it was told anything.
             return ActionRecord(
@@ -224,7 +224,7 @@ class Hub:
             await self.sync()
             starting = any(_is_left_starting(each) for each in self._table.agents.values())
             pause_seconds = STARTING_SECONDS if starting else SYNC_SECONDS
-            await self._clock.sleep_until(self._clock.now().awake + pause_seconds)
+            await self._clock.sleep(pause_seconds)
             if self._clock.now().awake - self._renewed_at >= RENEW_SECONDS:
                 await self._renew()
 

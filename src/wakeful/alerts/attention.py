@@ -195,7 +195,7 @@ class AttentionMonitor:
             await self._outbox.enqueue(alert)
 
     async def _sleep(self, seconds: float) -> None:
-        await self._clock.sleep_until(self._clock.now().awake + seconds)
+        await self._clock.sleep(seconds)
 
     def _spawn(self, work: Awaitable[None]) -> asyncio.Task[None]:
         task = asyncio.ensure_future(work)

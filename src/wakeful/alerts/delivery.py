@@ -202,7 +202,7 @@ class ChannelDelivery:
     async def _send(self, text: str, chat: str | None) -> None:
         """Raises Refused and NotDelivered, at the deadline too."""
         sending = asyncio.ensure_future(self._messenger.send(text, chat=chat))
-        timer = asyncio.ensure_future(self._clock.sleep_until(self._clock.now().awake + SEND_SECONDS_MAX))
+        timer = asyncio.ensure_future(self._clock.sleep(SEND_SECONDS_MAX))
         try:
             await asyncio.wait({sending, timer}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():

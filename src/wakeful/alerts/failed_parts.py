@@ -123,7 +123,7 @@ class FailedParts:
         await task
 
     async def _sleep(self, seconds: float) -> None:
-        await self._clock.sleep_until(self._clock.now().awake + seconds)
+        await self._clock.sleep(seconds)
 
 
 class FailureAlerts:

@@ -104,7 +104,7 @@ class MutePause:
         """Hear, for as long as this runs, what other daemons of the store are told."""
         while True:
             await self.reload()
-            await self._clock.sleep_until(self._clock.now().awake + FOLLOW_SECONDS)
+            await self._clock.sleep(FOLLOW_SECONDS)
 
     async def pause(self, by: str, reason: str = "") -> bool:
         """Stop everything Wakeful would do by itself; False if it was paused already, which stays as it is.

@@ -317,7 +317,7 @@ class CheckpointNotifier:
         """Look again and again, until cancelled."""
         while True:
             await self.check()
-            await self._clock.sleep_until(self._clock.now().awake + INTERVAL_SECONDS)
+            await self._clock.sleep(INTERVAL_SECONDS)
 
     async def check(self) -> None:
         """Owe what nobody was told of, and the end of what was decided."""

@@ -170,5 +170,8 @@ class Clock(Protocol):
     def instant(self, wall: float) -> Instant:
         """The moment a log record stamped with wall time stands for."""
 
+    async def sleep(self, seconds: float) -> None:
+        """Return after so many seconds that the host was awake."""
+
     async def sleep_until(self, awake: float) -> None:
         """Return once `now().awake` has reached `awake`."""

@@ -150,7 +150,7 @@ class ChatAnswers:
                 is_lost = isinstance(problem, ChatUnreachable)
                 wait_seconds = min(pause_seconds, PAUSE_SECONDS_MAX) if is_lost else pause_seconds
                 log.info("%s: %s, again in %g s", place.key, problem, wait_seconds)
-            await self.clock.sleep_until(self.clock.now().awake + wait_seconds)
+            await self.clock.sleep(wait_seconds)
         raise AssertionError("pauses do not end")
 
 
@@ -210,7 +210,7 @@ class ChatAnswer:
             await self._fill(number, part, ())
         await self._fill(len(others), last, buttons)
         if self._is_late_possible:
-            await self._answers.clock.sleep_until(self._answers.clock.now().awake + LATE_SECONDS)
+            await self._answers.clock.sleep(LATE_SECONDS)
             await self._fill(0, others[0] if others else last, () if others else buttons)
             self._is_late_possible = False
 
@@ -256,7 +256,7 @@ class ChatAnswer:
                     pace.pause(flood.retry_after_seconds)
                 except ChatFailed as problem:
                     log.debug("%s: typing is not shown: %s", self._place.key, problem)
-            await clock.sleep_until(clock.now().awake + TYPING_SECONDS)
+            await clock.sleep(TYPING_SECONDS)
 
     async def _stream(self) -> None:
         """Show what is there, as often as the pace allows, until the message is gone."""
@@ -276,7 +276,7 @@ class ChatAnswer:
                 if self._is_final(problem):
                     return
                 self._text_changed.set()
-                await clock.sleep_until(clock.now().awake + next(pauses))
+                await clock.sleep(next(pauses))
 
     def _is_final(self, problem: ChatFailed) -> bool:
         """Whether this message can grow no more."""

@@ -126,7 +126,7 @@ class Gateway:
     async def refresh_people(self) -> None:
         """Notice who was paired, and who is not any more."""
         while True:
-            await self._clock.sleep_until(self._clock.now().awake + PEOPLE_SECONDS)
+            await self._clock.sleep(PEOPLE_SECONDS)
             try:
                 await self._people.reload()
             except WorldError as problem:

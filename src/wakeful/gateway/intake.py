@@ -291,7 +291,7 @@ class Intake:
         seconds = PAUSE_SECONDS[min(failures, len(PAUSE_SECONDS) - 1)]
         if isinstance(problem, ChatFlooded):
             seconds = problem.retry_after_seconds
-        await self._clock.sleep_until(self._clock.now().awake + seconds)
+        await self._clock.sleep(seconds)
 
     def _on_poll_success(self) -> None:
         if self.problem is not None and not self._recent_conflicts():

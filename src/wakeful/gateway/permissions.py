@@ -328,9 +328,9 @@ class ChatQuestions:
 
     async def _expire(self, question: ChatQuestion) -> None:
         left_seconds = question.until - self._clock.now().wall
-        await self._clock.sleep_until(self._clock.now().awake + left_seconds)
+        await self._clock.sleep(left_seconds)
         while not await self._deny(question.name):
-            await self._clock.sleep_until(self._clock.now().awake + RETRY_SECONDS)
+            await self._clock.sleep(RETRY_SECONDS)
 
     async def _deny(self, name: str) -> bool:
         """Deny what nobody answered. False: nobody was there to be told."""

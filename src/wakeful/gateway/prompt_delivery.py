@@ -161,7 +161,7 @@ class PromptDelivery:
                 if self._clock.now().awake >= until:
                     raise
                 log.info("asked again in %g s: %s", self._limits.retry, problem)
-                await self._clock.sleep_until(self._clock.now().awake + self._limits.retry)
+                await self._clock.sleep(self._limits.retry)
 
 
 def _cannot_continue(answered: ActionReply | DaemonRefused) -> bool:

@@ -271,7 +271,7 @@ class TurnQueue:
                     return
             else:
                 return
-            await self._clock.sleep_until(self._clock.now().awake + RETRY_SECONDS)
+            await self._clock.sleep(RETRY_SECONDS)
 
     async def _forget(self, key: ConversationKey, session_id: str) -> None:
         await self._conversations.forget(key)

@@ -69,7 +69,7 @@ class DiskWatch:
         """Look now and then, until cancelled."""
         while True:
             await self.check()
-            await self._clock.sleep_until(self._clock.now().awake + CHECK_SECONDS)
+            await self._clock.sleep(CHECK_SECONDS)
 
     async def check(self) -> None:
         """Open the incident, or end it. Raises nothing the disk could be the reason of."""

@@ -166,7 +166,7 @@ class HealingNotifier:
         await self._incidents.update(replace(self._incidents.newest(incident), is_due=False))
 
     async def _sleep(self, seconds: float) -> None:
-        await self._clock.sleep_until(self._clock.now().awake + seconds)
+        await self._clock.sleep(seconds)
 
     @property
     def _paused_by(self) -> str | None:

@@ -284,14 +284,14 @@ class Reviver:
         session_id = session.subject.id
         until = self._clock.now().awake + AGENT_READY_SECONDS_MAX
         while not controller.reach(session_id).path_open and self._clock.now().awake < until:
-            await self._clock.sleep_until(self._clock.now().awake + AGENT_POLL_SECONDS)
+            await self._clock.sleep(AGENT_POLL_SECONDS)
         prompt = brief_of(session, self._clock.now().wall, context)
         if prompt is None:
             return started
         told = await controller.deliver(session_id, prompt)
         while told.outcome is ActionOutcome.DECLINED and self._clock.now().awake < until:
             # Nothing was typed: a client that calls itself idle may have yet to show its input line.
-            await self._clock.sleep_until(self._clock.now().awake + AGENT_AGAIN_SECONDS)
+            await self._clock.sleep(AGENT_AGAIN_SECONDS)
             told = await controller.deliver(session_id, prompt)
         if told.outcome is ActionOutcome.INEFFECTIVE:
             # A client that has just come up may lose a paste. Enter was not pressed, and a draft would refuse it.

@@ -200,7 +200,7 @@ class WakeService:
             if self._clock.now().awake >= forget_at:
                 await self._audits.forget_old()
                 forget_at = self._clock.now().awake + FORGET_SECONDS
-            await self._clock.sleep_until(self._clock.now().awake + pause_seconds)
+            await self._clock.sleep(pause_seconds)
 
     async def cycle(self) -> float:
         """Wake everybody who is due once; in how many seconds it is worth looking again."""

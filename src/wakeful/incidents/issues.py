@@ -91,7 +91,7 @@ class Issues:
     async def run(self) -> None:
         """Try again now and then, until cancelled."""
         while True:
-            await self._clock.sleep_until(self._clock.now().awake + RETRY_SECONDS)
+            await self._clock.sleep(RETRY_SECONDS)
             try:
                 await self.retry()
             except WorldError as error:

@@ -148,7 +148,7 @@ class RecoveryWatch:
         """Look at every journal again and again, until cancelled."""
         while True:
             await self.check()
-            await self._clock.sleep_until(self._clock.now().awake + self._interval_seconds)
+            await self._clock.sleep(self._interval_seconds)
 
     async def check(self) -> list[JournalWatchReport]:
         """One round; what was told."""

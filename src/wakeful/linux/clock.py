@@ -36,6 +36,9 @@ class SystemClock:
             self.now()
         return self._timeline.instant(wall)
 
+    async def sleep(self, seconds: float) -> None:
+        await self.sleep_until(self.now().awake + seconds)
+
     async def sleep_until(self, awake: float) -> None:
         # Whoever walks through deadlines that have passed must still let others run.
         await asyncio.sleep(0)

@@ -44,7 +44,7 @@ class HostInfo:
         """Look now and then, until cancelled: the kernel says how often it ended processes, never when."""
         while True:
             self._check_oom_kills()
-            await self._clock.sleep_until(self._clock.now().awake + OOM_CHECK_SECONDS)
+            await self._clock.sleep(OOM_CHECK_SECONDS)
 
     def exists(self, folder: str) -> bool:
         # The path comes from a log: however long it is and whatever it holds, it is a folder or none.

@@ -124,7 +124,7 @@ class SupervisionTimers:
     async def run(self) -> None:
         while True:
             self.check()
-            await self._clock.sleep_until(self._clock.now().awake + self._rules.look_seconds)
+            await self._clock.sleep(self._rules.look_seconds)
 
     def check(self) -> None:
         """Look at every running prompt once; timers of those that ended end with them."""

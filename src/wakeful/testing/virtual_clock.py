@@ -60,6 +60,9 @@ class VirtualClock:
         """Set the wall clock, as a person or a time server does."""
         self._wall = wall
 
+    async def sleep(self, seconds: float) -> None:
+        await self.sleep_until(self._awake + seconds)
+
     async def sleep_until(self, awake: float) -> None:
         if awake <= self._awake:
             await asyncio.sleep(0)

@@ -69,7 +69,7 @@ class CallbackRunner:
             return CallbackResult(CallbackOutcome.ABSENT, f"no {name} was given")
         seconds = self._seconds_max if seconds_max is None else seconds_max
         task = asyncio.ensure_future(_invoke(callback, arguments))
-        timer = asyncio.ensure_future(self._clock.sleep_until(self._clock.now().awake + seconds))
+        timer = asyncio.ensure_future(self._clock.sleep(seconds))
         try:
             await asyncio.wait({task, timer}, return_when=asyncio.FIRST_COMPLETED)
         finally:

@@ -73,7 +73,7 @@ class QueueWatch:
         """Tell what began, and let what is over be told again."""
         stalled = self._stalled_jobs(snapshot)
         if stalled.keys() - {name.removeprefix(_STALLED) for name in episodes if name.startswith(_STALLED)}:
-            await self._clock.sleep_until(self._clock.now().awake + self._confirm_seconds)
+            await self._clock.sleep(self._confirm_seconds)
             again = self._stalled_jobs(await self._jobs.snapshot())
             stalled = {project: again[project] for project in stalled if project in again}
         unrouted = self._unrouted_jobs(snapshot)

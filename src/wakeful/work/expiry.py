@@ -56,7 +56,7 @@ class RunExpiry:
         """Expire until cancelled. A store that refuses is asked again later."""
         while True:
             if self._is_unsure():
-                await self._clock.sleep_until(self._clock.now().awake + GRACE_SECONDS)
+                await self._clock.sleep(GRACE_SECONDS)
             try:
                 seconds = await self._expire_if_due()
             except WorldError as error:
@@ -142,7 +142,7 @@ class WorkRevival:
                 await self._handle_expired(work, owner)
             except WorldError as error:
                 revival_log.warning("%s could not be seen to: %s", work.id, error)
-                await self._clock.sleep_until(self._clock.now().awake + RETRY_SECONDS)
+                await self._clock.sleep(RETRY_SECONDS)
                 self._waiting.put_nowait((work, owner))
 
     async def _restore_missed(self) -> None:

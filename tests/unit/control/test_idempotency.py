@@ -143,7 +143,7 @@ def test_a_client_that_can_tell_is_asked(
 
     cut_off(house, once.deliver("a", "go on", None, "k1"))
     monkeypatch.setattr(house.driver, "deliver_once", deliver_once, raising=False)
-    monkeypatch.setattr(house.driver, "was_given", lambda *_: False, raising=False)
+    monkeypatch.setattr(house.driver, "has_prompt", lambda *_: False, raising=False)
     assert now(once_of(house).deliver("a", "go on", None, "k1")).outcome is ActionOutcome.CONFIRMED
     assert given == [(str(prompt_id_for("k1")), True)]
 

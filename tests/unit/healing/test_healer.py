@@ -643,7 +643,7 @@ def test_nobody_else_brings_back_what_is_being_restored(monkeypatch: pytest.Monk
         async def slowly(order: StartRequest, begun: OnStarted = ignore_start) -> ActionResult:
             clinic.settle()
             clinic.healer.on_judged(subject("a").id)
-            await clinic.clock.sleep_until(clinic.clock.now().awake + 10)
+            await clinic.clock.sleep(10)
             return await start(order, begun)
 
         monkeypatch.setattr(clinic.living, "start", slowly)
@@ -731,7 +731,7 @@ def test_people_are_told_before_an_issue_is_filed() -> None:
 
     class Slow(Notary):
         async def file(self, report: IssueReport) -> FilingResult:
-            await clinic.clock.sleep_until(clinic.clock.now().awake + 20.0)
+            await clinic.clock.sleep(20.0)
             told.append(len(clinic.recorder.said))
             return await super().file(report)
 

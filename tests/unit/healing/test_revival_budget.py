@@ -51,7 +51,7 @@ class Patient:
             return await stop(hosting)
 
         async def shown(name: str, prompt: str, seconds: float) -> None:
-            await clinic.clock.sleep_until(clinic.clock.now().awake + seconds)
+            await clinic.clock.sleep(seconds)
             Clinic.prompted(clinic, name, prompt)
 
         def prompted(name: str, prompt: str) -> None:

@@ -20,7 +20,7 @@ def in_loop(story: Callable[[VirtualClock], Awaitable[None]]) -> None:
 
 
 async def note_when_woken(clock: Clock, noted: list[tuple[str, float]], name: str, seconds: float) -> None:
-    await clock.sleep_until(clock.now().awake + seconds)
+    await clock.sleep(seconds)
     noted.append((name, clock.now().awake))
 
 
@@ -113,7 +113,7 @@ def test_a_chain_of_sleeps_runs_inside_one_run_for() -> None:
         async def tick() -> None:
             nonlocal ticks
             while True:
-                await clock.sleep_until(clock.now().awake + 10)
+                await clock.sleep(10)
                 ticks += 1
 
         ticking = asyncio.create_task(tick())
@@ -128,7 +128,7 @@ def test_a_suspended_host_wakes_nobody() -> None:
     """Deadlines count awake seconds."""
 
     async def story(clock: VirtualClock) -> None:
-        sleeper = asyncio.create_task(clock.sleep_until(clock.now().awake + 5))
+        sleeper = asyncio.create_task(clock.sleep(5))
         await settle()
         clock.suspend(HOUR)
         await settle()
@@ -143,7 +143,7 @@ def test_a_cancelled_sleeper_is_forgotten() -> None:
     """Its deadline neither stops the clock nor raises."""
 
     async def story(clock: VirtualClock) -> None:
-        sleeper = asyncio.create_task(clock.sleep_until(clock.now().awake + 5))
+        sleeper = asyncio.create_task(clock.sleep(5))
         await settle()
         sleeper.cancel()
         await clock.run_for(10)

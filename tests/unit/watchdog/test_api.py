@@ -262,7 +262,7 @@ class SlowForge:
 
     async def file(self, report: IssueReport) -> FilingResult:
         del report
-        await self._clock.sleep_until(self._clock.now().awake + 10.0)
+        await self._clock.sleep(10.0)
         self.meanwhile()
         return FilingResult("https://github.com/acme/bots/issues/45", "filed")
 
@@ -279,7 +279,7 @@ class HungForge:
         if self.is_mended:
             self.filed.append(report)
             return FilingResult("https://github.com/acme/bots/issues/45", "filed")
-        await self._clock.sleep_until(self._clock.now().awake + 20.0)
+        await self._clock.sleep(20.0)
         return FilingResult(None, "`gh` did not answer within 20 s and was ended")
 
 
@@ -302,7 +302,7 @@ def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock
         await world.watch.check()
         assert clock.now().awake - before < 30.0
         hung.is_mended = True
-        await clock.sleep_until(clock.now().awake + 600.0)
+        await clock.sleep(600.0)
         world.silent(job_id="later")
         await world.watch.check()
 

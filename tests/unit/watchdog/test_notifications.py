@@ -131,7 +131,7 @@ def play(scene: Callable[[QueueClinic], Awaitable[None]]) -> QueueClinic:
 
 
 async def later(clinic: QueueClinic, seconds: float) -> None:
-    await clinic.clock.sleep_until(clinic.clock.now().awake + seconds)
+    await clinic.clock.sleep(seconds)
 
 
 def test_a_revival_and_the_end_of_hope_are_told_in_words() -> None:

@@ -246,7 +246,7 @@ class TmuxAgentRuntime:
         while True:
             await self._server_missing.wait()
             self._server_missing.clear()
-            await self._clock.sleep_until(self._clock.now().awake + SERVER_LOSS_SECONDS)
+            await self._clock.sleep(SERVER_LOSS_SECONDS)
             yield ""
 
     async def close(self) -> None:
