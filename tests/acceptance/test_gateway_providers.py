@@ -28,7 +28,7 @@ print(json.dumps({"ended": True, "tokens": [3, 4], "cost_usd": 0.25}), flush=Tru
 JOINS = """
 import wakeful.integrations.providers as providers
 providers.__path__.append({folder!r})
-providers.NAMES = providers._found()
+providers.NAMES = providers._list_names()
 """
 
 

@@ -164,7 +164,7 @@ def main(mode: str, folder: Path) -> None:
         faults.install(plan)
     asyncio.run(prepare(folder) if mode == "prepare" else heal(folder))
     if plan is not None:
-        sys.stdout.write(msgspec.json.encode(dict(plan._reached)).decode())
+        sys.stdout.write(msgspec.json.encode(dict(plan._reach_counts)).decode())
 
 
 if __name__ == "__main__":

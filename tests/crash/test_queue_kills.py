@@ -48,9 +48,9 @@ def cycle(bridge: Bridge, killed_at: str = "") -> None:
 
 def test_every_point_is_tried() -> None:
     """A new point of healing a queue is one to be killed at."""
-    points = re.findall(r'reach\("([\w.]+)"\)', inspect.getsource(watchdog_healing))
+    points = re.findall(r'fault_point\("([\w.]+)"\)', inspect.getsource(watchdog_healing))
     assert set(points) == {*REVIVING, *GIVING_UP}
-    points = re.findall(r'reach\("([\w.]+)"\)', inspect.getsource(watchdog_queue))
+    points = re.findall(r'fault_point\("([\w.]+)"\)', inspect.getsource(watchdog_queue))
     assert set(points) == set(STALLED)
 
 

@@ -100,8 +100,8 @@ def test_a_daemon_that_is_killed_takes_it_along(tmp_path: Path) -> None:
     log = tmp_path / "gateway.log"
     holder = (
         "import asyncio, pathlib, sys\n"
-        "from wakeful.linux.child_process import KeptChild\n"
-        f"kept = KeptChild('gateway', (sys.executable, '-c', {FAITHFUL!r}), pathlib.Path({str(log)!r}))\n"
+        "from wakeful.linux.child_process import ChildSupervisor\n"
+        f"kept = ChildSupervisor('gateway', (sys.executable, '-c', {FAITHFUL!r}), pathlib.Path({str(log)!r}))\n"
         "asyncio.run(kept.run())"
     )
 

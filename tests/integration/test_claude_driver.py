@@ -47,10 +47,10 @@ import asyncio, sys, msgspec
 from pathlib import Path
 from wakeful.integrations.claude_code.driver import ClaudeDriver
 from wakeful.linux.clock import SystemClock
-from wakeful.control.driver import Order
+from wakeful.control.driver import StartRequest
 
 async def main():
-    order = msgspec.json.decode(sys.argv[2], type=Order)
+    order = msgspec.json.decode(sys.argv[2], type=StartRequest)
     seen = await ClaudeDriver(Path(sys.argv[1]), SystemClock()).start(order)
     print(msgspec.json.encode(seen).decode(), flush=True)
     await asyncio.sleep(60)

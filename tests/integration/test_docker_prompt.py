@@ -117,10 +117,10 @@ def test_a_text_that_was_cut_off_in_a_container_is_known_again(
     """Killed while it typed: the next prompt finds Wakeful's own text, removes it and is taken whole."""
     code = (
         "import asyncio, sys, msgspec\n"
-        "from wakeful.integrations.docker.prompt import ContainerSpeaker\n"
-        "from wakeful.core.managed_session import Hosting\n"
-        "hosting = msgspec.json.decode(sys.argv[1], type=Hosting)\n"
-        "asyncio.run(ContainerSpeaker(sys.argv[2], sys.argv[3]).deliver(hosting, 'cut off here'))\n"
+        "from wakeful.integrations.docker.prompt import ContainerPromptDriver\n"
+        "from wakeful.core.managed_session import ManagedSession\n"
+        "hosting = msgspec.json.decode(sys.argv[1], type=ManagedSession)\n"
+        "asyncio.run(ContainerPromptDriver(sys.argv[2], sys.argv[3]).deliver(hosting, 'cut off here'))\n"
     )
     words = (msgspec.json.encode(hosted).decode(), docker_engine.address, str(tmp_path / "typing"))
     killed = subprocess.run(

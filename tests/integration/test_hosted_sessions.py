@@ -27,8 +27,8 @@ def test_a_session_of_another_daemons_agent_is_not_taken(
         try:
             wait_for(lambda: proc.environ_value(client.pid, "TMUX"), "its environment")
             holder = SimpleNamespace(process=proc.identify_or_none(client.pid))
-            presence = SimpleNamespace(living=(holder,))
-            roster: Any = SimpleNamespace(watched={SESSION: SimpleNamespace(presence=presence)})
+            presence = SimpleNamespace(living_processes=(holder,))
+            roster: Any = SimpleNamespace(sessions={SESSION: SimpleNamespace(presence=presence)})
             hosted = HostedSessions(roster, VirtualClock(), str(tmp_path / "ours.sock"))
             assert hosted.agent_by_mark(SESSION) == agent
         finally:

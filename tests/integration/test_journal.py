@@ -113,9 +113,9 @@ def left_running(root: Path, traits: str, argv: str = "['sleep', '600']") -> int
 import os, threading, time, wakeful
 journal = wakeful.Journal({str(root)!r}, steps=["cut", "after"])
 threading.Thread(target=lambda: journal.run({argv}, step="cut", {traits}), daemon=True).start()
-while not any(each.mark for each in journal._book.state.process_map.values()):
+while not any(each.mark for each in journal._writer.state.process_map.values()):
     time.sleep(0.01)
-while open(f"/proc/{{journal._book.state.process_map['cut'].pid}}/comm").read() == "sh\\n":
+while open(f"/proc/{{journal._writer.state.process_map['cut'].pid}}/comm").read() == "sh\\n":
     time.sleep(0.01)
 os.kill(os.getpid(), 9)
 """
@@ -223,7 +223,7 @@ def test_a_program_whose_starter_dies_at_the_gate_is_never_run(root: Path) -> No
     program = f"""
 import os, wakeful
 from wakeful.journal.processes import GatedProcess
-GatedProcess.let_through = lambda self: os.kill(os.getpid(), 9)
+GatedProcess.release = lambda self: os.kill(os.getpid(), 9)
 wakeful.Journal({str(root)!r}).run(["touch", "happened"], step="cut", effects="local")
 """
     assert subprocess.run([sys.executable, "-c", program], check=False, timeout=60).returncode == -9
@@ -352,7 +352,7 @@ journal = wakeful.Journal({str(root)!r})
 ask = ["sh", "-c", "exit $(cat answer)"]
 beside = dict(step="beside", effects="remote", key="k", query=ask)
 threading.Thread(target=lambda: journal.run(["sleep", "600"], **beside), daemon=True).start()
-while not any(each.mark for each in journal._book.state.process_map.values()):
+while not any(each.mark for each in journal._writer.state.process_map.values()):
     time.sleep(0.01)
 journal.step("cut").__enter__()
 os.kill(os.getpid(), 9)

@@ -12,10 +12,10 @@ from wakeful.linux.locks import LockTaken, exclusive_host_lock
 
 HOLDS = """
 import asyncio, sys
-from wakeful.linux.locks import sole_on_host
+from wakeful.linux.locks import exclusive_host_lock
 
 async def hold():
-    with sole_on_host(sys.argv[1], "It"):
+    with exclusive_host_lock(sys.argv[1], "It"):
         print("held", flush=True)
         await asyncio.Event().wait()
 

@@ -37,13 +37,13 @@ class Notes:
         self.events: list[Event] = []
         self.moves: list[SessionId] = []
 
-    def heard(
-        self, subject: SessionIdentity, events: Sequence[Event], *, live: bool, anew: bool = False
+    def on_events(
+        self, identity: SessionIdentity, events: Sequence[Event], *, live: bool, anew: bool = False
     ) -> None:
-        assert (subject.id, subject.conversation_id, live, anew) == (ID, "a", True, False)
+        assert (identity.id, identity.conversation_id, live, anew) == (ID, "a", True, False)
         self.events += events
 
-    def moved(self, session_id: SessionId) -> None:
+    def on_growth(self, session_id: SessionId) -> None:
         self.moves.append(session_id)
 
     def kinds(self) -> list[str]:
@@ -81,7 +81,7 @@ def test_a_question_and_its_answer_are_told(run: Run) -> None:
     assert [(each.about) for each in run.notes.events if isinstance(each, QuestionAsked)] == ["make a file"]
     run.say(RUNNING)
     run.told()
-    assert run.notes.kinds() == ["Asked", "Answered"]
+    assert run.notes.kinds() == ["QuestionAsked", "QuestionAnswered"]
 
 
 def test_an_open_question_survives_a_restart(run: Run) -> None:
@@ -130,7 +130,7 @@ def test_a_torn_line_is_read_when_it_is_whole(run: Run) -> None:
     with run.output.open("a") as file:
         file.write(line[20:] + "\n")
     run.told()
-    assert run.notes.kinds() == ["Asked"]
+    assert run.notes.kinds() == ["QuestionAsked"]
 
 
 def test_a_file_begun_anew_is_read_from_its_beginning(run: Run) -> None:
@@ -141,7 +141,7 @@ def test_a_file_begun_anew_is_read_from_its_beginning(run: Run) -> None:
     run.told()
     run.say(question())
     run.told()
-    assert run.notes.kinds() == ["Asked"]
+    assert run.notes.kinds() == ["QuestionAsked"]
 
 
 def test_only_the_end_of_a_long_stream_is_read(run: Run) -> None:
@@ -161,7 +161,7 @@ def test_what_is_no_line_of_a_client_is_skipped(run: Run, line: str) -> None:
         file.write(line + "\n")
     run.say(question())
     run.told()
-    assert run.notes.kinds() == ["Asked"]
+    assert run.notes.kinds() == ["QuestionAsked"]
 
 
 def test_strange_names_are_left_alone(run: Run, tmp_path: Path) -> None:

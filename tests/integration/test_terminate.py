@@ -148,8 +148,8 @@ def test_a_sweep_ends_exactly_those_with_the_mark(mark: str) -> None:
 
 SWEEP_FROM_INSIDE = """
 import asyncio, os, sys
-from wakeful.linux.terminate import sweep
-swept = asyncio.run(sweep("WAKEFUL_SESSION", sys.argv[1]))
+from wakeful.linux.terminate import terminate_marked
+swept = asyncio.run(terminate_marked("WAKEFUL_SESSION", sys.argv[1]))
 print(len(swept.endings), flush=True)
 """
 

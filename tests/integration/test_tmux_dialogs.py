@@ -127,13 +127,13 @@ class Notes:
     def __init__(self) -> None:
         self.asked_by: dict[Process, tuple[SessionIdentity, DialogKind, str]] = {}
 
-    def asked(
-        self, subject: SessionIdentity, process: Process, kind: DialogKind, words: str, *, cwd: str | None
+    def on_dialog(
+        self, identity: SessionIdentity, process: Process, kind: DialogKind, words: str, *, cwd: str | None
     ) -> None:
         assert cwd is not None
-        self.asked_by[process] = subject, kind, words
+        self.asked_by[process] = identity, kind, words
 
-    def not_asked(self, process: Process) -> None:
+    def on_dialog_closed(self, process: Process) -> None:
         del self.asked_by[process]
 
 

@@ -35,7 +35,7 @@ class House:
         self.asked += 1
         return self.tenants.get(session_id)
 
-    def shown(self, session_id: SessionId, pane: Pane | None) -> None:
+    def on_pane(self, session_id: SessionId, pane: Pane | None) -> None:
         before = self.tenants[session_id]
         self.tenants[session_id] = PaneSession(session_id, before.holder, before.sight, pane)
 

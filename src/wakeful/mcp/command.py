@@ -32,7 +32,7 @@ def mcp(*, allow: tuple[str, ...]) -> int:
     An agent's client starts it and ends it; it asks the running daemon.
     """
     server = _import_server()
-    questions = server.Questions(
+    questions = server.DaemonQueries(
         DaemonClient(StatePaths.from_environ(os.environ)), own_conversations(), list(ancestor_pids())
     )
     if sys.stdin.isatty():

@@ -25,7 +25,7 @@ _DIALOG_CSS = """
 class ConfirmDialog(ModalScreen[bool]):
     """True for `y`, False for `n` and Escape."""
 
-    CSS = f"Question {{ {_DIALOG_CSS} }}"
+    CSS = f"ConfirmDialog {{ {_DIALOG_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "Yes", show=False),
         Binding("n,escape,q", "answer(False)", "No", show=False),
@@ -49,7 +49,7 @@ class ConfirmDialog(ModalScreen[bool]):
 class ChoiceDialog(ModalScreen[str | None]):
     """The name of what was chosen by its number; None for Escape."""
 
-    CSS = f"Choosing {{ {_DIALOG_CSS} }}"
+    CSS = f"ChoiceDialog {{ {_DIALOG_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,n", "leave", show=False)]
 
     def __init__(self, asked: str, told: str, choices: Sequence[tuple[str, str]]) -> None:
@@ -91,7 +91,7 @@ q         quit"""
 class KeysDialog(ModalScreen[None]):
     """All of them."""
 
-    CSS = f"Keys {{ {_DIALOG_CSS} }}\nKeys > Vertical {{ width: 72; }}"
+    CSS = f"KeysDialog {{ {_DIALOG_CSS} }}\nKeysDialog > Vertical {{ width: 72; }}"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,question_mark", "dismiss", show=False),
     ]

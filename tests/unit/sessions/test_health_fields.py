@@ -23,7 +23,7 @@ DERIVED = {"eligible_for_wake", "ineligibility_reason", "actions", "session_aliv
 OWN = set(WRITERS) & set(HealthView.__struct_fields__) - {"state", "health"}
 
 # A file without any of these writes no record; parsing all of them takes seconds.
-WRITING = ("SessionRecord(", "describe(", ".show(", "replace(", "mark_stopped(", "setattr(")
+WRITING = ("SessionRecord(", "build_record(", ".update(", "replace(", "mark_stopped(", "setattr(")
 
 
 def record_of(house: House, name: str = "a") -> SessionRecord:
@@ -252,8 +252,8 @@ def test_nothing_else_can_write_a_record() -> None:
                 by.setdefault(act, set()).add(path.name)
     assert by == {
         "SessionRecord": {"session_record.py"},
-        "describe": {"supervisor.py"},
-        "show": {"supervisor.py"},
+        "build_record": {"supervisor.py"},
+        "update": {"supervisor.py"},
         "mark_stopped": {"repair.py"},
         "replace": {"session_record.py"},
     }
@@ -262,9 +262,9 @@ def test_nothing_else_can_write_a_record() -> None:
 def writing_act(call: ast.Call) -> str | None:
     """How a call writes a record, if it does."""
     match call.func:
-        case ast.Name(id="SessionRecord" | "describe" | "mark_stopped" as name):
+        case ast.Name(id="SessionRecord" | "build_record" | "mark_stopped" as name):
             return name
-        case ast.Attribute(value=ast.Name(id="session"), attr="show" as name):
+        case ast.Attribute(value=ast.Name(id="session"), attr="update" as name):
             return name
         case ast.Name(id="replace" as name) | ast.Attribute(attr="replace" as name):
             return name if OWN & {word.arg for word in call.keywords} else None
