@@ -59,7 +59,7 @@ class Inside:
 
     async def listen(self) -> None:
         async for told in self._folders:
-            for source in self.lookout.sources:
+            for source in self.lookout.sources.all():
                 source.on_changes(told)
 
     async def record(

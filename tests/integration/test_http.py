@@ -348,7 +348,9 @@ def test_waiting_ends_by_push(doors: Doors, act: str | None, ending: str, code: 
         timeout = "20" if act else "0.1"
         waiting = pool.submit(owner.get, f"/api/sessions/watched/wait?until=idle&timeout={timeout}")
         if act:
-            wait_for(lambda: doors.call(lambda: doors.house.roster._waiters) or None, "somebody who waits")
+            wait_for(
+                lambda: doors.call(lambda: doors.house.roster._known.waiters) or None, "somebody who waits"
+            )
             doors.call(acts[act])
         answer = waiting.result(20)
     assert answer.json()["ending"] == ending
@@ -386,7 +388,9 @@ def test_going_down_tells_whoever_waits(tmp_path: Path) -> None:
     with ThreadPoolExecutor(1) as pool, open_doors(tmp_path) as doors, doors.socket() as owner:
         with following(doors) as feed:
             waiting = pool.submit(owner.get, f"{ONE}/wait?until=stopped&timeout=3600")
-            wait_for(lambda: doors.call(lambda: doors.house.roster._waiters) or None, "somebody who waits")
+            wait_for(
+                lambda: doors.call(lambda: doors.house.roster._known.waiters) or None, "somebody who waits"
+            )
             began = time.monotonic()
             doors.stop()
             assert time.monotonic() - began < 5

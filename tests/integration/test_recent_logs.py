@@ -80,7 +80,7 @@ def test_logs_of_one_folder_share_the_directory_its_name_stands_for(config: Path
     observer = look()
     cwds = [watched(observer, each).presence.cwd for each in (first, second, away)]
     assert cwds == ["/home/u/proj", "/home/u/proj", "/srv/else"]
-    eye = observer.log_sources[0]
+    eye = observer.sources.logs[0]
     assert isinstance(eye, LogFileSource)
     assert list(eye._cwds.values()) == ["/home/u/proj"]
 
@@ -110,7 +110,7 @@ def test_a_glimpsed_log_that_grows_is_read_from_its_last_boundary(config: Path) 
     observer = look()
     with path.open("a") as log:
         log.write(path.read_text().splitlines()[-1].replace("toolu_1", "toolu_2") + "\n")
-    observer.log_sources[0].on_changes(FileChanges({str(path)}, set(), set()))
+    observer.sources.logs[0].on_changes(FileChanges({str(path)}, set(), set()))
     grown = watched(observer, conversation)
     assert (grown.is_log_read, grown.activity.calls_total) == (True, 2)
 
@@ -123,8 +123,8 @@ def test_a_log_that_appeared_is_not_read_again_by_a_sweep(
     monkeypatch.setattr(eye, "READ_AT_START_MAX", read_at_start_max)
     observer = look()
     conversation, path = working_log(config)
-    observer.log_sources[0].on_changes(FileChanges({str(path)}, set(), set()))
-    asyncio.run(observer.log_sources[0].sweep())
+    observer.sources.logs[0].on_changes(FileChanges({str(path)}, set(), set()))
+    asyncio.run(observer.sources.logs[0].sweep())
     swept = watched(observer, conversation)
     assert (swept.is_log_read, swept.activity.calls_total) == (True, 1)
 
@@ -134,7 +134,7 @@ def test_a_glimpsed_log_that_is_deleted_is_forgotten(config: Path) -> None:
     conversation, path = working_log(config)
     observer = look()
     path.unlink()
-    observer.log_sources[0].on_changes(FileChanges(set(), set(), {str(path)}))
+    observer.sources.logs[0].on_changes(FileChanges(set(), set(), {str(path)}))
     assert SessionId(f"claude-{conversation}") not in observer.registry.sessions
 
 
@@ -144,7 +144,7 @@ def test_a_new_folder_is_looked_into_and_nothing_else(config: Path) -> None:
     observer = look()
     inside, path = working_log(config, project="-home-u-new")
     unannounced, _ = working_log(config)
-    observer.log_sources[0].on_changes(FileChanges(set(), {str(path.parent)}, set()))
+    observer.sources.logs[0].on_changes(FileChanges(set(), {str(path.parent)}, set()))
     known = observer.registry.sessions
     assert SessionId(f"claude-{inside}") in known
     assert SessionId(f"claude-{unannounced}") not in known

@@ -49,7 +49,7 @@ def lookout() -> SessionObserver:
 
 
 def eye_of(seen: SessionObserver) -> SourceRecord:
-    return next(each for each in seen.source_records() if each.name == TRANSCRIPTS)
+    return next(each for each in seen.sources.records() if each.name == TRANSCRIPTS)
 
 
 def looked() -> SourceRecord:
@@ -98,13 +98,13 @@ def test_many_are_counted_and_three_are_named(project: Path) -> None:
 def test_an_odd_log_is_said_as_it_comes_and_goes(project: Path) -> None:
     """Being told of it is enough; when it is gone nothing is left out any more."""
     seen = lookout()
-    seen.log_sources[0].scan()
+    seen.sources.logs[0].scan()
     pipe, folder = a_log(project), a_log(project)
     os.mkfifo(pipe)
     folder.mkdir()
-    seen.log_sources[0].on_changes(FileChanges({str(pipe)}, {str(folder)}, set()))
+    seen.sources.logs[0].on_changes(FileChanges({str(pipe)}, {str(folder)}, set()))
     assert (eye_of(seen).left_out or "").startswith("2 logs are no regular files")
-    seen.log_sources[0].on_changes(FileChanges(set(), set(), {str(pipe), str(folder)}))
+    seen.sources.logs[0].on_changes(FileChanges(set(), set(), {str(pipe), str(folder)}))
     assert eye_of(seen).left_out is None
 
 
@@ -120,20 +120,20 @@ def test_a_failing_eye_loses_nobody_elses_place(project: Path, monkeypatch: pyte
     def fail() -> NoReturn:
         raise KeyError(conversation)
 
-    for broken in seen.log_sources[1:]:
+    for broken in seen.sources.logs[1:]:
         monkeypatch.setattr(broken, "take_bookmarks", fail)
-    assert [Path(each.path).stem for each in seen.take_bookmarks()] == [conversation]
+    assert [Path(each.path).stem for each in seen.sources.take_bookmarks()] == [conversation]
 
 
 def test_places_are_said_a_few_at_a_time(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """However many logs were read, their places come in slices, and each of them once."""
-    monkeypatch.setattr("wakeful.daemon.observer.BOOKMARKS_AT_ONCE_MAX", 2)
+    monkeypatch.setattr("wakeful.daemon.source_set.BOOKMARKS_AT_ONCE_MAX", 2)
     conversations = {str(uuid.uuid4()) for _ in range(3)}
     for each in conversations:
         claude_transcripts.write(project.parents[1], each, claude_transcripts.prompt(time.time(), each))
     seen = lookout()
     asyncio.run(seen.scan())
-    slices = [[Path(each.path).stem for each in seen.take_bookmarks()] for _ in range(3)]
+    slices = [[Path(each.path).stem for each in seen.sources.take_bookmarks()] for _ in range(3)]
     assert [len(each) for each in slices] == [2, 1, 0]
     assert {stem for each in slices for stem in each} == conversations
 
@@ -202,7 +202,7 @@ def test_a_limit_is_told_in_the_right_number(project: Path) -> None:
     seen = SessionObserver(
         Config(), StatePaths.from_environ(os.environ), SystemClock(), PlainProcesses(), folders=OneRefused()
     )
-    seen.log_sources[0].scan()
+    seen.sources.logs[0].scan()
     assert (eye_of(seen).slow or "").startswith("1 folder cannot be watched (inotify limit)")
 
 

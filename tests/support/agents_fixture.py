@@ -9,11 +9,11 @@ import msgspec
 
 from wakeful.agents.auto_restart import AgentNotifier, AutoRestart, RuntimeLosses
 from wakeful.agents.commands import AgentCommands
-from wakeful.agents.hub import Hub, ProcessLookup
+from wakeful.agents.hub import Hub
 from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentChange, AgentObservation, AgentRecord, AgentRuntime, AgentSpec, Restart
 from wakeful.agents.runtime import Runtime
-from wakeful.agents.table import AgentTable
+from wakeful.agents.table import Agent, AgentTable
 from wakeful.alerts.model import Topic
 from wakeful.control.gate import ActionGate
 from wakeful.core.ids import ConversationId, SessionId
@@ -72,6 +72,16 @@ class ScriptedSessions:
         return session_id in self.known
 
 
+class SilentGate:
+    """Nothing hears of the gate's actions."""
+
+    def refresh(self, session_id: SessionId) -> None: ...
+
+    def on_action(self, session_id: SessionId) -> None: ...
+
+    def on_concluded(self, session_id: SessionId) -> None: ...
+
+
 class TestHub:
     """Everything of a hub; `build` makes it anew over the same store and world, as a restart does."""
 
@@ -88,6 +98,9 @@ class TestHub:
         self.said: list[tuple[str, str]] = []
         self.topics: list[Topic] = []
         self.over: list[tuple[str, str]] = []
+        # A stop waits for this before it ends anything, and agents that outlived their stop.
+        self.stop_gate: asyncio.Event | None = None
+        self.stops_failed: list[str] = []
         # Processes that end between a look and the pidfd, or before they were identified: the world is different then.
         self.ends_unwatched: dict[int, str] = {}
         self.ends_unidentified: dict[int, str] = {}
@@ -109,7 +122,7 @@ class TestHub:
         self.book = AgentTable(
             specs, runtimes, self.store, self.clock, self._announce, self.lodged.__setitem__
         )
-        gate = ActionGate(self.store, self.clock, lambda _session: None, lambda: self.rules.paused_by)
+        gate = ActionGate(self.store, self.clock, SilentGate(), lambda: self.rules.paused_by)
         self.daemon = Process(self.daemon.pid + 1, 1, BOOT)
         leases = AgentLeases(self.store, "a test", self.daemon, self.dead_daemons.__contains__)
         self.orders = AgentCommands(
@@ -120,6 +133,7 @@ class TestHub:
             environ=lambda spec: dict.fromkeys(spec.env, "a value"),
             resuming=_resuming,
             mode=self.mode,
+            listener=self,
         )
         notifier = AgentNotifier(self.clock, self.incidents.newest, self._say, self._resolve)
         self.hub = Hub(
@@ -136,10 +150,8 @@ class TestHub:
                 notifier=notifier,
                 is_cut_off=self.sessions.cut_off.__contains__,
             ),
-            runtimes=runtimes,
             sessions=self.sessions,
-            processes=ProcessLookup(self._identify, self._watch),
-            leases=leases,
+            processes=self,
             clock=self.clock,
         )
 
@@ -174,18 +186,29 @@ class TestHub:
         if self.feed is not None:
             self.feed.publish_agent_change(change)
 
-    def _identify(self, pid: int) -> Process | None:
+    def identify(self, pid: int) -> Process | None:
         if pid in self.ends_unidentified:
             self.runtime.observations[self.ends_unidentified[pid]] = SESSION_DEAD
             return None
         return None if pid in self.hidden else Process(pid, 1, BOOT)
 
-    def _watch(self, process: Process) -> ProcessState:
+    def watch(self, process: Process) -> ProcessState:
         name = self.ends_unwatched.get(process.pid)
         if name is None:
             return ProcessState.ALIVE
         self.runtime.observations[name] = SESSION_DEAD
         return ProcessState.DEAD
+
+    # What commands tell.
+    async def before_stop(self, agent: Agent) -> None:
+        del agent
+        if self.stop_gate is not None:
+            await self.stop_gate.wait()
+
+    async def on_stop_failed(self, agent: Agent) -> None:
+        self.stops_failed.append(agent.name)
+
+    async def on_session_replaced(self, session_id: SessionId) -> None: ...
 
     async def _say(self, key: str, words: str, topic: Topic) -> None:
         self.said.append((key, words))

@@ -16,8 +16,9 @@ from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.sessions import SessionCheckpoints, SessionDecisionExecutor
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.control.briefs import OWN_PROMPT_PREFIXES
-from wakeful.control.controller import SessionController
-from wakeful.control.driver import ActionResult, OnStarted, StartRequest, ignore_start
+from wakeful.control.controller import ControlMode, SessionController
+from wakeful.control.driver import ActionResult, OnStarted, PromptDriver, StartRequest, ignore_start
+from wakeful.control.driver_table import DriverTable
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
@@ -34,6 +35,8 @@ from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTrac
 from wakeful.judging.events import CallEnded, CallStarted, Event, Prompted
 from wakeful.judging.evidence import Pane
 from wakeful.sessions.feed import SessionChange
+from wakeful.sessions.session import TrackedSession
+from wakeful.sessions.supervisor import Supervisor
 from wakeful.storage.base import ActionOutcome, Store, Transition
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock, settle
 
@@ -134,6 +137,20 @@ class Papers:
         self.written[checkpoint.number] = checkpoint
 
 
+class ScriptedAgentSessions:
+    """Sessions of agents, as a test says."""
+
+    def __init__(self) -> None:
+        self.guest: Callable[[TrackedSession], ManagedSession | None] = lambda _session: None
+
+    def managed_session_of(self, session: TrackedSession) -> ManagedSession | None:
+        return self.guest(session)
+
+    def prompt_driver(self, name: str) -> PromptDriver | None:
+        del name
+        return None
+
+
 class Clinic(House):
     """Call `open` to have troubles treated; time passes by `clock.run_for`."""
 
@@ -161,6 +178,8 @@ class Clinic(House):
         self._due: float | None = None
         self._forge = forge
         self.papers = Papers()
+        # A test that needs sessions of agents brings them.
+        self.agent_sessions = ScriptedAgentSessions()
         self.build()
 
     def build(self) -> None:
@@ -168,6 +187,7 @@ class Clinic(House):
         self.alerts = AlertOutbox(
             self.store, self.clock, (self.recorder,), AlertRules(), owner=self.home, mute_pause=self.calm
         )
+        self.lessons = Lessons(self.store, self.clock)
         self.hands = self._hands_with(by_itself=False)
         limiter = RevivalLimiter(self.clock, 2.0, self._burst)
         self.voice = HealingNotifier(
@@ -178,9 +198,8 @@ class Clinic(House):
             write=self._write,
             mode=self.rules.mode,
         )
-        self.lessons = Lessons(self.store, self.clock)
         self.checkpoints = Checkpoints(self.store, self.clock, self.papers)
-        around = self.circumstances = SituationBuilder(self.holdings, self.place, OWN_TMUX, self.lessons.of)
+        around = self.circumstances = SituationBuilder(self.holdings, self.place, OWN_TMUX, self.lessons)
         self.own_hands = self._hands_with(by_itself=True)
         self.reviver = Reviver(
             clock=self.clock,
@@ -207,9 +226,8 @@ class Clinic(House):
             self.healer, self.hands, self.holdings, self._end_tools, lambda _session_id: None
         )
         self.checkpoints.executors[CheckpointKind.SESSION] = carrier
-        self.lessons.on_change = self.healer.recheck_all
+        self.lessons.subscribe(self.healer.recheck_all)
         self.desk.read_last_events = self.read_last_events
-        self.hands.classify_interrupted = around.classify_interrupted
         self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, limiter, around)
 
     async def _end_tools(self, _session_id: SessionId) -> Sequence[Process]:
@@ -228,11 +246,13 @@ class Clinic(House):
             clock=self.clock,
             registry=self.roster,
             managed_sessions=self.holdings,
-            drivers={"claude": self.living, "codex": self.living, "tmux": self.living},
+            drivers=DriverTable(
+                {"claude": self.living, "codex": self.living, "tmux": self.living}, self.agent_sessions
+            ),
             gate=self.gate,
             processes=self.world,
-            mode="mine",
-            by_itself=by_itself,
+            mode=ControlMode("mine", by_itself=by_itself),
+            classifier=self.lessons,
         )
 
     async def _write(self, event: CriticalEvent) -> None:
@@ -315,7 +335,8 @@ class Clinic(House):
         return self.clock.now().wall
 
     # What the supervisor asks of its surroundings.
-    def set_timer(self, awake: float) -> None:
+    def set_timer(self, supervisor: Supervisor, awake: float) -> None:
+        del supervisor
         if self._due is None or awake < self._due:
             self._due = awake
         if self._alarm is not None:

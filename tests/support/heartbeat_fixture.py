@@ -77,8 +77,8 @@ class WakeHouse(Clinic):
 
     def build(self) -> None:
         self.living = self.client = HeldDriver(self)
-        self.gate = ActionGate(self.store, self.clock, self._look_again, self.calm.pause_reason)
-        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self.watch)
+        self.gate = ActionGate(self.store, self.clock, self, self.calm.pause_reason)
+        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self)
         super().build()
         self.audits = AuditLog(self.store, self.clock, RETENTION_SECONDS)
         self.policies = PolicyStore(
@@ -106,8 +106,8 @@ class WakeHouse(Clinic):
     def waking(self) -> WakeService:
         return self.wakes
 
-    def _look_again(self, session_id: SessionId) -> None:
-        self.reread.append(session_id)
+    def refresh(self, session_id: SessionId) -> None:
+        super().refresh(session_id)
         self.meanwhile(session_id)
 
     async def raise_agent(self, agent: str, name: str | None = None) -> str:

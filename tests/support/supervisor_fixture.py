@@ -20,7 +20,8 @@ from wakeful.alerts.mute_pause import MutePause
 from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.token_file import load_or_create_token
-from wakeful.control.controller import SessionController
+from wakeful.control.controller import ControlMode, RuleClassifier, SessionController
+from wakeful.control.driver_table import DriverTable
 from wakeful.control.gate import ActionGate
 from wakeful.control.idempotency import IdempotentController
 from wakeful.control.ownership import ManagedSessions
@@ -56,7 +57,7 @@ from wakeful.linux.tcp_peers import tcp_callers
 from wakeful.reports.service import ReportService
 from wakeful.sessions.feed import Feed, SessionChange
 from wakeful.sessions.reachability import ReachabilityChecker
-from wakeful.sessions.registry import SessionRegistry
+from wakeful.sessions.registry import KnownSessions, SessionRegistry
 from wakeful.sessions.repair import Repairs
 from wakeful.sessions.supervisor import Supervisor
 from wakeful.storage.base import Store, Transition
@@ -82,11 +83,13 @@ class House:
         self.searched: list[SessionId] = []
         self.sought: list[SessionId] = []
         self.policy = Policy()
-        self.roster = SessionRegistry(self.policy.fold_after_seconds)
         self.feed = Feed()
         self.troubles: dict[SessionId, HealingCase] = {}
         self.store: Store = store or MemoryStore(now=self._wall)
-        self.supervisor = Supervisor(self.clock, self.roster, self.policy, self, boot_id=BOOT)
+        known = KnownSessions()
+        self.supervisor = Supervisor(self.clock, known, self.policy, self, self, boot_id=BOOT)
+        self.proofs = ReachabilityChecker(self.supervisor, self)
+        self.roster = SessionRegistry(known, self.supervisor, self.proofs, self.policy.fold_after_seconds)
         self.desk = SessionQueries(
             self.clock,
             self.roster,
@@ -99,14 +102,11 @@ class House:
         self.work_desk = WorkQueue(self.store, self.clock, self.roster.resolve, lambda: None)
         self.driver = ScriptedDriver()
         self.world = ScriptedWorld()
-        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self.watch)
+        self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self)
         self.calm = MutePause(self.store, self.clock)
         self.incidents = Incidents(self.store, self.clock)
-        self.gate = ActionGate(
-            self.store, self.clock, self.reread.append, self.calm.pause_reason, self.supervisor.on_action
-        )
+        self.gate = ActionGate(self.store, self.clock, self, self.calm.pause_reason)
         self.hands = self.hands_in("mine")
-        self.proofs = ReachabilityChecker(self.supervisor, self.reach)
         # A test that needs agents brings them.
         self.hub: Hub | None = None
         self.queue: QueuedSessions | None = None
@@ -138,10 +138,11 @@ class House:
             clock=self.clock,
             registry=self.roster,
             managed_sessions=self.holdings,
-            drivers={"claude": self.driver, "codex": self.driver, "tmux": self.driver},
+            drivers=DriverTable({"claude": self.driver, "codex": self.driver, "tmux": self.driver}),
             gate=self.gate,
             processes=self.world,
-            mode=mode,
+            mode=ControlMode(mode),
+            classifier=RuleClassifier(),
         )
 
     def standing(self) -> DaemonRecord:
@@ -197,10 +198,21 @@ class House:
     def _wall(self) -> float:
         return self.clock.now().wall
 
-    # What the supervisor asks of its surroundings.
-    def request_judging(self) -> None: ...
+    # What the gate asks.
+    def refresh(self, session_id: SessionId) -> None:
+        self.reread.append(session_id)
 
-    def set_timer(self, awake: float) -> None: ...
+    def on_action(self, session_id: SessionId) -> None:
+        self.supervisor.on_action(session_id)
+
+    def on_concluded(self, session_id: SessionId) -> None: ...
+
+    # What the supervisor asks of its surroundings.
+    def request_judging(self, supervisor: Supervisor) -> None: ...
+
+    def set_timer(self, supervisor: Supervisor, awake: float) -> None: ...
+
+    def on_session_process(self, session_id: SessionId) -> None: ...
 
     def catch_up(self, session_id: SessionId) -> None: ...
 
@@ -209,12 +221,15 @@ class House:
 
     def find_agent_process(self, session_id: SessionId) -> None: ...
 
-    def find_named_process(self, subject: SessionIdentity, pid: int, wall: float) -> None: ...
+    def find_named_process(
+        self, supervisor: Supervisor, identity: SessionIdentity, pid: int, wall: float
+    ) -> None: ...
 
     def find_pane(self, session_id: SessionId) -> None:
         self.sought.append(session_id)
 
-    def on_agent_exit(self, session_id: SessionId) -> None:
+    def on_agent_exit(self, supervisor: Supervisor, session_id: SessionId) -> None:
+        del supervisor
         self.searched.append(session_id)
 
     def on_session_gone(self, session_id: SessionId) -> None: ...

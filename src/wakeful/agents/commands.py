@@ -6,7 +6,7 @@ also accepted during a start, and ends it.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any, Final, Protocol, TypeVar
 
 from msgspec.structs import replace
@@ -107,6 +107,19 @@ class AgentSessions(Protocol):
         """Whether its conversation has anything in it to go on with."""
 
 
+class CommandListener(Protocol):
+    """Hears of commands on agents."""
+
+    async def before_stop(self, agent: Agent) -> None:
+        """Awaited before a person's stop ends any process: their end must raise no alert."""
+
+    async def on_stop_failed(self, agent: Agent) -> None:
+        """The agent outlived a stop: what ends it from now on is not the stop."""
+
+    async def on_session_replaced(self, session_id: SessionId) -> None:
+        """A person started the agent, and another session is in the place of this one."""
+
+
 AgentEnviron = Callable[[AgentSpec], Mapping[str, str]]
 """The values of the variables an agent names."""
 
@@ -127,6 +140,7 @@ class AgentCommands:
         environ: AgentEnviron,
         resuming: ResumeCommand,
         mode: str,
+        listener: CommandListener,
     ) -> None:
         self._table = table
         self._gate = gate
@@ -135,17 +149,23 @@ class AgentCommands:
         self._environ = environ
         self._build_resume_command = resuming
         self._mode = mode
-        # Called after every order, to look at what it left.
-        self.on_done: Callable[[Agent], None] = lambda _agent: None
-        # Awaited before a person's stop ends anybody: what it ends must alarm nobody.
-        self.before_stop: Callable[[Agent], Awaitable[None]] = _do_nothing
-        # A person's start put another session in its place.
-        self.on_session_replaced: Callable[[SessionId], Awaitable[None]] = _do_nothing
-        # Awaited when an agent outlived a stop: whatever ends it from now on is no person's doing.
-        self.on_stop_failed: Callable[[Agent], Awaitable[None]] = _do_nothing
+        self._listener = listener
+        self._inspectors: list[Callable[[Agent], None]] = []
         self._start_tasks: dict[str, asyncio.Task[AgentObservation]] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._revive_lock = asyncio.Lock()
+
+    def inspect_afterwards(self, inspector: Callable[[Agent], None]) -> None:
+        """Call it after every command, to inspect the agent again."""
+        self._inspectors.append(inspector)
+
+    async def on_stop_failed(self, agent: Agent) -> None:
+        """The agent outlived a stop."""
+        await self._listener.on_stop_failed(agent)
+
+    async def renew_lease(self, agent: Agent) -> bool:
+        """Keep the claim on an agent that runs under it; False if another owner has it."""
+        return await self._leases.renew(agent)
 
     async def start(self, text: str) -> AgentRecord:
         """Start it and see it ready. Raises AgentRefuses and what the runtime raises."""
@@ -153,7 +173,7 @@ class AgentCommands:
         agent = self._accept(text, AgentEvent.START)
         record = await self._run_shielded(agent, self._start(agent))
         if before is not None:
-            await self.on_session_replaced(before)
+            await self._listener.on_session_replaced(before)
         return record
 
     async def restart_session(self, text: str) -> AgentRecord:
@@ -228,7 +248,8 @@ class AgentCommands:
         finally:
             agent.commands_running -= 1
             await self._table.save(agent)
-            self.on_done(agent)
+            for inspect in self._inspectors:
+                inspect(agent)
 
     def _on_task_done(self, task: asyncio.Task[Any]) -> None:
         self._tasks.discard(task)
@@ -260,7 +281,7 @@ class AgentCommands:
         return record
 
     async def _stop(self, agent: Agent) -> AgentRecord:
-        await self.before_stop(agent)
+        await self._listener.before_stop(agent)
         fault_point("hub.stop_noted")
         try:
             await self._pass_gate(ActionKind.STOP, agent, self._stop_action(agent))
@@ -350,9 +371,6 @@ class AgentCommands:
             return self._build_resume_command(agent.spec.command, conversation, agent.spec.workdir)
         except WakefulError as error:
             return str(error)
-
-
-async def _do_nothing(_what: Agent | SessionId) -> None: ...
 
 
 async def _as_coroutine(work: Any) -> AgentObservation:

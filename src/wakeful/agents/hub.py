@@ -14,7 +14,6 @@ from msgspec import Struct
 
 from wakeful.agents.auto_restart import AutoRestart, RuntimeLosses
 from wakeful.agents.commands import AgentCommands, AgentSessions
-from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import (
     AgentEvent,
     AgentObservation,
@@ -49,14 +48,14 @@ STOP_SECONDS_MAX: Final = 60.0
 log = logging.getLogger("wakeful.hub")
 
 
-class ProcessLookup:
-    """How processes of this host are known and watched."""
+class ProcessLookup(Protocol):
+    """Identifies and watches processes of this host."""
 
-    def __init__(
-        self, identify: Callable[[int], Process | None], watch: Callable[[Process], ProcessState]
-    ) -> None:
-        self.identify = identify
-        self.watch = watch
+    def identify(self, pid: int) -> Process | None:
+        """The process with this pid; None if it is gone or hidden."""
+
+    def watch(self, process: Process) -> ProcessState:
+        """Whether it is alive; if it is, its end will be reported."""
 
 
 class ContainerAccess(Protocol):
@@ -76,10 +75,8 @@ class Hub:
         commands: AgentCommands,
         losses: RuntimeLosses,
         auto: AutoRestart,
-        runtimes: Mapping[str, Runtime],
         sessions: AgentSessions,
         processes: ProcessLookup,
-        leases: AgentLeases,
         clock: Clock,
         windows: ContainerAccess | None = None,
     ) -> None:
@@ -87,10 +84,9 @@ class Hub:
         self.commands = commands
         self._losses = losses
         self._auto_restart = auto
-        self._runtimes = runtimes
+        self._runtimes = table.runtimes
         self._sessions = sessions
         self._processes = processes
-        self._leases = leases
         self._clock = clock
         self._container_access = windows
         # Beginnings and ends of looks, in their order.
@@ -100,7 +96,7 @@ class Hub:
         self._restored = asyncio.Event()
         self._renewed_at = clock.now().awake
         self.undeclared: tuple[UndeclaredAgent, ...] = ()
-        commands.on_done = self._inspect_after_command
+        commands.inspect_afterwards(self._inspect_after_command)
 
     @property
     def records(self) -> tuple[AgentRecord, ...]:
@@ -357,7 +353,7 @@ class Hub:
             # Whoever is not there has given it back.
             if not epoch or not agent.is_present:
                 continue
-            if not await self._leases.renew(agent):
+            if not await self.commands.renew_lease(agent):
                 log.warning("agent %s was claimed by somebody else since epoch %d", agent.name, epoch)
 
 

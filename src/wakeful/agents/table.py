@@ -157,6 +157,7 @@ class AgentTable:
         announce: Callable[[bytes], None],
         lodge: OnHosted = _ignore_hosted,
     ) -> None:
+        self.runtimes = runtimes
         self._store = store
         self._clock = clock
         self._announce = announce

@@ -72,10 +72,13 @@ class MutePause:
         # A pause that holds here while the store has not taken it, be it slow, full or gone.
         self._local_pause: Pause | None = None
         self._mutes: dict[str, Mute] = {}
-        # Called whenever a pause begins or ends, whoever was told of it.
-        self.on_change: Callable[[], None] = lambda: None
+        self._listeners: list[Callable[[], None]] = []
         # How often something was written; a reading that a writing overtook is not believed.
         self._write_count = 0
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call it whenever a pause begins or ends, also one of another daemon on this store."""
+        self._listeners.append(listener)
 
     @property
     def current_pause(self) -> Pause | None:
@@ -186,7 +189,8 @@ class MutePause:
         was_paused = self.current_pause is not None
         self._stored_pause, self._local_pause = stored, unstored
         if was_paused != (self.current_pause is not None):
-            self.on_change()
+            for listener in self._listeners:
+                listener()
 
     async def _drop_expired_mutes(self, key: str, now: float) -> None:
         await self.reload()

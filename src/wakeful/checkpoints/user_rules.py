@@ -11,8 +11,10 @@ import msgspec
 from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.labels import label
-from wakeful.judging.session_record import safe
-from wakeful.judging.user_effect_rules import BadLesson, Lesson, prefix_words
+from wakeful.judging.interrupted_calls import InterruptedCall, interrupted_calls
+from wakeful.judging.session_record import project_label, safe
+from wakeful.judging.user_effect_rules import BadLesson, Lesson, apply_lessons, prefix_words
+from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import Note, Store
 from wakeful.storage.note_decoding import decode_notes
 
@@ -29,8 +31,16 @@ class Lessons:
         self._store = store
         self._clock = clock
         self._lessons: dict[str, Lesson] = {}
-        # Called whenever something was learned or forgotten: what is held may go on now.
-        self.on_change: Callable[[], None] = lambda: None
+        self._listeners: list[Callable[[], None]] = []
+
+    def subscribe(self, listener: Callable[[], None]) -> None:
+        """Call it after every new lesson: what waits for a decision may go on then."""
+        self._listeners.append(listener)
+
+    def classify_interrupted(self, session: TrackedSession) -> tuple[InterruptedCall, ...]:
+        """The calls that had not come back, classed by the rules and by the lessons about its project."""
+        project = project_label(session.subject, session.activity, session.presence)
+        return apply_lessons(interrupted_calls(session.activity), self.of(project))
 
     async def load(self) -> None:
         """Read them again, as several daemons may share one store."""
@@ -56,7 +66,8 @@ class Lessons:
         key = _key(project, lesson.prefix)
         await self._store.save_note(Note(KIND, key, msgspec.json.encode(lesson)))
         self._lessons[key] = lesson
-        self.on_change()
+        for listener in self._listeners:
+            listener()
         return lesson
 
     async def forget(self, project: str, prefix: str) -> bool:

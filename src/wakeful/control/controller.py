@@ -7,14 +7,14 @@ This module does not know how a client is driven, and does not decide that an ac
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
+from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.control.briefs import BriefedCall, brief, fresh_brief
 from wakeful.control.driver import (
     ActionResult,
-    Driver,
     HostProcesses,
     KnowsPrompts,
     PermissionQuestion,
@@ -22,6 +22,7 @@ from wakeful.control.driver import (
     PromptDriver,
     StartRequest,
 )
+from wakeful.control.driver_table import DriverTable
 from wakeful.control.gate import INTERRUPTED, ActionGate, ActionIntent, ActionKind, ActionRecord, Precondition
 from wakeful.control.ownership import ManagedSessions, NothingToRelease
 from wakeful.control.start import RunRequest, Starter, environment, plain_name, running_process_reason
@@ -53,8 +54,17 @@ class RemoteCallInterrupted(WorldError):
     http_status = 409
 
 
-ClassifyInterrupted = Callable[[TrackedSession], Sequence[effects.InterruptedCall]]
-"""The calls of a session that had not come back, classed."""
+class InterruptedCallClassifier(Protocol):
+    """Classes the calls of a session that had not come back by their effects."""
+
+    def classify_interrupted(self, session: TrackedSession) -> Sequence[effects.InterruptedCall]: ...
+
+
+class RuleClassifier:
+    """By the rules only, without the lessons of people."""
+
+    def classify_interrupted(self, session: TrackedSession) -> Sequence[effects.InterruptedCall]:
+        return effects.interrupted_calls(session.activity)
 
 
 class AgentProcessAlive(WorldError):
@@ -72,21 +82,18 @@ class CannotResume(OperatorError):
     http_status = 409
 
 
-def classify_interrupted(session: TrackedSession) -> Sequence[effects.InterruptedCall]:
-    """Classed without what anybody taught."""
-    return effects.interrupted_calls(session.activity)
-
-
 def remote_interrupted_calls(
-    session: TrackedSession, cut_off: ClassifyInterrupted
+    session: TrackedSession, classifier: InterruptedCallClassifier
 ) -> list[effects.InterruptedCall]:
     """The calls that were cut off and may have happened elsewhere."""
-    return [each for each in cut_off(session) if each.verdict.effect is not Effect.LOCAL]
+    return [
+        each for each in classifier.classify_interrupted(session) if each.verdict.effect is not Effect.LOCAL
+    ]
 
 
-def refuse_unchecked_calls(session: TrackedSession, cut_off: ClassifyInterrupted) -> None:
+def refuse_unchecked_calls(session: TrackedSession, classifier: InterruptedCallClassifier) -> None:
     """Whoever goes on inside a call to the outside may repeat it: somebody has to look first."""
-    calls = remote_interrupted_calls(session, cut_off)
+    calls = remote_interrupted_calls(session, classifier)
     if calls:
         named = "; ".join(f"{each.tool} {quote(each.verdict.words)}" for each in calls)
         raise RemoteCallInterrupted(shown=session.subject.id, calls=named)
@@ -149,6 +156,13 @@ NOT_MANAGED_ANY_MORE: Final = "it is not managed any more: its start failed, or 
 CLIENT_PROGRAMS: Final = {"claude": "claude", "codex": "codex"}
 
 
+class ControlMode(Struct, frozen=True):
+    """`mode` is daemon.mode. `by_itself`: no person asked for these actions, so a pause stops them."""
+
+    mode: str
+    by_itself: bool = False
+
+
 class SessionController:
     """Everything that can be done to a managed session."""
 
@@ -158,11 +172,11 @@ class SessionController:
         clock: Clock,
         registry: SessionRegistry,
         managed_sessions: ManagedSessions,
-        drivers: Mapping[str, Driver],
+        drivers: DriverTable,
         gate: ActionGate,
         processes: HostProcesses,
-        mode: str,
-        by_itself: bool = False,
+        mode: ControlMode,
+        classifier: InterruptedCallClassifier,
     ) -> None:
         self._clock = clock
         self._registry = registry
@@ -170,23 +184,17 @@ class SessionController:
         self._drivers = drivers
         self._gate = gate
         self._processes = processes
-        self._mode = mode
-        # Nobody asked for what these hands do: a pause stops them.
-        self._automatic = by_itself
-        # Set by whoever knows what people taught about their projects.
-        self.classify_interrupted: ClassifyInterrupted = classify_interrupted
-        # Where a session of the hub's agents can be spoken to: it is ours by its agent, and only the hub ends it.
-        self.agent_session_of: Callable[[TrackedSession], ManagedSession | None] = lambda _watched: None
-        # By what the hub's agents are spoken to where nobody is hosted: in containers.
-        self.prompt_drivers: dict[str, PromptDriver] = {}
+        self._mode = mode.mode
+        self._automatic = mode.by_itself
+        self._classifier = classifier
         self._starter = Starter(
             clock=clock,
             managed_sessions=managed_sessions,
-            drivers=drivers,
+            drivers=drivers.drivers,
             gate=gate,
             processes=processes,
-            mode=mode,
-            by_itself=by_itself,
+            mode=mode.mode,
+            by_itself=mode.by_itself,
         )
 
     async def run(self, request: RunRequest, key: str | None = None) -> ActionRecord:
@@ -219,7 +227,7 @@ class SessionController:
         underway = self._gate.pending_state(session_id)
         session = self._registry.sessions.get(session_id)
         managed = (
-            (self._current_address(session) or self.agent_session_of(session))
+            (self._current_address(session) or self._drivers.agent_session_of(session))
             if session is not None
             else None
         )
@@ -237,7 +245,7 @@ class SessionController:
     def needs_approval(self, session_id: SessionId) -> bool:
         """Whether going on with it is refused until somebody looked at what was cut off."""
         session = self._registry.sessions.get(session_id)
-        return session is not None and bool(remote_interrupted_calls(session, self.classify_interrupted))
+        return session is not None and bool(remote_interrupted_calls(session, self._classifier))
 
     async def deliver(
         self,
@@ -258,7 +266,7 @@ class SessionController:
         session_id = session.subject.id
         managed = (
             self._managed_sessions.find(session_id)
-            or self.agent_session_of(session)
+            or self._drivers.agent_session_of(session)
             or self._managed_sessions.get(session_id)
         )
         speaker = self._prompt_driver(managed)
@@ -367,7 +375,7 @@ class SessionController:
             )
         self._refuse_while_alive(session)
         if not approved:
-            refuse_unchecked_calls(session, self.classify_interrupted)
+            refuse_unchecked_calls(session, self._classifier)
         prompt = brief_of(session, self._clock.now().wall, context)
         environ = environment(self._processes.environ() if caller is None else caller)
         driver = self._drivers[managed.driver]
@@ -523,7 +531,7 @@ class SessionController:
         return driver is not None and driver.per_turn
 
     def _prompt_driver(self, managed: ManagedSession) -> PromptDriver:
-        return self.prompt_drivers.get(managed.driver) or self._drivers[managed.driver]
+        return self._drivers.prompt_driver(managed.driver)
 
     def _find_managed(self, text: str) -> tuple[TrackedSession, ManagedSession]:
         session = self._registry.find(text)
@@ -542,7 +550,9 @@ class SessionController:
         async def guarded(_intent_id: str) -> ActionResult:
             managed = self._current_address(session)
             guest = (
-                self.agent_session_of(session) if managed is None and action is ActionKind.DELIVER else None
+                self._drivers.agent_session_of(session)
+                if managed is None and action is ActionKind.DELIVER
+                else None
             )
             if guest is not None:
                 return await perform(guest)

@@ -13,7 +13,7 @@ from collections import Counter, defaultdict
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 from uuid import uuid4
 
 import msgspec
@@ -85,26 +85,33 @@ PerformAction = Callable[[str], Awaitable[ActionResult]]
 """The act itself; it is given the intent's id, which whatever it starts will carry."""
 
 
+class GateListener(Protocol):
+    """Reads evidence for the gate and hears of its actions."""
+
+    def refresh(self, session_id: SessionId) -> None:
+        """Read everything new about a session, now."""
+
+    def on_action(self, session_id: SessionId) -> None:
+        """A start or stop of a session began or ended."""
+
+    def on_concluded(self, session_id: SessionId) -> None:
+        """An outcome is stored: what was kept only to find it out can go."""
+
+
 class ActionGate:
-    """The only way to a driver."""
+    """The only way to a driver. `forbidden` stops the actions that no person asked for, as a pause does."""
 
     def __init__(
         self,
         store: Store,
         clock: Clock,
-        reread: Callable[[SessionId], None],
+        listener: GateListener,
         forbidden: Precondition = lambda: None,
-        acted: Callable[[SessionId], None] = lambda _session_id: None,
-        concluded: Callable[[SessionId], None] = lambda _session_id: None,
     ) -> None:
         self._store = store
         self._clock = clock
-        self._refresh = reread
+        self._listener = listener
         self._automatic_precondition = forbidden
-        # Told when a session begins or ceases to be started or stopped.
-        self._on_action = acted
-        # Told when an outcome is stored: what was kept only to find it out can go.
-        self._on_concluded = concluded
         self._pending_states: dict[SessionId, State] = {}
         self._locks: defaultdict[SessionId, asyncio.Lock] = defaultdict(asyncio.Lock)
         self._completed_counts: Counter[SessionId] = Counter()
@@ -165,7 +172,7 @@ class ActionGate:
         perform: PerformAction,
     ) -> tuple[ActionRecord, ManagedSession | None]:
         intent = Intent(uuid4().hex, session_id, action, msgspec.json.encode(purpose), self._clock.now().wall)
-        self._refresh(session_id)
+        self._listener.refresh(session_id)
         if (reason := precondition()) is not None:
             # Refused before anything was intended: there is nothing a restart would have to look for.
             return ActionRecord(intent.id, action, session_id, ActionOutcome.DECLINED, reason), None
@@ -187,18 +194,18 @@ class ActionGate:
             yield
             return
         self._pending_states[session_id] = _PENDING_STATES[action]
-        self._on_action(session_id)
+        self._listener.on_action(session_id)
         try:
             yield
         finally:
             del self._pending_states[session_id]
-            self._on_action(session_id)
+            self._listener.on_action(session_id)
 
     async def _attempt(
         self, intent: Intent, precondition: Precondition, perform: PerformAction
     ) -> ActionResult:
         """Storing took time, and the world went on: look again, then act."""
-        self._refresh(intent.session_id)
+        self._listener.refresh(intent.session_id)
         if (reason := precondition()) is not None:
             return ActionResult(ActionOutcome.DECLINED, reason)
         began = self._clock.now()
@@ -220,7 +227,7 @@ class ActionGate:
         await self._store.save_conclusion(
             Conclusion(intent.id, result.outcome, result.words, self._clock.now().wall)
         )
-        self._on_concluded(intent.session_id)
+        self._listener.on_concluded(intent.session_id)
 
 
 _decode_intent: Final = json_decoder(ActionIntent)

@@ -7,7 +7,7 @@ hosting ends here: a late owner does nothing more.
 
 import asyncio
 import logging
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 from typing import Final
 
 from msgspec.structs import replace
@@ -19,6 +19,7 @@ from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging.evidence import Pane, SessionIdentity
 from wakeful.sessions.supervisor import Supervisor
+from wakeful.sources.base import ProcessWatch
 from wakeful.storage.base import Store
 
 # A lease lasts 60 s: two renewals may fail before anybody else can claim it.
@@ -58,14 +59,14 @@ class ManagedSessions:
         store: Store,
         supervisor: Supervisor,
         host: str,
-        watch: Callable[[Process], ProcessState],
+        processes: ProcessWatch,
         clients: Collection[str] = ("claude", "codex"),
     ) -> None:
         self._store = store
         self._supervisor = supervisor
         self._host = host
         self._owner = f"wakeful on {host}"
-        self._watch = watch
+        self._processes = processes
         # Whose sessions are called after their client; any other is called as it was named.
         self._clients = clients
         self._sessions: dict[SessionId, ManagedSession] = {}
@@ -102,6 +103,9 @@ class ManagedSessions:
     def find(self, session_id: SessionId) -> ManagedSession | None:
         return self._sessions.get(session_id)
 
+    def is_managed(self, session_id: SessionId) -> bool:
+        return session_id in self._sessions
+
     def get(self, session_id: SessionId) -> ManagedSession:
         """The hosting of a session that is held by itself. Raises HostedByAgent, NotManaged."""
         managed = self._sessions.get(session_id)
@@ -112,7 +116,7 @@ class ManagedSessions:
 
     def require_no_agent(self, session_id: SessionId) -> None:
         """Whoever brings an agent's session back is named in its declaration. Raises HostedByAgent."""
-        session = self._supervisor.registry.sessions.get(session_id)
+        session = self._supervisor.known.sessions.get(session_id)
         if session is not None and (agent := session.subject.agent) is not None:
             raise HostedByAgent(shown=session_id, agent=agent)
 
@@ -199,13 +203,13 @@ class ManagedSessions:
 
     def _report_process(self, managed: ManagedSession, process: Process) -> None:
         """Its process is known before its client has registered itself anywhere; what that said since stays said."""
-        session = self._supervisor.registry.sessions.get(managed.session_id)
+        session = self._supervisor.known.sessions.get(managed.session_id)
         known = session.presence.holders.get(process.pid) if session is not None else None
         said = known if known is not None and known.process == process else None
         self._supervisor.on_process(
             self._identity_of(managed),
             process,
-            self._watch(process),
+            self._processes.watch(process),
             source="hands" if said is None else said.source,
             status=None if said is None else said.status,
             status_wall=said.status_at.wall if said is not None and said.status_at is not None else None,
@@ -218,7 +222,10 @@ class ManagedSessions:
         pane = managed.pane
         if pane is None or pane.process is None or pane.server is None:
             return
-        if self._watch(pane.process) is ProcessState.DEAD and self._watch(pane.server) is ProcessState.DEAD:
+        if (
+            self._processes.watch(pane.process) is ProcessState.DEAD
+            and self._processes.watch(pane.server) is ProcessState.DEAD
+        ):
             shown = Pane(
                 pane.socket,
                 pane.session,

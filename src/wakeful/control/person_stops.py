@@ -4,8 +4,8 @@ Stops are stored by process, not by session: a conversation that goes on does so
 problems of that one are reported. A restart of the daemon between order and end changes nothing.
 """
 
-from collections.abc import Callable, Collection
-from typing import Final
+from collections.abc import Collection
+from typing import Final, Protocol
 from uuid import uuid4
 
 import msgspec
@@ -31,24 +31,28 @@ class PersonStop(Struct, frozen=True):
     sessions: tuple[SessionId, ...] = ()
 
 
-OnStopOrdered = Callable[[Collection[Process], Collection[SessionId]], Collection[SessionId]]
-OnStopWithdrawn = Callable[[Collection[Process]], None]
+class StopMarker(Protocol):
+    """Marks processes that a person ordered to be stopped. The supervisor is one."""
+
+    def mark_stopped_by_person(
+        self, processes: Collection[Process], sessions: Collection[SessionId] = ()
+    ) -> Collection[SessionId]:
+        """These end because a person wants it; the sessions that they run."""
+
+    def unmark_stopped_by_person(self, processes: Collection[Process]) -> None:
+        """These were not ended after all."""
+
+
 _decode: Final = json_decoder(PersonStop)
 
 
 class PersonStops:
-    """`ended` is told of what ends because a person wants it, and answers with the sessions that concerns.
+    """Stored orders of people to stop processes."""
 
-    `spared` is told of what a person ordered to be ended and that was not.
-    """
-
-    def __init__(
-        self, store: Store, clock: Clock, ended: OnStopOrdered, spared: OnStopWithdrawn = lambda _: None
-    ) -> None:
+    def __init__(self, store: Store, clock: Clock, marker: StopMarker) -> None:
         self._store = store
         self._clock = clock
-        self._on_ordered = ended
-        self._on_withdrawn = spared
+        self._marker = marker
 
     async def load(self) -> None:
         """Know again what was ordered before a restart, and forget what was long ago."""
@@ -57,20 +61,20 @@ class PersonStops:
             if stop.at < oldest:
                 await self._store.drop_note(KIND, note.key)
             else:
-                self._on_ordered(stop.processes, stop.sessions)
+                self._marker.mark_stopped_by_person(stop.processes, stop.sessions)
 
     async def record_order(
         self, processes: Collection[Process], sessions: Collection[SessionId] = ()
     ) -> None:
         """A person wants these ended: call it before anything is done to them. `sessions` are known to have ended."""
         if processes or sessions:
-            found = self._on_ordered(processes, sessions)
+            found = self._marker.mark_stopped_by_person(processes, sessions)
             stop = PersonStop(self._clock.now().wall, tuple(processes), (*sessions, *found))
             await self._store.save_note(Note(KIND, uuid4().hex, msgspec.json.encode(stop)))
 
     async def withdraw(self, processes: Collection[Process]) -> None:
         """These were not ended after all: what ends them from now on is news."""
-        self._on_withdrawn(processes)
+        self._marker.unmark_stopped_by_person(processes)
         for note, stop in decode_notes(await self._store.notes(KIND), _decode):
             if set(stop.processes) & set(processes):
                 await self._store.drop_note(KIND, note.key)

@@ -13,7 +13,7 @@ from typing import Final
 
 from wakeful.agents.auto_restart import AgentNotifier, AutoRestart, RuntimeLosses
 from wakeful.agents.commands import AgentCommands
-from wakeful.agents.hub import ContainerAccess, Hub, ProcessLookup
+from wakeful.agents.hub import ContainerAccess, Hub
 from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.agents.runtime import Runtime
@@ -30,6 +30,7 @@ from wakeful.core.process import Process, ProcessState
 from wakeful.daemon.control import ControlComponents
 from wakeful.daemon.healing import HealingComponents
 from wakeful.daemon.observer import SessionObserver
+from wakeful.healing.healer import Healer
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.integrations.tmux.agent_runtime import PREFIX as AGENT_PREFIX, TmuxAgentRuntime, runs_on_server
 from wakeful.integrations.tmux.programs import resume_argv
@@ -40,6 +41,8 @@ from wakeful.linux.clock import SystemClock
 from wakeful.linux.logging import log_to_stderr
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.registry import SessionRegistry
+from wakeful.sessions.supervisor import Supervisor
+from wakeful.sources.base import ProcessWatch
 from wakeful.storage.base import Note, Store
 
 # Who descends from whom is read once for all agents of a sync: two hundred of them ask at once.
@@ -81,24 +84,31 @@ def engine_address(environ: Mapping[str, str]) -> str:
     return environ.get("DOCKER_HOST") or "unix:///var/run/docker.sock"
 
 
+def build_agent_table(
+    config: Config, paths: StatePaths, store: Store, observer: SessionObserver, feed: Feed
+) -> AgentTable:
+    """The declared agents of one daemon."""
+    # Every change of an agent's state is one line of the daemon's log.
+    log_to_stderr(log)
+    clock = observer.clock
+    runtimes = runtimes_of(config.agents, paths, clock)
+    return AgentTable(
+        config.agents, runtimes, store, clock, feed.publish_agent_change, observer.supervisor.set_agent
+    )
+
+
 def build_hub(
     config: Config,
     paths: StatePaths,
     store: Store,
     observer: SessionObserver,
-    feed: Feed,
+    table: AgentTable,
     control: ControlComponents,
     healing: HealingComponents,
 ) -> Hub:
     """The hub of one daemon."""
-    # Every change of an agent's state is one line of the daemon's log.
-    log_to_stderr(log)
     clock = observer.clock
-    runtimes = runtimes_of(config.agents, paths, clock)
     sessions = HostedSessions(observer.registry, clock, paths.tmux)
-    table = AgentTable(
-        config.agents, runtimes, store, clock, feed.publish_agent_change, observer.supervisor.set_agent
-    )
     leases = AgentLeases(store, _owner(observer.host), proc.identify_or_none(os.getpid()), _is_dead)
     commands = AgentCommands(
         table=table,
@@ -108,6 +118,7 @@ def build_hub(
         environ=pass_through_environ,
         resuming=resume_argv,
         mode=config.daemon.mode,
+        listener=PersonCommandListener(sessions, control, healing.healer, observer.supervisor),
     )
     messages = _AgentNotifier(healing.alerts)
     notifier = AgentNotifier(clock, healing.incidents.newest, messages.notify, messages.resolve)
@@ -127,38 +138,60 @@ def build_hub(
             notifier=notifier,
             is_cut_off=sessions.is_cut_off,
         ),
-        runtimes=runtimes,
         sessions=sessions,
-        processes=ProcessLookup(proc.identify_or_none, observer.watch),
-        leases=leases,
+        processes=LocalProcessLookup(observer.processes),
         clock=clock,
-        windows=_container_access(runtimes, observer),
+        windows=_container_access(table.runtimes, observer),
     )
-    healing.situations.agent_of = hub.agent_name_of
-    healing.situations.agent_recovery = hub.recovery_of
-    healing.reviver.start_agent = hub.resume_agent
-
-    async def before_stop(agent: Agent) -> None:
-        await control.person_stops.record_order(processes_from(agent.record.pid))
-        if agent.record.session_id is not None:
-            await settle_ended(agent.record.session_id)
-
-    async def settle_ended(session_id: SessionId) -> None:
-        """A session that had died before needs nobody any more, unless it waits for a person's decision."""
-        if sessions.agent_pid(session_id) is not None:
-            return
-        case = healing.healer.case_of(session_id)
-        if case is None or not case.held:
-            await control.mark_given_up(session_id)
-            observer.supervisor.on_action(session_id)
-
-    async def stop_came_to_nothing(agent: Agent) -> None:
-        await control.person_stops.withdraw(processes_from(agent.record.pid))
-
-    commands.before_stop = before_stop
-    commands.on_session_replaced = settle_ended
-    commands.on_stop_failed = stop_came_to_nothing
+    healing.situations.add_agents(hub)
+    healing.reviver.add_agents(hub)
     return hub
+
+
+class LocalProcessLookup:
+    """The processes of this host, as the hub needs them."""
+
+    def __init__(self, processes: ProcessWatch) -> None:
+        self._processes = processes
+
+    def identify(self, pid: int) -> Process | None:
+        return proc.identify_or_none(pid)
+
+    def watch(self, process: Process) -> ProcessState:
+        return self._processes.watch(process)
+
+
+class PersonCommandListener:
+    """Records what people stop, so that it raises no alert and nothing brings it back."""
+
+    def __init__(
+        self,
+        sessions: "HostedSessions",
+        control: ControlComponents,
+        healer: Healer,
+        supervisor: Supervisor,
+    ) -> None:
+        self._sessions = sessions
+        self._control = control
+        self._healer = healer
+        self._supervisor = supervisor
+
+    async def before_stop(self, agent: Agent) -> None:
+        await self._control.person_stops.record_order(processes_from(agent.record.pid))
+        if agent.record.session_id is not None:
+            await self.on_session_replaced(agent.record.session_id)
+
+    async def on_stop_failed(self, agent: Agent) -> None:
+        await self._control.person_stops.withdraw(processes_from(agent.record.pid))
+
+    async def on_session_replaced(self, session_id: SessionId) -> None:
+        """A session that had died before needs no treatment any more, unless it waits for a person's decision."""
+        if self._sessions.agent_pid(session_id) is not None:
+            return
+        case = self._healer.case_of(session_id)
+        if case is None or not case.held:
+            await self._control.mark_given_up(session_id)
+            self._supervisor.on_action(session_id)
 
 
 def processes_from(pid: int | None) -> list[Process]:

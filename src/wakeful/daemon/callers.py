@@ -6,7 +6,7 @@ client and Wakeful set for the processes they start. A process keeps these when 
 """
 
 import os
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -26,13 +26,15 @@ _MARKS: Final = (*TOOL_VARIABLES.values(), SESSION_VARIABLE, AGENT_VARIABLE)
 
 
 class Callers:
-    """Tells the processes of supervised sessions from a person's. `tmux` is the socket of Wakeful's own server."""
+    """Tells the processes of supervised sessions from a person's.
 
-    def __init__(self, registry: SessionRegistry, tmux: str) -> None:
+    `tmux` is the socket of Wakeful's own server, `agents` are the names of the declared agents.
+    """
+
+    def __init__(self, registry: SessionRegistry, tmux: str, agents: Collection[str]) -> None:
         self._registry = registry
         self._tmux = Path(tmux)
-        # Set by the daemon that has a hub.
-        self.agents: Callable[[], Collection[str]] = tuple
+        self._agents = agents
 
     def session_of(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
         """The supervised session that one of these processes works for; None if all of them are a person's.
@@ -82,9 +84,8 @@ class Callers:
             session_id = SessionId(f"{_AGENT}{value}")
         else:
             session_id = SessionId(value)
-        is_agent = session_id.startswith(_AGENT) and session_id.removeprefix(_AGENT) in self.agents()
-        known = session_id in self._registry.sessions or session_id in self._registry.old_logs
-        return session_id if known or is_agent else None
+        is_agent = session_id.startswith(_AGENT) and session_id.removeprefix(_AGENT) in self._agents
+        return session_id if is_agent or self._registry.is_known(session_id) else None
 
 
 def _lineage(pid: int) -> list[Process]:

@@ -10,10 +10,14 @@ from pathlib import Path
 
 import msgspec
 
+from wakeful.alerts.mute_pause import MutePause
+from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.paths import StatePaths
-from wakeful.control.controller import SessionController
+from wakeful.config.schema import Config
+from wakeful.control.controller import ControlMode, SessionController
 from wakeful.control.driver import ActionResult, Driver, KnowsProcess, NamedByClient, TypedText, TypingDriver
-from wakeful.control.gate import ActionGate, Precondition, reconcile
+from wakeful.control.driver_table import AgentSessionAccess, DriverTable
+from wakeful.control.gate import ActionGate, reconcile
 from wakeful.control.idempotency import IdempotentController
 from wakeful.control.ownership import ManagedSessions
 from wakeful.control.person_stops import PersonStops
@@ -43,47 +47,44 @@ class ControlComponents:
         observer: SessionObserver,
         paths: StatePaths,
         store: Store,
-        mode: str,
-        forbidden: Precondition = lambda: None,
+        config: Config,
+        mute_pause: MutePause,
+        agents: AgentSessionAccess,
     ) -> None:
         self._store = store
         self._observer = observer
-        self.callers = Callers(observer.registry, paths.tmux)
+        self.lessons = Lessons(store, observer.clock)
+        names = frozenset(spec.name for spec in config.agents)
+        self.callers = Callers(observer.registry, paths.tmux, names)
         self._processes = LocalProcesses(observer.clock, Path(paths.events))
         self.managed_sessions = ManagedSessions(
-            store, observer.supervisor, observer.host, observer.watch, NAMES
+            store, observer.supervisor, observer.host, observer.processes, NAMES
         )
-        table = build_drivers(paths, observer.clock)
-        self._drivers = table
-        self._typing_drivers = [each for each in table.values() if isinstance(each, TypingDriver)]
+        drivers = build_drivers(paths, observer.clock)
+        self._drivers = DriverTable(drivers, agents)
+        self._typing_drivers = [each for each in drivers.values() if isinstance(each, TypingDriver)]
         self.gate = ActionGate(
-            store, observer.clock, self._refresh, forbidden, observer.supervisor.on_action, self._forget_typed
+            store, observer.clock, GateEvents(observer, self._typing_drivers), mute_pause.pause_reason
         )
-        self.controller = self._build_controller(table, mode)
-        self.person_stops = PersonStops(
-            store,
-            observer.clock,
-            observer.supervisor.mark_stopped_by_person,
-            observer.supervisor.unmark_stopped_by_person,
-        )
+        mode = config.daemon.mode
+        self.controller = self._build_controller(ControlMode(mode))
+        self.person_stops = PersonStops(store, observer.clock, observer.supervisor)
         self.idempotent_controller = IdempotentController(
             self.controller, store, lambda: observer.clock.now().wall
         )
-        # For what nobody asked for: the same drivers, the same gate, and a pause stops them.
-        self.automatic_controller = self._build_controller(table, mode, by_itself=True)
+        # For actions that no person asked for: the same drivers and gate, but a pause stops them.
+        self.automatic_controller = self._build_controller(ControlMode(mode, by_itself=True))
 
-    def _build_controller(
-        self, table: Mapping[str, Driver], mode: str, *, by_itself: bool = False
-    ) -> SessionController:
+    def _build_controller(self, mode: ControlMode) -> SessionController:
         return SessionController(
             clock=self._observer.clock,
             registry=self._observer.registry,
             managed_sessions=self.managed_sessions,
-            drivers=table,
+            drivers=self._drivers,
             gate=self.gate,
             processes=self._processes,
             mode=mode,
-            by_itself=by_itself,
+            classifier=self.lessons,
         )
 
     async def restore(self) -> None:
@@ -96,7 +97,8 @@ class ControlComponents:
             self._store, self.gate, self.managed_sessions, self._processes, typed, self._find_started
         )
         for text in typed:
-            self._forget_typed(text.session_id)
+            for driver in self._typing_drivers:
+                driver.forget_typed(text.session_id)
         await self._find_ended()
 
     async def _find_ended(self) -> None:
@@ -119,15 +121,11 @@ class ControlComponents:
 
     def _confirm_by_log(self, typed: TypedText) -> TypedText:
         """The conversation's own log knows better than a screen what its client took."""
-        if not has_prompt(self._observer.read_last_lines(typed.session_id), typed.text, typed.at):
+        if not has_prompt(self._observer.sources.read_last_lines(typed.session_id), typed.text, typed.at):
             return typed
         return msgspec.structs.replace(
             typed, seen=ActionResult(ActionOutcome.CONFIRMED, "its log shows the text: it was sent")
         )
-
-    def _forget_typed(self, session_id: SessionId) -> None:
-        for each in self._typing_drivers:
-            each.forget_typed(session_id)
 
     async def stop_tools(self, session_id: SessionId) -> Sequence[Process]:
         """A person gives up a session whose agent ended: end the tools that outlived it; those that still run."""
@@ -143,9 +141,23 @@ class ControlComponents:
             holders = [each.process for each in session.presence.holders.values()]
             await self.person_stops.record_order(holders, (session_id,))
 
-    def _refresh(self, session_id: SessionId) -> None:
+
+class GateEvents:
+    """Connects the action gate to the observer and to the drivers that type."""
+
+    def __init__(self, observer: SessionObserver, typing: Sequence[TypingDriver]) -> None:
+        self._observer = observer
+        self._typing = typing
+
+    def refresh(self, session_id: SessionId) -> None:
         self._observer.catch_up(session_id)
-        self._observer.find_agent_process(session_id)
+
+    def on_action(self, session_id: SessionId) -> None:
+        self._observer.supervisor.on_action(session_id)
+
+    def on_concluded(self, session_id: SessionId) -> None:
+        for each in self._typing:
+            each.forget_typed(session_id)
 
 
 class LocalProcesses:

@@ -7,35 +7,31 @@ shutdown.
 
 import asyncio
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import TYPE_CHECKING, Final
-
-from msgspec.structs import replace
 
 from wakeful.alerts.mute_pause import MutePause
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, Mode
 from wakeful.core.ids import SessionId
-from wakeful.core.process import Process
-from wakeful.daemon.agents import build_hub
+from wakeful.daemon.agents import build_agent_table, build_hub
 from wakeful.daemon.control import ControlComponents
 from wakeful.daemon.healing import HealingComponents
-from wakeful.daemon.heartbeat import HeartbeatComponents
-from wakeful.daemon.observer import BOOKMARKS_AT_ONCE_MAX, SessionObserver
-from wakeful.judging.wake_eligibility import Reachability
+from wakeful.daemon.heartbeat import AgentSessionAddresses, HeartbeatComponents, WakeParts
+from wakeful.daemon.host import DaemonHost
+from wakeful.daemon.observer import SessionObserver
+from wakeful.daemon.source_set import BOOKMARKS_AT_ONCE_MAX
 from wakeful.linux.child_process import ChildSupervisor
 from wakeful.linux.clock import SystemClock
 from wakeful.linux.exit_watch import ExitWatch
 from wakeful.metrics.collect import LoopLag
 from wakeful.metrics.model import Histogram
 from wakeful.sessions.feed import Feed, SessionChange
-from wakeful.sessions.reachability import ReachabilityChecker
 from wakeful.sessions.transition_writer import TransitionWriter
-from wakeful.sources.base import FileChanges, Source
+from wakeful.sources.base import FileChanges
 from wakeful.sources.folder_watch import FolderWatch
 from wakeful.sources.log_source import LogFileSource
-from wakeful.sources.tool_processes import orphans_of_all
 from wakeful.storage.base import Bookmark, Store, Transition
 from wakeful.work.expiry import RunExpiry
 from wakeful.work.service import WorkQueue
@@ -54,11 +50,10 @@ BOOKMARK_SECONDS: Final = 5.0
 # Critical events that were not archived stay for 30 days.
 RETENTION_SECONDS: Final = 30 * 86_400.0
 PRUNE_SECONDS: Final = 6 * 3600.0
-JUDGING: Final = "judging"
 
 
-class Daemon(SessionObserver):
-    """A lookout that stays: told by inotify and pidfds, woken by deadlines, writing down what changes."""
+class Daemon:
+    """The parts of the daemon, and what it does at an interval."""
 
     def __init__(
         self,
@@ -67,95 +62,60 @@ class Daemon(SessionObserver):
         store: Store,
         folders: FolderWatch,
         bookmarks: Mapping[str, Bookmark],
+        *,
+        config_files: tuple[str, ...] = (),
+        child_processes: Sequence[ChildSupervisor] = (),
     ) -> None:
-        self.exits = ExitWatch(self._on_exit)
-        super().__init__(config, paths, SystemClock(), self.exits, folders=folders, bookmarks=bookmarks)
+        clock = self.clock = SystemClock()
+        self.mode = config.daemon.mode
+        self.config_files = config_files
+        # Programs of Wakeful that run as long as this one does.
+        self.child_processes = child_processes
+        self.host = DaemonHost(clock, observing=self.mode is Mode.OBSERVE, wakes=config.heartbeat.enabled)
+        self.failures = self.host.failures
+        self.exits = ExitWatch(self.host.on_exit)
+        observer = self.observer = SessionObserver(
+            config, paths, clock, self.exits, runner=self.host, folders=folders, bookmarks=bookmarks
+        )
         self.feed = Feed()
         self.transition_writer = TransitionWriter(store)
-        self.mute_pause = MutePause(store, self.clock)
-        self.reachability = ReachabilityChecker(self.supervisor, self.reach)
-        self.control = ControlComponents(self, paths, store, config.daemon.mode, self.mute_pause.pause_reason)
+        self.mute_pause = MutePause(store, clock)
+        table = build_agent_table(config, paths, store, observer, self.feed)
+        agents = AgentSessionAddresses(table, config, paths)
+        self.control = ControlComponents(observer, paths, store, config, self.mute_pause, agents)
         self.healing = HealingComponents(
-            self, paths, store, config, self.control, self.mute_pause, lambda: self.transition_writer.problem
+            observer, paths, store, config, self.control, self.mute_pause, self.transition_writer
         )
-        self.expiry = RunExpiry(store, self.clock, self.healing.work_revival.on_expired)
-        self.hub = build_hub(config, paths, store, self, self.feed, self.control, self.healing)
-        self.heartbeat = HeartbeatComponents(
-            config,
-            paths,
-            store,
-            self,
-            self.feed,
-            self.control,
-            self.hub,
-            self.mute_pause,
-            lambda session_id: self.healing.healer.case_of(session_id) is not None,
-        )
+        self.expiry = RunExpiry(store, clock, self.healing.work_revival.on_expired)
+        self.hub = build_hub(config, paths, store, observer, table, self.control, self.healing)
+        parts = WakeParts(observer, self.control, self.mute_pause, self.host)
+        self.heartbeat = HeartbeatComponents(config, paths, store, parts, self.feed, self.hub, self.healing)
         self.work = WorkQueue(
             store,
-            self.clock,
-            self.registry.resolve,
+            clock,
+            observer.registry.resolve,
             self.expiry.recheck_soon,
-            lambda session_id: self.control.managed_sessions.find(session_id) is not None,
+            self.control.managed_sessions.is_managed,
         )
         self._store = store
-        self._config = config
         self._folders = folders
         self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        # Sessions whose agent ended, until the processes were searched for what it left running.
-        self._sessions_to_search: set[SessionId] = set()
-        self._search_task: asyncio.Task[None] | None = None
         self._rescanned_at = -inf
         self._rescan_timer: asyncio.TimerHandle | None = None
-        self._retries: dict[str, asyncio.TimerHandle] = {}
-        # Programs of ours that are kept running as long as this one does.
-        self.child_processes: list[ChildSupervisor] = []
-        self.mode = config.daemon.mode
-        self.config_files: tuple[str, ...] = ()
-        # Whether everything was looked at once, and whether the file system's word is being heard.
+        # Whether everything was scanned once, and whether file changes are being reported.
         self.has_scanned = self.is_listening = False
-        self.lag, self.judging_seconds, self.sweep_seconds = LoopLag(), Histogram(), Histogram()
+        self.lag, self.sweep_seconds = LoopLag(), Histogram()
+        self._join_host()
 
-    def request_judging(self) -> None:
-        self._loop.call_soon(self._judge_pending)
-
-    def set_timer(self, awake: float) -> None:
-        # The loop's clock is CLOCK_MONOTONIC, the one awake seconds are counted on.
-        if self._timer is not None:
-            if self._timer.when() <= awake and not self._timer.cancelled():
-                return
-            self._timer.cancel()
-        self._timer = self._loop.call_at(awake, self._on_timer)
-
-    def reach(self, session_id: SessionId) -> Reachability:
-        """The act gate's own word, asked while the session is judged."""
-        enabled = self._config.heartbeat.enabled
-        if self._config.daemon.mode is Mode.OBSERVE:
-            return Reachability(enabled=enabled, observing=True)
-        return replace(self.control.controller.reach(session_id), enabled=enabled)
-
-    def needs_approval(self, session_id: SessionId) -> bool:
-        return self.control.controller.needs_approval(session_id)
-
-    def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
-        self.transition_writer.enqueue(transitions)
-        self.feed.publish(changes)
-        self.healing.on_changes(changes)
-        self.heartbeat.on_transitions(transitions)
-
-    def on_agent_exit(self, session_id: SessionId) -> None:
-        self.read_last_calls(session_id)
-        self._sessions_to_search.add(session_id)
-        if self._search_task is None or self._search_task.done():
-            self._search_task = self._loop.create_task(self._search_orphans())
-
-    def on_session_gone(self, session_id: SessionId) -> None:
-        self.healing.healer.on_judged(session_id)
-
-    def find_pane(self, session_id: SessionId) -> None:
-        super().find_pane(session_id)
-        self.hub.on_session_process(session_id)
+    def _join_host(self) -> None:
+        """All parts are built: from here on they get the supervisor's results."""
+        self.host.add_controller(self.control.controller)
+        self.host.add_judged_listener(
+            JudgedResults(self.transition_writer, self.feed, self.healing, self.heartbeat)
+        )
+        self.host.add_process_listener(self.hub)
+        for listener in (self.observer.supervisor, self.observer.tmux, self.hub):
+            self.host.add_exit_listener(listener)
 
     async def listen(self) -> None:
         """Pass on what the file system tells, until cancelled."""
@@ -164,8 +124,8 @@ class Daemon(SessionObserver):
             async for told in self._folders:
                 if told.rescan and not self._may_rescan():
                     told.rescan = False
-                for source in self.sources:
-                    self.observe(source, source.on_changes, told)
+                for source in self.observer.sources.all():
+                    self.observer.sources.observe(source, source.on_changes, told)
         finally:
             self.is_listening = False
 
@@ -181,42 +141,29 @@ class Daemon(SessionObserver):
 
     def _rescan(self) -> None:
         self._rescan_timer, self._rescanned_at = None, self._loop.time()
-        for source in self.sources:
-            self.observe(source, source.on_changes, FileChanges(set(), set(), set(), rescan=True))
-
-    def continue_reading(self, source: Source, act: Callable[[], None]) -> None:
-        """A source has more to read than one turn of the loop takes."""
-        self._loop.call_soon(self.observe, source, act)
+        everything = FileChanges(set(), set(), set(), rescan=True)
+        for source in self.observer.sources.all():
+            self.observer.sources.observe(source, source.on_changes, everything)
 
     async def run_sweep(self) -> None:
         """The backstop behind being told."""
         while True:
-            slow = any(source.delay_reason for source in self.sources)
+            slow = any(source.delay_reason for source in self.observer.sources.all())
             await asyncio.sleep(SLOW_SWEEP_SECONDS if slow else SWEEP_SECONDS)
             began = self._loop.time()
-            for log_eye in self.log_sources:
-                await self._sweep_source(log_eye)
-            for source in (*self.process_sources, self.streams, self.spool):
-                self.observe(source, source.scan)
-            await self.reachability.check_all()
+            sources = self.observer.sources
+            for log_source in sources.logs:
+                await self._sweep_source(log_source)
+            for source in (*sources.processes, *sources.streams, *sources.spools):
+                sources.observe(source, source.scan)
+            await self.observer.reachability.check_all()
             self.sweep_seconds.observe(self._loop.time() - began)
-
-    def retry_later(self, source: Source, seconds: float) -> None:
-        """A source that raised is looked at again; once that works, it is told of changes as before."""
-        if source.name not in self._retries:
-            self._retries[source.name] = self._loop.call_later(seconds, self._retry, source)
-
-    def _retry(self, source: Source) -> None:
-        self._retries.pop(source.name, None)
-        self.observe(source, source.scan)
-        if source.name not in self._retries:
-            self.failures.on_success(source.name)
 
     async def _sweep_source(self, source: "LogFileSource | ContainerSource") -> None:
         try:
             await source.sweep()
         except Exception as error:  # noqa: BLE001 - the other sources are swept even so
-            self.retry_later(source, self.failures.on_failure(source.name, error))
+            self.observer.sources.on_failure(source, error)
 
     async def run_retention(self) -> None:
         """Transitions are kept for a month; a session's newest one stays."""
@@ -244,41 +191,28 @@ class Daemon(SessionObserver):
         """Once for every log: what grows meanwhile is for the next time."""
         more = True
         while more:
-            bookmarks = self.take_bookmarks()
+            bookmarks = self.observer.sources.take_bookmarks()
             more = len(bookmarks) == BOOKMARKS_AT_ONCE_MAX
             if bookmarks:
                 await self._store.save_bookmarks(bookmarks)
 
-    def _on_exit(self, process: Process) -> None:
-        self.supervisor.on_exit(process)
-        self.tmux.on_exit(process)
-        self.hub.on_exit(process)
 
-    def _judge_pending(self) -> None:
-        began = self._loop.time()
-        try:
-            more = self.supervisor.judge_pending()
-        except Exception as error:  # noqa: BLE001 - what is left to judge is judged after a rest
-            self._loop.call_later(self.failures.on_failure(JUDGING, error), self._judge_pending)
-            return
-        self.failures.on_success(JUDGING)
-        self.judging_seconds.observe(self._loop.time() - began)
-        if more:
-            self._loop.call_soon(self._judge_pending)
+class JudgedResults:
+    """Stores what was judged, publishes it, and lets healing and the health hook act on it, in this order."""
 
-    def _on_timer(self) -> None:
-        self._timer = None
-        try:
-            following = self.supervisor.on_timer()
-        except Exception as error:  # noqa: BLE001 - the deadlines after this one are still to come
-            self.set_timer(self._loop.time() + self.failures.on_failure(JUDGING, error))
-            return
-        if following is not None:
-            self.set_timer(following)
+    def __init__(
+        self, writer: TransitionWriter, feed: Feed, healing: HealingComponents, heartbeat: HeartbeatComponents
+    ) -> None:
+        self._writer = writer
+        self._feed = feed
+        self._healing = healing
+        self._heartbeat = heartbeat
 
-    async def _search_orphans(self) -> None:
-        """One pass over the processes for all that ended since the last one, however many these are."""
-        while self._sessions_to_search:
-            ended, self._sessions_to_search = self._sessions_to_search, set()
-            for session_id, orphans in (await asyncio.to_thread(orphans_of_all, ended)).items():
-                self.report_orphans(session_id, orphans)
+    def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
+        self._writer.enqueue(transitions)
+        self._feed.publish(changes)
+        self._healing.on_changes(changes)
+        self._heartbeat.on_transitions(transitions)
+
+    def on_session_gone(self, session_id: SessionId) -> None:
+        self._healing.healer.on_judged(session_id)

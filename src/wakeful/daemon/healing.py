@@ -30,7 +30,6 @@ from wakeful.checkpoints.files import CheckpointFiles
 from wakeful.checkpoints.model import CheckpointKind
 from wakeful.checkpoints.service import CheckpointNotifier, Checkpoints
 from wakeful.checkpoints.sessions import SessionCheckpoints, SessionDecisionExecutor
-from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.alert_channels import alert_rules_of, open_channels
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, RedisConfig, RunawayResponse
@@ -66,6 +65,7 @@ from wakeful.judging.session_record import SessionRecord
 from wakeful.linux.host import Disk, HostInfo
 from wakeful.linux.logging import log_to_stderr
 from wakeful.sessions.feed import SessionChange
+from wakeful.sessions.transition_writer import TransitionWriter
 from wakeful.storage.base import Store
 from wakeful.watchdog.checkpoints import QueueApproval, QueueCheckpoints, QueueDecisionExecutor
 from wakeful.work.expiry import WorkRevival
@@ -91,7 +91,7 @@ class HealingComponents:
         config: Config,
         control: ControlComponents,
         mute_pause: MutePause,
-        refused: Callable[[], str | None],
+        writer: TransitionWriter,
     ) -> None:
         self._observer = observer
         self._config = config
@@ -106,19 +106,19 @@ class HealingComponents:
         # What was written since the start.
         self.event_counts: Counter[tuple[CriticalEventKind, ActionTaken]] = Counter()
         self.incidents = Incidents(store, clock)
-        self.lessons = Lessons(store, clock)
+        self.lessons = control.lessons
         self.checkpoints = Checkpoints(store, clock, CheckpointFiles(Path(paths.state_dir, "checkpoints")))
         self.alerts = self._build_outbox(paths)
         self.attention = self._build_attention()
         self._issues = self._build_issues()
         place = self._host = HostInfo(observer.host, clock)
         limiter = RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst)
-        self.situations = SituationBuilder(control.managed_sessions, place, paths.tmux, self.lessons.of)
+        self.situations = SituationBuilder(control.managed_sessions, place, paths.tmux, self.lessons)
         self._close_detector = UserCloseDetector(
             clock, observer.registry, control.managed_sessions, self.situations
         )
         self.notifier = self._build_notifier()
-        self._disk = self._build_disk_watch(paths, refused)
+        self._disk = self._build_disk_watch(paths, writer)
         self.healer = self._build_healer(limiter)
         checkpoints = StoredJournalCheckpoints(store_path(config, paths))
         self._journal_notifier = JournalNotifier(self.alerts, clock)
@@ -145,10 +145,8 @@ class HealingComponents:
         carriers[CheckpointKind.JOURNAL] = JournalDecisionExecutor(checkpoints)
         if self.queue is not None:
             carriers[CheckpointKind.QUEUE] = QueueDecisionExecutor(self.queue)
-        control.controller.classify_interrupted = control.automatic_controller.classify_interrupted = (
-            self.situations.classify_interrupted
-        )
-        self.lessons.on_change = self._mute_pause.on_change = self.healer.recheck_all
+        self.lessons.subscribe(self.healer.recheck_all)
+        self._mute_pause.subscribe(self.healer.recheck_all)
 
     def rules(self) -> HealingRules:
         """What the operator allows at this moment."""
@@ -178,6 +176,10 @@ class HealingComponents:
                 self.attention.on_judged(session.record)
                 self.healer.on_judged(change.session_id)
                 self._close_detector.on_judged(change.session_id)
+
+    def is_treated(self, session_id: SessionId) -> bool:
+        """Whether healing treats this session now."""
+        return self.healer.case_of(session_id) is not None
 
     def tasks(self) -> Iterator[Task]:
         """What runs as long as the daemon does."""
@@ -269,12 +271,12 @@ class HealingComponents:
             mode=self._config.daemon.mode,
         )
 
-    def _build_disk_watch(self, paths: StatePaths, refused: Callable[[], str | None]) -> DiskWatch:
+    def _build_disk_watch(self, paths: StatePaths, writer: TransitionWriter) -> DiskWatch:
         return DiskWatch(
             clock=self._observer.clock,
             host=self._observer.host,
             room=Disk(paths.state_dir),
-            refused=refused,
+            refused=lambda: writer.problem,
             incidents=self.incidents,
             owe=self.alerts.enqueue,
             over=self.notifier.notify_resolved,
@@ -385,14 +387,14 @@ class HealingComponents:
                 outbox=self.alerts,
                 soon=self.notifier.notify_soon,
                 over=self.notifier.notify_resolved,
-                treated=lambda session_id: self.healer.case_of(session_id) is not None,
+                treated=self.is_treated,
             ),
             limiter=limiter,
             present=self._set_queue_sessions,
         )
 
     def _set_queue_sessions(self, session_ids: Collection[SessionId]) -> None:
-        self.situations.queue_sessions = frozenset(session_ids)
+        self.situations.set_queue_sessions(session_ids)
         self._observer.supervisor.set_queue_running(session_ids)
 
     async def _notify_journal(self, report: JournalWatchReport) -> None:

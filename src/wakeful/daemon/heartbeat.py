@@ -8,8 +8,11 @@ container.
 import os
 from collections.abc import Callable, Coroutine, Iterator, Sequence
 
+from msgspec import Struct
+
 from wakeful.agents.hub import Hub
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState
+from wakeful.agents.table import AgentTable
 from wakeful.alerts.mute_pause import MutePause
 from wakeful.config.heartbeat import HeartbeatConfig, SupervisionConfig
 from wakeful.config.paths import StatePaths
@@ -17,11 +20,12 @@ from wakeful.config.schema import Config
 from wakeful.config.trust import TrustFile
 from wakeful.control.controller import pane_address_of
 from wakeful.control.driver import PromptDriver
-from wakeful.core.ids import ConversationId, SessionId
+from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import ProcessState
 from wakeful.daemon.agents import engine_address
 from wakeful.daemon.control import ControlComponents
+from wakeful.daemon.healing import HealingComponents
 from wakeful.daemon.observer import SessionObserver
 from wakeful.healing.closed_sessions import PromptTimeout
 from wakeful.heartbeat.file import (
@@ -43,6 +47,7 @@ from wakeful.linux.run_command import HookProgram
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.health_hook import HealthHook
 from wakeful.sessions.prompt_timeouts import RunningPrompt, SupervisionTimers, TimerRules
+from wakeful.sessions.reachability import ReachSource
 from wakeful.sessions.repair import Repairs
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import Store, Transition
@@ -78,24 +83,19 @@ class HeartbeatComponents:
         config: Config,
         paths: StatePaths,
         store: Store,
-        observer: SessionObserver,
+        parts: "WakeParts",
         feed: Feed,
-        control: ControlComponents,
         hub: Hub,
-        mute_pause: MutePause,
-        is_treated: Callable[[SessionId], bool],
+        healing: HealingComponents,
     ) -> None:
-        self.wake_service = build_wake(config, paths, store, observer, control, hub, mute_pause)
-        cut_short = PromptTimeout(control.automatic_controller, observer.registry, is_treated)
+        observer, control = parts.observer, parts.control
+        self.wake_service = build_wake(config, paths, store, parts, hub)
+        cut_short = PromptTimeout(control.automatic_controller, observer.registry, healing.is_treated)
         self.timers = build_timers(config, observer, feed, cut_short)
         self.repairs = Repairs(store, observer.registry, observer.clock, observer.refresh)
         self._hook = build_hook(config, observer)
         self._hub = hub
         self._supervisor = observer.supervisor
-        guests, speakers = AgentSessionAddresses(hub, config), container_prompt_drivers(config, paths)
-        for controller in (control.controller, control.automatic_controller):
-            controller.agent_session_of = guests.managed_session_of
-            controller.prompt_drivers.update(speakers)
 
     async def restore(self) -> None:
         """Go on where an earlier daemon stopped; everybody was judged before."""
@@ -117,19 +117,32 @@ class HeartbeatComponents:
             yield self._hook.run, "nobody is told of health"
 
 
-class AgentSessionAddresses:
-    """Where the sessions of the hub's agents are spoken to: in the pane their agent runs in, here or in its container."""
+class WakeParts(Struct, frozen=True):
+    """What wakes use of the daemon."""
 
-    def __init__(self, hub: Hub, config: Config) -> None:
-        self._hub = hub
+    observer: SessionObserver
+    control: ControlComponents
+    mute_pause: MutePause
+    reach: ReachSource
+
+
+class AgentSessionAddresses:
+    """Where prompts for the sessions of the hub's agents go: to the pane of the agent, on this host or in its container."""
+
+    def __init__(self, table: AgentTable, config: Config, paths: StatePaths) -> None:
+        self._table = table
         self._commands = {spec.name: spec.command for spec in config.agents}
+        self._prompt_drivers = container_prompt_drivers(config, paths)
+
+    def prompt_driver(self, name: str) -> PromptDriver | None:
+        return self._prompt_drivers.get(name)
 
     def managed_session_of(self, session: TrackedSession) -> ManagedSession | None:
         """The address of an agent's session; None for one that is nobody's, or whose agent does not run."""
         name, living = session.subject.agent, session.presence.living_processes
         if name not in self._commands or len(living) != 1:
             return None
-        record = self._hub.record(name)
+        record = self._table.find(name).record
         if record.state is not AgentState.RUNNING or record.session_id != session.subject.id:
             return None
         pane = _pane_of(record, session)
@@ -172,12 +185,11 @@ def build_wake(
     config: Config,
     paths: StatePaths,
     store: Store,
-    observer: SessionObserver,
-    control: ControlComponents,
+    parts: WakeParts,
     hub: Hub,
-    mute_pause: MutePause,
 ) -> WakeService:
     """The wake service of one daemon."""
+    observer, control = parts.observer, parts.control
     heartbeat, clock = config.heartbeat, observer.clock
     specs = {spec.name: spec for spec in config.agents}
 
@@ -198,8 +210,8 @@ def build_wake(
         own_hands=control.automatic_controller,
         judged_by=observer.policy,
         rules=wake_rules(heartbeat),
-        reach=observer.reach,
-        paused=lambda: mute_pause.current_pause,
+        reach=parts.reach.reach,
+        paused=lambda: parts.mute_pause.current_pause,
         context=WakeContext(store),
     )
 

@@ -56,7 +56,7 @@ def collect_metrics(daemon: "Daemon") -> MetricSamples:
     """Every figure of the table, as it is now."""
     return {
         **_daemon_metrics(daemon),
-        **session_metrics(daemon.registry, daemon.clock.now()),
+        **session_metrics(daemon.observer.registry, daemon.clock.now()),
         **_healing_metrics(daemon),
         **_source_metrics(daemon),
     }
@@ -77,7 +77,10 @@ def _daemon_metrics(daemon: "Daemon") -> MetricSamples:
 
 def _cycle_histograms(daemon: "Daemon") -> dict[Labels, Histogram]:
     queue = daemon.healing.queue
-    cycles: dict[Labels, Histogram] = {("judge",): daemon.judging_seconds, ("sweep",): daemon.sweep_seconds}
+    cycles: dict[Labels, Histogram] = {
+        ("judge",): daemon.host.judging_seconds,
+        ("sweep",): daemon.sweep_seconds,
+    }
     return cycles if queue is None else cycles | {("queue",): queue.cycle_seconds}
 
 
@@ -100,11 +103,13 @@ def _healing_metrics(daemon: "Daemon") -> MetricSamples:
 def _source_metrics(daemon: "Daemon") -> MetricSamples:
     queue = daemon.healing.queue
     errors: dict[Labels, float] = {
-        ("tmux",): daemon.tmux.failed_listings,
+        ("tmux",): daemon.observer.tmux.failed_listings,
         ("process",): daemon.exits.failed_probes,
-        ("log",): sum(each.failed_reads for each in daemon.log_sources),
+        ("log",): sum(each.failed_reads for each in daemon.observer.sources.logs),
         **{(f"agent_{runtime}",): count for runtime, count in daemon.hub.failed_counts.items()},
         **({("queue",): queue.failed_cycles} if queue is not None else {}),
     }
-    eyes: dict[Labels, float] = {(each.name,): each.slow is not None for each in daemon.source_records()}
+    eyes: dict[Labels, float] = {
+        (each.name,): each.slow is not None for each in daemon.observer.sources.records()
+    }
     return {"wakeful_probe_errors": errors, "wakeful_eye_slow": eyes}

@@ -98,15 +98,22 @@ async def serve(
         )
         fault_point("daemon.opened")
         folders = await stack.enter_async_context(FolderWatch())
-        daemon = Daemon(config, paths, store, folders, {each.path: each for each in await store.bookmarks()})
+        daemon = Daemon(
+            config,
+            paths,
+            store,
+            folders,
+            {each.path: each for each in await store.bookmarks()},
+            config_files=config_files,
+            child_processes=() if gateway is None else (_gateway(paths, gateway),),
+        )
         stack.callback(daemon.exits.close)
-        daemon.config_files = config_files
-        daemon.supervisor.restore_transition_keys(await _stored_transition_keys(store))
+        daemon.observer.supervisor.restore_transition_keys(await _stored_transition_keys(store))
         await daemon.mute_pause.reload()
         # Before anybody is judged: what a person ended must not be called dead, not even for a moment.
         await daemon.control.person_stops.load()
         await daemon.hub.load()
-        await daemon.scan()
+        await daemon.observer.scan()
         fault_point("daemon.looked")
         await daemon.control.restore()
         fault_point("daemon.hands")
@@ -114,12 +121,10 @@ async def serve(
         fault_point("daemon.care")
         await daemon.hub.restore()
         # Last: by now everybody was judged by what is there, so nobody is woken on what was true before.
-        daemon.judge_all_pending()
+        daemon.observer.judge_all_pending()
         fault_point("daemon.judged")
         await daemon.heartbeat.restore()
         daemon.has_scanned = True
-        if gateway is not None:
-            daemon.child_processes.append(_gateway(paths, gateway))
         ended = shutdown_event(supervised=supervised)
         app, authenticator = _app(config, paths, listeners, daemon, store=store, end=ended.set)
         stack.callback(app.log.close)
@@ -163,13 +168,7 @@ def _app(
         load_or_create_token(Path(paths.token)), listeners.port, daemon.clock.now, config.daemon.host
     )
     queries = _session_queries(config, paths, listeners, daemon, store.transitions)
-    heal = daemon.mute_pause.on_change
-
-    def calm_changed() -> None:
-        heal()
-        daemon.feed.publish_overview(queries.overview().body)
-
-    daemon.mute_pause.on_change = calm_changed
+    daemon.mute_pause.subscribe(lambda: daemon.feed.publish_overview(queries.overview().body))
     app = build_app(
         queries,
         daemon.work,
@@ -190,7 +189,7 @@ def _app(
         repairs=daemon.heartbeat.repairs,
         own=MonitoringRoutes(partial(readiness_problem, daemon), partial(collect_metrics, daemon)),
         reports=build_reports(
-            daemon,
+            daemon.observer,
             store,
             paused=lambda: daemon.mute_pause.current_pause_record,
             agents=lambda: daemon.hub.records,
@@ -212,7 +211,6 @@ def _deciders(config: Config, daemon: Daemon) -> CallerCheck:
         # Its name on this host is held by the process that serves the chat, and by no other.
         return bool(token) and len(pids) == 1 and holder_on_host(gateway_name(token)) == pids[0]
 
-    daemon.control.callers.agents = lambda: {each.name for each in daemon.hub.records}
     return CallerCheck(
         daemon.control.callers.session_of,
         tcp_callers,
@@ -244,11 +242,11 @@ def _session_queries(
         return DaemonRecord(
             mode=config.daemon.mode,
             version=__version__,
-            host=daemon.host,
+            host=daemon.observer.host,
             pid=os.getpid(),
             started_at=started_at,
             listening=tuple(listeners.listening),
-            eyes=daemon.source_records(),
+            eyes=daemon.observer.sources.records(),
             notes=(
                 *listeners.notes,
                 *trouble,
@@ -262,15 +260,15 @@ def _session_queries(
         )
 
     wrong = Path(paths.cases) / "wrong.jsonl"
-    cases = CaseFile(str(wrong), daemon.read_last_events, partial(append_case, wrong))
+    cases = CaseFile(str(wrong), daemon.observer.read_last_events, partial(append_case, wrong))
     return SessionQueries(
         daemon.clock,
-        daemon.registry,
+        daemon.observer.registry,
         daemon.feed,
         history,
-        daemon.policy,
+        daemon.observer.policy,
         standing,
-        daemon.process_tree,
+        daemon.observer.process_tree,
         cases,
         daemon.healing.healer.case_of,
         daemon.hub.summary,
@@ -278,7 +276,7 @@ def _session_queries(
         daemon.heartbeat.wake_service.of_session,
         timer_rules(config.supervision),
         daemon.heartbeat.timers.warnings,
-        daemon.read_last_events,
+        daemon.observer.read_last_events,
     )
 
 
@@ -293,7 +291,7 @@ def _link(config: Config, listeners: Listeners, authenticator: Authenticator | N
 
 def _startup_lines(config: Config, listeners: Listeners, daemon: Daemon, link: str | None) -> Iterator[str]:
     """Which sessions it may touch, where it listens, and what it found."""
-    total = daemon.registry.counts(daemon.clock.now())["total"]
+    total = daemon.observer.registry.counts(daemon.clock.now())["total"]
     if daemon.mute_pause.current_pause is not None:
         yield pause_text(daemon.mute_pause.current_pause)
     yield f"mode: {config.daemon.mode} ({_MODES[config.daemon.mode]})"
@@ -306,7 +304,7 @@ def _startup_lines(config: Config, listeners: Listeners, daemon: Daemon, link: s
         yield f"agents: {', '.join(f'{count} {state}' for state, count in counts.items())}"
     yield from (each.start_message for each in daemon.child_processes)
     yield from (f"note: {note}" for note in listeners.notes)
-    for source in daemon.source_records():
+    for source in daemon.observer.sources.records():
         yield from (f"note: {source.name}: {told}" for told in (source.slow, source.left_out) if told)
 
 
@@ -320,7 +318,7 @@ _MODES: Final = {
 async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
     """Serve until told to end, then close in the reverse order: listeners first, memory last."""
     keep = daemon.failures.keep_running
-    alerts = FailureAlerts(daemon.failures, daemon.healing.alerts, daemon.host)
+    alerts = FailureAlerts(daemon.failures, daemon.healing.alerts, daemon.observer.host)
     # A full disk must not end the daemon either: it still sees and tells the truth.
     stored = (
         (daemon.run_bookmark_saving, "bookmarks are not saved"),
@@ -336,11 +334,11 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         *doors,
         keep("file watching", daemon.listen),
         keep("sweep", daemon.run_sweep),
-        keep(daemon.tmux.name, daemon.tmux.run),
+        keep(daemon.observer.tmux.name, daemon.observer.tmux.run),
         keep("transition writer", daemon.transition_writer.run),
         keep("loop lag", daemon.lag.run),
         keep("log rotation", keep_own_log_short),
-        keep("reachability checks", lambda: daemon.reachability.run(lambda: daemon.feed.has_subscribers)),
+        keep("reachability checks", partial(daemon.observer.reachability.run, daemon.feed)),
         *(keep(otherwise, task, world_errors=True) for task, otherwise in stored),
         *(keep("gateway", each.run) for each in daemon.child_processes),
     )

@@ -7,7 +7,7 @@ there. It never acts twice.
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Iterator, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from typing import Final, Protocol
 from uuid import uuid4
 
@@ -41,6 +41,7 @@ from wakeful.healing.plan import (
     HealingStep,
 )
 from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.healing.situation import AgentHosts
 from wakeful.incidents.issue_tracker import IssueReport, IssueTracker
 from wakeful.judging.events import CallEnded, CallStarted, Event
 from wakeful.judging.findings import FindingCode
@@ -97,11 +98,18 @@ class Reviver:
         self.limiter = limiter
         self._history = past
         self._tracker = tracker
-        # Set by whoever has a hub: starts the agent that hosts a session, in its conversation; None where none does.
-        self.start_agent: Callable[[SessionId], Awaitable[ActionRecord] | None] = lambda _session_id: None
+        self._agent_hosts: list[AgentHosts] = []
         self._outcomes: dict[SessionId, ActionOutcome] = {}
         # What was done since the start, and what came of it.
         self.outcome_counts: Counter[tuple[HealingStep, ActionOutcome]] = Counter()
+
+    def add_agents(self, hosts: AgentHosts) -> None:
+        """Start these hosts' agents to bring their sessions back."""
+        self._agent_hosts.append(hosts)
+
+    def _resume_agent(self, session_id: SessionId) -> Awaitable[ActionRecord] | None:
+        starts = (each.resume_agent(session_id) for each in self._agent_hosts)
+        return next((start for start in starts if start is not None), None)
 
     def last_outcome(self, session_id: SessionId) -> ActionOutcome:
         """How its last act ended, as far as this daemon did one."""
@@ -259,7 +267,7 @@ class Reviver:
     ) -> ActionRecord:
         session_id = case.session_id
         if self._managed_sessions.find(session_id) is None:
-            if (starting := self.start_agent(session_id)) is not None:
+            if (starting := self._resume_agent(session_id)) is not None:
                 # Why is known before it runs again.
                 context = self._context(session, case)
                 return await self._brief_agent(controller, session, await starting, context)

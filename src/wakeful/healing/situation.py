@@ -1,10 +1,11 @@
 """Gathers the facts about a session that the plan needs, from evidence and ownership. It decides nothing."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Collection, Coroutine
 from pathlib import PurePath
 from typing import Final, Protocol
 
-from wakeful.control.controller import CLIENT_PROGRAMS
+from wakeful.control.controller import CLIENT_PROGRAMS, InterruptedCallClassifier
+from wakeful.control.gate import ActionRecord
 from wakeful.control.ownership import ManagedSessions
 from wakeful.core.clock import Instant
 from wakeful.core.ids import SessionId
@@ -15,10 +16,8 @@ from wakeful.healing.plan import AgentRecovery, Situation
 from wakeful.incidents.many_deaths import DeathCounter
 from wakeful.incidents.model import DEATHS, Cause, IncidentContext, Origin, cause_of_loss, origin_of
 from wakeful.judging.findings import FindingCode, State
-from wakeful.judging.interrupted_calls import InterruptedCall, interrupted_calls
-from wakeful.judging.session_record import project_label
+from wakeful.judging.interrupted_calls import InterruptedCall
 from wakeful.judging.summary import quiet_seconds
-from wakeful.judging.user_effect_rules import Lesson, apply_lessons
 from wakeful.judging.wording import quote
 from wakeful.sessions.session import TrackedSession
 
@@ -40,6 +39,19 @@ class HostFacts(Protocol):
         """Whether the kernel ended processes for want of memory in the last minute."""
 
 
+class AgentHosts(Protocol):
+    """Agents that host sessions. The hub is one."""
+
+    def agent_name_of(self, session_id: SessionId) -> str | None:
+        """The agent that hosts this session, or hosted it last."""
+
+    def recovery_of(self, session_id: SessionId) -> AgentRecovery:
+        """How this session comes back if its agent is gone."""
+
+    def resume_agent(self, session_id: SessionId) -> Coroutine[None, None, ActionRecord] | None:
+        """Start the agent that hosts this session, in its conversation; None where no agent does."""
+
+
 class SituationBuilder:
     """Sessions as the plan sees them."""
 
@@ -48,27 +60,40 @@ class SituationBuilder:
         managed_sessions: ManagedSessions,
         host: HostFacts,
         own_tmux: str,
-        taught: Callable[[str], Sequence[Lesson]] = lambda _project: (),
+        classifier: InterruptedCallClassifier,
     ) -> None:
         self._managed_sessions = managed_sessions
         self._host = host
         self._own_tmux = own_tmux
-        # Set by whoever has a hub.
-        self.agent_of: Callable[[SessionId], str | None] = lambda _session_id: None
-        self.agent_recovery: Callable[[SessionId], AgentRecovery] = lambda _session_id: AgentRecovery.NOTIFY
+        self._agent_hosts: list[AgentHosts] = []
         # Sessions of a queue: its own watchdog sees to them.
         self.queue_sessions: frozenset[SessionId] = frozenset()
         # Those a person has brought back at this moment: nobody else does meanwhile.
         self.restoring_sessions: set[SessionId] = set()
-        # What people said about a project's commands.
-        self._lessons_of = taught
+        self._classifier = classifier
         self._deaths = DeathCounter()
+
+    def add_agents(self, hosts: AgentHosts) -> None:
+        """Ask these hosts about the sessions of agents too."""
+        self._agent_hosts.append(hosts)
+
+    def set_queue_sessions(self, session_ids: Collection[SessionId]) -> None:
+        """Sessions of a queue: its own watchdog treats them."""
+        self.queue_sessions = frozenset(session_ids)
+
+    def agent_name_of(self, session_id: SessionId) -> str | None:
+        """The agent that hosts this session, or hosted it last."""
+        return next((name for each in self._agent_hosts if (name := each.agent_name_of(session_id))), None)
+
+    def _agent_recovery(self, session_id: SessionId) -> AgentRecovery:
+        ways = (each.recovery_of(session_id) for each in self._agent_hosts)
+        return next((way for way in ways if way is not AgentRecovery.NOTIFY), AgentRecovery.NOTIFY)
 
     def require_managed(self, session_id: SessionId) -> None:
         """Raises NotManaged; HostedByAgent, unless its agent is one that Wakeful brings back."""
         if (
             self._managed_sessions.find(session_id) is not None
-            or self.agent_recovery(session_id) is AgentRecovery.NOTIFY
+            or self._agent_recovery(session_id) is AgentRecovery.NOTIFY
         ):
             self._managed_sessions.get(session_id)
 
@@ -87,7 +112,7 @@ class SituationBuilder:
         limit = activity.limit_until
         found = next((each.since for each in verdict.findings if each.code is case.code), None)
         # Its folder may be one of a container: whoever starts it there sees whether it is gone.
-        agent_name = self.agent_of(session.subject.id)
+        agent_name = self.agent_name_of(session.subject.id)
         return Situation(
             code=case.code,
             state=verdict.state,
@@ -109,7 +134,7 @@ class SituationBuilder:
             lost=self.loss_origin(session) is not None,
             limit_in_seconds=limit.wall - now.wall if limit is not None else None,
             agent_name=agent_name,
-            agent_way=self.agent_recovery(session.subject.id),
+            agent_way=self._agent_recovery(session.subject.id),
         )
 
     def _is_stopped(self, session: TrackedSession) -> bool:
@@ -119,9 +144,8 @@ class SituationBuilder:
         return session.presence.stopped or (managed is not None and managed.is_ended_in(process))
 
     def classify_interrupted(self, session: TrackedSession) -> tuple[InterruptedCall, ...]:
-        """The calls that had not come back, classed by the rules and by what was taught about its project."""
-        project = project_label(session.subject, session.activity, session.presence)
-        return apply_lessons(interrupted_calls(session.activity), self._lessons_of(project))
+        """The calls that had not come back, classed by their effects."""
+        return tuple(self._classifier.classify_interrupted(session))
 
     def describe_remote_calls(self, session: TrackedSession) -> list[str]:
         """The calls that were cut off and may have had effects elsewhere, in words."""

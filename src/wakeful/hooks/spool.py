@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import islice
 from math import inf
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Raw, Struct
@@ -29,7 +29,7 @@ from wakeful.judging import events as e
 from wakeful.judging.events import LogOpened
 from wakeful.judging.evidence import SessionIdentity
 from wakeful.linux.files import read_small
-from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher
+from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, Source
 from wakeful.sources.folder_watch import watch_or_await
 from wakeful.sources.turn_failure import turn_failed_event
 
@@ -195,11 +195,18 @@ UNKNOWN_SECONDS: Final = 60.0
 _SLOT_DIGITS: Final = len(str(SLOTS))
 
 
-class HookSpoolSource:
-    """Watches the spool folder. Without `folders` it is a single look and removes nothing.
+class SpoolContext(Protocol):
+    """What the spool asks of the daemon."""
 
-    `knows` says whether a session is known already, `more` has `read_next` called soon.
-    """
+    def is_known(self, session_id: SessionId) -> bool:
+        """Whether another source knows this session."""
+
+    def continue_reading(self, source: Source, act: Callable[[], None]) -> None:
+        """Call `act` in the next turn of the loop."""
+
+
+class HookSpoolSource:
+    """Watches the spool folder. Without `folders` it is a single look and removes nothing."""
 
     name = "hook-spool"
     delay_reason = None
@@ -213,8 +220,8 @@ class HookSpoolSource:
         folders: FolderWatcher | None = None,
         fired: HookReportTimes | None = None,
         apart: Sequence[str] = (),
-        knows: Callable[[SessionId], bool] = lambda _session_id: True,
-        more: Callable[[], None] = lambda: None,
+        *,
+        context: SpoolContext,
     ) -> None:
         self._folder = folder
         self._host = host
@@ -224,8 +231,7 @@ class HookSpoolSource:
         self._report_times = fired
         # Who works in these folders was asked something by us, and is no session.
         self._ignored_folders = apart
-        self._is_known = knows
-        self._request_read = more
+        self._context = context
         # In the order of their arrival. Hooks that Wakeful installed write to a few slots: these are read first.
         self._slots: dict[str, None] = {}
         self._unread: dict[str, None] = {}
@@ -276,7 +282,7 @@ class HookSpoolSource:
         del self._surplus[-REPORTS_AT_ONCE_MAX:]
         self._has_more = bool(self._slots or self._unread or self._surplus)
         if self._has_more:
-            self._request_read()
+            self._context.continue_reading(self, self.read_next)
 
     def _queue(self, paths: Iterable[str]) -> None:
         for path in paths:
@@ -298,7 +304,7 @@ class HookSpoolSource:
 
     def _is_admitted(self, session_id: SessionId) -> bool:
         """Whether a report counts. Of sessions that nothing else knows, only some a minute do: ids are easily invented."""
-        if self._is_known(session_id):
+        if self._context.is_known(session_id):
             return True
         now = self._clock.now().awake
         if now - self._unknown_since >= UNKNOWN_SECONDS:

@@ -6,8 +6,7 @@ none for other sessions.
 """
 
 import asyncio
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from wakeful.core.ids import SessionId
 from wakeful.judging.findings import State
@@ -21,22 +20,35 @@ CHECK_SECONDS: Final = 5.0
 CHECKED_AT_ONCE_MAX: Final = 100
 
 
+class ReachSource(Protocol):
+    """Tells whether prompts reach a session. The supervisor's host is one."""
+
+    def reach(self, session_id: SessionId) -> Reachability:
+        """Whether Wakeful may act on a managed session, and whether a prompt would arrive there now."""
+
+
+class FeedSubscribers(Protocol):
+    """The change feed, as far as it is asked whether anything listens."""
+
+    @property
+    def has_subscribers(self) -> bool: ...
+
+
 class ReachabilityChecker:
     """Looks, and has a session judged anew where it saw something else than its record says."""
 
-    def __init__(self, supervisor: Supervisor, reach: Callable[[SessionId], Reachability]) -> None:
+    def __init__(self, supervisor: Supervisor, source: ReachSource) -> None:
         self._supervisor = supervisor
-        self._registry = supervisor.registry
-        self._reach = reach
+        self._known = supervisor.known
+        self._source = source
         self._due: list[TrackedSession] = []
-        self._registry.check_reachability = self.check
 
     def check(self, session: TrackedSession) -> None:
         """Judge a session anew whose way was opened, shut or lost since it was judged."""
         record = session.record
         if record is None or not session.subject.is_managed:
             return
-        reachability = self._reach(session.subject.id)
+        reachability = self._source.reach(session.subject.id)
         was_lost = record.state is State.DETACHED
         is_lost = reachability.path_lost and (was_lost or record.state is State.IDLE)
         if (reachability.path_open, is_lost) == (record.attachable, was_lost):
@@ -47,21 +59,21 @@ class ReachabilityChecker:
 
     def check_some(self) -> None:
         """The next so many of the managed ones, in turn."""
-        self._due = self._due or list(self._registry.managed)
+        self._due = self._due or list(self._known.managed)
         now, self._due = self._due[:CHECKED_AT_ONCE_MAX], self._due[CHECKED_AT_ONCE_MAX:]
         for session in now:
             self.check(session)
 
     async def check_all(self) -> None:
         """Every managed one, in slices."""
-        for count, session in enumerate(list(self._registry.managed), 1):
+        for count, session in enumerate(list(self._known.managed), 1):
             self.check(session)
             if not count % CHECKED_AT_ONCE_MAX:
                 await asyncio.sleep(0)
 
-    async def run(self, is_heard: Callable[[], bool]) -> None:
-        """Prove while somebody listens, until cancelled."""
+    async def run(self, feed: FeedSubscribers) -> None:
+        """Check while the feed has subscribers, until cancelled."""
         while True:
             await asyncio.sleep(CHECK_SECONDS)
-            if is_heard():
+            if feed.has_subscribers:
                 self.check_some()

@@ -6,9 +6,9 @@ Old logs are kept by name and age only. They cost one small entry until a reques
 import asyncio
 from bisect import bisect_left
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -67,31 +67,34 @@ class WaitResult(StrEnum):
     TIMEOUT = "timeout"
 
 
-class SessionRegistry:
-    """The sessions, and everybody who waits for one of them to change."""
+class KnownSessions:
+    """All sessions and old logs, and the waiters for each. The supervisor writes it."""
 
-    def __init__(self, fold_after_seconds: float) -> None:
+    def __init__(self) -> None:
         self.sessions: dict[SessionId, TrackedSession] = {}
         self.old_logs: dict[SessionId, OldLog] = {}
-        # What people call the managed ones, and those they have released since.
+        # The names that people gave to managed sessions, and to those released since.
         self.names: dict[SessionId, str] = {}
-        self.unfold: Callable[[SessionId, bool], None] = lambda _session_id, _read: None
-        # Looks whether the way to a session is still as its record says.
-        self.check_reachability: Callable[[TrackedSession], None] = lambda _watched: None
-        self._fold_after_seconds = fold_after_seconds
-        self._waiters: dict[SessionId, set[asyncio.Event]] = {}
+        self.waiters: dict[SessionId, set[asyncio.Event]] = {}
         self._sorted_ids: list[SessionId] | None = None
         self._sorted_sessions: list[TrackedSession] | None = None
         self._managed: list[TrackedSession] | None = None
 
     def on_membership_change(self) -> None:
-        """Sessions came or went, or were handed over: ids are sorted anew when next needed."""
+        """Sessions came or went, or their owner changed: the sorted lists are built again when next needed."""
         self._sorted_ids = self._sorted_sessions = self._managed = None
 
     def ids(self) -> list[SessionId]:
+        """The ids of all sessions and old logs, sorted."""
         if self._sorted_ids is None:
             self._sorted_ids = sorted(self.sessions.keys() | self.old_logs.keys())
         return self._sorted_ids
+
+    def sorted_sessions(self) -> list[TrackedSession]:
+        """The sessions without the old logs, in order of id."""
+        if self._sorted_sessions is None:
+            self._sorted_sessions = [self.sessions[each] for each in self.ids() if each in self.sessions]
+        return self._sorted_sessions
 
     @property
     def managed(self) -> list[TrackedSession]:
@@ -99,6 +102,64 @@ class SessionRegistry:
         if self._managed is None:
             self._managed = [each for each in self.sessions.values() if each.subject.is_managed]
         return self._managed
+
+    def notify_waiters(self, session_id: SessionId) -> None:
+        """Wake everything that waits for this session."""
+        for event in self.waiters.get(session_id, ()):
+            event.set()
+
+
+class SessionLoader(Protocol):
+    """Makes a record of an old log. The supervisor is one."""
+
+    def unfold(self, session_id: SessionId, read: bool) -> None:
+        """Judge it by its name and age, or, with `read`, by its contents."""
+
+
+class ReachabilityCheck(Protocol):
+    """Keeps the records of managed sessions true about whether prompts can reach them."""
+
+    def check(self, session: TrackedSession) -> None:
+        """Judge the session again if its record is not true any more."""
+
+
+class SessionRegistry:
+    """Finds and lists the known sessions, and waits for one of them to change."""
+
+    def __init__(
+        self,
+        known: KnownSessions,
+        loader: SessionLoader,
+        reachability: ReachabilityCheck,
+        fold_after_seconds: float,
+    ) -> None:
+        self._known = known
+        self._loader = loader
+        self._reachability = reachability
+        self._fold_after_seconds = fold_after_seconds
+        # The same objects: `KnownSessions` never replaces them.
+        self.sessions = known.sessions
+        self.old_logs = known.old_logs
+        self.names = known.names
+
+    def ids(self) -> list[SessionId]:
+        return self._known.ids()
+
+    @property
+    def managed(self) -> list[TrackedSession]:
+        return self._known.managed
+
+    def is_known(self, session_id: SessionId) -> bool:
+        """Whether there is a session or an old log with this id."""
+        return session_id in self.sessions or session_id in self.old_logs
+
+    def unfold(self, session_id: SessionId, read: bool) -> None:
+        """As `SessionLoader.unfold`."""
+        self._loader.unfold(session_id, read)
+
+    def check_reachability(self, session: TrackedSession) -> None:
+        """Judge the session again if prompts reach it now and its record says otherwise, or the reverse."""
+        self._reachability.check(session)
 
     def find(self, text: str) -> TrackedSession:
         """The session with this id, bare conversation id, name, or unique prefix of an id; judged."""
@@ -179,12 +240,10 @@ class SessionRegistry:
     def _page_of_unfolded(self, oldest: float) -> Page:
         """The question asked most often, answered in a tenth of the time."""
         self._check_unfolded(oldest)
-        if self._sorted_sessions is None:
-            self._sorted_sessions = [self.sessions[each] for each in self.ids() if each in self.sessions]
         # Once over them, and no call for those that are encoded: ten thousand lie far apart in memory.
         bodies = [
             each.encoded_record or each.body()
-            for each in self._sorted_sessions
+            for each in self._known.sorted_sessions()
             if each.last_seen_wall >= oldest and each.record is not None
         ]
         return Page(bodies, len(self.ids()) - len(bodies), None)
@@ -217,15 +276,10 @@ class SessionRegistry:
             },
         }
 
-    def notify_waiters(self, session_id: SessionId) -> None:
-        """Wake whoever waits for this session."""
-        for event in self._waiters.get(session_id, ()):
-            event.set()
-
     async def wait(self, session_id: SessionId, until: State, timeout_seconds: float) -> WaitResult:
         """Return once the session is in state `until`, needs a person, died, or the time is over."""
         event = asyncio.Event()
-        self._waiters.setdefault(session_id, set()).add(event)
+        self._known.waiters.setdefault(session_id, set()).add(event)
         try:
             async with asyncio.timeout(timeout_seconds):
                 while (ending := _wait_result(self.find(session_id).record, until)) is None:
@@ -235,9 +289,9 @@ class SessionRegistry:
         except TimeoutError:
             return WaitResult.TIMEOUT
         finally:
-            self._waiters[session_id].discard(event)
-            if not self._waiters[session_id]:
-                del self._waiters[session_id]
+            self._known.waiters[session_id].discard(event)
+            if not self._known.waiters[session_id]:
+                del self._known.waiters[session_id]
 
 
 def _matches(record: SessionRecord, query: Query) -> bool:

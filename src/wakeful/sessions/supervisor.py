@@ -2,8 +2,8 @@
 
 Evidence is applied immediately; judging is put off to the end of the loop's turn, so that a hundred lines of
 one session cost one verdict. One heap of deadlines wakes the supervisor: idle sessions cost nothing.
-`SupervisorHost` is the interface to the code that runs it: the daemon, a one-time check, a test or a
-simulation.
+`SupervisorHost` is the interface to the code that runs it (the daemon, a one-time check, a test),
+`EvidenceSources` the one to logs and processes.
 """
 
 import heapq
@@ -47,7 +47,7 @@ from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import TurnPhase
 from wakeful.judging.wake_eligibility import UNREACHABLE, Reachability
 from wakeful.sessions.feed import SessionChange
-from wakeful.sessions.registry import OldLog, SessionRegistry
+from wakeful.sessions.registry import KnownSessions, OldLog
 from wakeful.sessions.session import (
     SessionSnapshot,
     TrackedSession,
@@ -59,46 +59,55 @@ from wakeful.storage.base import Transition
 
 
 class SupervisorHost(Protocol):
-    """Every call comes from the loop in which the supervisor runs."""
+    """Runs the supervisor and uses its results. Every call comes from the loop in which the supervisor runs."""
 
-    def request_judging(self) -> None:
-        """Call `settle` soon."""
+    def request_judging(self, supervisor: "Supervisor") -> None:
+        """Call its `judge_pending` soon."""
 
-    def set_timer(self, awake: float) -> None:
-        """Call `ring` at this moment."""
+    def set_timer(self, supervisor: "Supervisor", awake: float) -> None:
+        """Call its `on_timer` at this moment."""
 
-    def catch_up(self, session_id: SessionId) -> None:
-        """Let the eyes report whatever is new about a session, now."""
-
-    def watch(self, process: Process) -> ProcessState:
-        """Whether it lives; if it does, its end will be told."""
-
-    def find_agent_process(self, session_id: SessionId) -> None:
-        """A log grows and nobody is known to write it: find out who does."""
-
-    def find_named_process(self, identity: SessionIdentity, pid: int, wall: float) -> None:
-        """A log says that the process with this pid wrote it, at this time: report who that is."""
-
-    def find_pane(self, session_id: SessionId) -> None:
-        """A session has a new holder: find out where it is shown."""
-
-    def on_agent_exit(self, session_id: SessionId) -> None:
-        """Tell what it did that its log does not know; look for tools it left behind, in your own time."""
+    def on_session_process(self, session_id: SessionId) -> None:
+        """A session has a new process, or its processes changed."""
 
     def on_session_gone(self, session_id: SessionId) -> None:
-        """Its log is gone, and no process of it is left: nobody watches it any more."""
-
-    def has_live_tool(self, agent: Process, within_seconds: float) -> bool:
-        """Whether the agent has a living descendant that was started within the last so many seconds."""
+        """Its log is deleted and it has no process: the supervisor does not know it any more."""
 
     def reach(self, session_id: SessionId) -> Reachability:
         """Whether Wakeful may act on a managed session, and whether a prompt would arrive there now."""
 
     def needs_approval(self, session_id: SessionId) -> bool:
-        """Whether a call of it was cut off that may have happened elsewhere: nobody goes on before a person looked."""
+        """Whether an interrupted call of it may have had effects elsewhere: a person has to check before it goes on."""
 
     def on_judged(self, transitions: list[Transition], changes: list[SessionChange]) -> None:
         """Store and announce what was judged."""
+
+
+class EvidenceSources(Protocol):
+    """What the supervisor asks about logs and processes. A method that reports back gets the supervisor."""
+
+    def catch_up(self, session_id: SessionId) -> None:
+        """Let the log sources report everything new about a session, now."""
+
+    def watch(self, process: Process) -> ProcessState:
+        """Whether it is alive; if it is, its end will be reported."""
+
+    def find_agent_process(self, session_id: SessionId) -> None:
+        """A log grows and its writer is not known: find it."""
+
+    def find_named_process(
+        self, supervisor: "Supervisor", identity: SessionIdentity, pid: int, wall: float
+    ) -> None:
+        """A log says that the process with this pid wrote it, at this time: report which process that is."""
+
+    def find_pane(self, session_id: SessionId) -> None:
+        """A session has a new process: find the pane that shows it."""
+
+    def on_agent_exit(self, supervisor: "Supervisor", session_id: SessionId) -> None:
+        """Report the calls that its log does not show, and, now or later, the tools that it left running."""
+
+    def has_live_tool(self, agent: Process, within_seconds: float) -> bool:
+        """Whether the agent has a living descendant that was started within the last so many seconds."""
 
 
 _encode: Final = msgspec.json.Encoder().encode
@@ -126,16 +135,18 @@ class Supervisor:
     def __init__(
         self,
         clock: Clock,
-        registry: SessionRegistry,
+        known: KnownSessions,
         policy: Policy,
-        surroundings: SupervisorHost,
+        host: SupervisorHost,
+        sources: EvidenceSources,
         *,
         boot_id: str,
     ) -> None:
-        self.registry = registry
+        self.known = known
         self._clock = clock
         self._policy = policy
-        self._host = surroundings
+        self._host = host
+        self._sources = sources
         self._boot_id = boot_id
         self._dirty: dict[SessionId, None] = {}
         self._deadlines: list[tuple[float, SessionId]] = []
@@ -154,7 +165,6 @@ class Supervisor:
         # Those whose evidence raised an error, as far as the log tells of it.
         self._unjudged: set[SessionId] = set()
         self._last_sleep: Sleep | None = None
-        registry.unfold = self.unfold
 
     def restore_transition_keys(self, standings: dict[SessionId, TransitionKey]) -> None:
         """What the store last knew, so that a restart is no transition."""
@@ -184,14 +194,14 @@ class Supervisor:
         for event in events:
             fold(session.activity, event, self._instant(event, session.activity))
             if type(event) is LogOpened and event.pid is not None:
-                self._host.find_named_process(identity, event.pid, event.at)
+                self._sources.find_named_process(self, identity, event.pid, event.at)
         if live:
             session.presence.grown_at = self._clock.now()
             if not session.presence.living_processes:
-                self._host.find_agent_process(identity.id)
+                self._sources.find_agent_process(identity.id)
         if before and not self._has_only_come_up(session):
             # The resume works: whether its pane shows it is asked again.
-            self._host.find_pane(identity.id)
+            self._find_pane(identity.id)
         session.presence.vouched = identity.vouched or identity.id in self._queue_running
         self._mark_dirty(identity.id)
 
@@ -241,7 +251,7 @@ class Supervisor:
             session.presence.written_after_at = memory.written_after_at
             self._restore_pane(session, memory.pane)
             if session.presence.agent_state is ProcessState.DEAD and session.activity.in_turn:
-                self._host.on_agent_exit(identity.id)
+                self._sources.on_agent_exit(self, identity.id)
         elif memory.pane is not None:
             # Its name is what it is brought back by.
             session.presence.pane = dead_pane(memory.pane)
@@ -249,7 +259,7 @@ class Supervisor:
         return same_boot
 
     def on_growth(self, session_id: SessionId) -> None:
-        session = self.registry.sessions.get(session_id)
+        session = self.known.sessions.get(session_id)
         if session is not None:
             self._ensure_log_read(session)
             session.presence.grown_at = self._clock.now()
@@ -257,7 +267,7 @@ class Supervisor:
 
     def on_action(self, session_id: SessionId) -> None:
         """An act on it began or ended. That is no evidence of its agent, but the record tells of it."""
-        if session_id in self.registry.sessions:
+        if session_id in self.known.sessions:
             self._mark_dirty(session_id)
 
     def on_recent_log(self, identity: SessionIdentity, last_wall: float, cwd: str | None) -> None:
@@ -269,9 +279,9 @@ class Supervisor:
         self._mark_dirty(identity.id)
 
     def on_old_log(self, identity: SessionIdentity, last_wall: float) -> None:
-        if identity.id not in self.registry.sessions:
-            self.registry.old_logs[identity.id] = OldLog(identity, last_wall)
-            self.registry.on_membership_change()
+        if identity.id not in self.known.sessions:
+            self.known.old_logs[identity.id] = OldLog(identity, last_wall)
+            self.known.on_membership_change()
 
     def on_process(
         self,
@@ -285,7 +295,7 @@ class Supervisor:
         waiting_for: str | None = None,
         cwd: str | None = None,
     ) -> None:
-        unread = identity.id in self.registry.old_logs
+        unread = identity.id in self.known.old_logs
         session = self._track(identity)
         session.is_log_read = session.is_log_read and not unread
         self._ensure_log_read(session)
@@ -301,9 +311,9 @@ class Supervisor:
         self._leave_start_dialog(session, process, status, waiting_for)
         self._mark_dirty(identity.id)
         if is_new and state is ProcessState.ALIVE:
-            self._host.find_pane(identity.id)
+            self._find_pane(identity.id)
         elif is_new and session.activity.in_turn:
-            self._host.on_agent_exit(identity.id)
+            self._sources.on_agent_exit(self, identity.id)
 
     def on_dialog(
         self, identity: SessionIdentity, process: Process, kind: DialogKind, words: str, *, cwd: str | None
@@ -317,7 +327,7 @@ class Supervisor:
             # Its session is held by another process, which is not at this dialog.
             return
         if process.pid not in session.presence.holders:
-            self.on_process(identity, process, self._host.watch(process), source="tmux", cwd=cwd)
+            self.on_process(identity, process, self._sources.watch(process), source="tmux", cwd=cwd)
         before = session.presence.dialog
         if before is None or (before.kind, before.words, before.process) != (kind, words, process):
             session.presence.dialog = Dialog(kind, words, self._clock.now(), process)
@@ -326,7 +336,7 @@ class Supervisor:
     def session_of_process(self, process: Process) -> SessionIdentity | None:
         """The session that this process was seen to hold."""
         for session_id in self._by_process.get(process, ()):
-            session = self.registry.sessions.get(session_id)
+            session = self.known.sessions.get(session_id)
             if session is not None and process.pid in session.presence.holders:
                 return session.subject
         return None
@@ -335,7 +345,7 @@ class Supervisor:
         # It takes prompts now, and its conversation will be a session of its own.
         self._withdraw(process)
         for session_id in self._by_process.get(process, ()):
-            session = self.registry.sessions.get(session_id)
+            session = self.known.sessions.get(session_id)
             if session is not None and _is_at_dialog(session, process):
                 session.presence.dialog = None
                 self._mark_dirty(session_id)
@@ -348,32 +358,32 @@ class Supervisor:
             self._withdraw(process)
         if status is ClientStatus.WAITING and waiting_for == DIALOG_OPEN:
             # Which one is read from its screen.
-            self._host.find_pane(session.subject.id)
+            self._find_pane(session.subject.id)
         elif status is not None and _is_at_dialog(session, process):
             session.presence.dialog = None
 
     def _withdraw(self, process: Process) -> None:
         """What stood for a conversation to come is no session of its own any more, however that came."""
         session_id = self._awaited_conversations.pop(process, None)
-        session = self.registry.sessions.get(session_id) if session_id is not None else None
+        session = self.known.sessions.get(session_id) if session_id is not None else None
         if session_id is not None and session is not None:
             session.presence = RuntimeState(slept=session.presence.slept)
             self._withdrawn.append(session_id)
             self._mark_dirty(session_id)
 
     def on_release(self, session_id: SessionId, process: Process) -> None:
-        session = self.registry.sessions.get(session_id)
+        session = self.known.sessions.get(session_id)
         if session is not None:
             self._end_process(session, process)
 
     def on_exit(self, process: Process) -> None:
         self._withdraw(process)
         for session_id in self._by_process.pop(process, set()):
-            session = self.registry.sessions.get(session_id)
+            session = self.known.sessions.get(session_id)
             if session is None:
                 continue
             # The last lines may lie in the file while their notification waits behind this one.
-            self._host.catch_up(session_id)
+            self._sources.catch_up(session_id)
             self._end_process(session, process)
             pane = session.presence.pane
             if pane is not None and pane.process == process:
@@ -383,7 +393,7 @@ class Supervisor:
             )
 
     def on_pane(self, session_id: SessionId, pane: Pane | None) -> None:
-        session = self.registry.sessions.get(session_id)
+        session = self.known.sessions.get(session_id)
         if session is None or session.presence.pane == pane or self._is_moved_too_soon(session, pane):
             return
         session.presence.pane = pane
@@ -401,10 +411,10 @@ class Supervisor:
             return False
         if (pane.sight, pane.runtime) == (ProcessState.DEAD, ProcessState.ALIVE):
             came = are_two or self._has_only_come_up(session)
-            return came and self._host.watch(pane.process) is ProcessState.ALIVE
+            return came and self._sources.watch(pane.process) is ProcessState.ALIVE
         if known is None or known.sight is not ProcessState.ALIVE or known.process == pane.process:
             return False
-        return are_two and self._host.watch(known.process) is ProcessState.ALIVE
+        return are_two and self._sources.watch(known.process) is ProcessState.ALIVE
 
     def _has_only_come_up(self, session: TrackedSession) -> bool:
         return len(session.presence.holders) > 1 and has_written_nothing_yet(
@@ -412,17 +422,17 @@ class Supervisor:
         )
 
     def on_orphans(self, session_id: SessionId, orphans: tuple[Orphan, ...]) -> None:
-        session = self.registry.sessions.get(session_id)
+        session = self.known.sessions.get(session_id)
         if session is None:
             return
         # Their end is told like anybody's: nobody is asked to wait for a tool that is done.
-        living = tuple(each for each in orphans if self._host.watch(each.process) is not ProcessState.DEAD)
+        living = tuple(each for each in orphans if self._sources.watch(each.process) is not ProcessState.DEAD)
         for each in living:
             self._by_process.setdefault(each.process, set()).add(session_id)
         self._set_orphans(session, living)
 
     def snapshot(self, session_id: SessionId) -> bytes | None:
-        session = self.registry.sessions.get(session_id)
+        session = self.known.sessions.get(session_id)
         if session is None:
             return None
         runtime = session.presence
@@ -437,22 +447,22 @@ class Supervisor:
         )
 
     def on_log_deleted(self, session_id: SessionId) -> None:
-        self.registry.old_logs.pop(session_id, None)
-        session = self.registry.sessions.get(session_id)
+        self.known.old_logs.pop(session_id, None)
+        session = self.known.sessions.get(session_id)
         if session is not None and not session.presence.living_processes:
-            del self.registry.sessions[session_id]
-            self.registry.names.pop(session_id, None)
+            del self.known.sessions[session_id]
+            self.known.names.pop(session_id, None)
             self._host.on_session_gone(session_id)
-        self.registry.on_membership_change()
+        self.known.on_membership_change()
 
     def unfold(self, session_id: SessionId, read: bool) -> None:
         """Make a record of an old log: from its name and age, or from its contents if somebody asked for it."""
-        old = self.registry.old_logs.get(session_id)
+        old = self.known.old_logs.get(session_id)
         if old is not None:
             session = self._track(old.subject)
             session.activity.last_at = self._clock.instant(old.last_wall)
             session.is_log_read = False
-        session = self.registry.sessions[session_id]
+        session = self.known.sessions[session_id]
         if read:
             self._ensure_log_read(session)
         self._judge_safely(session, self._clock.now())
@@ -464,7 +474,7 @@ class Supervisor:
         else:
             self._managed[session_id] = managed
         if managed is not None and managed.name is not None:
-            self.registry.names[session_id] = managed.name
+            self.known.names[session_id] = managed.name
         self._update_ownership(session_id)
 
     def set_agent(self, session_id: SessionId, agent: str | None) -> None:
@@ -497,7 +507,7 @@ class Supervisor:
         """A queue says that exactly these of its sessions run: their logs have living writers."""
         before, self._queue_running = self._queue_running, frozenset(session_ids)
         for session_id in before ^ self._queue_running:
-            session = self.registry.sessions.get(session_id)
+            session = self.known.sessions.get(session_id)
             if session is not None:
                 self._ensure_log_read(session)
                 session.presence.vouched = session_id in self._queue_running
@@ -511,7 +521,7 @@ class Supervisor:
         self._handle_sleep()
         for session_id in list(islice(self._dirty, JUDGED_AT_ONCE_MAX)):
             del self._dirty[session_id]
-            session = self.registry.sessions.get(session_id)
+            session = self.known.sessions.get(session_id)
             if session is not None:
                 self._judge_one(session, now, transitions, changes)
         if changes:
@@ -523,8 +533,8 @@ class Supervisor:
         """Only once everybody was told of its end."""
         for session_id in [each for each in self._withdrawn if each not in self._dirty]:
             self._withdrawn.remove(session_id)
-            self.registry.sessions.pop(session_id, None)
-            self.registry.on_membership_change()
+            self.known.sessions.pop(session_id, None)
+            self.known.on_membership_change()
 
     def on_timer(self) -> float | None:
         """Mark every session whose deadline has come; the next deadline, if any."""
@@ -532,7 +542,7 @@ class Supervisor:
         self._handle_sleep()
         while self._deadlines and self._deadlines[0][0] <= now:
             due, session_id = heapq.heappop(self._deadlines)
-            session = self.registry.sessions.get(session_id)
+            session = self.known.sessions.get(session_id)
             if session is not None and session.check_at == due:
                 self._probe_tool(session)
                 self._mark_dirty(session_id)
@@ -543,32 +553,32 @@ class Supervisor:
         if self._clock.last_sleep is self._last_sleep:
             return
         self._last_sleep = self._clock.last_sleep
-        for session in self.registry.sessions.values():
+        for session in self.known.sessions.values():
             session.presence.slept = self._last_sleep
             if session.check_at is not None:
                 self._mark_dirty(session.subject.id)
 
     def _track(self, identity: SessionIdentity) -> TrackedSession:
-        session = self.registry.sessions.get(identity.id)
+        session = self.known.sessions.get(identity.id)
         if session is None:
-            session = self.registry.sessions[identity.id] = TrackedSession(
+            session = self.known.sessions[identity.id] = TrackedSession(
                 self._with_ownership(identity), standing=self._stored_keys.pop(identity.id, None)
             )
             session.presence.slept = self._last_sleep
-            self.registry.old_logs.pop(identity.id, None)
-            self.registry.on_membership_change()
+            self.known.old_logs.pop(identity.id, None)
+            self.known.on_membership_change()
         elif identity.folder and not session.subject.folder:
             # A client registers before it has a log.
             session.subject = msgspec.structs.replace(session.subject, folder=identity.folder)
         return session
 
     def _update_ownership(self, session_id: SessionId) -> None:
-        session = self.registry.sessions.get(session_id)
+        session = self.known.sessions.get(session_id)
         if session is not None:
             self._read_if_managed(session)
             before, session.subject = session.subject, self._with_ownership(session.subject)
             if session.subject.is_managed is not before.is_managed:
-                self.registry.on_membership_change()
+                self.known.on_membership_change()
             self._mark_dirty(session_id)
 
     def _with_ownership(self, identity: SessionIdentity) -> SessionIdentity:
@@ -583,7 +593,7 @@ class Supervisor:
     def _ensure_log_read(self, session: TrackedSession) -> None:
         """Have a log read that was only remembered or glimpsed: from here on what it was doing matters."""
         if not session.is_log_read:
-            self._host.catch_up(session.subject.id)
+            self._sources.catch_up(session.subject.id)
             session.is_log_read = True
 
     def _read_if_managed(self, session: TrackedSession) -> None:
@@ -599,7 +609,7 @@ class Supervisor:
             # Whatever ran in another boot is gone; when exactly is not known.
             process.sight, process.seen_at, process.ended_at = ProcessState.DEAD, self._clock.now(), None
         elif process.sight is not ProcessState.DEAD:
-            process.sight = self._host.watch(process.process)
+            process.sight = self._sources.watch(process.process)
             if process.sight is ProcessState.DEAD:
                 # It ended since it was last seen alive; when exactly is not known.
                 process.seen_at = self._clock.now()
@@ -609,21 +619,25 @@ class Supervisor:
             process.status = None
         remember_process(session.presence, process)
         if process.sight is ProcessState.ALIVE:
-            self._host.find_pane(session.subject.id)
+            self._find_pane(session.subject.id)
 
     def _restore_pane(self, session: TrackedSession, pane: Pane | None) -> None:
         """A pane outlives the daemon, often also its agent. What tmux says of it now is asked anew."""
         if pane is None:
             return
-        if self._host.watch(pane.process) is not ProcessState.ALIVE:
-            if pane.server is not None and self._host.watch(pane.server) is ProcessState.DEAD:
+        if self._sources.watch(pane.process) is not ProcessState.ALIVE:
+            if pane.server is not None and self._sources.watch(pane.server) is ProcessState.DEAD:
                 session.presence.pane = dead_pane(pane)
             return
         session.presence.pane = msgspec.structs.replace(
             pane, sight=ProcessState.ALIVE, runtime=ProcessState.UNKNOWN
         )
         self._by_process.setdefault(pane.process, set()).add(session.subject.id)
-        self._host.find_pane(session.subject.id)
+        self._find_pane(session.subject.id)
+
+    def _find_pane(self, session_id: SessionId) -> None:
+        self._sources.find_pane(session_id)
+        self._host.on_session_process(session_id)
 
     def _set_orphans(self, session: TrackedSession, orphans: tuple[Orphan, ...]) -> None:
         if session.presence.orphans != orphans:
@@ -632,7 +646,7 @@ class Supervisor:
 
     def _mark_dirty(self, session_id: SessionId) -> None:
         if not self._dirty:
-            self._host.request_judging()
+            self._host.request_judging(self)
         self._dirty[session_id] = None
 
     def _end_process(self, session: TrackedSession, process: Process) -> None:
@@ -646,13 +660,13 @@ class Supervisor:
             session.presence.dialog = None
         self._mark_dirty(session.subject.id)
         if session.presence.living_processes:
-            self._host.find_pane(session.subject.id)
+            self._find_pane(session.subject.id)
         if holder is session.presence.newest_process and self._has_only_come_up(session):
             # A resume that failed: the session is as dead as before, and since then.
             del session.presence.holders[process.pid]
             return
         if session.activity.in_turn:
-            self._host.on_agent_exit(session.subject.id)
+            self._sources.on_agent_exit(self, session.subject.id)
 
     def _probe_tool(self, session: TrackedSession) -> bool:
         """A wait for a tool, or for what one left running, has run out: is its process still there?"""
@@ -662,7 +676,7 @@ class Supervisor:
             return False
         # Helpers that an agent keeps for life (MCP servers) are older than the call and say nothing about it.
         oldest_seconds = now.wall - min(each.since.wall for each in awaited.values())
-        seen = self._host.has_live_tool(living[0].process, oldest_seconds)
+        seen = self._sources.has_live_tool(living[0].process, oldest_seconds)
         if seen:
             session.presence.tool_seen_at = now
         return seen
@@ -700,14 +714,14 @@ class Supervisor:
         if due is not None and due != session.check_at:
             heapq.heappush(self._deadlines, (due, identity.id))
             if self._deadlines[0][0] == due:
-                self._host.set_timer(due)
+                self._host.set_timer(self, due)
         session.check_at = due
-        if len(self._deadlines) > 2 * len(self.registry.sessions) + DEADLINES_SPARE:
+        if len(self._deadlines) > 2 * len(self.known.sessions) + DEADLINES_SPARE:
             self._forget_old_deadlines()
 
     def _forget_old_deadlines(self) -> None:
         """A session that changes often leaves a deadline behind each time, which would stay until it comes."""
-        known = self.registry.sessions.items()
+        known = self.known.sessions.items()
         self._deadlines = [(each.check_at, name) for name, each in known if each.check_at is not None]
         heapq.heapify(self._deadlines)
 
@@ -750,7 +764,7 @@ class Supervisor:
             )
         )
         if before != session.standing:
-            self.registry.notify_waiters(record.id)
+            self.known.notify_waiters(record.id)
             transitions.append(transition_of(session, before, reason, now.wall))
 
 

@@ -23,7 +23,7 @@ from wakeful.agents.model import (
     Restart,
 )
 from wakeful.agents.runtime import EngineGone, ImageMissing, NotReady, UndeclaredAgent
-from wakeful.agents.table import ENDED_EARLY, Agent, AgentNotFound, AgentRefuses
+from wakeful.agents.table import ENDED_EARLY, AgentNotFound, AgentRefuses
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import ConversationHeld, Lease, LeaseKey
 from wakeful.healing.plan import AgentRecovery
@@ -796,18 +796,13 @@ def test_a_stop_that_a_crash_cut_off_is_forgotten_where_the_agent_runs_on() -> N
         async with house.open():
             await running(house)
             gate = asyncio.Event()
-            house.orders.before_stop = lambda _agent: gate.wait()  # type: ignore[assignment,return-value]
+            house.stop_gate = gate
             stop = asyncio.create_task(house.orders.stop("claude"))
             await settle()
             assert house.record().state is AgentState.STOPPING
         await asyncio.gather(stop, return_exceptions=True)
         house.build()
-        withdrawn: list[str] = []
-
-        async def came_to_nothing(lived: Agent) -> None:
-            withdrawn.append(lived.name)
-
-        house.orders.on_stop_failed = came_to_nothing
+        withdrawn = house.stops_failed
         async with house.open():
             await house.clock.run_for(30)
             assert (house.record().state, withdrawn) == (AgentState.RUNNING, [])

@@ -128,18 +128,18 @@ async def test_a_source_that_raises_blinds_no_other(tmp_path: Path, monkeypatch:
         Config(), StatePaths(str(tmp_path / "state")), VirtualClock(), PlainProcesses()
     )
     looked: list[str] = []
-    for source in observer.sources:
+    for source in observer.sources.all():
         monkeypatch.setattr(source, "scan", lambda name=source.name: looked.append(name))
 
     def fail() -> None:
         raise UnicodeError("bytes")
 
-    monkeypatch.setattr(observer.process_sources[0], "scan", fail)
+    monkeypatch.setattr(observer.sources.processes[0], "scan", fail)
     await observer.scan()
-    names = [source.name for source in observer.sources]
-    assert looked == [name for name in names if name != observer.process_sources[0].name]
-    assert [each.name for each in observer.source_records() if each.slow] == [
-        observer.process_sources[0].name
+    names = [source.name for source in observer.sources.all()]
+    assert looked == [name for name in names if name != observer.sources.processes[0].name]
+    assert [each.name for each in observer.sources.records() if each.slow] == [
+        observer.sources.processes[0].name
     ]
 
 

@@ -202,7 +202,7 @@ def test_other_daemons_hear_of_a_pause_within_a_second(clock: VirtualClock) -> N
     store = MemoryStore()
     first, second = MutePause(store, clock), MutePause(store, clock)
     heard: list[bool] = []
-    second.on_change = lambda: heard.append(second.current_pause is not None)
+    second.subscribe(lambda: heard.append(second.current_pause is not None))
 
     async def talk() -> None:
         following = asyncio.create_task(second.follow())
@@ -254,7 +254,7 @@ def test_a_pause_holds_before_it_is_stored(clock: VirtualClock) -> None:
     """Nothing is done while the disk is waited for."""
     mute_pause = MutePause(store := Shelf(clock), clock)
     heard: list[bool] = []
-    mute_pause.on_change = lambda: heard.append(mute_pause.current_pause is not None)
+    mute_pause.subscribe(lambda: heard.append(mute_pause.current_pause is not None))
 
     async def talk() -> None:
         store.let_go = asyncio.Event()
@@ -354,7 +354,7 @@ def passed(
         return ActionResult(ActionOutcome.CONFIRMED, "done")
 
     async def act() -> ActionRecord:
-        house.gate._refresh = reread
+        house.refresh = reread  # type: ignore[method-assign,assignment]
         return (
             await house.gate.execute(
                 ActionKind.STOP, A, ActionIntent(), lambda: None, perform, by_itself=by_itself

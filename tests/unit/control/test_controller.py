@@ -81,7 +81,7 @@ def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: House, act: str)
 def test_of_two_adopts_by_two_daemons_one_wins(house: House) -> None:
     """The second is told who has it."""
     house.start("a")
-    other = ManagedSessions(house.store, house.supervisor, "otherhost", house.watch)
+    other = ManagedSessions(house.store, house.supervisor, "otherhost", house)
     now(other.claim(A))
     with pytest.raises(ConversationHeld, match="wakeful on otherhost"):
         now(house.hands.adopt("a"))
@@ -146,7 +146,7 @@ def test_evidence_is_read_again_after_the_intent(house: House) -> None:
         if reads == 2:
             house.end(process)
 
-    house.gate._refresh = reread
+    house.refresh = reread  # type: ignore[method-assign,assignment]
     record = now(house.hands.deliver("a", "go on"))
     assert (record.outcome, house.driver.asked) == (ActionOutcome.DECLINED, [])
     assert now(house.store.open_intents()) == []
@@ -201,7 +201,7 @@ def test_a_session_claimed_by_somebody_else_is_let_go(house: House) -> None:
 def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: House) -> None:
     """Hostings and claims outlive whoever made them."""
     adopted(house)
-    again = ManagedSessions(house.store, house.supervisor, "testhost", house.watch)
+    again = ManagedSessions(house.store, house.supervisor, "testhost", house)
     now(again.load())
     assert again.get(A).epoch == 1
 

@@ -26,12 +26,10 @@ def test_a_process_that_a_person_ended_leaves_no_finding() -> None:
         house = House()
         process = house.start("a")
         house.work("a")
-        await PersonStops(house.store, house.clock, house.supervisor.mark_stopped_by_person).record_order(
-            (process,)
-        )
+        await PersonStops(house.store, house.clock, house.supervisor).record_order((process,))
         following = House(store=house.store, clock=house.clock)
         for each in (house, following):
-            stops = PersonStops(each.store, each.clock, each.supervisor.mark_stopped_by_person)
+            stops = PersonStops(each.store, each.clock, each.supervisor)
             await stops.load()
             each.start("a", pid=process.pid)
             each.work("a")
@@ -79,9 +77,7 @@ def test_an_order_that_came_to_nothing_is_withdrawn() -> None:
         process = house.start("a")
         house.work("a")
         supervisor = house.supervisor
-        stops = PersonStops(
-            house.store, house.clock, supervisor.mark_stopped_by_person, supervisor.unmark_stopped_by_person
-        )
+        stops = PersonStops(house.store, house.clock, supervisor)
         await stops.record_order((process,))
         await stops.withdraw((process,))
         assert await house.store.notes("person_stop") == []
@@ -96,7 +92,7 @@ def test_orders_of_long_ago_are_forgotten() -> None:
 
     async def scene() -> None:
         house = House()
-        stops = PersonStops(house.store, house.clock, house.supervisor.mark_stopped_by_person)
+        stops = PersonStops(house.store, house.clock, house.supervisor)
         await stops.record_order((house.start("a"),))
         await house.clock.run_for(RETENTION_SECONDS + 1)
         await stops.load()
@@ -155,9 +151,7 @@ def test_trouble_that_a_person_ends_is_over_and_nothing_is_revived() -> None:
     async def scene(clinic: Clinic) -> None:
         process = await clinic.manage("a")
         clinic.work("a")
-        await PersonStops(clinic.store, clinic.clock, clinic.supervisor.mark_stopped_by_person).record_order(
-            (process,)
-        )
+        await PersonStops(clinic.store, clinic.clock, clinic.supervisor).record_order((process,))
         clinic.end(process)
         await clinic.clock.run_for(3600)
         assert clinic.healer.case_of(clinic.roster.resolve("a")) is None

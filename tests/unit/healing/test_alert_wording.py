@@ -9,6 +9,7 @@ from wakeful.control.driver import ActionResult
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process
+from wakeful.healing.plan import AgentRecovery
 from wakeful.incidents.critical_event import stamp
 from wakeful.judging.events import Failure, Progressed, Prompted, TurnFailed
 from wakeful.judging.evidence import Orphan
@@ -18,11 +19,23 @@ from wakeful.storage.base import ActionOutcome
 A = SessionId("claude-a")
 
 
+class Watched:
+    """The agent `bot` hosts session `a`, and a person brings it back."""
+
+    def agent_name_of(self, session_id: SessionId) -> str | None:
+        return "bot" if session_id == A else None
+
+    def recovery_of(self, _session_id: SessionId) -> AgentRecovery:
+        return AgentRecovery.NOTIFY
+
+    def resume_agent(self, _session_id: SessionId) -> None: ...
+
+
 def test_an_alert_of_a_hub_agent_names_it_and_leads_to_it() -> None:
     """Not "found, not handed over": an agent of the hub hosts it, and `attach` goes there."""
 
     async def scene(clinic: Clinic) -> None:
-        clinic.circumstances.agent_of = {A: "bot"}.get
+        clinic.circumstances.add_agents(Watched())
         process = clinic.start("a")
         clinic.supervisor.set_agent(A, "bot")
         clinic.work("a")

@@ -1,5 +1,7 @@
 """Sessions that agents of the hub host, as the one healer treats them: by their declaration, told and held like all others."""
 
+from collections.abc import Coroutine
+
 import pytest
 
 from support.healing_fixture import Clinic, play, written
@@ -30,10 +32,18 @@ class Bot:
         # How it ends when it is started, if not well.
         self.refusal: str | None = None
         clinic.supervisor.set_agent(A, "bot")
-        clinic.circumstances.agent_of = lambda _session_id: "bot"
-        clinic.circumstances.agent_recovery = lambda _session_id: self.way
-        clinic.reviver.start_agent = lambda _session_id: self.start()
-        clinic.hands.agent_session_of = clinic.own_hands.agent_session_of = self.guest
+        clinic.circumstances.add_agents(self)
+        clinic.reviver.add_agents(self)
+        clinic.agent_sessions.guest = self.guest
+
+    def agent_name_of(self, _session_id: SessionId) -> str:
+        return "bot"
+
+    def recovery_of(self, _session_id: SessionId) -> AgentRecovery:
+        return self.way
+
+    def resume_agent(self, _session_id: SessionId) -> Coroutine[None, None, ActionRecord]:
+        return self.start()
 
     async def start(self) -> ActionRecord:
         if self.refusal is not None:

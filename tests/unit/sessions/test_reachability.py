@@ -90,7 +90,7 @@ def test_only_managed_sessions_of_the_page_are_looked_at() -> None:
     """Found ones have no way of ours, and what is not shown is not proven."""
     house = house_of("a", "c", found=("b", "d"))
     looked: list[str] = []
-    house.roster.check_reachability = lambda session: looked.append(session.subject.id)
+    house.proofs.check = lambda session: looked.append(session.subject.id)  # type: ignore[method-assign]
     rows(house, Query())
     assert sorted(looked) == ["claude-a", "claude-c"]
     looked.clear()

@@ -1,0 +1,95 @@
+"""Claims about how objects are put together: everything an object needs is there when it is built."""
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
+ARGUMENTS_MAX = 8
+# Constructors that take more, until they are taken apart. The list only becomes shorter.
+ABOVE = {
+    "ChatQuestions",
+    "FollowUps",
+    "Healer",
+    "Intake",
+    "QueueHealer",
+    "QueueWatch",
+    "RedisWatch",
+    "SessionQueries",
+    "TurnRunner",
+    "WakeService",
+    "Watchdog",
+}
+# Bare callables that constructors take, over the whole tree. The number only becomes smaller.
+CALLABLES_MAX = 108
+
+
+def classes(folder: Path = SOURCE) -> Iterator[ast.ClassDef]:
+    for path in folder.rglob("*.py"):
+        yield from (node for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.ClassDef))
+
+
+def constructors() -> Iterator[tuple[str, list[ast.arg]]]:
+    for each in classes():
+        for node in each.body:
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                yield each.name, [*node.args.args[1:], *node.args.kwonlyargs]
+
+
+def test_no_constructor_takes_more_than_eight_arguments() -> None:
+    """Whoever needs more is two objects, or lacks one that joins its arguments."""
+    assert {name for name, arguments in constructors() if len(arguments) > ARGUMENTS_MAX} == ABOVE
+
+
+def test_objects_are_passed_and_not_callables() -> None:
+    """An object with named methods says what is asked of it."""
+    annotations = [each.annotation for _, arguments in constructors() for each in arguments]
+    assert sum("Callable" in ast.unparse(each) for each in annotations if each is not None) <= CALLABLES_MAX
+
+
+def test_the_daemon_assigns_no_hooks() -> None:
+    """Other objects are given everything at once; afterwards only plain facts are written to them."""
+    written = [
+        f"{path.name}:{node.lineno}"
+        for path in (SOURCE / "daemon").rglob("*.py")
+        for node in ast.walk(ast.parse(path.read_text()))
+        if isinstance(node, ast.Assign) and not isinstance(node.value, ast.Constant)
+        for target in node.targets
+        if isinstance(target, ast.Attribute) and not _is_own(target)
+    ]
+    assert written == []
+
+
+def test_the_daemon_is_composed() -> None:
+    """It has parts, and is none of them."""
+    (daemon,) = [each for each in classes(SOURCE / "daemon") if each.name == "Daemon"]
+    assert daemon.bases == []
+
+
+def test_no_part_of_the_daemon_hands_itself_out_before_it_is_built() -> None:
+    """A constructor passes neither `self` nor a method of its own to the objects that it builds."""
+    early = [
+        f"{each.name}:{call.lineno}"
+        for package in ("daemon", "sessions", "control", "views")
+        for each in classes(SOURCE / package)
+        for init in each.body
+        if isinstance(init, ast.FunctionDef) and init.name == "__init__"
+        for call in ast.walk(init)
+        if isinstance(call, ast.Call)
+        for value in (*call.args, *(keyword.value for keyword in call.keywords))
+        if _is_self(value) or _is_method(value, each)
+    ]
+    assert early == []
+
+
+def _is_own(target: ast.Attribute) -> bool:
+    return _is_self(target.value)
+
+
+def _is_self(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) and node.id == "self"
+
+
+def _is_method(node: ast.expr, owner: ast.ClassDef) -> bool:
+    methods = {each.name for each in owner.body if isinstance(each, ast.FunctionDef | ast.AsyncFunctionDef)}
+    return isinstance(node, ast.Attribute) and _is_self(node.value) and node.attr in methods
