@@ -7,20 +7,21 @@ Agents in an unknown state are left alone; an agent whose session ended inside a
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Final
 from uuid import uuid4
 
 from wakeful.agents.commands import AgentCommands
 from wakeful.agents.model import AgentRecord, AgentState, Restart
 from wakeful.agents.table import Agent, AgentTable
-from wakeful.alerts.model import AlertBody, Topic, format_alert, incident_text, resolved_text
+from wakeful.alerts.model import AlertBody, Topic, resolved_text
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
 from wakeful.healing.plan import BUDGET_SECONDS, REVIVALS_MAX, HealingRules
 from wakeful.healing.rate_limit import RevivalLimiter
-from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin, summary_of
+from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin
 from wakeful.incidents.service import Incidents
 from wakeful.judging.findings import FindingCode
 from wakeful.storage.base import ActionOutcome, Note, Store
@@ -28,8 +29,6 @@ from wakeful.storage.base import ActionOutcome, Note, Store
 KIND: Final = "agent-revival"
 # Of any number that a store keeps.
 EPOCH_DIGITS_MAX: Final = 18
-# Agents that one server took along are seen within this time of each other.
-GATHER_SECONDS: Final = 2.0
 # An agent that ran this long is well: what ends it later is another trouble with a budget of its own.
 STABLE_SECONDS: Final = 600.0
 REASON_CHARS_MAX: Final = 200
@@ -38,16 +37,11 @@ _STABLE_STATES: Final = frozenset({AgentState.RUNNING, AgentState.STOPPED})
 
 log = logging.getLogger("wakeful.hub")
 
-NotifyEpisode = Callable[[str, str, Topic], Awaitable[None]]
-"""Tell people something about an episode, once: its key, its words, and what may mute it."""
-ResolveEpisode = Callable[[str, str], Awaitable[None]]
-"""Tell whoever heard of an episode that it is over: its key and words."""
-
 
 class RuntimeLosses:
     """Runtimes that cannot be asked: one incident each, however many agents they host."""
 
-    def __init__(self, incidents: Incidents, scopes: Mapping[str, str], notifier: "AgentNotifier") -> None:
+    def __init__(self, incidents: Incidents, scopes: Mapping[str, str], notifier: Notifier) -> None:
         self._incidents = incidents
         self._scopes = scopes
         self._notifier = notifier
@@ -60,13 +54,14 @@ class RuntimeLosses:
             await self._incidents.join(agent.key, self._origin(agent), reason, f"agent {agent.name}")
             known = self._incidents.of(agent.key)
             assert known is not None, "joined just now"
-            self._notifier.notify_soon(known)
+            await self._notifier.raise_incident(known, Topic((known.cause, FindingCode.RUNTIME_LOST)))
+            known = self._incidents.of(agent.key)
         if known is not None:
             await self._record_member_status(known, agent)
         if known is not None and agent.state in _STABLE_STATES:
             left = await self._incidents.leave(agent.key)
             if left is not None and not left.is_open:
-                await self._notifier.notify_resolved(left)
+                await self._notifier.resolve_incident(left)
 
     def _has_session_in_one(self, agent: Agent) -> bool:
         """Whether the healer put its session into an incident, which then speaks for the agent too."""
@@ -112,49 +107,6 @@ def _member_status(agent: Agent) -> tuple[MemberStatus, str]:
             return MemberStatus.UNSEEN, f"nothing ({reason})"
 
 
-class AgentNotifier:
-    """One message for each incident, a moment after it began, and one when it is over."""
-
-    def __init__(
-        self,
-        clock: Clock,
-        newest: Callable[[Incident], Incident],
-        tell: NotifyEpisode,
-        resolve: ResolveEpisode,
-    ) -> None:
-        self._clock = clock
-        self._newest = newest
-        self._notify = tell
-        self._resolve = resolve
-        self._gather_tasks: dict[str, asyncio.Task[None]] = {}
-
-    def notify_soon(self, incident: Incident) -> None:
-        if incident.id in self._gather_tasks:
-            return
-        task = asyncio.create_task(self._gather(incident))
-        self._gather_tasks[incident.id] = task
-        task.add_done_callback(lambda _done: self._gather_tasks.pop(incident.id, None))
-
-    async def notify_resolved(self, incident: Incident) -> None:
-        await self._resolve(incident.id, resolved_text(summary_of(incident), iso(incident.opened_at)))
-
-    async def notify(self, key: str, words: str, topic: Topic) -> None:
-        await self._notify(key, words, topic)
-
-    async def resolve(self, key: str, words: str) -> None:
-        await self._resolve(key, words)
-
-    async def close(self) -> None:
-        for task in tuple(self._gather_tasks.values()):
-            task.cancel()
-        await asyncio.gather(*self._gather_tasks.values(), return_exceptions=True)
-
-    async def _gather(self, incident: Incident) -> None:
-        await self._clock.sleep(GATHER_SECONDS)
-        topic = Topic((incident.cause, FindingCode.RUNTIME_LOST))
-        await self._notify(incident.id, incident_text(self._newest(incident)), topic)
-
-
 class AutoRestart:
     """Brings stale agents back whose declaration asks for it."""
 
@@ -167,7 +119,7 @@ class AutoRestart:
         clock: Clock,
         limiter: RevivalLimiter,
         rules: Callable[[], HealingRules],
-        notifier: AgentNotifier,
+        notifier: Notifier,
         is_cut_off: Callable[[SessionId], bool],
     ) -> None:
         self._is_cut_off = is_cut_off
@@ -308,7 +260,7 @@ class AutoRestart:
         topic = Topic((FindingCode.AGENT_EXITED,), session_id=agent.record.session_id)
         what = f"agent {agent.name} {_problem_text(agent.record)}"
         self._given_up_notices[agent.name] = _budget(agent), what, iso(agent.moved_at)
-        await self._notifier.notify(_budget(agent), format_alert(body), topic)
+        await self._notifier.raise_alert(_budget(agent), body, topic)
 
 
 def _restart_of(note: Note) -> tuple[str, int]:

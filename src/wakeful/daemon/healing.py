@@ -13,17 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from wakeful.alerts.attention import AttentionMonitor
-from wakeful.alerts.model import (
-    Alert,
-    AlertCode,
-    AlertKind,
-    AttentionQuestion,
-    Topic,
-    format_alert,
-    issue_tracker_alert,
-    resolved_text,
-)
+from wakeful.alerts.model import AlertCode, AttentionQuestion, Topic, issue_tracker_alert, resolved_text
 from wakeful.alerts.mute_pause import MutePause
+from wakeful.alerts.notifier import Notifier
 from wakeful.alerts.outbox import AlertOutbox
 from wakeful.alerts.ping import Ping
 from wakeful.checkpoints.files import CheckpointFiles
@@ -109,6 +101,7 @@ class HealingComponents:
         self.lessons = Lessons(store, clock)
         self.checkpoints = Checkpoints(store, clock, CheckpointFiles(Path(paths.state_dir, "checkpoints")))
         self.alerts = self._build_outbox(paths)
+        self.notifier = Notifier(self.alerts, self.incidents, clock)
         self.attention = self._build_attention()
         self._issues = self._build_issues()
         place = self._host = HostInfo(observer.host, clock)
@@ -117,12 +110,11 @@ class HealingComponents:
         self._close_detector = UserCloseDetector(
             clock, observer.registry, control.managed_sessions, self.situations
         )
-        self.notifier = self._build_notifier()
         self._disk = self._build_disk_watch(paths, refused)
         self.healer = self._build_healer(limiter)
         checkpoints = StoredJournalCheckpoints(store_path(config, paths))
-        self._journal_notifier = JournalNotifier(self.alerts, clock)
-        self._checkpoint_notifier = CheckpointNotifier(self.checkpoints, self.alerts, store, clock)
+        self._journal_notifier = JournalNotifier(self.notifier, clock)
+        self._checkpoint_notifier = CheckpointNotifier(self.checkpoints, self.notifier, store, clock)
         self._journals = self._build_recovery_watch(paths, checkpoints)
         self.work_revival = self._build_work_revival()
         self.restorer = Restorer(
@@ -211,6 +203,7 @@ class HealingComponents:
     async def close(self) -> None:
         """Let go of what is still being asked and of whom we watch for."""
         await self.attention.close()
+        await self.notifier.close()
         await self.checkpoints.close()
         if self.queue is not None:
             await self.queue.close()
@@ -240,7 +233,7 @@ class HealingComponents:
     def _build_attention(self) -> AttentionMonitor:
         rules = alert_rules_of(self._config.alerts)
         excuses = self._is_visible, self._is_suppressed, self._is_turn_done
-        return AttentionMonitor(self.alerts, self._observer.clock, rules, *excuses)
+        return AttentionMonitor(self.notifier, self._observer.clock, rules, *excuses)
 
     def _build_issues(self) -> Issues | None:
         github, store = self._config.github, self._store
@@ -259,16 +252,6 @@ class HealingComponents:
             filed=_on_filed_late,
         )
 
-    def _build_notifier(self) -> HealingNotifier:
-        return HealingNotifier(
-            clock=self._observer.clock,
-            incidents=self.incidents,
-            outbox=self.alerts,
-            mute_pause=self._mute_pause,
-            write=self.write,
-            mode=self._config.daemon.mode,
-        )
-
     def _build_disk_watch(self, paths: StatePaths, refused: Callable[[], str | None]) -> DiskWatch:
         return DiskWatch(
             clock=self._observer.clock,
@@ -276,8 +259,7 @@ class HealingComponents:
             room=Disk(paths.state_dir),
             refused=refused,
             incidents=self.incidents,
-            owe=self.alerts.enqueue,
-            over=self.notifier.notify_resolved,
+            notifier=self.notifier,
             tracker=self._issues,
         )
 
@@ -293,13 +275,20 @@ class HealingComponents:
             past=observer,
             tracker=self._issues,
         )
+        notifier = HealingNotifier(
+            clock=observer.clock,
+            notifier=self.notifier,
+            mute_pause=self._mute_pause,
+            write=self.write,
+            mode=self._config.daemon.mode,
+        )
         return Healer(
             clock=observer.clock,
             store=self._store,
             registry=observer.registry,
             reviver=reviver,
             incidents=self.incidents,
-            telling=self.notifier,
+            telling=notifier,
             holding=SessionCheckpoints(self.checkpoints, self.situations, observer),
             situations=self.situations,
             rules=self.rules,
@@ -324,7 +313,7 @@ class HealingComponents:
             cut_off=self._remote_calls_of,
             rules=self.rules,
             write=self.write,
-            owe=self.alerts.enqueue,
+            notifier=self.notifier,
         )
 
     def _remote_calls_of(self, session_id: SessionId) -> list[str] | None:
@@ -382,9 +371,7 @@ class HealingComponents:
             interval_seconds=redis.interval_seconds,
             notifier=QueueNotifier(
                 incidents=self.incidents,
-                outbox=self.alerts,
-                soon=self.notifier.notify_soon,
-                over=self.notifier.notify_resolved,
+                notifier=self.notifier,
                 treated=lambda session_id: self.healer.case_of(session_id) is not None,
             ),
             limiter=limiter,
@@ -404,13 +391,12 @@ class HealingComponents:
     async def _notify_issue_tracker(self, words: str) -> None:
         now = self._observer.clock.now().wall
         body = issue_tracker_alert(words, self._observer.host, now, did=SAVED_FOR_LATER)
-        topic = Topic((AlertCode.ISSUES,))
-        await self.alerts.enqueue(Alert(AlertKind.TROUBLE, ISSUES_EPISODE, format_alert(body), topic=topic))
+        await self.notifier.raise_alert(ISSUES_EPISODE, body, Topic((AlertCode.ISSUES,)))
 
     async def _on_issue_tracker_works(self) -> None:
-        since = next((each.owed_at for each in self.alerts.open_episodes(ISSUES_EPISODE)), None)
+        since = next((each.owed_at for each in self.notifier.open_alerts(ISSUES_EPISODE)), None)
         if since is not None:
-            await self.alerts.resolve(ISSUES_EPISODE, resolved_text("no issue could be filed", iso(since)))
+            await self.notifier.resolve(ISSUES_EPISODE, resolved_text("no issue could be filed", iso(since)))
 
     async def _is_visible(self, session_id: SessionId) -> bool:
         session = self._observer.registry.sessions.get(session_id)

@@ -16,7 +16,8 @@ from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.alerts.model import Alert, AlertBody, AlertCode, AlertKind, Topic, format_alert
+from wakeful.alerts.model import AlertBody, AlertCode, Topic
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import JUMP_SECONDS_MIN, Clock, iso
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
@@ -117,14 +118,14 @@ class WorkRevival:
         cut_off: RemoteCallsOf,
         rules: Callable[[], HealingRules],
         write: Callable[[CriticalEvent], Awaitable[None]],
-        owe: Callable[[Alert], Awaitable[bool]],
+        notifier: Notifier,
     ) -> None:
         self._store = store
         self._clock = clock
         self._remote_calls_of = cut_off
         self._rules = rules
         self._write = write
-        self._enqueue_alert = owe
+        self._notifier = notifier
         self._waiting: asyncio.Queue[tuple[WorkItem, str]] = asyncio.Queue()
 
     def on_expired(self, runs: Sequence[Run]) -> None:
@@ -234,9 +235,7 @@ class WorkRevival:
         await self._write(event)
         body = lease_alert(work, words, action, did, now)
         topic = Topic((AlertCode.LEASE_ENDED,), work.project, work.session_id)
-        await self._enqueue_alert(
-            Alert(AlertKind.TROUBLE, f"work/{work.id}", format_alert(body), topic=topic)
-        )
+        await self._notifier.raise_alert(f"work/{work.id}", body, topic)
 
 
 def lease_alert(work: WorkItem, words: str, action: ActionTaken, did: str, now: float) -> AlertBody:
