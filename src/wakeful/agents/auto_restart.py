@@ -19,7 +19,8 @@ from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.healing.plan import BUDGET_SECONDS, REVIVALS_MAX, HealingRules
+from wakeful.healing.budget import RevivalBudget
+from wakeful.healing.plan import HealingRules
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin
 from wakeful.incidents.service import Incidents
@@ -126,6 +127,7 @@ class AutoRestart:
         self._table = table
         self._commands = commands
         self._store = store
+        self._budget = RevivalBudget(store)
         self._clock = clock
         self._limiter = limiter
         self._rules = rules
@@ -157,7 +159,7 @@ class AutoRestart:
         del self._unfinished[agent.name]
         _, epoch_before = _restart_of(note)
         if agent.state is AgentState.STALE and agent.epoch_seen <= epoch_before:
-            await self._store.refund_budget(_budget(agent), note)
+            await self._budget.refund(_budget(agent), note)
         else:
             await self._finish_restart(agent, note)
 
@@ -219,23 +221,19 @@ class AutoRestart:
             return
         note = Note(KIND, uuid4().hex, f"{agent.name} {agent.epoch_seen}".encode())
         budget = _budget(agent)
-        if not await self._store.spend_budget(
-            budget, note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS
-        ):
+        if not await self._budget.spend(budget, note):
             await self._give_up(agent)
             return
         await self._limiter.acquire()
         if not self._is_wanted(agent):
-            await self._store.refund_budget(budget, note)
+            await self._budget.refund(budget, note)
             return
         record = await self._commands.revive(agent)
         log.info("agent %s: brought back: %s (%s)", agent.name, record.outcome, record.words)
         if record.outcome is ActionOutcome.DECLINED:
-            await self._store.refund_budget(budget, note)
+            await self._budget.refund(budget, note)
         else:
             self._limiter.record_result(gave_up=False)
-            if record.outcome is not ActionOutcome.CONFIRMED:
-                self._limiter.record_result(gave_up=True)
             await self._finish_restart(agent, note)
 
     async def _finish_restart(self, agent: Agent | None, note: Note) -> None:
@@ -253,6 +251,7 @@ class AutoRestart:
         return reason is not None
 
     async def _give_up(self, agent: Agent) -> None:
+        self._limiter.record_result(gave_up=True)
         self._given_up_budgets.add(_budget(agent))
         agent.given_up_since = agent.work_since
         body = given_up_alert(agent.record, agent.moved_at)

@@ -28,7 +28,6 @@ from wakeful.core.process import Process, ProcessState
 from wakeful.daemon.control import ControlComponents
 from wakeful.daemon.healing import HealingComponents
 from wakeful.daemon.observer import SessionObserver
-from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.integrations.tmux.agent_runtime import PREFIX as AGENT_PREFIX, TmuxAgentRuntime, runs_on_server
 from wakeful.integrations.tmux.programs import resume_argv
 from wakeful.judging.findings import State
@@ -119,7 +118,7 @@ def build_hub(
             commands=commands,
             store=store,
             clock=clock,
-            limiter=RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst),
+            limiter=healing.limiter,
             rules=healing.rules,
             notifier=notifier,
             is_cut_off=sessions.is_cut_off,

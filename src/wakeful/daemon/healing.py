@@ -105,23 +105,28 @@ class HealingComponents:
         self.attention = self._build_attention()
         self._issues = self._build_issues()
         place = self._host = HostInfo(observer.host, clock)
-        limiter = RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst)
+        self.limiter = RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst)
         self.situations = SituationBuilder(control.managed_sessions, place, paths.tmux, self.lessons.of)
         self._close_detector = UserCloseDetector(
             clock, observer.registry, control.managed_sessions, self.situations
         )
         self._disk = self._build_disk_watch(paths, refused)
-        self.healer = self._build_healer(limiter)
+        self.healer = self._build_healer()
         checkpoints = StoredJournalCheckpoints(store_path(config, paths))
         self._journal_notifier = JournalNotifier(self.notifier, clock)
         self._checkpoint_notifier = CheckpointNotifier(self.checkpoints, self.notifier, store, clock)
         self._journals = self._build_recovery_watch(paths, checkpoints)
         self.work_revival = self._build_work_revival()
         self.restorer = Restorer(
-            observer.registry, control.managed_sessions, control.controller, place, limiter, self.situations
+            observer.registry,
+            control.managed_sessions,
+            control.controller,
+            place,
+            self.limiter,
+            self.situations,
         )
         self._queue_checkpoints = QueueCheckpoints(self.checkpoints)
-        self.queue = self._build_queue_watch(config.redis, paths, limiter) if config.redis.url else None
+        self.queue = self._build_queue_watch(config.redis, paths) if config.redis.url else None
         self._connect(checkpoints)
 
     def _connect(self, checkpoints: StoredJournalCheckpoints) -> None:
@@ -263,7 +268,7 @@ class HealingComponents:
             tracker=self._issues,
         )
 
-    def _build_healer(self, limiter: RevivalLimiter) -> Healer:
+    def _build_healer(self) -> Healer:
         observer, control = self._observer, self._control
         reviver = self.reviver = Reviver(
             clock=observer.clock,
@@ -271,7 +276,7 @@ class HealingComponents:
             controller=control.automatic_controller,
             asked=control.controller,
             managed_sessions=control.managed_sessions,
-            limiter=limiter,
+            limiter=self.limiter,
             past=observer,
             tracker=self._issues,
         )
@@ -334,9 +339,7 @@ class HealingComponents:
             *((f"queue: {trouble}",) if trouble is not None else ()),
         )
 
-    def _build_queue_watch(
-        self, redis: RedisConfig, paths: StatePaths, limiter: RevivalLimiter
-    ) -> "RedisWatch":
+    def _build_queue_watch(self, redis: RedisConfig, paths: StatePaths) -> "RedisWatch":
         """The watchdog of sessions in Redis, imported only if configured. Raises ExtraMissing."""
         try:
             from wakeful.watchdog.loop import RedisWatch, connect  # noqa: PLC0415
@@ -374,7 +377,7 @@ class HealingComponents:
                 notifier=self.notifier,
                 treated=lambda session_id: self.healer.case_of(session_id) is not None,
             ),
-            limiter=limiter,
+            limiter=self.limiter,
             present=self._set_queue_sessions,
         )
 

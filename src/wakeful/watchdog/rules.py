@@ -11,9 +11,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
+from wakeful.control.briefs import CALLS_NAMED_MAX
 from wakeful.core.clock import Instant, iso
 from wakeful.effects.rules import Effect
-from wakeful.healing.case import CALLS_HAPPENED
+from wakeful.healing.case import CALLS_FILED_MAX, CALLS_HAPPENED, REMOTE_CALLS_NAMED_MAX
 from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingRules, HealingStep, Situation, plan
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, OpenCall, fold
@@ -21,11 +22,6 @@ from wakeful.judging.findings import FindingCode, Verdict
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
 from wakeful.judging.wording import format_length, format_time_of_day, quote
 
-# An issue lists that many; the log has the rest.
-CALLS_KEPT_MAX: Final = 20
-# An agent reads them all; of more the newest count.
-REMOTE_CALLS_KEPT_MAX: Final = 12
-CALLS_NAMED_MAX: Final = 8
 # Part of the interface: chats and their users know this sentence.
 FAILURE_MESSAGE: Final = (
     "Sorry, I ran into an issue and couldn't recover. The error has been logged for investigation."
@@ -64,9 +60,9 @@ class AttemptLog(Struct):
 
     activity: Activity = field(default_factory=Activity)
     # When, which tool, what about, and how it ended.
-    recent: deque[tuple[str, str, str, str]] = field(default_factory=lambda: deque(maxlen=CALLS_KEPT_MAX))
+    recent: deque[tuple[str, str, str, str]] = field(default_factory=lambda: deque(maxlen=CALLS_FILED_MAX))
     # Calls that came back and changed something elsewhere.
-    remote: deque[str] = field(default_factory=lambda: deque(maxlen=REMOTE_CALLS_KEPT_MAX))
+    remote: deque[str] = field(default_factory=lambda: deque(maxlen=REMOTE_CALLS_NAMED_MAX))
     entries: int = 0
 
 
@@ -96,7 +92,7 @@ def last_calls(log: AttemptLog) -> tuple[tuple[str, str, str, str], ...]:
         (iso(call.since.wall), call.tool, _call_summary(call.tool, call.input), "no answer")
         for call in log.activity.calls.values()
     ]
-    return tuple([*log.recent, *still_open][-CALLS_KEPT_MAX:])
+    return tuple([*log.recent, *still_open][-CALLS_FILED_MAX:])
 
 
 def _call_summary(tool: str, given: bytes) -> str:
