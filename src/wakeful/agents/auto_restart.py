@@ -8,6 +8,7 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Mapping
+from math import inf
 from typing import Final
 from uuid import uuid4
 
@@ -18,13 +19,14 @@ from wakeful.alerts.model import AlertBody, Topic, resolved_text
 from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
+from wakeful.core.process import ProcessState
 from wakeful.core.text import plain
 from wakeful.healing.budget import RevivalBudget
-from wakeful.healing.plan import HealingRules
+from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingDecision, HealingRules, Situation, plan
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin
 from wakeful.incidents.service import Incidents
-from wakeful.judging.findings import FindingCode
+from wakeful.judging.findings import FindingCode, State
 from wakeful.storage.base import ActionOutcome, Note, Store
 
 KIND: Final = "agent-revival"
@@ -191,19 +193,29 @@ class AutoRestart:
         )
 
     def _is_wanted(self, agent: Agent) -> bool:
-        rules = self._rules()
+        """Whether it ended, its declaration asks for a restart, nothing else has it, and the plan says so."""
         return (
             agent.spec.restart is Restart.AUTO
             and agent.state is AgentState.STALE
             and not agent.commands_running
-            and not agent.stop_ordered
-            and rules.mode != "observe"
-            and rules.paused_by is None
-            and _budget(agent) not in self._given_up_budgets
             and agent.name not in self._unfinished
-            and not self._limiter.breaker_seconds
             and not self._is_left_to_healer(agent)
+            and self._decide(agent).step in ACTING_STEPS
         )
+
+    def _decide(self, agent: Agent, for_seconds: float = inf) -> HealingDecision:
+        """What the plan says about an agent that ended `for_seconds` ago, outside of a turn."""
+        situation = Situation(
+            code=FindingCode.AGENT_EXITED,
+            state=State.STOPPED,
+            agent=ProcessState.DEAD,
+            managed=True,
+            for_seconds=for_seconds,
+            stopped=agent.stop_ordered,
+            breaker_seconds=self._limiter.breaker_seconds,
+        )
+        history = CaseHistory(given_up=_budget(agent) in self._given_up_budgets)
+        return plan(situation, history, self._rules())
 
     def _is_left_to_healer(self, agent: Agent) -> bool:
         """Whether its session ended in the middle of a turn: the healer goes on with it, or holds it for a person."""
@@ -216,7 +228,8 @@ class AutoRestart:
             log.warning("agent %s could not be brought back: %s", name, error)
 
     async def _restart(self, agent: Agent) -> None:
-        await self._clock.sleep(self._rules().confirm_seconds)
+        # It may pass.
+        await self._clock.sleep(self._decide(agent, 0.0).again_seconds or 0.0)
         if not self._is_wanted(agent) or self._has_obstacle(agent):
             return
         note = Note(KIND, uuid4().hex, f"{agent.name} {agent.epoch_seen}".encode())

@@ -317,6 +317,7 @@ class HealingComponents:
             clock=self._observer.clock,
             cut_off=self._remote_calls_of,
             rules=self.rules,
+            limiter=self.limiter,
             write=self.write,
             notifier=self.notifier,
         )

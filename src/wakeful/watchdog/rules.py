@@ -10,6 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
 from wakeful.control.briefs import CALLS_NAMED_MAX
 from wakeful.core.clock import Instant, iso
@@ -106,6 +107,7 @@ def choose(
     *,
     spent: bool,
     folder_gone: bool,
+    breaker_seconds: float,
     rules: HealingRules,
     now: Instant,
 ) -> QueueDecision:
@@ -113,6 +115,8 @@ def choose(
     if not verdict.findings:
         return QueueDecision(QueueAction.NOTHING, "nothing is wrong")
     situation = _situation(verdict, activity, None if spent else _worst_effect(interrupted), now)
+    # A folder that is gone asks for a person, who needs to know at once.
+    situation = replace(situation, breaker_seconds=0.0 if folder_gone else breaker_seconds)
     # A queue carries no words to an agent at work, so it counts as told; and the trouble was confirmed by a second look.
     history = CaseHistory(revivals=int(spent), steered_seconds_ago=rules.steer_seconds)
     decision = plan(situation, history, rules)

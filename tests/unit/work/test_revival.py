@@ -10,6 +10,7 @@ from wakeful.alerts.notifier import Notifier
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import Run, WorkId, WorkItem, WorkState
 from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.incidents.service import Incidents
 from wakeful.testing.memory_store import MemoryStore
@@ -27,6 +28,7 @@ class Scene:
         self.store = MemoryStore(now=lambda: self.clock.now().wall)
         self.rules = HealingRules(**rules)
         self.events: list[CriticalEvent] = []
+        self.limiter = RevivalLimiter(self.clock, 2.0, 10)
         self.outbox = RecordingOutbox(self.store, self.clock)
         self.calls: list[str] | None = []
 
@@ -36,6 +38,7 @@ class Scene:
             clock=self.clock,
             cut_off=lambda _session_id: self.calls,
             rules=lambda: self.rules,
+            limiter=self.limiter,
             write=self._write,
             notifier=Notifier(self.outbox, Incidents(self.store, self.clock), self.clock),
         )
