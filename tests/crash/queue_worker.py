@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_log import CriticalLog
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.callbacks import Callbacks
@@ -26,10 +27,12 @@ async def cycle(url: str, folder: Path) -> None:
             started.write(f"{project_key}\n")
 
     write = CriticalLog(folder / "critical_events.jsonl").append
+    clock = SystemClock()
     watch = RedisWatch(
         jobs=connect(url),
         logs=folder / "logs",
-        clock=SystemClock(),
+        clock=clock,
+        limiter=RevivalLimiter(clock, 0.0, 1),
         callbacks=Callbacks(write=write, send_message=send, start_worker=start_worker),
         rules=HealingRules,
         confirm_seconds=0.1,

@@ -15,6 +15,7 @@ from wakeful.gateway.rules.host import HealKind, HealLimits
 from wakeful.gateway.rules.pool import PoolLimits
 from wakeful.gateway.turn_listener import STOPPED_TEXT
 from wakeful.gateway.turn_queue import TurnQueue
+from wakeful.healing.plan import HealingRules
 from wakeful.linux.clock import SystemClock
 
 
@@ -58,8 +59,17 @@ def self_heal(turns: TurnQueue, house: House, limits: HealLimits) -> SelfHeal:
     async def told(_level: str, _text: str) -> bool:
         return True
 
+    async def allowed() -> HealingRules:
+        return HealingRules()
+
     return SelfHeal(
-        clock=SystemClock(), host=host_of(house), pool=turns, degrade=nobody, tell=told, limits=limits
+        clock=SystemClock(),
+        host=host_of(house),
+        pool=turns,
+        degrade=nobody,
+        tell=told,
+        rules=allowed,
+        limits=limits,
     )
 
 

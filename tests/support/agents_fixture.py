@@ -7,14 +7,15 @@ from typing import Final
 
 import msgspec
 
-from wakeful.agents.auto_restart import AgentNotifier, AutoRestart, RuntimeLosses
+from support.recording_outbox import RecordingOutbox
+from wakeful.agents.auto_restart import AutoRestart, RuntimeLosses
 from wakeful.agents.commands import AgentCommands
 from wakeful.agents.hub import Hub
 from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentChange, AgentObservation, AgentRecord, AgentRuntime, AgentSpec, Restart
 from wakeful.agents.runtime import Runtime
 from wakeful.agents.table import Agent, AgentTable
-from wakeful.alerts.model import Topic
+from wakeful.alerts.notifier import Notifier
 from wakeful.control.gate import ActionGate
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
@@ -95,9 +96,7 @@ class TestHub:
         self.rules = HealingRules(mode=mode)
         self.changes: list[AgentChange] = []
         self.lodged: dict[SessionId, str | None] = {}
-        self.said: list[tuple[str, str]] = []
-        self.topics: list[Topic] = []
-        self.over: list[tuple[str, str]] = []
+        self.outbox = RecordingOutbox(self.store, self.clock)
         # A stop waits for this before it ends anything, and agents that outlived their stop.
         self.stop_gate: asyncio.Event | None = None
         self.stops_failed: list[str] = []
@@ -135,7 +134,8 @@ class TestHub:
             mode=self.mode,
             listener=self,
         )
-        notifier = AgentNotifier(self.clock, self.incidents.newest, self._say, self._resolve)
+        self.limiter = RevivalLimiter(self.clock, 2.0, 10)
+        notifier = self.notifier = Notifier(self.outbox, self.incidents, self.clock)
         self.hub = Hub(
             table=self.book,
             commands=self.orders,
@@ -145,7 +145,7 @@ class TestHub:
                 commands=self.orders,
                 store=self.store,
                 clock=self.clock,
-                limiter=RevivalLimiter(self.clock, 2.0, 10),
+                limiter=self.limiter,
                 rules=lambda: self.rules,
                 notifier=notifier,
                 is_cut_off=self.sessions.cut_off.__contains__,
@@ -167,9 +167,18 @@ class TestHub:
             yield
         finally:
             await self.hub.close()
+            await self.notifier.close()
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+
+    @property
+    def said(self) -> list[tuple[str, str]]:
+        return [(each.episode, each.text) for each in self.outbox.alerts]
+
+    @property
+    def over(self) -> list[tuple[str, str]]:
+        return [(key, text or "") for key, text in self.outbox.resolved]
 
     def record(self, name: str = "claude") -> AgentRecord:
         return self.hub.record(name)
@@ -209,13 +218,6 @@ class TestHub:
         self.stops_failed.append(agent.name)
 
     async def on_session_replaced(self, session_id: SessionId) -> None: ...
-
-    async def _say(self, key: str, words: str, topic: Topic) -> None:
-        self.said.append((key, words))
-        self.topics.append(topic)
-
-    async def _resolve(self, key: str, words: str) -> None:
-        self.over.append((key, words))
 
 
 def _resuming(argv: Sequence[str], conversation: ConversationId | None, _cwd: str) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ import msgspec
 from support.fake_driver import ScriptedDriver
 from support.supervisor_fixture import BOOT, House, subject
 from wakeful.alerts.model import AlertRules
+from wakeful.alerts.notifier import Notifier
 from wakeful.alerts.outbox import AlertOutbox
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
 from wakeful.checkpoints.service import Checkpoints
@@ -190,10 +191,10 @@ class Clinic(House):
         self.lessons = Lessons(self.store, self.clock)
         self.hands = self._hands_with(by_itself=False)
         limiter = RevivalLimiter(self.clock, 2.0, self._burst)
-        self.voice = HealingNotifier(
+        self.notifier = Notifier(self.alerts, self.incidents, self.clock)
+        voice = HealingNotifier(
             clock=self.clock,
-            incidents=self.incidents,
-            outbox=self.alerts,
+            notifier=self.notifier,
             mute_pause=self.calm,
             write=self._write,
             mode=self.rules.mode,
@@ -217,7 +218,7 @@ class Clinic(House):
             registry=self.roster,
             reviver=self.reviver,
             incidents=self.incidents,
-            telling=self.voice,
+            telling=voice,
             holding=SessionCheckpoints(self.checkpoints, around, self),
             situations=around,
             rules=self._rules_now,
@@ -268,7 +269,7 @@ class Clinic(House):
         await self.alerts.restore()
         await self.lessons.load()
         await self.healer.restore()
-        await self.voice.restore()
+        await self.notifier.restore()
         await self.checkpoints.restore()
         self._alarm = asyncio.Event()
         tasks = [asyncio.create_task(each) for each in (self.healer.run(), self.alerts.run(), self._ring())]

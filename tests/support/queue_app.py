@@ -6,6 +6,7 @@ from typing import Any
 
 from support.redis_server import RedisServer
 from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_log import CriticalLog
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.judging.thresholds import Policy
@@ -104,10 +105,12 @@ class Bridge:
         names = Callbacks.__struct_fields__
         callbacks |= {name: settings.pop(name) for name in names if name in settings}
         allowed = rules if rules is not None else HealingRules(revive_runaways=True)
+        clock = SystemClock()
         return RedisWatch(
             jobs=connect(settings.pop("url", self.server.url), deadline_seconds),
             logs=self.logs,
-            clock=SystemClock(),
+            clock=clock,
+            limiter=RevivalLimiter(clock, 0.0, 1),
             callbacks=Callbacks(**callbacks),
             rules=lambda: allowed,
             tracker=self.forge,

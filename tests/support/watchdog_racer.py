@@ -9,6 +9,7 @@ from pathlib import Path
 from uuid import uuid4
 
 from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.callbacks import Callbacks
@@ -27,10 +28,12 @@ async def cycle(url: str, folder: str) -> list[int]:
     async def send(chat_id: str, _text: str) -> None:
         sent.append(chat_id)
 
+    clock = SystemClock()
     watch = RedisWatch(
         jobs=connect(url),
         logs=Path(folder),
-        clock=SystemClock(),
+        clock=clock,
+        limiter=RevivalLimiter(clock, 0.0, 1),
         callbacks=Callbacks(write=write, send_message=send),
         rules=lambda: HealingRules(revive_runaways=True),
     )

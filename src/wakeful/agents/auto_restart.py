@@ -7,29 +7,31 @@ Agents in an unknown state are left alone; an agent whose session ended inside a
 import asyncio
 import logging
 import sys
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Callable, Mapping
+from math import inf
 from typing import Final
 from uuid import uuid4
 
 from wakeful.agents.commands import AgentCommands
 from wakeful.agents.model import AgentRecord, AgentState, Restart
 from wakeful.agents.table import Agent, AgentTable
-from wakeful.alerts.model import AlertBody, Topic, format_alert, incident_text, resolved_text
+from wakeful.alerts.model import AlertBody, Topic, resolved_text
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
+from wakeful.core.process import ProcessState
 from wakeful.core.text import plain
-from wakeful.healing.plan import BUDGET_SECONDS, REVIVALS_MAX, HealingRules
+from wakeful.healing.budget import RevivalBudget
+from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingDecision, HealingRules, Situation, plan
 from wakeful.healing.rate_limit import RevivalLimiter
-from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin, summary_of
+from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin
 from wakeful.incidents.service import Incidents
-from wakeful.judging.findings import FindingCode
+from wakeful.judging.findings import FindingCode, State
 from wakeful.storage.base import ActionOutcome, Note, Store
 
 KIND: Final = "agent-revival"
 # Of any number that a store keeps.
 EPOCH_DIGITS_MAX: Final = 18
-# Agents that one server took along are seen within this time of each other.
-GATHER_SECONDS: Final = 2.0
 # An agent that ran this long is well: what ends it later is another trouble with a budget of its own.
 STABLE_SECONDS: Final = 600.0
 REASON_CHARS_MAX: Final = 200
@@ -38,16 +40,11 @@ _STABLE_STATES: Final = frozenset({AgentState.RUNNING, AgentState.STOPPED})
 
 log = logging.getLogger("wakeful.hub")
 
-NotifyEpisode = Callable[[str, str, Topic], Awaitable[None]]
-"""Tell people something about an episode, once: its key, its words, and what may mute it."""
-ResolveEpisode = Callable[[str, str], Awaitable[None]]
-"""Tell whoever heard of an episode that it is over: its key and words."""
-
 
 class RuntimeLosses:
     """Runtimes that cannot be asked: one incident each, however many agents they host."""
 
-    def __init__(self, incidents: Incidents, scopes: Mapping[str, str], notifier: "AgentNotifier") -> None:
+    def __init__(self, incidents: Incidents, scopes: Mapping[str, str], notifier: Notifier) -> None:
         self._incidents = incidents
         self._scopes = scopes
         self._notifier = notifier
@@ -60,13 +57,14 @@ class RuntimeLosses:
             await self._incidents.join(agent.key, self._origin(agent), reason, f"agent {agent.name}")
             known = self._incidents.of(agent.key)
             assert known is not None, "joined just now"
-            self._notifier.notify_soon(known)
+            await self._notifier.raise_incident(known, Topic((known.cause, FindingCode.RUNTIME_LOST)))
+            known = self._incidents.of(agent.key)
         if known is not None:
             await self._record_member_status(known, agent)
         if known is not None and agent.state in _STABLE_STATES:
             left = await self._incidents.leave(agent.key)
             if left is not None and not left.is_open:
-                await self._notifier.notify_resolved(left)
+                await self._notifier.resolve_incident(left)
 
     def _has_session_in_one(self, agent: Agent) -> bool:
         """Whether the healer put its session into an incident, which then speaks for the agent too."""
@@ -112,49 +110,6 @@ def _member_status(agent: Agent) -> tuple[MemberStatus, str]:
             return MemberStatus.UNSEEN, f"nothing ({reason})"
 
 
-class AgentNotifier:
-    """One message for each incident, a moment after it began, and one when it is over."""
-
-    def __init__(
-        self,
-        clock: Clock,
-        newest: Callable[[Incident], Incident],
-        tell: NotifyEpisode,
-        resolve: ResolveEpisode,
-    ) -> None:
-        self._clock = clock
-        self._newest = newest
-        self._notify = tell
-        self._resolve = resolve
-        self._gather_tasks: dict[str, asyncio.Task[None]] = {}
-
-    def notify_soon(self, incident: Incident) -> None:
-        if incident.id in self._gather_tasks:
-            return
-        task = asyncio.create_task(self._gather(incident))
-        self._gather_tasks[incident.id] = task
-        task.add_done_callback(lambda _done: self._gather_tasks.pop(incident.id, None))
-
-    async def notify_resolved(self, incident: Incident) -> None:
-        await self._resolve(incident.id, resolved_text(summary_of(incident), iso(incident.opened_at)))
-
-    async def notify(self, key: str, words: str, topic: Topic) -> None:
-        await self._notify(key, words, topic)
-
-    async def resolve(self, key: str, words: str) -> None:
-        await self._resolve(key, words)
-
-    async def close(self) -> None:
-        for task in tuple(self._gather_tasks.values()):
-            task.cancel()
-        await asyncio.gather(*self._gather_tasks.values(), return_exceptions=True)
-
-    async def _gather(self, incident: Incident) -> None:
-        await self._clock.sleep(GATHER_SECONDS)
-        topic = Topic((incident.cause, FindingCode.RUNTIME_LOST))
-        await self._notify(incident.id, incident_text(self._newest(incident)), topic)
-
-
 class AutoRestart:
     """Brings stale agents back whose declaration asks for it."""
 
@@ -167,13 +122,14 @@ class AutoRestart:
         clock: Clock,
         limiter: RevivalLimiter,
         rules: Callable[[], HealingRules],
-        notifier: AgentNotifier,
+        notifier: Notifier,
         is_cut_off: Callable[[SessionId], bool],
     ) -> None:
         self._is_cut_off = is_cut_off
         self._table = table
         self._commands = commands
         self._store = store
+        self._budget = RevivalBudget(store)
         self._clock = clock
         self._limiter = limiter
         self._rules = rules
@@ -205,7 +161,7 @@ class AutoRestart:
         del self._unfinished[agent.name]
         _, epoch_before = _restart_of(note)
         if agent.state is AgentState.STALE and agent.epoch_seen <= epoch_before:
-            await self._store.refund_budget(_budget(agent), note)
+            await self._budget.refund(_budget(agent), note)
         else:
             await self._finish_restart(agent, note)
 
@@ -237,19 +193,29 @@ class AutoRestart:
         )
 
     def _is_wanted(self, agent: Agent) -> bool:
-        rules = self._rules()
+        """Whether it ended, its declaration asks for a restart, nothing else has it, and the plan says so."""
         return (
             agent.spec.restart is Restart.AUTO
             and agent.state is AgentState.STALE
             and not agent.commands_running
-            and not agent.stop_ordered
-            and rules.mode != "observe"
-            and rules.paused_by is None
-            and _budget(agent) not in self._given_up_budgets
             and agent.name not in self._unfinished
-            and not self._limiter.breaker_seconds
             and not self._is_left_to_healer(agent)
+            and self._decide(agent).step in ACTING_STEPS
         )
+
+    def _decide(self, agent: Agent, for_seconds: float = inf) -> HealingDecision:
+        """What the plan says about an agent that ended `for_seconds` ago, outside of a turn."""
+        situation = Situation(
+            code=FindingCode.AGENT_EXITED,
+            state=State.STOPPED,
+            agent=ProcessState.DEAD,
+            managed=True,
+            for_seconds=for_seconds,
+            stopped=agent.stop_ordered,
+            breaker_seconds=self._limiter.breaker_seconds,
+        )
+        history = CaseHistory(given_up=_budget(agent) in self._given_up_budgets)
+        return plan(situation, history, self._rules())
 
     def _is_left_to_healer(self, agent: Agent) -> bool:
         """Whether its session ended in the middle of a turn: the healer goes on with it, or holds it for a person."""
@@ -262,28 +228,25 @@ class AutoRestart:
             log.warning("agent %s could not be brought back: %s", name, error)
 
     async def _restart(self, agent: Agent) -> None:
-        await self._clock.sleep(self._rules().confirm_seconds)
+        # It may pass.
+        await self._clock.sleep(self._decide(agent, 0.0).again_seconds or 0.0)
         if not self._is_wanted(agent) or self._has_obstacle(agent):
             return
         note = Note(KIND, uuid4().hex, f"{agent.name} {agent.epoch_seen}".encode())
         budget = _budget(agent)
-        if not await self._store.spend_budget(
-            budget, note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS
-        ):
+        if not await self._budget.spend(budget, note):
             await self._give_up(agent)
             return
         await self._limiter.acquire()
         if not self._is_wanted(agent):
-            await self._store.refund_budget(budget, note)
+            await self._budget.refund(budget, note)
             return
         record = await self._commands.revive(agent)
         log.info("agent %s: brought back: %s (%s)", agent.name, record.outcome, record.words)
         if record.outcome is ActionOutcome.DECLINED:
-            await self._store.refund_budget(budget, note)
+            await self._budget.refund(budget, note)
         else:
             self._limiter.record_result(gave_up=False)
-            if record.outcome is not ActionOutcome.CONFIRMED:
-                self._limiter.record_result(gave_up=True)
             await self._finish_restart(agent, note)
 
     async def _finish_restart(self, agent: Agent | None, note: Note) -> None:
@@ -301,6 +264,7 @@ class AutoRestart:
         return reason is not None
 
     async def _give_up(self, agent: Agent) -> None:
+        self._limiter.record_result(gave_up=True)
         self._given_up_budgets.add(_budget(agent))
         agent.given_up_since = agent.work_since
         body = given_up_alert(agent.record, agent.moved_at)
@@ -308,7 +272,7 @@ class AutoRestart:
         topic = Topic((FindingCode.AGENT_EXITED,), session_id=agent.record.session_id)
         what = f"agent {agent.name} {_problem_text(agent.record)}"
         self._given_up_notices[agent.name] = _budget(agent), what, iso(agent.moved_at)
-        await self._notifier.notify(_budget(agent), format_alert(body), topic)
+        await self._notifier.raise_alert(_budget(agent), body, topic)
 
 
 def _restart_of(note: Note) -> tuple[str, int]:

@@ -13,7 +13,6 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.alerts.model import (
-    Alert,
     AlertKind,
     AlertRules,
     AttentionQuestion,
@@ -22,7 +21,7 @@ from wakeful.alerts.model import (
     needs_you_text,
     question_of,
 )
-from wakeful.alerts.outbox import AlertOutbox
+from wakeful.alerts.notifier import Notifier
 from wakeful.alerts.pending import PendingAlert
 from wakeful.core.clock import Clock, iso
 from wakeful.core.ids import SessionId
@@ -58,14 +57,14 @@ class AttentionMonitor:
 
     def __init__(
         self,
-        outbox: AlertOutbox,
+        notifier: Notifier,
         clock: Clock,
         rules: AlertRules,
         visible: IsVisible,
         excused: IsSuppressed = lambda _record, _question: False,
         done: IsTurnDone = lambda _session_id: True,
     ) -> None:
-        self._outbox = outbox
+        self._notifier = notifier
         self._clock = clock
         self._rules = rules
         self._is_visible = visible
@@ -81,7 +80,7 @@ class AttentionMonitor:
 
     def restore(self) -> None:
         """Recall what the desk knows to be open."""
-        for owed in self._outbox.open_episodes(PREFIX):
+        for owed in self._notifier.open_alerts(PREFIX):
             self._restored[SessionId(owed.alert.episode.split("/")[1])] = owed
         if self._restored:
             self._spawn(self._resolve_unconfirmed())
@@ -143,7 +142,7 @@ class AttentionMonitor:
         text, asked = needs_you_text(opened.record, opened.question), opened.question
         opened.episode = f"{PREFIX}{opened.record.id}/{asked.since}/{_digest(asked.words)}"
         gist = digest_entry_of(opened.record, asked.code or "question")
-        await self._outbox.enqueue(Alert(AlertKind.NEEDS_YOU, opened.episode, text, gist=gist))
+        await self._notifier.raise_alert(opened.episode, text, None, kind=AlertKind.NEEDS_YOU, digest=gist)
 
     def _was_alerted(self, recalled: PendingAlert, question: AttentionQuestion) -> bool:
         """Whether an earlier daemon owed this very question to people.
@@ -166,7 +165,7 @@ class AttentionMonitor:
 
     async def _resolve(self, episode: str) -> None:
         """An answer needs no news of its own: whoever gave it knows."""
-        await self._outbox.resolve(episode)
+        await self._notifier.resolve(episode)
 
     def _track_turn(self, record: SessionRecord) -> None:
         if record.active_prompt or record.state is State.PROMPTING:
@@ -189,10 +188,8 @@ class AttentionMonitor:
         self._finish_tasks.pop(record.id, None)
         if self._is_turn_done(record.id) and not self._is_suppressed(record, None):
             episode = f"{AlertKind.FINISHED}/{record.id}/{record.updated_at}"
-            alert = Alert(
-                AlertKind.FINISHED, episode, finished_text(record), gist=digest_entry_of(record, "finished")
-            )
-            await self._outbox.enqueue(alert)
+            text, digest = finished_text(record), digest_entry_of(record, "finished")
+            await self._notifier.raise_alert(episode, text, None, kind=AlertKind.FINISHED, digest=digest)
 
     async def _sleep(self, seconds: float) -> None:
         await self._clock.sleep(seconds)

@@ -16,10 +16,10 @@ from wakeful.core.clock import iso
 MESSAGES_MAX: Final = 20
 REFILL_SECONDS: Final = 180.0
 # A digest gathers this long; each further one in a flood twice as long, up to a limit.
-GATHER_SECONDS: Final = 10.0
-GATHER_SECONDS_MAX: Final = 600.0
+DIGEST_SECONDS: Final = 10.0
+DIGEST_SECONDS_MAX: Final = 600.0
 # A question waits no longer than this for others.
-QUESTION_GATHER_SECONDS_MAX: Final = 40.0
+QUESTION_DIGEST_SECONDS_MAX: Final = 40.0
 # A flood is over when none of its kind came for so long.
 FLOOD_OVER_SECONDS: Final = 600.0
 NAMED_MAX: Final = 5
@@ -35,7 +35,7 @@ def kind_of(alert: PendingAlert) -> str:
 class MessageBudget:
     """Messages of one kind through one channel. Times are of the clock that does not run while the host sleeps."""
 
-    def __init__(self, gather_seconds_max: float = GATHER_SECONDS_MAX) -> None:
+    def __init__(self, gather_seconds_max: float = DIGEST_SECONDS_MAX) -> None:
         self._gather_seconds_max = gather_seconds_max
         self._tokens = float(MESSAGES_MAX)
         self._refilled_at = 0.0
@@ -50,7 +50,7 @@ class MessageBudget:
             return False, 0.0
         if self._gathering_since is None:
             self._gathering_since = awake
-        gather_seconds = min(GATHER_SECONDS * 2.0 ** min(self._digests, 10), self._gather_seconds_max)
+        gather_seconds = min(DIGEST_SECONDS * 2.0 ** min(self._digests, 10), self._gather_seconds_max)
         return True, max(self._gathering_since + gather_seconds - awake, 0.0)
 
     def on_sent(self, awake: float, *, digest: bool) -> None:
@@ -70,7 +70,7 @@ class MessageBudget:
 def new_budgets() -> dict[str, MessageBudget]:
     """One for each kind, in the order in which they are served."""
     asked = AlertKind.NEEDS_YOU
-    return {asked: MessageBudget(QUESTION_GATHER_SECONDS_MAX)} | {
+    return {asked: MessageBudget(QUESTION_DIGEST_SECONDS_MAX)} | {
         kind: MessageBudget() for kind in (AlertKind.TROUBLE, OVER, AlertKind.FINISHED)
     }
 

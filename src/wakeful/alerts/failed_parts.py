@@ -12,16 +12,8 @@ from typing import Final
 
 from msgspec import Struct
 
-from wakeful.alerts.model import (
-    Alert,
-    AlertCode,
-    AlertKind,
-    Topic,
-    failed_part_alert,
-    format_alert,
-    resolved_text,
-)
-from wakeful.alerts.outbox import AlertOutbox
+from wakeful.alerts.model import AlertCode, Topic, failed_part_alert, resolved_text
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import Clock, iso
 from wakeful.core.errors import WorldError
 from wakeful.core.redaction import redact
@@ -129,9 +121,9 @@ class FailedParts:
 class FailureAlerts:
     """Tells people which parts are down, and when they work again."""
 
-    def __init__(self, failures: FailedParts, outbox: AlertOutbox, host: str) -> None:
+    def __init__(self, failures: FailedParts, notifier: Notifier, host: str) -> None:
         self._failures = failures
-        self._alerts = outbox
+        self._notifier = notifier
         self._host = host
 
     async def run(self) -> None:
@@ -146,10 +138,9 @@ class FailureAlerts:
         down = {f"{EPISODE_PREFIX}{each.name}": each for each in self._failures.down}
         for episode, failure in down.items():
             body = failed_part_alert(failure.name, failure.reason, self._host, failure.since)
-            topic = Topic((AlertCode.DOWN,))
-            await self._alerts.enqueue(Alert(AlertKind.TROUBLE, episode, format_alert(body), topic=topic))
-        for owed in self._alerts.open_episodes(EPISODE_PREFIX):
+            await self._notifier.raise_alert(episode, body, Topic((AlertCode.DOWN,)))
+        for owed in self._notifier.open_alerts(EPISODE_PREFIX):
             episode = owed.alert.episode
             if episode not in down:
                 name = episode.removeprefix(EPISODE_PREFIX)
-                await self._alerts.resolve(episode, resolved_text(f"{name} was down", iso(owed.owed_at)))
+                await self._notifier.resolve(episode, resolved_text(f"{name} was down", iso(owed.owed_at)))

@@ -3,8 +3,8 @@
 import logging
 from typing import Final
 
-from wakeful.alerts.model import Alert, AlertCode, AlertKind, Topic, format_alert, refused_decision_alert
-from wakeful.alerts.outbox import AlertOutbox
+from wakeful.alerts.model import AlertCode, Topic, refused_decision_alert
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import Clock, iso
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
@@ -19,8 +19,8 @@ log = logging.getLogger("wakeful")
 class RefusedDecisions:
     """Owes the alerts."""
 
-    def __init__(self, outbox: AlertOutbox, clock: Clock) -> None:
-        self._alerts = outbox
+    def __init__(self, notifier: Notifier, clock: Clock) -> None:
+        self._notifier = notifier
         self._clock = clock
 
     async def notify(self, asker: str, order: str, reason: str, command: str) -> None:
@@ -29,5 +29,5 @@ class RefusedDecisions:
         body = refused_decision_alert(asker, order, reason, plain(redact(command), COMMAND_CHARS_MAX), now)
         topic = Topic((AlertCode.DECISION,), session_id=asker)
         episode = f"{EPISODE_PREFIX}{asker}/{iso(now)[:_DAY_CHARS]}"
-        if await self._alerts.enqueue(Alert(AlertKind.TROUBLE, episode, format_alert(body), topic=topic)):
+        if await self._notifier.raise_alert(episode, body, topic):
             log.warning("a decision was refused: %s asked for %s (%s)", asker, order, reason)

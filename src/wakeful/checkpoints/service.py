@@ -14,8 +14,8 @@ from typing import Final, Protocol
 import msgspec
 from msgspec import Struct
 
-from wakeful.alerts.model import Alert, AlertCode, AlertKind, Topic, checkpoint_text, resolved_text
-from wakeful.alerts.outbox import AlertOutbox
+from wakeful.alerts.model import AlertCode, AlertKind, Topic, checkpoint_text, resolved_text
+from wakeful.alerts.notifier import Notifier
 from wakeful.checkpoints.model import (
     NUMBER_MAX,
     STATE_AFTER,
@@ -307,9 +307,9 @@ _EPISODE_PREFIX: Final = "checkpoint/"
 class CheckpointNotifier:
     """One for each daemon; several on one store tell each checkpoint once."""
 
-    def __init__(self, checkpoints: Checkpoints, outbox: AlertOutbox, store: Store, clock: Clock) -> None:
+    def __init__(self, checkpoints: Checkpoints, notifier: Notifier, store: Store, clock: Clock) -> None:
         self._checkpoints = checkpoints
-        self._alerts = outbox
+        self._notifier = notifier
         self._store = store
         self._clock = clock
 
@@ -329,16 +329,17 @@ class CheckpointNotifier:
             if each.is_open and _notified_key(each) not in told:
                 await self._notify(each)
         decided = {_episode(each): each for each in journals if not each.is_open}
-        for episode in (owed.alert.episode for owed in self._alerts.open_episodes(_EPISODE_PREFIX)):
+        for episode in (owed.alert.episode for owed in self._notifier.open_alerts(_EPISODE_PREFIX)):
             if episode in decided:
-                await self._alerts.resolve(episode, _resolved_text(decided[episode]))
+                await self._notifier.resolve(episode, _resolved_text(decided[episode]))
 
     async def _notify(self, checkpoint: Checkpoint) -> None:
         """Owed first and noted then: killed in between, the outbox knows the episode. Without a channel it waits."""
         episode = _episode(checkpoint)
         topic = Topic((AlertCode.CHECKPOINT,), checkpoint.project)
-        await self._alerts.enqueue(Alert(AlertKind.NEEDS_YOU, episode, _alert_text(checkpoint), topic=topic))
-        if self._alerts.open_episodes(episode):
+        text = _alert_text(checkpoint)
+        await self._notifier.raise_alert(episode, text, topic, kind=AlertKind.NEEDS_YOU)
+        if self._notifier.open_alerts(episode):
             await self._store.save_new_note(Note(NOTIFIED_KIND, _notified_key(checkpoint), b""))
 
 

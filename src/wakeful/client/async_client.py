@@ -264,7 +264,7 @@ class SessionsApiClient:
         return bool(endings) and all(each.sight is ProcessState.DEAD for each in endings)
 
     async def revive(self, session_id: SessionId) -> ActionReply:
-        return await self._post_action(session_id, "revive", {"by": "the chat gateway"}, START_SECONDS_MAX)
+        return await self._post_action(session_id, "revive", {"by_gateway": True}, START_SECONDS_MAX)
 
     async def summary(self, session_id: SessionId) -> SessionSummary | None:
         record = await self._fetch_session(session_id)

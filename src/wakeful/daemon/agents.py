@@ -11,19 +11,17 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Final
 
-from wakeful.agents.auto_restart import AgentNotifier, AutoRestart, RuntimeLosses
+from wakeful.agents.auto_restart import AutoRestart, RuntimeLosses
 from wakeful.agents.commands import AgentCommands
 from wakeful.agents.hub import ContainerAccess, Hub
 from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.agents.runtime import Runtime
 from wakeful.agents.table import Agent, AgentTable
-from wakeful.alerts.model import Alert, AlertKind, Topic
-from wakeful.alerts.outbox import AlertOutbox
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.core.clock import Clock
-from wakeful.core.errors import WakefulError, WorldError
+from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
 from wakeful.core.process import Process, ProcessState
@@ -31,7 +29,6 @@ from wakeful.daemon.control import ControlComponents
 from wakeful.daemon.healing import HealingComponents
 from wakeful.daemon.observer import SessionObserver
 from wakeful.healing.healer import Healer
-from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.integrations.tmux.agent_runtime import PREFIX as AGENT_PREFIX, TmuxAgentRuntime, runs_on_server
 from wakeful.integrations.tmux.programs import resume_argv
 from wakeful.judging.findings import State
@@ -120,8 +117,7 @@ def build_hub(
         mode=config.daemon.mode,
         listener=PersonCommandListener(sessions, control, healing.healer, observer.supervisor),
     )
-    messages = _AgentNotifier(healing.alerts)
-    notifier = AgentNotifier(clock, healing.incidents.newest, messages.notify, messages.resolve)
+    notifier = healing.notifier
     hub = Hub(
         table=table,
         commands=commands,
@@ -133,7 +129,7 @@ def build_hub(
             commands=commands,
             store=store,
             clock=clock,
-            limiter=RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst),
+            limiter=healing.limiter,
             rules=healing.rules,
             notifier=notifier,
             is_cut_off=sessions.is_cut_off,
@@ -311,25 +307,6 @@ def ancestor_pids(pid: int) -> list[int]:
         return [each.pid for each in proc.ancestors(pid)]
     except proc.ProcessHidden:
         return []
-
-
-class _AgentNotifier:
-    """Alerts about agents. A store that refuses them costs the message, never the hub."""
-
-    def __init__(self, outbox: AlertOutbox) -> None:
-        self._alerts = outbox
-
-    async def notify(self, key: str, words: str, topic: Topic) -> None:
-        try:
-            await self._alerts.enqueue(Alert(AlertKind.TROUBLE, key, words, topic=topic))
-        except WakefulError as error:
-            log.warning("nobody could be told: %s", error)
-
-    async def resolve(self, key: str, words: str) -> None:
-        try:
-            await self._alerts.resolve(key, words)
-        except WakefulError as error:
-            log.warning("nobody could be told that it is over: %s", error)
 
 
 def records_without_hub(config: Config, paths: StatePaths) -> list[AgentRecord]:

@@ -13,17 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from wakeful.alerts.attention import AttentionMonitor
-from wakeful.alerts.model import (
-    Alert,
-    AlertCode,
-    AlertKind,
-    AttentionQuestion,
-    Topic,
-    format_alert,
-    issue_tracker_alert,
-    resolved_text,
-)
+from wakeful.alerts.model import AlertCode, AttentionQuestion, Topic, issue_tracker_alert, resolved_text
 from wakeful.alerts.mute_pause import MutePause
+from wakeful.alerts.notifier import Notifier
 from wakeful.alerts.outbox import AlertOutbox
 from wakeful.alerts.ping import Ping
 from wakeful.checkpoints.files import CheckpointFiles
@@ -109,27 +101,32 @@ class HealingComponents:
         self.lessons = control.lessons
         self.checkpoints = Checkpoints(store, clock, CheckpointFiles(Path(paths.state_dir, "checkpoints")))
         self.alerts = self._build_outbox(paths)
+        self.notifier = Notifier(self.alerts, self.incidents, clock)
         self.attention = self._build_attention()
         self._issues = self._build_issues()
         place = self._host = HostInfo(observer.host, clock)
-        limiter = RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst)
+        self.limiter = RevivalLimiter(clock, config.heal.pace_seconds, config.heal.pace_burst)
         self.situations = SituationBuilder(control.managed_sessions, place, paths.tmux, self.lessons)
         self._close_detector = UserCloseDetector(
             clock, observer.registry, control.managed_sessions, self.situations
         )
-        self.notifier = self._build_notifier()
         self._disk = self._build_disk_watch(paths, writer)
-        self.healer = self._build_healer(limiter)
+        self.healer = self._build_healer()
         checkpoints = StoredJournalCheckpoints(store_path(config, paths))
-        self._journal_notifier = JournalNotifier(self.alerts, clock)
-        self._checkpoint_notifier = CheckpointNotifier(self.checkpoints, self.alerts, store, clock)
+        self._journal_notifier = JournalNotifier(self.notifier, clock)
+        self._checkpoint_notifier = CheckpointNotifier(self.checkpoints, self.notifier, store, clock)
         self._journals = self._build_recovery_watch(paths, checkpoints)
         self.work_revival = self._build_work_revival()
         self.restorer = Restorer(
-            observer.registry, control.managed_sessions, control.controller, place, limiter, self.situations
+            observer.registry,
+            control.managed_sessions,
+            control.controller,
+            place,
+            self.limiter,
+            self.situations,
         )
         self._queue_checkpoints = QueueCheckpoints(self.checkpoints)
-        self.queue = self._build_queue_watch(config.redis, paths, limiter) if config.redis.url else None
+        self.queue = self._build_queue_watch(config.redis, paths) if config.redis.url else None
         self._connect(checkpoints)
 
     def _connect(self, checkpoints: StoredJournalCheckpoints) -> None:
@@ -213,6 +210,7 @@ class HealingComponents:
     async def close(self) -> None:
         """Let go of what is still being asked and of whom we watch for."""
         await self.attention.close()
+        await self.notifier.close()
         await self.checkpoints.close()
         if self.queue is not None:
             await self.queue.close()
@@ -242,7 +240,7 @@ class HealingComponents:
     def _build_attention(self) -> AttentionMonitor:
         rules = alert_rules_of(self._config.alerts)
         excuses = self._is_visible, self._is_suppressed, self._is_turn_done
-        return AttentionMonitor(self.alerts, self._observer.clock, rules, *excuses)
+        return AttentionMonitor(self.notifier, self._observer.clock, rules, *excuses)
 
     def _build_issues(self) -> Issues | None:
         github, store = self._config.github, self._store
@@ -261,16 +259,6 @@ class HealingComponents:
             filed=_on_filed_late,
         )
 
-    def _build_notifier(self) -> HealingNotifier:
-        return HealingNotifier(
-            clock=self._observer.clock,
-            incidents=self.incidents,
-            outbox=self.alerts,
-            mute_pause=self._mute_pause,
-            write=self.write,
-            mode=self._config.daemon.mode,
-        )
-
     def _build_disk_watch(self, paths: StatePaths, writer: TransitionWriter) -> DiskWatch:
         return DiskWatch(
             clock=self._observer.clock,
@@ -278,12 +266,11 @@ class HealingComponents:
             room=Disk(paths.state_dir),
             refused=lambda: writer.problem,
             incidents=self.incidents,
-            owe=self.alerts.enqueue,
-            over=self.notifier.notify_resolved,
+            notifier=self.notifier,
             tracker=self._issues,
         )
 
-    def _build_healer(self, limiter: RevivalLimiter) -> Healer:
+    def _build_healer(self) -> Healer:
         observer, control = self._observer, self._control
         reviver = self.reviver = Reviver(
             clock=observer.clock,
@@ -291,9 +278,16 @@ class HealingComponents:
             controller=control.automatic_controller,
             asked=control.controller,
             managed_sessions=control.managed_sessions,
-            limiter=limiter,
+            limiter=self.limiter,
             past=observer,
             tracker=self._issues,
+        )
+        notifier = HealingNotifier(
+            clock=observer.clock,
+            notifier=self.notifier,
+            mute_pause=self._mute_pause,
+            write=self.write,
+            mode=self._config.daemon.mode,
         )
         return Healer(
             clock=observer.clock,
@@ -301,7 +295,7 @@ class HealingComponents:
             registry=observer.registry,
             reviver=reviver,
             incidents=self.incidents,
-            telling=self.notifier,
+            telling=notifier,
             holding=SessionCheckpoints(self.checkpoints, self.situations, observer),
             situations=self.situations,
             rules=self.rules,
@@ -325,8 +319,9 @@ class HealingComponents:
             clock=self._observer.clock,
             cut_off=self._remote_calls_of,
             rules=self.rules,
+            limiter=self.limiter,
             write=self.write,
-            owe=self.alerts.enqueue,
+            notifier=self.notifier,
         )
 
     def _remote_calls_of(self, session_id: SessionId) -> list[str] | None:
@@ -347,9 +342,7 @@ class HealingComponents:
             *((f"queue: {trouble}",) if trouble is not None else ()),
         )
 
-    def _build_queue_watch(
-        self, redis: RedisConfig, paths: StatePaths, limiter: RevivalLimiter
-    ) -> "RedisWatch":
+    def _build_queue_watch(self, redis: RedisConfig, paths: StatePaths) -> "RedisWatch":
         """The watchdog of sessions in Redis, imported only if configured. Raises ExtraMissing."""
         try:
             from wakeful.watchdog.loop import RedisWatch, connect  # noqa: PLC0415
@@ -384,12 +377,10 @@ class HealingComponents:
             interval_seconds=redis.interval_seconds,
             notifier=QueueNotifier(
                 incidents=self.incidents,
-                outbox=self.alerts,
-                soon=self.notifier.notify_soon,
-                over=self.notifier.notify_resolved,
+                notifier=self.notifier,
                 treated=self.is_treated,
             ),
-            limiter=limiter,
+            limiter=self.limiter,
             present=self._set_queue_sessions,
         )
 
@@ -406,13 +397,12 @@ class HealingComponents:
     async def _notify_issue_tracker(self, words: str) -> None:
         now = self._observer.clock.now().wall
         body = issue_tracker_alert(words, self._observer.host, now, did=SAVED_FOR_LATER)
-        topic = Topic((AlertCode.ISSUES,))
-        await self.alerts.enqueue(Alert(AlertKind.TROUBLE, ISSUES_EPISODE, format_alert(body), topic=topic))
+        await self.notifier.raise_alert(ISSUES_EPISODE, body, Topic((AlertCode.ISSUES,)))
 
     async def _on_issue_tracker_works(self) -> None:
-        since = next((each.owed_at for each in self.alerts.open_episodes(ISSUES_EPISODE)), None)
+        since = next((each.owed_at for each in self.notifier.open_alerts(ISSUES_EPISODE)), None)
         if since is not None:
-            await self.alerts.resolve(ISSUES_EPISODE, resolved_text("no issue could be filed", iso(since)))
+            await self.notifier.resolve(ISSUES_EPISODE, resolved_text("no issue could be filed", iso(since)))
 
     async def _is_visible(self, session_id: SessionId) -> bool:
         session = self._observer.registry.sessions.get(session_id)

@@ -199,7 +199,7 @@ def _app(
 
 
 def _deciders(config: Config, daemon: Daemon) -> CallerCheck:
-    told, token = RefusedDecisions(daemon.healing.alerts, daemon.clock), config.gateway.token
+    told, token = RefusedDecisions(daemon.healing.notifier, daemon.clock), config.gateway.token
 
     async def refused(refusal: RefusedDecision) -> None:
         commands = await asyncio.to_thread(lambda: [" ".join(proc.command(pid)) for pid in refusal.pids[:1]])
@@ -318,7 +318,7 @@ _MODES: Final = {
 async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
     """Serve until told to end, then close in the reverse order: listeners first, memory last."""
     keep = daemon.failures.keep_running
-    alerts = FailureAlerts(daemon.failures, daemon.healing.alerts, daemon.observer.host)
+    alerts = FailureAlerts(daemon.failures, daemon.healing.notifier, daemon.observer.host)
     # A full disk must not end the daemon either: it still sees and tells the truth.
     stored = (
         (daemon.run_bookmark_saving, "bookmarks are not saved"),

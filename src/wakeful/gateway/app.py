@@ -21,7 +21,7 @@ from wakeful.gateway.commands import ChatCommands, Decisions, Views
 from wakeful.gateway.finish import AnswerFinisher, Rights, TurnObservers
 from wakeful.gateway.follow_ups import FollowUpRules, FollowUps
 from wakeful.gateway.host import GatewayHost, HostReader
-from wakeful.gateway.host_monitor import AdminNotifier, HostWatch, SelfHeal
+from wakeful.gateway.host_monitor import AdminNotifier, HostWatch, SelfHeal, reload_mutes
 from wakeful.gateway.intake import Intake
 from wakeful.gateway.people import People
 from wakeful.gateway.permissions import ChatQuestions
@@ -43,6 +43,7 @@ from wakeful.gateway.turn_runner import TurnRunner
 from wakeful.gateway.turn_store import Conversations, TurnStore
 from wakeful.gateway.withheld import WithheldAnswers
 from wakeful.gateway.workspaces import Workspaces
+from wakeful.healing.plan import HealingRules
 from wakeful.integrations.driver_support import RunFolder
 from wakeful.integrations.providers import all_providers
 from wakeful.linux.child_process import ChildSupervisor
@@ -91,7 +92,8 @@ class Gateway:
         self._conversations = Conversations(store, clock)
         self._answers = ChatAnswers(self.chat, clock, edit_seconds=config.gateway.edit_seconds)
         admins = config.gateway.admins
-        self._notify_admins = AdminNotifier(MutePause(store, clock), self._channels, self.chat, admins).notify
+        self._mute_pause = MutePause(store, clock)
+        self._notify_admins = AdminNotifier(self._mute_pause, self._channels, self.chat, admins).notify
         self.auth = AuthWatch(clock, self._logins(), self._notify_admins, config.gateway_host.watch_seconds)
         self._guard = ProviderGuard(clock, self.auth, self._thresholds())
         self._follow_ups = self._new_follow_ups()
@@ -284,9 +286,18 @@ class Gateway:
             pool=self.turns,
             degrade=self.auth.on_login_suspected,
             tell=self._notify_admins,
+            rules=self._healing_rules,
             limits=HealLimits(
                 host.memory_percent, host.disk_percent, host.runaway_cpu_percent, host.runaway_memory_percent
             ),
+        )
+
+    async def _healing_rules(self) -> HealingRules:
+        """What the operator allows at this moment."""
+        await reload_mutes(self._mute_pause)
+        paused = self._mute_pause.current_pause
+        return HealingRules(
+            mode=self._config.daemon.mode, paused_by=paused.by if paused is not None else None
         )
 
     def _new_host_watch(self) -> HostWatch:

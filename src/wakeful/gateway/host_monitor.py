@@ -1,14 +1,14 @@
 """Checks the host every minute, runs self-heal, and sends the gateway's alerts to its operator and admins.
 
 The host check only alerts. Self-heal records how turns fail and carries out the proposals of
-`gateway/rules/host.py`; sessions are restarted through the pool and the action gate, and each result is
-recorded. Alerts go through every channel and to every admin; a muted alert counts as not delivered, so
+`gateway/rules/host.py`; what ends a session asks the plan first, and each result is recorded. Alerts go through every channel and to every admin; a muted alert counts as not delivered, so
 callers that retry send it after the mute.
 """
 
 import logging
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from math import inf
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from wakeful.alerts.model import AlertCode, Topic, with_pause_line
 from wakeful.alerts.mute_pause import MutePause
 from wakeful.core.clock import Clock, Instant, iso
 from wakeful.core.errors import WakefulError, WorldError
+from wakeful.core.process import ProcessState
 from wakeful.gateway.ports import Chat, ChatFailed, ChatRefused, Host
 from wakeful.gateway.provider_guard import NotifyOperator
 from wakeful.gateway.rules.errors import Fault
@@ -44,6 +45,8 @@ from wakeful.gateway.rules.host import (
     wrong_with,
 )
 from wakeful.gateway.rules.messages import ConversationKey, Place
+from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingRules, Situation, plan
+from wakeful.judging.findings import FindingCode, State
 
 # What `/session` shows of it.
 ACTIONS_KEPT_MAX: Final = 20
@@ -104,6 +107,7 @@ class SelfHeal:
         pool: SessionPool,
         degrade: Callable[[str], Awaitable[None]],
         tell: NotifyOperator,
+        rules: Callable[[], Awaitable[HealingRules]],
         limits: HealLimits = DEFAULT_HEAL_LIMITS,
     ) -> None:
         self._clock = clock
@@ -111,6 +115,7 @@ class SelfHeal:
         self._pool = pool
         self._degrade = degrade
         self._notify = tell
+        self._rules = rules
         self._limits = limits
         self._failures: deque[Failed] = deque(maxlen=FAILURES_MAX)
         self._history: dict[str, float] = {}
@@ -170,6 +175,10 @@ class SelfHeal:
         self.actions.append(SelfHealAction(self._clock.now(), proposal, words))
 
     async def _execute(self, proposal: Proposal) -> str:
+        if proposal.kind in _PROBLEMS:
+            decision = plan(_situation(proposal.kind), CaseHistory(), await self._rules())
+            if decision.step not in ACTING_STEPS:
+                return f"left alone: {decision.reason}"
         match proposal.kind:
             case HealKind.RESTART_KEY | HealKind.END_RUNAWAY:
                 even_busy = proposal.kind is HealKind.END_RUNAWAY
@@ -188,6 +197,26 @@ class SelfHeal:
             case HealKind.ALERT:
                 text = f"{proposal.reason}: {proposal.target}. Nothing is restarted for it."
                 return "told" if await self._notify("warning", text) else "could not be told"
+
+
+# What is wrong with sessions that are to be ended, for the plan. The daemon's healer brings them back.
+_PROBLEMS: Final = {
+    HealKind.RESTART_KEY: FindingCode.TURN_FAILED,
+    HealKind.RESTART_ALL: FindingCode.TURN_FAILED,
+    HealKind.END_RUNAWAY: FindingCode.RUNAWAY,
+}
+
+
+def _situation(kind: HealKind) -> Situation:
+    """Sessions of the pool live and are managed; how long it lasts was counted before it was proposed."""
+    return Situation(
+        code=_PROBLEMS[kind],
+        state=State.PROMPTING,
+        agent=ProcessState.ALIVE,
+        managed=True,
+        for_seconds=inf,
+        since_progress_seconds=inf,
+    )
 
 
 log = logging.getLogger("wakeful.gateway.host")
@@ -271,6 +300,14 @@ admin_log = logging.getLogger("wakeful.gateway")
 _TOPIC = Topic((AlertCode.GATEWAY,))
 
 
+async def reload_mutes(mute_pause: MutePause) -> None:
+    """Read mutes and pause again; where the store refuses, what was known holds."""
+    try:
+        await mute_pause.reload()
+    except WorldError as problem:
+        admin_log.warning("what is muted is not known: %s", problem)
+
+
 class AdminNotifier:
     """Whoever tells again what did not arrive tells it once the mute has ended, if it still lasts."""
 
@@ -284,10 +321,7 @@ class AdminNotifier:
 
     async def notify(self, level: str, text: str) -> bool:
         """Whether it arrived anywhere."""
-        try:
-            await self._mute_pause.reload()
-        except WorldError as problem:
-            admin_log.warning("what is muted is not known: %s", problem)
+        await reload_mutes(self._mute_pause)
         if self._mute_pause.is_topic_muted(_TOPIC):
             return False
         words, paused = f"{level}: {text}", self._mute_pause.current_pause

@@ -26,6 +26,8 @@ from wakeful.judging.session_record import FindingRecord, SessionRecord
 from wakeful.judging.turn_state import ANSWERED, TurnPhase
 from wakeful.judging.wording import format_length, quote
 
+# A person looks at the last few calls in an issue; the log has the rest.
+CALLS_FILED_MAX: Final = 20
 # An agent reads them all; more than a handful of remote effects in one turn is listed by its newest.
 REMOTE_CALLS_NAMED_MAX: Final = 12
 

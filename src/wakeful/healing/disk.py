@@ -5,12 +5,13 @@ A full disk blocks writes to the store, so the alert is sent from memory and not
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from typing import Final, Protocol
 
 from msgspec.structs import replace
 
-from wakeful.alerts.model import Alert, AlertBody, AlertKind, Topic, format_alert
+from wakeful.alerts.model import AlertBody, Topic
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
@@ -37,9 +38,9 @@ class DiskSpace(Protocol):
 
 
 class DiskWatch:
-    """`refused` gives the store's own words while it takes nothing; `owe` has people told, `over` of the end too.
+    """`refused` gives the store's own words while it takes nothing.
 
-    `forge` files one issue: at once where that can be written down, else when there is room again.
+    `tracker` files one issue: at once where that can be written down, else when there is room again.
     """
 
     def __init__(
@@ -50,8 +51,7 @@ class DiskWatch:
         room: DiskSpace,
         refused: Callable[[], str | None],
         incidents: Incidents,
-        owe: Callable[[Alert], Awaitable[bool]],
-        over: Callable[[Incident], Awaitable[None]],
+        notifier: Notifier,
         tracker: IssueTracker | None = None,
     ) -> None:
         self._clock = clock
@@ -61,8 +61,7 @@ class DiskWatch:
         self._disk = room
         self._store_problem = refused
         self._incidents = incidents
-        self._enqueue_alert = owe
-        self._on_resolved = over
+        self._notifier = notifier
         self._open_incident: Incident | None = None
 
     async def run(self) -> None:
@@ -76,10 +75,8 @@ class DiskWatch:
         words = await self._problem()
         if words is not None and self._open_incident is None:
             self._open_incident = await self._incidents.begin(self._origin, words)
-            text = format_alert(disk_alert(self._open_incident, words, self._disk.folder))
-            await self._enqueue_alert(
-                Alert(AlertKind.TROUBLE, self._open_incident.id, text, topic=Topic((Cause.DISK,)))
-            )
+            body = disk_alert(self._open_incident, words, self._disk.folder)
+            await self._notifier.raise_alert(self._open_incident.id, body, Topic((Cause.DISK,)))
             await self._file(self._open_incident)
         elif words is None:
             await self._end()
@@ -95,7 +92,7 @@ class DiskWatch:
             return
         self._open_incident = None
         if ended is not None and not ended.is_open:
-            await self._on_resolved(replace(ended, because="there is room again"))
+            await self._notifier.resolve_incident(replace(ended, because="there is room again"))
 
     async def _file(self, incident: Incident) -> None:
         """One issue; a session that failed for want of room may have had it filed before."""

@@ -31,7 +31,14 @@ from wakeful.healing.case import (
 from wakeful.healing.case_ending import WELL, ending_of
 from wakeful.healing.case_store import HealingCaseStore, reason_for
 from wakeful.healing.notifier import IncidentIssues
-from wakeful.healing.plan import ACTING_STEPS, HealingDecision, HealingRules, HealingStep, plan
+from wakeful.healing.plan import (
+    ACTING_STEPS,
+    HealerObserves,
+    HealingDecision,
+    HealingRules,
+    HealingStep,
+    plan,
+)
 from wakeful.healing.rate_limit import OUTAGES, OutageProbe
 from wakeful.healing.revival import REVIVED_BY_OTHER_DAEMON, Reviver, is_lost
 from wakeful.healing.schedule import RETRY_SECONDS, TreatmentScheduler
@@ -87,7 +94,6 @@ RECHECK_SECONDS: Final = 3600.0
 MISSING_SECONDS: Final = 60.0
 SESSION_GONE: Final = "its session is gone, and so is its log"
 RESUMES_SOON: Final = "it is about to bring back what it manages, one after the other"
-BREAKER_OPEN: Final = "too many revivals failed lately: none is tried for a while"
 # What is said of a session without a finding: whether it was idle when it went.
 LOST_TEXTS: Final = {
     True: "idle, and gone with what hosted it",
@@ -104,14 +110,6 @@ class ApprovalRequired(WorldError):
     """{shown} was cut off inside {calls}, which may have happened. Look what is there (wakeful checkpoint list), then: wakeful session revive {shown} --yes"""
 
     code = "held-for-person"
-    exit_code = 1
-    http_status = 409
-
-
-class HealerObserves(WorldError):
-    """The mode is observe: Wakeful acts on nothing. What you decided is kept and done once daemon.mode is mine, after a start."""
-
-    code = "healer-observes"
     exit_code = 1
     http_status = 409
 
@@ -224,6 +222,27 @@ class Healer:
         self._scheduler.occupy(session_id, treated)
         return await asyncio.shield(treated)
 
+    async def propose(self, text: str) -> ActionRecord:
+        """A program wants it brought back now: the plan decides, as about all that Wakeful does by itself.
+
+        No person asked, so a pause, the budget and the limiter hold. Raises SessionNotFound, NotManaged.
+        """
+        session = self._registry.find(text)
+        session_id = session.subject.id
+        self._situations.require_managed(session_id)
+        await self._scheduler.wait_idle(session_id)
+        treated = asyncio.ensure_future(self._treat_confirmed(session))
+        self._scheduler.occupy(session_id, treated)
+        return await asyncio.shield(treated)
+
+    async def _treat_confirmed(self, session: TrackedSession) -> ActionRecord:
+        """Treat it; if it has only just been found, once more when that has lasted."""
+        decision = await self._treat_one(session.subject.id)
+        if decision is not None and 0 < (decision.again_seconds or 0.0) <= self._rules().confirm_seconds:
+            await self._clock.sleep(decision.again_seconds or 0.0)
+            decision = await self._treat_one(session.subject.id)
+        return self._action_record(session, decision)
+
     async def give_up(self, session_id: SessionId, by: str) -> None:
         """A person wants nothing more done about it."""
         await self._scheduler.wait_idle(session_id)
@@ -249,7 +268,11 @@ class Healer:
             anew = replace(known, work=work, approved=True, given_up=False, revivals=0, revived_at=None)
             anew = replace(anew, happened=happened)
             await self._release(known, anew, by)
-        decision = await self._treat_one(session_id, asked=True)
+        return self._action_record(session, await self._treat_one(session_id, asked=True))
+
+    def _action_record(self, session: TrackedSession, decision: HealingDecision | None) -> ActionRecord:
+        """What came of a treatment, for whoever asked for it."""
+        session_id = session.subject.id
         case = self._cases.get(session_id)
         if decision is None or case is None:
             runtime = session.presence
@@ -292,11 +315,7 @@ class Healer:
         if not case.told:
             await self._situations.refresh_ownership(session_id)
         now = self._clock.now()
-        # A pause stops what Wakeful does by itself, not what a person asks for.
-        rules = replace(self._rules(), paused_by=None) if asked else self._rules()
-        decision = plan(self._situations.build(session, case, now), case.history(now.wall), rules)
-        if decision.step in ACTING_STEPS and decision.spends and not asked:
-            decision = self._postpone(session, code) or decision
+        decision = self._decide(session, case, asked=asked)
         if decision.step is not HealingStep.WAIT or decision.tells:
             if not case.logged:
                 summary = _summary(session)
@@ -312,6 +331,16 @@ class Healer:
         self._scheduler.schedule(session_id, again_seconds)
         return decision
 
+    def _decide(self, session: TrackedSession, case: HealingCase, *, asked: bool) -> HealingDecision:
+        """What the plan says. Pause, brake and probe stop what Wakeful does by itself, not what a person asks for."""
+        now, rules = self._clock.now(), self._rules()
+        situation, history = self._situations.build(session, case, now), case.history(now.wall)
+        if asked:
+            return plan(situation, history, replace(rules, paused_by=None))
+        situation = replace(situation, breaker_seconds=self._reviver.limiter.breaker_seconds)
+        decision = plan(situation, history, rules)
+        return (self._wait_for_probe(session, case.code) if decision.spends else None) or decision
+
     async def _judged_session(self, session_id: SessionId) -> TrackedSession | None:
         """The session, if it is there and was judged; the healer is told again once it is."""
         session = self._find_session(session_id)
@@ -325,11 +354,8 @@ class Healer:
             self._registry.unfold(session_id, True)
         return self._registry.sessions.get(session_id)
 
-    def _postpone(self, session: TrackedSession, code: FindingCode | None) -> HealingDecision | None:
-        """Why its one revival would be wasted at this moment, if it would."""
-        braked_seconds = self._reviver.limiter.breaker_seconds
-        if braked_seconds > 0:
-            return HealingDecision(HealingStep.NOTIFY, BREAKER_OPEN, braked_seconds)
+    def _wait_for_probe(self, session: TrackedSession, code: FindingCode | None) -> HealingDecision | None:
+        """In an outage one session goes first: another one's only revival would be wasted."""
         wait_seconds = self._outage_probe.wait_seconds(
             session.subject.id, self._situations.origin(session, code)
         )

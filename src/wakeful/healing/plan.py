@@ -1,8 +1,8 @@
 """The healing plan: a pure function from a problem to the next step, gentlest first, giving up last.
 
 The rules are in RULES, in order; the first rule with an answer decides. `docs/reference/healing.md` is
-generated from them. The healer and the watchdog act on a problem only as the plan answers; hub and task queue
-obey its `HealingRules`.
+generated from them. The healer, the hub's auto-restart, the task queue, the watchdog and the gateway's
+self-heal act on a problem only if the plan answers with a step of ACTING_STEPS; a test holds this.
 """
 
 from collections.abc import Callable
@@ -11,6 +11,7 @@ from typing import Final
 
 from msgspec import Struct
 
+from wakeful.core.errors import WorldError
 from wakeful.core.process import ProcessState
 from wakeful.effects.rules import Effect
 from wakeful.judging.findings import MEANINGS, FindingCode, HealingAction, State
@@ -27,8 +28,17 @@ REVIVED_SECONDS: Final = 120.0
 OUTCOME_SECONDS_MAX: Final = 900.0
 # An agent of the hub that cannot be seen, or starts, is asked about again after this.
 AGENT_SECONDS: Final = 2.0
-# A runaway that made progress this lately is left alone (design, "Who may be touched").
+# A runaway that made progress this lately is left alone: it costs, but it works.
 PROGRESS_SECONDS: Final = 600.0
+BREAKER_OPEN: Final = "too many revivals failed lately: none is tried for a while"
+
+
+class HealerObserves(WorldError):
+    """The mode is observe: Wakeful acts on nothing. What you decided is kept and done once daemon.mode is mine, after a start."""
+
+    code = "healer-observes"
+    exit_code = 1
+    http_status = 409
 
 
 class HealingStep(StrEnum):
@@ -85,6 +95,8 @@ class Situation(Struct, frozen=True, kw_only=True):
     # The agent of the hub that hosts it.
     agent_name: str | None = None
     agent_way: AgentRecovery = AgentRecovery.NOTIFY
+    # For how long the limiter allows no resume, because too many failed lately.
+    breaker_seconds: float = 0.0
 
 
 class CaseHistory(Struct, frozen=True, kw_only=True):
@@ -300,6 +312,13 @@ def _budget_spent(_now: Situation, history: CaseHistory, _rules: HealingRules) -
     return HealingDecision(HealingStep.GIVE_UP, "it failed again after it was revived")
 
 
+def _breaker_open(now: Situation, _history: CaseHistory, _rules: HealingRules) -> HealingDecision | None:
+    """Too many revivals failed lately: tell, and wait for a while."""
+    if now.breaker_seconds <= 0:
+        return None
+    return HealingDecision(HealingStep.NOTIFY, BREAKER_OPEN, now.breaker_seconds)
+
+
 RULES: Final[tuple[_Rule, ...]] = (
     _nothing_wrong,
     _stopped_by_person,
@@ -317,6 +336,7 @@ RULES: Final[tuple[_Rule, ...]] = (
     _lost_with_host,
     _steer_first,
     _budget_spent,
+    _breaker_open,
 )
 
 

@@ -22,7 +22,9 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WakefulError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
+from wakeful.healing.budget import RevivalBudget
 from wakeful.healing.case import (
+    CALLS_FILED_MAX,
     CALLS_HAPPENED,
     HealingCase,
     Revival,
@@ -33,13 +35,7 @@ from wakeful.healing.case import (
     steering_prompt,
     work_status,
 )
-from wakeful.healing.plan import (
-    BUDGET_SECONDS,
-    OUTCOME_SECONDS_MAX,
-    REVIVALS_MAX,
-    HealingDecision,
-    HealingStep,
-)
+from wakeful.healing.plan import OUTCOME_SECONDS_MAX, REVIVALS_MAX, HealingDecision, HealingStep
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.healing.situation import AgentHosts
 from wakeful.incidents.issue_tracker import IssueReport, IssueTracker
@@ -51,8 +47,7 @@ from wakeful.storage.base import ActionOutcome, Note, Store
 from wakeful.storage.note_decoding import decode_note_values
 
 KIND: Final = "revival"
-# A person looks at the last few calls; an agent's brief needs the remote ones among many more.
-CALLS_FILED_MAX: Final = 20
+# An agent's brief needs the remote calls among many more than an issue lists.
 EVENTS_RECALLED_MAX: Final = 400
 # A forge that is down is asked again after this.
 FILE_AGAIN_SECONDS: Final = 600.0
@@ -91,6 +86,7 @@ class Reviver:
     ) -> None:
         self._clock = clock
         self._store = store
+        self._budget = RevivalBudget(store)
         self._controller = controller
         # The same hands when a person asked: a pause does not stop those.
         self._person_controller = asked
@@ -146,7 +142,7 @@ class Reviver:
             began_at=now,
             epoch=managed.epoch if managed is not None else 0,
         )
-        if decision.spends and not await self._spend(revival):
+        if decision.spends and not await self._budget.spend(revival.work, _note(revival)):
             # Somebody else revives it, or did, and tells people: what comes of that is seen, not repeated.
             return replace(case, revivals=REVIVALS_MAX, revived_at=now, did=REVIVED_BY_OTHER_DAEMON)
         fault_point("heal.spent")
@@ -217,16 +213,10 @@ class Reviver:
         if case.revival_id is not None:
             await self._store.drop_note(KIND, case.revival_id)
 
-    async def _spend(self, revival: Revival) -> bool:
-        note = _note(revival)
-        return await self._store.spend_budget(
-            revival.work, note, times_max=REVIVALS_MAX, window_seconds=BUDGET_SECONDS
-        )
-
     async def _conclude(self, revival: Revival, outcome: ActionOutcome, words: str) -> None:
         if outcome is ActionOutcome.DECLINED:
             # Nothing was done: what was not used is given back.
-            await self._store.refund_budget(revival.work, _note(revival))
+            await self._budget.refund(revival.work, _note(revival))
         else:
             done = replace(revival, stage=RevivalStage.DONE, outcome=outcome.value, words=words)
             await self._store.save_note(_note(done))

@@ -1,14 +1,14 @@
 """Alerts about journals of programs: recovered, silent or not recoverable, and resolved.
 
-Alerts about a journal's checkpoints come from the checkpoint announcer. Nothing is recovered here.
+Alerts about a journal's checkpoints come from `CheckpointNotifier`. Nothing is recovered here.
 """
 
 from shlex import quote
 from typing import Final
 from urllib.parse import quote as escaped
 
-from wakeful.alerts.model import Alert, AlertBody, AlertCode, AlertKind, Topic, format_alert, resolved_text
-from wakeful.alerts.outbox import AlertOutbox
+from wakeful.alerts.model import AlertBody, AlertCode, Topic, resolved_text
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import Clock, iso
 from wakeful.journal.recovery_rules import RecoveryStatus
 from wakeful.journal.recovery_watch import JournalWatchReport
@@ -19,26 +19,26 @@ _RESOLVED: Final = "settled"
 class JournalNotifier:
     """At most one open episode for each journal: the newest word about it counts."""
 
-    def __init__(self, outbox: AlertOutbox, clock: Clock) -> None:
-        self._alerts = outbox
+    def __init__(self, notifier: Notifier, clock: Clock) -> None:
+        self._notifier = notifier
         self._clock = clock
 
     async def notify(self, report: JournalWatchReport) -> None:
         prefix = _prefix(report.root)
         episode = prefix + (_RESOLVED if _is_resolved(report) else report.words)
-        for earlier in self._alerts.open_episodes(prefix):
+        for earlier in self._notifier.open_alerts(prefix):
             if earlier.alert.episode != episode:
-                await self._alerts.resolve(earlier.alert.episode)
-        text = format_alert(journal_alert_body(report, self._clock.now().wall))
+                await self._notifier.resolve(earlier.alert.episode)
+        body = journal_alert_body(report, self._clock.now().wall)
         topic = Topic((AlertCode.JOURNAL,), report.root.rpartition("/")[2])
-        await self._alerts.enqueue(Alert(AlertKind.TROUBLE, episode, text, topic=topic))
+        await self._notifier.raise_alert(episode, body, topic)
 
     async def resolve(self, root: str) -> None:
         """Nothing is wrong with it: whoever was told otherwise hears so. That it was settled was its end already."""
-        for owed in self._alerts.open_episodes(_prefix(root)):
+        for owed in self._notifier.open_alerts(_prefix(root)):
             settled = owed.alert.episode.endswith(f"/{_RESOLVED}")
             over = resolved_text(f"journal {root}", iso(owed.owed_at), because="nothing is left to settle")
-            await self._alerts.resolve(owed.alert.episode, None if settled else over)
+            await self._notifier.resolve(owed.alert.episode, None if settled else over)
 
 
 def journal_alert_body(report: JournalWatchReport, now: float) -> AlertBody:

@@ -15,7 +15,7 @@ from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.text import plain
-from wakeful.healing.plan import HealingRules
+from wakeful.healing.plan import HealerObserves, HealingRules
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind, stamp
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport
@@ -97,7 +97,7 @@ class QueueHealer:
         callbacks: Callbacks,
         rules: Callable[[], HealingRules],
         notifier: WatchdogNotifier,
-        limiter: RevivalLimiter | None,
+        limiter: RevivalLimiter,
         taught: Callable[[str], Sequence[Lesson]],
     ) -> None:
         self._lessons_of = taught
@@ -119,7 +119,7 @@ class QueueHealer:
         """What was done about it; None if it is well by now or another watchdog has it.
 
         `approved`: a person said so; `happened`: who looked, and what was cut off has happened. `together`: how many of
-        its project are in trouble. Raises JobsUnreachable, and FolderGone if it was approved.
+        its project are in trouble. Raises JobsUnreachable, and FolderGone and HealerObserves if it was approved.
         """
         token = uuid4().hex
         if not await self._jobs.claim(attempt.work, token, CLAIM_SECONDS):
@@ -153,7 +153,7 @@ class QueueHealer:
 
     async def _prepare(self, case: JudgedAttempt, choice: QueueDecision) -> FilingResult:
         """Whatever may take its time: a turn among all that are brought back, and the issue."""
-        if choice.action is QueueAction.REVIVE and self._limiter is not None:
+        if choice.action is QueueAction.REVIVE:
             await self._limiter.acquire()
         filing = await self._file(case)
         fault_point("queue.filed")
@@ -216,28 +216,20 @@ class QueueHealer:
         if approved and gone:
             raise FolderGone(shown=case.watched.session.session_id, folder=folder)
         spent = await self._jobs.is_budget_spent(case.watched.work)
+        if approved and self._rules().mode == "observe":
+            raise HealerObserves
         if approved and not spent:
             return QueueDecision(QueueAction.REVIVE, "a person approved it")
-        choice = choose(
+        return choose(
             case.verdict,
             case.diary.activity,
             apply_lessons(case.interrupted_calls, self._lessons_of(case.watched.session.project_key)),
             spent=spent,
             folder_gone=gone,
+            breaker_seconds=self._limiter.breaker_seconds,
             rules=self._rules(),
             now=case.now,
         )
-        return self._apply_breaker(choice)
-
-    def _apply_breaker(self, choice: QueueDecision) -> QueueDecision:
-        """Nothing is revived while most of what was revived failed again."""
-        if (
-            choice.action is not QueueAction.REVIVE
-            or self._limiter is None
-            or self._limiter.breaker_seconds <= 0
-        ):
-            return choice
-        return QueueDecision(QueueAction.NOTIFY, "too many revivals failed lately: none is tried for a while")
 
     async def _revive(
         self, case: JudgedAttempt, filing: FilingResult, together: int, *, happened: bool
@@ -266,8 +258,7 @@ class QueueHealer:
         fault_point("queue.written")
         if is_written:
             await self._jobs.advance(revival, replace(revival, unwritten=False))
-        if self._limiter is not None:
-            self._limiter.record_result(gave_up=False)
+        self._limiter.record_result(gave_up=False)
         await self._notify_operator(
             case, MemberStatus.REVIVED, f"revived it: {words}{stopped}", OTHERWISE_RETRIED, filing, together
         )
@@ -348,8 +339,7 @@ class QueueHealer:
         # Open until it is written, so that whoever comes after us says what we did not get to say.
         if await self._write_events(case, CriticalEventKind.REVIVAL_FAILED, action_of(said), filing, outcome):
             await self._jobs.close_revival(attempt.work)
-        if self._limiter is not None:
-            self._limiter.record_result(gave_up=True)
+        self._limiter.record_result(gave_up=True)
         await self._notify_operator(case, MemberStatus.GIVEN_UP, outcome, OTHERWISE_STOPPED, filing, together)
         return True
 

@@ -272,8 +272,7 @@ def connect(url: str, deadline_seconds: float = DEADLINE_SECONDS) -> RedisJobQue
 class RedisWatch:
     """A watchdog over one queue world. `callbacks.write` gets every critical event; `rules` is asked before each act.
 
-    `operator` hears what a person should; without one, `callbacks.alert` gets the words. Without a `pace` everybody who
-    is to be revived is revived at once. `present` hears of everybody who runs. `errand` is what every cycle ends with.
+    `operator` hears what a person should; without one, `callbacks.alert` gets the words. `present` hears of everybody who runs. `errand` is what every cycle ends with.
     """
 
     def __init__(
@@ -284,6 +283,7 @@ class RedisWatch:
         clock: Clock,
         callbacks: Callbacks,
         rules: Callable[[], HealingRules],
+        limiter: RevivalLimiter,
         tracker: IssueTracker | None = None,
         policy: Policy | None = None,
         active_projects: Collection[str] | None = None,
@@ -292,7 +292,6 @@ class RedisWatch:
         confirm_seconds: float = CONFIRM_SECONDS,
         call_seconds: float = CALL_SECONDS_MAX,
         notifier: WatchdogNotifier | None = None,
-        limiter: RevivalLimiter | None = None,
         present: Callable[[Collection[SessionId]], None] = lambda _session_ids: None,
         taught: Callable[[str], Sequence[Lesson]] = lambda _project: (),
         errand: Callable[[], Awaitable[None]] | None = None,

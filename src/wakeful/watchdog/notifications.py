@@ -4,14 +4,14 @@ The watchdog makes sure that each problem is reported once before it calls this 
 healer treats are not changed here, and the healer does not treat sessions of a queue.
 """
 
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Callable, Collection
 from typing import Final, Protocol
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.alerts.model import Alert, AlertBody, AlertKind, Topic, format_alert, resolved_text
-from wakeful.alerts.outbox import AlertOutbox
+from wakeful.alerts.model import AlertBody, AlertKind, Topic, format_alert, resolved_text
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
 from wakeful.incidents.critical_event import CriticalEventKind
@@ -89,7 +89,7 @@ class WatchdogNotifier(Protocol):
 
 
 class CallbackNotifier:
-    """Implements Operator by a callback that takes words: of a program that has no daemon, so without its commands.
+    """Implements WatchdogNotifier by a callback that takes words: of a program that has no daemon, so without its commands.
 
     Of many sessions of one project in trouble at one look only the first is told, and how many they are.
     """
@@ -167,23 +167,17 @@ _CAUSES: Final = frozenset({Cause.SESSION, Cause.WORKER})
 
 
 class QueueNotifier:
-    """Implements the watchdog's Operator. `soon` has a shared incident told once all its sessions had their turn,
-    `over` that it ended; `treated` says whether the healer has a session.
-    """
+    """Implements the watchdog's WatchdogNotifier. `treated` says whether the healer has a session."""
 
     def __init__(
         self,
         *,
         incidents: Incidents,
-        outbox: AlertOutbox,
-        soon: Callable[[Incident, Topic], Awaitable[None]],
-        over: Callable[[Incident], Awaitable[None]],
+        notifier: Notifier,
         treated: Callable[[SessionId], bool],
     ) -> None:
         self._incidents = incidents
-        self._alerts = outbox
-        self._schedule_alert = soon
-        self._on_resolved = over
+        self._notifier = notifier
         self._is_treated = treated
 
     async def notify_session(self, alert: QueueSessionAlert) -> None:
@@ -196,15 +190,12 @@ class QueueNotifier:
         topic = Topic((incident.cause, *alert.codes), alert.project_key, session_id)
         shared = incident.cause is not Cause.SESSION
         if shared and alert.fate is not MemberStatus.HELD:
-            await self._schedule_alert(incident, topic)
+            await self._notifier.raise_incident(incident, topic)
             return
         kind = AlertKind.NEEDS_YOU if alert.fate is MemberStatus.HELD else AlertKind.TROUBLE
-        episode = (
-            _separate_episode(incident, session_id, alert.fate)
-            if alert.fate in _SEPARATE_FATES
-            else incident.id
-        )
-        await self._alerts.enqueue(Alert(kind, episode, format_alert(alert.news), topic=topic))
+        is_separate = alert.fate in _SEPARATE_FATES
+        key = _separate_key(incident, session_id, alert.fate) if is_separate else incident.id
+        await self._notifier.raise_alert(key, alert.news, topic, kind=kind)
 
     async def on_cycle(self, in_trouble: Collection[str], well: Collection[str]) -> None:
         for session_id in self._incidents.sessions():
@@ -213,29 +204,28 @@ class QueueNotifier:
 
     async def notify_queue(self, episode: QueueEpisode, body: AlertBody) -> str:
         topic = Topic((episode.happening,), episode.project_key)
-        alert = Alert(AlertKind.TROUBLE, f"{_EPISODES}{episode.key}", format_alert(body), topic=topic)
-        told = await self._alerts.enqueue(alert)
+        told = await self._notifier.raise_alert(f"{_EPISODES}{episode.key}", body, topic)
         return "people are told" if told else "nobody is to be told"
 
     async def resolve_queues(self, lasting: Collection[str], ended: Collection[QueueEpisode]) -> None:
         """Whoever was told hears of the end, whichever watchdog noticed it."""
-        for owed in self._alerts.open_episodes(_EPISODES):
+        for owed in self._notifier.open_alerts(_EPISODES):
             key = owed.alert.episode.removeprefix(_EPISODES)
             if key not in lasting:
                 happening, _, project = key.partition("/")
                 since = next((each.since for each in ended if each.key == key), owed.owed_at)
                 over = QueueEpisode(CriticalEventKind(happening), project, since)
-                await self._alerts.resolve(owed.alert.episode, over.end_text())
+                await self._notifier.resolve(owed.alert.episode, over.end_text())
 
     async def on_unreachable(self, place: str, words: str) -> None:
         incident = await self._incidents.begin(Origin(Cause.QUEUE, place), words)
-        text, topic = format_alert(unreachable_alert_body(incident, words)), Topic((incident.cause,))
-        await self._alerts.enqueue(Alert(AlertKind.TROUBLE, incident.id, text, topic=topic))
+        body = unreachable_alert_body(incident, words)
+        await self._notifier.raise_alert(incident.id, body, Topic((incident.cause,)))
 
     async def on_reachable(self, place: str) -> None:
         ended = await self._incidents.end(Origin(Cause.QUEUE, place))
         if ended is not None and not ended.is_open:
-            await self._on_resolved(replace(ended, because="it answers again"))
+            await self._notifier.resolve_incident(replace(ended, because="it answers again"))
 
     async def _remove_session(self, session_id: SessionId, ended: str) -> None:
         incident = self._incidents.of(session_id)
@@ -250,14 +240,14 @@ class QueueNotifier:
         # What was given up says so itself.
         left = await self._incidents.leave(session_id, "" if given_up else ended)
         for status in _SEPARATE_FATES:
-            await self._alerts.resolve(_separate_episode(incident, session_id, status))
+            await self._notifier.resolve(_separate_key(incident, session_id, status))
         if left is None or left.is_open:
             return
         if _any_recovered(left.members):
-            await self._on_resolved(left)
+            await self._notifier.resolve_incident(left)
         else:
             # Nobody calls that resolved: it was told that it is over for good.
-            await self._alerts.resolve(left.id)
+            await self._notifier.resolve(left.id)
 
     def _origin(self, alert: QueueSessionAlert) -> Origin:
         """Its own; many of one project at once have one cause, whatever it is. An episode keeps its cause."""
@@ -281,7 +271,7 @@ def unreachable_alert_body(incident: Incident, words: str) -> AlertBody:
     )
 
 
-def _separate_episode(incident: Incident, session_id: SessionId, status: MemberStatus) -> str:
+def _separate_key(incident: Incident, session_id: SessionId, status: MemberStatus) -> str:
     return f"{incident.id}/{session_id}/{status}"
 
 

@@ -17,6 +17,7 @@ from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import parse_session_id
 from wakeful.core.text import plain
+from wakeful.healing.plan import BUDGET_SECONDS
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.queue import (
     FenceResult,
@@ -62,8 +63,8 @@ WITHDRAW: Final = _script("withdraw.lua")
 ADVANCE: Final = (_HERE / "advance.lua").read_text("utf-8")
 RELEASE_CLAIM: Final = (_HERE / "yield.lua").read_text("utf-8")
 
-# formats.md: one revival per message, remembered for a week.
-BUDGET_SECONDS: Final = 7 * 86_400
+# Redis takes whole seconds.
+_BUDGET_SECONDS: Final = int(BUDGET_SECONDS)
 # The oldest are looked at first, and a revived job is among them: what came after it is another message.
 JOBS_SINCE_MAX: Final = 500
 # A log that is back takes them in one go; whatever is left comes with the next cycle.
@@ -151,7 +152,7 @@ class RedisJobQueue:
             REVIVALS,
         ]
         enqueued = revival.stage is QueueRevivalStage.ENQUEUED and revival.job_id is not None
-        values: list[RedisValue] = [_encode(revival), BUDGET_SECONDS, revival.work, repr(revival.began_at)]
+        values: list[RedisValue] = [_encode(revival), _BUDGET_SECONDS, revival.work, repr(revival.began_at)]
         values += [
             revival.job_id or "" if enqueued else "",
             encode_value(revival.began_at),
@@ -258,7 +259,7 @@ class RedisJobQueue:
 
     async def mark_once(self, name: str) -> bool:
         return bool(
-            await self._connection.execute("SET", f"wakeful:once:{name}", "1", "NX", "EX", BUDGET_SECONDS)
+            await self._connection.execute("SET", f"wakeful:once:{name}", "1", "NX", "EX", _BUDGET_SECONDS)
         )
 
     async def episodes(self) -> dict[str, str]:

@@ -10,10 +10,12 @@ from enum import StrEnum
 from typing import Final
 
 from msgspec import Struct, field
+from msgspec.structs import replace
 
+from wakeful.control.briefs import CALLS_NAMED_MAX
 from wakeful.core.clock import Instant, iso
 from wakeful.effects.rules import Effect
-from wakeful.healing.case import CALLS_HAPPENED
+from wakeful.healing.case import CALLS_FILED_MAX, CALLS_HAPPENED, REMOTE_CALLS_NAMED_MAX
 from wakeful.healing.plan import ACTING_STEPS, CaseHistory, HealingRules, HealingStep, Situation, plan
 from wakeful.judging import events as e
 from wakeful.judging.activity import Activity, OpenCall, fold
@@ -21,11 +23,6 @@ from wakeful.judging.findings import FindingCode, Verdict
 from wakeful.judging.interrupted_calls import InterruptedCall, classify
 from wakeful.judging.wording import format_length, format_time_of_day, quote
 
-# An issue lists that many; the log has the rest.
-CALLS_KEPT_MAX: Final = 20
-# An agent reads them all; of more the newest count.
-REMOTE_CALLS_KEPT_MAX: Final = 12
-CALLS_NAMED_MAX: Final = 8
 # Part of the interface: chats and their users know this sentence.
 FAILURE_MESSAGE: Final = (
     "Sorry, I ran into an issue and couldn't recover. The error has been logged for investigation."
@@ -64,9 +61,9 @@ class AttemptLog(Struct):
 
     activity: Activity = field(default_factory=Activity)
     # When, which tool, what about, and how it ended.
-    recent: deque[tuple[str, str, str, str]] = field(default_factory=lambda: deque(maxlen=CALLS_KEPT_MAX))
+    recent: deque[tuple[str, str, str, str]] = field(default_factory=lambda: deque(maxlen=CALLS_FILED_MAX))
     # Calls that came back and changed something elsewhere.
-    remote: deque[str] = field(default_factory=lambda: deque(maxlen=REMOTE_CALLS_KEPT_MAX))
+    remote: deque[str] = field(default_factory=lambda: deque(maxlen=REMOTE_CALLS_NAMED_MAX))
     entries: int = 0
 
 
@@ -96,7 +93,7 @@ def last_calls(log: AttemptLog) -> tuple[tuple[str, str, str, str], ...]:
         (iso(call.since.wall), call.tool, _call_summary(call.tool, call.input), "no answer")
         for call in log.activity.calls.values()
     ]
-    return tuple([*log.recent, *still_open][-CALLS_KEPT_MAX:])
+    return tuple([*log.recent, *still_open][-CALLS_FILED_MAX:])
 
 
 def _call_summary(tool: str, given: bytes) -> str:
@@ -110,6 +107,7 @@ def choose(
     *,
     spent: bool,
     folder_gone: bool,
+    breaker_seconds: float,
     rules: HealingRules,
     now: Instant,
 ) -> QueueDecision:
@@ -117,6 +115,8 @@ def choose(
     if not verdict.findings:
         return QueueDecision(QueueAction.NOTHING, "nothing is wrong")
     situation = _situation(verdict, activity, None if spent else _worst_effect(interrupted), now)
+    # A folder that is gone asks for a person, who needs to know at once.
+    situation = replace(situation, breaker_seconds=0.0 if folder_gone else breaker_seconds)
     # A queue carries no words to an agent at work, so it counts as told; and the trouble was confirmed by a second look.
     history = CaseHistory(revivals=int(spent), steered_seconds_ago=rules.steer_seconds)
     decision = plan(situation, history, rules)

@@ -12,18 +12,32 @@ gets none.
 import asyncio
 import logging
 from collections.abc import Awaitable, Callable, Sequence
+from math import inf
 from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.alerts.model import Alert, AlertBody, AlertCode, AlertKind, Topic, format_alert
+from wakeful.alerts.model import AlertBody, AlertCode, Topic
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.clock import JUMP_SECONDS_MIN, Clock, iso
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import LEASE_SECONDS, AttemptState, Run, WorkId, WorkItem, WorkState
+from wakeful.core.process import ProcessState
 from wakeful.core.waiting import wait_for_event_or_deadline
-from wakeful.healing.plan import HealingRules
+from wakeful.effects.rules import Effect
+from wakeful.healing.plan import (
+    ACTING_STEPS,
+    CaseHistory,
+    HealingDecision,
+    HealingRules,
+    HealingStep,
+    Situation,
+    plan,
+)
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import ActionTaken, CriticalEvent, CriticalEventKind, critical_event
+from wakeful.judging.findings import FindingCode, State
 from wakeful.judging.wording import quote
 from wakeful.storage.base import Note, Store
 
@@ -116,15 +130,17 @@ class WorkRevival:
         clock: Clock,
         cut_off: RemoteCallsOf,
         rules: Callable[[], HealingRules],
+        limiter: RevivalLimiter,
         write: Callable[[CriticalEvent], Awaitable[None]],
-        owe: Callable[[Alert], Awaitable[bool]],
+        notifier: Notifier,
     ) -> None:
         self._store = store
         self._clock = clock
         self._remote_calls_of = cut_off
         self._rules = rules
+        self._limiter = limiter
         self._write = write
-        self._enqueue_alert = owe
+        self._notifier = notifier
         self._waiting: asyncio.Queue[tuple[WorkItem, str]] = asyncio.Queue()
 
     def on_expired(self, runs: Sequence[Run]) -> None:
@@ -136,14 +152,21 @@ class WorkRevival:
     async def run(self) -> None:
         """See to them one after the other, until cancelled; first to those an earlier daemon had no time for."""
         await self._restore_missed()
-        while True:
-            work, owner = await self._waiting.get()
-            try:
-                await self._handle_expired(work, owner)
-            except WorldError as error:
-                revival_log.warning("%s could not be seen to: %s", work.id, error)
-                await self._clock.sleep(RETRY_SECONDS)
-                self._waiting.put_nowait((work, owner))
+        async with asyncio.TaskGroup() as group:
+            while True:
+                work, owner = await self._waiting.get()
+                try:
+                    again_seconds = await self._handle_expired(work, owner)
+                except WorldError as error:
+                    revival_log.warning("%s could not be seen to: %s", work.id, error)
+                    await self._clock.sleep(RETRY_SECONDS)
+                    again_seconds = 0.0
+                if again_seconds is not None:
+                    group.create_task(self._put_off(work, owner, again_seconds))
+
+    async def _put_off(self, work: WorkItem, owner: str, seconds: float) -> None:
+        await self._clock.sleep(seconds)
+        self._waiting.put_nowait((work, owner))
 
     async def _restore_missed(self) -> None:
         """Failed works of lately that nobody has seen to: their attempt expired and there is no revival of them."""
@@ -169,42 +192,44 @@ class WorkRevival:
         lately = [each for each in last if each.ended_at is not None and each.ended_at >= since]
         return next((each.owner for each in lately if each.state is AttemptState.EXPIRED), None)
 
-    async def _handle_expired(self, work: WorkItem, owner: str) -> None:
+    async def _handle_expired(self, work: WorkItem, owner: str) -> float | None:
+        """Act as the plan says, or report why not. Seconds: ask again after these."""
         words = f"its worker {quote(owner)} was not heard of any more"
-        action, did = self._decide(work)
+        calls = self._remote_calls_of(work.session_id) if work.session_id is not None else None
+        decision = self._decide(work, calls)
+        if decision.step in ACTING_STEPS and _is_revivable(work):
+            await self._limiter.acquire()
+            # It waited for its turn: a pause may have begun.
+            decision = self._decide(work, calls)
+        if decision.again_seconds is not None:
+            return decision.again_seconds
+        action, did = _action_text(work, calls, decision)
         if action is ActionTaken.REVIVAL_ATTEMPTED:
             is_first = await self._store.enqueue(self._revival(work, words))
         else:
             stamp = iso(self._clock.now().wall).encode()
             is_first = await self._store.save_new_note(Note(NOTIFIED_KIND, work.id, stamp))
+        if is_first and (action is ActionTaken.REVIVAL_ATTEMPTED or decision.step is HealingStep.GIVE_UP):
+            self._limiter.record_result(gave_up=decision.step is HealingStep.GIVE_UP)
         if is_first:
             await self._notify(work, words, action, did)
+        return None
 
-    def _decide(self, work: WorkItem) -> tuple[ActionTaken, str]:
-        """What is done about it, and that in words."""
-        calls = self._remote_calls_of(work.session_id) if work.session_id is not None else None
-        if calls is None and not work.id.endswith(REVIVAL_SUFFIX):
-            return (
-                ActionTaken.HELD_FOR_APPROVAL,
-                "held: no session of it is known, so nobody can tell what it did",
-            )
-        if calls and not work.id.endswith(REVIVAL_SUFFIX):
-            did = f"held: a call was cut off that may have had effects elsewhere: {'; '.join(calls)}"
-            return ActionTaken.HELD_FOR_APPROVAL, did
-        kept_from = self._refusal_reason(work)
-        if kept_from is not None:
-            return ActionTaken.NONE, kept_from
-        return ActionTaken.REVIVAL_ATTEMPTED, f"queued it once more as {_revival_id(work)}"
-
-    def _refusal_reason(self, work: WorkItem) -> str | None:
-        rules = self._rules()
-        if work.id.endswith(REVIVAL_SUFFIX):
-            return "gave up: it failed again after it was revived"
-        if not _is_revivable(work):
-            return f"nothing: its {work.attempts_max} attempts are spent"
-        if rules.paused_by is not None:
-            return f"nothing: PAUSED by {rules.paused_by}"
-        return "nothing: the mode is observe" if rules.mode == "observe" else None
+    def _decide(self, work: WorkItem, calls: Sequence[str] | None) -> HealingDecision:
+        """What the plan says about a task whose worker is gone."""
+        failed_again = work.id.endswith(REVIVAL_SUFFIX)
+        cut_off = Effect.UNKNOWN if calls is None else Effect.REMOTE if calls else None
+        situation = Situation(
+            code=FindingCode.SESSION_DEAD,
+            state=State.STOPPED,
+            agent=ProcessState.DEAD,
+            managed=True,
+            for_seconds=inf,
+            # Given up whatever it did: nothing more is tried.
+            effect=None if failed_again else cut_off,
+            breaker_seconds=self._limiter.breaker_seconds if _is_revivable(work) else 0.0,
+        )
+        return plan(situation, CaseHistory(revivals=int(failed_again)), self._rules())
 
     def _revival(self, work: WorkItem, words: str) -> WorkItem:
         now = self._clock.now().wall
@@ -234,9 +259,7 @@ class WorkRevival:
         await self._write(event)
         body = lease_alert(work, words, action, did, now)
         topic = Topic((AlertCode.LEASE_ENDED,), work.project, work.session_id)
-        await self._enqueue_alert(
-            Alert(AlertKind.TROUBLE, f"work/{work.id}", format_alert(body), topic=topic)
-        )
+        await self._notifier.raise_alert(f"work/{work.id}", body, topic)
 
 
 def lease_alert(work: WorkItem, words: str, action: ActionTaken, did: str, now: float) -> AlertBody:
@@ -250,6 +273,23 @@ def lease_alert(work: WorkItem, words: str, action: ActionTaken, did: str, now: 
         otherwise="a second failure is given up" if revived else "it stays failed",
         command=f"wakeful work show {_revival_id(work) if revived else work.id}",
     )
+
+
+def _action_text(
+    work: WorkItem, calls: Sequence[str] | None, decision: HealingDecision
+) -> tuple[ActionTaken, str]:
+    """What is done about a task, and that in words."""
+    cut_off = f"a call was cut off that may have had effects elsewhere: {'; '.join(calls)}" if calls else ""
+    if decision.step is HealingStep.HOLD:
+        unseen = "no session of it is known, so nobody can tell what it did"
+        return ActionTaken.HELD_FOR_APPROVAL, f"held: {cut_off or unseen}"
+    if decision.step is HealingStep.GIVE_UP:
+        return ActionTaken.NONE, f"gave up: {decision.reason}"
+    if decision.step not in ACTING_STEPS:
+        return ActionTaken.NONE, f"nothing: {'; '.join(filter(None, (decision.reason, cut_off)))}"
+    if not _is_revivable(work):
+        return ActionTaken.NONE, f"nothing: its {work.attempts_max} attempts are spent"
+    return ActionTaken.REVIVAL_ATTEMPTED, f"queued it once more as {_revival_id(work)}"
 
 
 def _is_revivable(work: WorkItem) -> bool:

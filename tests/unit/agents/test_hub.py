@@ -24,10 +24,14 @@ from wakeful.agents.model import (
 )
 from wakeful.agents.runtime import EngineGone, ImageMissing, NotReady, UndeclaredAgent
 from wakeful.agents.table import ENDED_EARLY, AgentNotFound, AgentRefuses
+from wakeful.alerts.model import Topic
+from wakeful.alerts.notifier import GATHER_SECONDS
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import ConversationHeld, Lease, LeaseKey
 from wakeful.healing.plan import AgentRecovery
 from wakeful.incidents.model import Cause, MemberStatus, Origin
+from wakeful.incidents.service import REOPEN_SECONDS
+from wakeful.judging.findings import FindingCode
 from wakeful.storage.base import ActionOutcome
 from wakeful.testing.scripted_runtime import ALIVE, GONE, SESSION_DEAD, UNKNOWN, ScriptedRuntime
 from wakeful.testing.virtual_clock import settle
@@ -161,13 +165,14 @@ def test_what_cannot_be_seen_is_unknown_and_comes_back() -> None:
             (incident,) = await house.incidents.list_incidents()
             assert incident.cause is Cause.TMUX_SERVER
             assert incident.sessions == ("agent-one", "agent-two")
-            await house.clock.run_for(3)
+            await house.clock.run_for(2 * GATHER_SECONDS)
             ((key, words),) = house.said
             assert key == incident.id
             assert "agent one, agent two" in words
             for name in ("one", "two"):
                 assert (await house.happens(with_pid(ALIVE, 41), name)).state is AgentState.RUNNING
             assert await house.incidents.list_incidents() == []
+            await house.clock.run_for(REOPEN_SECONDS)
             assert [key for key, _ in house.over] == [incident.id]
 
     run(story)
@@ -753,7 +758,7 @@ def test_a_stale_auto_agent_is_brought_back_once_in_its_conversation() -> None:
                 "Since: 2027-01-15 08:00 UTC",
                 "Wakeful did: brought it back once, which did not last; gave up",
             ]
-            assert house.topics[-1].session_id == SESSION
+            assert house.outbox.alerts[-1].topic == Topic((FindingCode.AGENT_EXITED,), session_id=SESSION)
             assert house.over == []
             await house.orders.restart_session("claude")
             await house.clock.run_for(20)

@@ -10,6 +10,7 @@ from support.healing_fixture import Recorder
 from support.supervisor_fixture import House, subject
 from wakeful.alerts.attention import RECHECK_SECONDS, AttentionMonitor
 from wakeful.alerts.model import AlertKind, AlertRules
+from wakeful.alerts.notifier import Notifier
 from wakeful.alerts.outbox import KIND, AlertOutbox
 from wakeful.core.ids import SessionId
 from wakeful.judging.events import (
@@ -52,7 +53,7 @@ class Scene:
         """A daemon's life."""
         outbox = AlertOutbox(self.house.store, self.clock, [self.channel], self.rules, "here")
         self.asking = AttentionMonitor(
-            outbox,
+            Notifier(outbox, self.house.incidents, self.clock),
             self.clock,
             self.rules,
             self._visible,

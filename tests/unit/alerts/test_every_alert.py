@@ -30,8 +30,8 @@ from wakeful.judging.findings import FindingCode
 HEADS = ["Where", "Since", "Wakeful did", "If you do nothing"]
 # Every place where an alert is made, and how many are made there.
 SITES = {
-    "healing/notifier.py": 2,
-    "alerts/outbox.py": 1,
+    "healing/notifier.py": 1,
+    "alerts/notifier.py": 1,
     "healing/disk.py": 1,
     "alerts/failed_parts.py": 1,
     "alerts/refused_decisions.py": 1,
@@ -39,12 +39,14 @@ SITES = {
     "alerts/attention.py": 2,
     "work/expiry.py": 1,
     "watchdog/notifications.py": 3,
-    "daemon/agents.py": 1,
+    "agents/auto_restart.py": 1,
     "journal/alerts.py": 1,
     "daemon/healing.py": 1,
 }
 # They ask about mutes with the session's record before they owe anything.
 ASK_FIRST = {"healing/notifier.py": 1, "alerts/attention.py": 2}
+# Of the calls of `raise_alert`, the argument that says what mutes it.
+TOPIC_ARGUMENT = 2
 # Questions, turns that ended and ends of something: no trouble, and shorter.
 CALM = {
     "A question in a terminal",
@@ -59,12 +61,15 @@ CALM = {
 
 
 def calls(name: str) -> dict[str, list[ast.Call]]:
-    """Where a class is called, by module."""
+    """Where a class or a method is called, by module."""
     root = Path(wakeful.__file__).parent
     found: dict[str, list[ast.Call]] = {}
     for path in sorted(root.rglob("*.py")):
         for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == name:
+            if isinstance(node, ast.Call) and name in (
+                getattr(node.func, "id", ""),
+                getattr(node.func, "attr", ""),
+            ):
                 found.setdefault(str(path.relative_to(root)), []).append(node)
     return found
 
@@ -84,11 +89,20 @@ def complete(text: str) -> bool:
 
 def test_alerts_are_made_where_the_table_says() -> None:
     """And each carries what it can be muted by, unless whoever makes it has asked already."""
-    made = calls("Alert")
+    made = calls("raise_alert")
     assert {module: len(found) for module, found in made.items()} == SITES
     for module, found in made.items():
-        bare = [each for each in found if all(word.arg != "topic" for word in each.keywords)]
+        topics = [each.args[TOPIC_ARGUMENT] for each in found]
+        bare = [each for each in topics if isinstance(each, ast.Constant) and each.value is None]
         assert len(bare) == ASK_FIRST.get(module, 0), module
+
+
+def test_only_the_notifier_makes_alerts() -> None:
+    """The outbox makes one itself: that there was no room for more."""
+    assert {module: len(found) for module, found in calls("Alert").items()} == {
+        "alerts/notifier.py": 1,
+        "alerts/outbox.py": 1,
+    }
 
 
 def test_every_news_names_its_command() -> None:

@@ -13,6 +13,7 @@ from support import claude_transcripts
 from support.healing_fixture import Recorder
 from wakeful.alerts.failed_parts import RETRY_SECONDS_MAX, STEADY_SECONDS, FailedParts, FailureAlerts
 from wakeful.alerts.model import AlertKind, AlertRules
+from wakeful.alerts.notifier import Notifier
 from wakeful.alerts.outbox import AlertOutbox
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
@@ -20,6 +21,7 @@ from wakeful.core.clock import Instant
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.daemon.observer import PlainProcesses, SessionObserver
+from wakeful.incidents.service import Incidents
 from wakeful.judging.activity import Activity
 from wakeful.judging.evidence import RuntimeState
 from wakeful.judging.findings import Verdict
@@ -103,17 +105,18 @@ async def test_people_get_one_alert_for_what_is_down_and_its_end() -> None:
     clock, channel = VirtualClock(), Recorder()
     store = MemoryStore(now=lambda: clock.now().wall)
     outbox = AlertOutbox(store, clock, [channel], AlertRules(frozenset(AlertKind)), "here")
+    notifier = Notifier(outbox, Incidents(store, clock), clock)
     failures = FailedParts(clock)
     tasks = [
         asyncio.create_task(outbox.run()),
-        asyncio.create_task(FailureAlerts(failures, outbox, "here").run()),
+        asyncio.create_task(FailureAlerts(failures, notifier, "here").run()),
     ]
     for _ in range(3):
         failures.on_failure("claude-registry", ValueError("no"))
         await clock.run_for(60)
     assert [text.splitlines()[0] for text in channel.said] == ["A part of Wakeful is down: claude-registry"]
     tasks[1].cancel()
-    await FailureAlerts(FailedParts(clock), outbox, "here").notify()
+    await FailureAlerts(FailedParts(clock), notifier, "here").notify()
     await clock.run_for(60)
     assert len(channel.said) == 2
     assert "claude-registry was down" in channel.said[1]

@@ -17,7 +17,7 @@ def draft(subject: str, kind: CheckpointKind = CheckpointKind.JOURNAL) -> Checkp
 
 
 def announcer(clinic: Clinic) -> CheckpointNotifier:
-    return CheckpointNotifier(clinic.checkpoints, clinic.alerts, clinic.store, clinic.clock)
+    return CheckpointNotifier(clinic.checkpoints, clinic.notifier, clinic.store, clinic.clock)
 
 
 async def stay(clinic: Clinic, seconds: float) -> None:

@@ -32,7 +32,7 @@ from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
 from wakeful.healing.case import HealingCase
-from wakeful.healing.healer import HealerObserves
+from wakeful.healing.plan import HealerObserves
 from wakeful.judging.events import CallEnded, CallStarted, Prompted, TurnEnded
 from wakeful.judging.evidence import Orphan
 from wakeful.judging.findings import FindingCode

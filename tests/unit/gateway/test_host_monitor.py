@@ -13,6 +13,7 @@ from wakeful.gateway.provider_guard import AuthWatch
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Category, Fault
 from wakeful.gateway.rules.host import HealKind, Hog, HostReading
 from wakeful.gateway.rules.messages import ConversationKey
+from wakeful.healing.plan import HealingRules
 from wakeful.testing.virtual_clock import VirtualClock
 
 A = ConversationKey("chat:1:thread:main")
@@ -269,12 +270,21 @@ class HostScene:
         self.operator = Operator()
         self.chat = ScriptedChat()
         self.degraded: list[str] = []
+        self.rules = HealingRules()
         self.heal = SelfHeal(
-            clock=self.clock, host=self.host, pool=self.pool, degrade=self._degrade, tell=self.operator.tell
+            clock=self.clock,
+            host=self.host,
+            pool=self.pool,
+            degrade=self._degrade,
+            tell=self.operator.tell,
+            rules=self._rules,
         )
         self.watch = HostWatch(
             clock=self.clock, host=self.host, chat=self.chat, heal=self.heal, tell=self.operator.tell
         )
+
+    async def _rules(self) -> HealingRules:
+        return self.rules
 
     async def _degrade(self, provider: str) -> None:
         self.degraded.append(provider)

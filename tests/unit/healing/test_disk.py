@@ -5,7 +5,6 @@ import asyncio
 from support.healing_fixture import Clinic, Notary
 from wakeful.core.errors import WorldError
 from wakeful.healing.disk import FREE_BYTES_AGAIN, DiskWatch
-from wakeful.healing.notifier import HealingNotifier
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.incidents.model import Cause
 from wakeful.incidents.service import REOPEN_SECONDS
@@ -56,22 +55,13 @@ class DiskClinic(Clinic):
         super().build()
         self.room = SmallRoom()
         self.refused: str | None = None
-        notifier = HealingNotifier(
-            clock=self.clock,
-            incidents=self.incidents,
-            outbox=self.alerts,
-            mute_pause=self.calm,
-            write=self._write,
-            mode="mine",
-        )
         self.disk = DiskWatch(
             clock=self.clock,
             host="testhost",
             room=self.room,
             refused=lambda: self.refused,
             incidents=self.incidents,
-            owe=self.alerts.enqueue,
-            over=notifier.notify_resolved,
+            notifier=self.notifier,
             tracker=self._forge,
         )
 

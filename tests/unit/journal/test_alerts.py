@@ -23,7 +23,7 @@ def play(scene: Scene) -> list[str]:
     async def played() -> list[str]:
         clinic = Clinic()
         async with clinic.open():
-            await scene(clinic, JournalNotifier(clinic.alerts, clinic.clock))
+            await scene(clinic, JournalNotifier(clinic.notifier, clinic.clock))
             await clinic.clock.run_for(10)
         return list(clinic.recorder.said)
 

@@ -17,6 +17,7 @@ from support.fake_gh import StandInGh
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
 from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.incidents.issue_breaker import BreakingIssueTracker
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
@@ -192,6 +193,7 @@ class World:
             jobs=self.jobs,
             logs=Ground(),
             clock=self.clock,
+            limiter=RevivalLimiter(self.clock, 0.0, 1),
             callbacks=Callbacks(**self._given),
             rules=lambda: self.rules,
             tracker=self.forge,

@@ -10,7 +10,6 @@ from msgspec.structs import replace
 from support.healing_fixture import Clinic, Place
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
-from wakeful.healing.notifier import HealingNotifier
 from wakeful.healing.plan import HealingRules
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import CriticalEvent
@@ -59,14 +58,6 @@ class QueueClinic(Clinic):
         self.jobs = MemoryJobs()
         self.logs = Logs(self.place)
         self.sent: list[str] = []
-        notifier = HealingNotifier(
-            clock=self.clock,
-            incidents=self.incidents,
-            outbox=self.alerts,
-            mute_pause=self.calm,
-            write=self._write,
-            mode="mine",
-        )
         self.watch_queue = RedisWatch(
             jobs=self.jobs,
             logs=self.logs,
@@ -75,9 +66,7 @@ class QueueClinic(Clinic):
             rules=HealingRules,
             notifier=QueueNotifier(
                 incidents=self.incidents,
-                outbox=self.alerts,
-                soon=notifier.notify_soon,
-                over=notifier.notify_resolved,
+                notifier=self.notifier,
                 treated=lambda session_id: self.healer.case_of(session_id) is not None,
             ),
             limiter=RevivalLimiter(self.clock, 2.0, 10),

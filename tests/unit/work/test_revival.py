@@ -4,11 +4,15 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from typing import Any
 
+from support.recording_outbox import RecordingOutbox
 from wakeful.alerts.model import Alert
+from wakeful.alerts.notifier import Notifier
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import Run, WorkId, WorkItem, WorkState
 from wakeful.healing.plan import HealingRules
+from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_event import CriticalEvent
+from wakeful.incidents.service import Incidents
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock, settle
 from wakeful.work.expiry import WorkRevival
@@ -24,7 +28,8 @@ class Scene:
         self.store = MemoryStore(now=lambda: self.clock.now().wall)
         self.rules = HealingRules(**rules)
         self.events: list[CriticalEvent] = []
-        self.alerts: list[Alert] = []
+        self.limiter = RevivalLimiter(self.clock, 2.0, 10)
+        self.outbox = RecordingOutbox(self.store, self.clock)
         self.calls: list[str] | None = []
 
     def reviver(self) -> WorkRevival:
@@ -33,16 +38,13 @@ class Scene:
             clock=self.clock,
             cut_off=lambda _session_id: self.calls,
             rules=lambda: self.rules,
+            limiter=self.limiter,
             write=self._write,
-            owe=self._owe,
+            notifier=Notifier(self.outbox, Incidents(self.store, self.clock), self.clock),
         )
 
     async def _write(self, event: CriticalEvent) -> None:
         self.events.append(event)
-
-    async def _owe(self, alert: Alert) -> bool:
-        self.alerts.append(alert)
-        return True
 
     async def die(self, work_id: WorkId = ONE, **fields: Any) -> list[Run]:
         """Work is added unless it is there, claimed, and its worker is not heard of again."""
@@ -64,6 +66,10 @@ class Scene:
         reviver.on_expired(runs)
         await settle()
         task.cancel()
+
+    @property
+    def alerts(self) -> list[Alert]:
+        return self.outbox.alerts
 
     @property
     def actions(self) -> list[str]:

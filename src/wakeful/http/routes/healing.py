@@ -41,9 +41,13 @@ class QueuedSessions(Protocol):
 
 
 class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """`approved`: a person has looked at the calls that were cut off and says that it may go on."""
+    """`approved`: a person has looked at the calls that were cut off and says that it may go on.
+
+    `by_gateway`: the chat gateway proposes it by itself, so what holds for Wakeful's own actions holds for it.
+    """
 
     approved: bool = False
+    by_gateway: bool = False
     by: Annotated[str, Meta(max_length=300)] = UNNAMED_OPERATOR
 
 
@@ -80,6 +84,8 @@ class HealingRoutes:
     async def revive(self, request: HttpRequest[ReviveOrder]) -> EncodedResponse[ActionRecord]:
         """Bring a managed session in trouble back now. A person's decision."""
         session_id, order = request.id, request.input
+        if order.by_gateway:
+            return action_response(await self._healer.propose(session_id))
         try:
             return action_response(
                 await self._healer.revive(session_id, approved=order.approved, by=order.by)
