@@ -1,20 +1,30 @@
 """Claims about the morning report: what is counted, what is said of it, and in which order. In virtual time."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
-from support.supervisor_fixture import House
+from support.supervisor_fixture import House, subject
 from wakeful.checkpoints import service as checkpoints
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
 from wakeful.cli.commands.report import heading
 from wakeful.cli.format.sessions import counts_text, needs_you
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
+from wakeful.core.process import Process, ProcessState
 from wakeful.incidents.model import Cause, MemberStatus, Origin
-from wakeful.judging.events import Event, Failure, TokensSpent as SpentEvent
+from wakeful.judging.events import (
+    Event,
+    Failure,
+    TokensSpent as SpentEvent,
+    TurnEnded,
+    TurnFailed,
+    TurnInterrupted,
+)
+from wakeful.judging.evidence import ClientStatus
 from wakeful.judging.findings import NEEDS_YOU
 from wakeful.judging.thresholds import Dollars, Policy
 from wakeful.reports.model import Commit, GitChanges, Report, ReportSection, SessionReport
@@ -123,6 +133,59 @@ def test_a_night_nobody_watched_is_read_from_the_session() -> None:
     asyncio.run(house.store.prune(START_WALL + 1e6))
     report = reported(house, since=house.clock.now().wall - 60.0)
     assert of(report, "done").finished == 1
+
+
+def idle_by_registry(house: House, name: str, process: Process) -> None:
+    """Its client says idle, 0.2 s before its log says how the turn ended."""
+    wall = house.clock.now().wall
+    house.supervisor.on_process(
+        subject(name),
+        process,
+        ProcessState.ALIVE,
+        source="registry",
+        status=ClientStatus.IDLE,
+        status_wall=wall,
+    )
+    house.settle()
+    house.clock.advance(0.2)
+
+
+@pytest.mark.parametrize(
+    ("end", "finished"),
+    [
+        (TurnEnded, 1),
+        (lambda at: TurnFailed(at, Failure.PROVIDER, "overloaded"), 0),
+        (TurnInterrupted, 0),
+        (None, 0),
+    ],
+)
+def test_only_turns_that_ended_well_are_finished(end: Callable[[float], Event] | None, finished: int) -> None:
+    """The client is idle before its log says how the turn ended; what the log says counts, or that it says nothing."""
+    house = House()
+    process = house.start("one")
+    for told in range(1, 3):
+        house.clock.advance(60.0)
+        house.work("one")
+        house.clock.advance(60.0)
+        idle_by_registry(house, "one", process)
+        assert of(reported(house), "one").finished == finished * (told - 1)
+        if end is not None:
+            house.hear("one", end(house.clock.now().wall))
+        assert of(reported(house), "one").finished == finished * told
+    house.clock.advance(60.0)
+    house.work("one")
+    assert of(reported(house), "one").finished == finished * 2
+
+
+def test_a_turn_that_a_person_ended_with_its_agent_is_not_finished() -> None:
+    """`agent stop --yes` in the middle of a turn: stopped and healthy, and its work is not done."""
+    house = House()
+    process = house.start("one")
+    house.work("one")
+    house.supervisor.mark_stopped_by_person([process])
+    house.end(process)
+    account = of(reported(house), "one")
+    assert (account.state, account.health, account.finished) == ("stopped", "healthy", 0)
 
 
 def test_what_was_before_is_left_out() -> None:
