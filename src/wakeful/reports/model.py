@@ -14,7 +14,7 @@ from msgspec import Struct
 from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.incidents.model import Incident, MemberStatus, member_text
+from wakeful.incidents.model import Incident, Member, MemberStatus, member_text
 from wakeful.judging.findings import NEEDS_YOU, Attention, Health, State
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.thresholds import Policy
@@ -310,14 +310,20 @@ def _count_deaths(record: SessionRecord, moves: Sequence[TransitionCount], since
 
 
 def _revivals(history: ReportHistory) -> dict[SessionId, str]:
-    """Who was brought back since then, and what was seen of it."""
+    """Who was brought back since then, and what became of it: it may have been given up after that."""
     return {
         member.id: member_text(member)
         for incident in history.incidents
-        if incident.updated_at >= history.since
         for member in incident.members
-        if member.fate is MemberStatus.REVIVED and (member.left_at is None or member.left_at >= history.since)
+        if _is_revived(member, incident, history.since)
     }
+
+
+def _is_revived(member: Member, incident: Incident, since: float) -> bool:
+    if member.revived_at is not None and member.revived_at >= since:
+        return True
+    is_recent = incident.updated_at >= since and (member.left_at is None or member.left_at >= since)
+    return member.fate is MemberStatus.REVIVED and is_recent
 
 
 def _question_text(record: SessionRecord) -> str:

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from support.healing_fixture import Clinic, die_in_a_turn, play
 from support.supervisor_fixture import House, subject
 from wakeful.checkpoints import service as checkpoints
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
@@ -287,6 +288,22 @@ def test_who_was_brought_back_and_who_is_held() -> None:
     decided = Note(checkpoints.DECISION_KIND, "000007", b"{}")
     asyncio.run(house.store.save_note(decided))
     assert of(reported(house), "dies").part is ReportSection.DIED
+
+
+def test_who_was_revived_and_then_given_up_counts_as_revived() -> None:
+    """A revival that did not last was one all the same; one from before that moment is not counted."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.living.dies_at_once = True
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(3600)
+
+    clinic = play(scene)
+    report = reported(clinic)
+    account = of(report, "a")
+    assert (account.part, account.revived, report.totals.revived) == (ReportSection.DIED, True, 1)
+    assert "gave up" in account.words
+    assert reported(clinic, since=clinic.clock.now().wall - 60.0).totals.revived == 0
 
 
 def test_cost_is_tokens_and_money_where_somebody_named_prices() -> None:
