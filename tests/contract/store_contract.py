@@ -214,6 +214,11 @@ class StoreContract:
         assert by_session == {A: 3, B: 1}
         assert [each.turn_ended_at for each in await store.transitions(B)] == [1.0]
 
+    async def test_changes_that_were_left_out_stay_counted(self, store: Store) -> None:
+        """How many were not stored before a transition is stored with it."""
+        await store.record([change(A), structs.replace(change(A), left_out=7)])
+        assert [each.left_out for each in await store.transitions()] == [0, 7]
+
     async def test_a_forgotten_session_leaves_its_transitions(self, store: Store) -> None:
         """Forgetting drops the session only; when it returns it begins at version 1."""
         await store.record([change(A), change(A), change(B)])

@@ -69,7 +69,8 @@ class SessionRow(Struct, frozen=True):
 class Transition(Struct, frozen=True):
     """One change of a session, with the record it led to. `seq` is given by the store, 0 before that.
 
-    `turn_ended_at`: when the newest turn that was known to have ended well did.
+    `turn_ended_at`: when the newest turn that was known to have ended well did. `left_out`: how many changes before it,
+    back to the stored one, were not stored because there were too many.
     """
 
     session_id: SessionId
@@ -82,6 +83,7 @@ class Transition(Struct, frozen=True):
     record: bytes
     seq: int = 0
     turn_ended_at: float | None = None
+    left_out: int = 0
 
 
 class Bookmark(Struct, frozen=True):

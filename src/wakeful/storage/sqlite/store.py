@@ -385,6 +385,7 @@ def _transition_row(seq: int, each: Transition) -> Row:
         each.reason,
         each.record,
         each.turn_ended_at,
+        each.left_out,
     )
 
 
