@@ -14,6 +14,7 @@ from typing import Any, cast
 import pytest
 from hypothesis import settings
 from hypothesis.stateful import run_state_machine_as_test
+from msgspec import structs
 
 from contract.store_model import machine_for
 from wakeful.core.ids import ConversationId, SessionId, parse_session_id
@@ -23,6 +24,7 @@ from wakeful.storage.base import (
     ActionOutcome,
     Bookmark,
     Conclusion,
+    FinishedTurns,
     Intent,
     Note,
     Store,
@@ -200,6 +202,22 @@ class StoreContract:
             TransitionCount(B, "idle", "prompting", "unknown", "healthy", 1),
         ]
         assert await store.transition_counts(9.5) == []
+
+    async def test_turns_that_ended_well_are_counted_since_a_time(self, store: Store) -> None:
+        """Once each, however many transitions tell of the same one; a transition that knows of none counts for none."""
+        ends = ((A, 2.0, 1.5), (A, 3.0, 2.5), (A, 4.0, 2.5), (A, 5.0, 4.5), (A, 6.0, None), (B, 6.0, 1.0))
+        await store.record(
+            [structs.replace(change(each, at=at), turn_ended_at=end) for each, at, end in ends]
+        )
+        assert await store.finished_turns(2.0) == [FinishedTurns(A, 2, 4.5)]
+        by_session = {each.session_id: each.count for each in await store.finished_turns(0.0)}
+        assert by_session == {A: 3, B: 1}
+        assert [each.turn_ended_at for each in await store.transitions(B)] == [1.0]
+
+    async def test_changes_that_were_left_out_stay_counted(self, store: Store) -> None:
+        """How many were not stored before a transition is stored with it."""
+        await store.record([change(A), structs.replace(change(A), left_out=7)])
+        assert [each.left_out for each in await store.transitions()] == [0, 7]
 
     async def test_a_forgotten_session_leaves_its_transitions(self, store: Store) -> None:
         """Forgetting drops the session only; when it returns it begins at version 1."""

@@ -12,6 +12,7 @@ import pytest
 
 from contract.lease_contract import work
 from contract.store_contract import A, B, bookmark, change, intent
+from wakeful.storage.base import FinishedTurns
 from wakeful.storage.sqlite import database as opening
 from wakeful.storage.sqlite.database import MIGRATIONS, QUERIES, Migration, open_database
 from wakeful.storage.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritable
@@ -232,6 +233,26 @@ async def test_a_store_of_the_first_version_gains_work_and_keeps_the_rest(path: 
     assert path.with_name(f"wakeful.db.before-v{MIGRATIONS[-1].version}").exists()
     with closing(sqlite3.connect(path)) as migrated:
         assert migrated.execute("SELECT name FROM sqlite_master WHERE name = 'outbox'").fetchall() == []
+
+
+async def test_turns_that_an_earlier_version_counted_stay_counted(path: Path) -> None:
+    """What went from work to idle and healthy was a finished turn; a death was none."""
+    before = open_database(path, MIGRATIONS[:6])
+    moves = (
+        ("prompting", "idle", "healthy"),
+        ("waiting", "stopped", "stale"),
+        ("prompting", "stopped", "dead"),
+    )
+    for seq, (old, new, health) in enumerate(moves, 1):
+        before.writer.execute(
+            "INSERT INTO transitions VALUES (?, 'claude-a', ?, ?, ?, 'healthy', ?, 'seen', x'7b7d')",
+            (seq, float(seq), old, new, health),
+        )
+    for connection in before:
+        connection.close()
+    store = await SqliteStore.open(path)
+    assert await store.finished_turns(0.0) == [FinishedTurns(A, 2, 2.0)]
+    await store.close()
 
 
 async def test_a_migration_that_fails_changes_nothing(path: Path) -> None:

@@ -59,7 +59,10 @@ OFFLINE = (
     ("config", "trust", "HEARTBEAT.md"),
     ("gateway", "pair"),
     ("gateway", "unpair", "7"),
+    ("alerts", "test"),
+    ("hooks", "install", "claude"),
     ("hooks", "uninstall", "claude"),
+    ("autostart", "install"),
     ("autostart", "remove"),
 )
 
@@ -117,6 +120,7 @@ def test_no_command_of_an_agent_decides(daemon: RunningDaemon, tmp_path: Path, r
         for offline in OFFLINE:
             said = scene.agent.ask(daemon.argv(*offline))
             redteam.attack(ORDERS, f"{' '.join(offline)}, without the daemon", held=REFUSED in said.err)
+        assert scene.agent.ask(daemon.argv("hooks", "install", "claude", "--dry-run")).exit_code == 0
     # The person beside it decides.
     assert daemon.run("session", "adopt", scene.session).exit_code == 0
 

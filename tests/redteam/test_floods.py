@@ -16,6 +16,7 @@ import pytest
 from support import claude_transcripts
 from support.daemon_process import RunningDaemon
 from support.flood_sessions import LivingCrowd, write_turn
+from support.raw_request import ask_unix
 from support.real_clients import wait_for
 from support.telegram_sink import Telegram
 from wakeful.alerts.digest import MESSAGES_MAX
@@ -24,6 +25,7 @@ from wakeful.core.managed_session import PaneAddress
 from wakeful.hooks.spool import UNKNOWN_MAX
 from wakeful.integrations.tmux.typed_notes import NOTES_MAX, TypedNote, TypedNotes
 from wakeful.linux import proc
+from wakeful.sessions.transition_limit import BURST_MAX, EVERY_SECONDS
 
 from .conftest import IS_FULL, Redteam
 
@@ -207,6 +209,50 @@ def test_logs_that_flap_hide_no_question(daemon: RunningDaemon, webhook: Webhook
     )
     redteam.attack(WAY_IN, "a log that is not read", held=len(daemon.sessions()) == len(logs) + 1)
     redteam.figure(f"a question behind {count:,} changes of state", f"{told_after:.1f} s")
+
+
+def test_logs_that_flap_do_not_fill_the_disk(daemon: RunningDaemon, redteam: Redteam) -> None:
+    """Logs that change between two states all the time: a bounded number of changes is stored, and the rest counted."""
+    logs, rounds = redteam.rounds(4, 150), redteam.rounds(250, 540)
+    folder = Path(daemon.environ["WAKEFUL_HOME"]) / "events"
+    folder.mkdir(parents=True)
+    folder.parent.chmod(0o700)
+    daemon.up()
+    names = [f"flap-{number}" for number in range(logs)]
+    began = time.monotonic()
+    for number in range(rounds):
+        line = {"at": time.time(), "event": ("prompt", "done")[number % 2]}
+        for name in names:
+            with (folder / f"{name}.jsonl").open("a") as file:
+                file.write(json.dumps(line) + "\n")
+        time.sleep(0.01)
+    seconds = time.monotonic() - began
+    ids = [str(each["id"]) for each in daemon.sessions()]
+    assert len(ids) == logs
+    # Held ones are stored within one interval.
+    stored_max = BURST_MAX + (seconds + 60) / EVERY_SECONDS
+    shown = wait_for(lambda: _transitions_once_all_told(daemon, ids), "the last changes", 60)
+    counts = [len(each) for each in shown]
+    left_out = sum(each["left_out"] for session in shown for each in session)
+    size_mb = sum(each.stat().st_size for each in folder.parent.glob("wakeful.db*")) / 1_000_000
+    redteam.attack(WAY_IN, f"{max(counts)} changes of a log stored", held=max(counts) <= stored_max)
+    redteam.attack(WAY_IN, f"{left_out:,} changes left out are counted", held=left_out > logs)
+    redteam.attack(WAY_IN, f"{size_mb:.0f} MB on disk", held=size_mb < 8 + logs * 0.2)
+    redteam.figure(
+        f"{logs} logs that change {logs * rounds:,} times in {seconds:.0f} s",
+        f"{sum(counts):,} changes stored, {left_out:,} counted, {size_mb:.0f} MB",
+    )
+
+
+def _transitions_once_all_told(daemon: RunningDaemon, ids: list[str]) -> list[list[dict[str, Any]]] | None:
+    """The stored changes of each session; None while the newest of one that flapped is held back."""
+    shown = [
+        json.loads(ask_unix(daemon.socket, "GET", f"/api/sessions/{each}/events").body)["events"]
+        for each in ids
+    ]
+    states = {str(each["id"]): each["state"] for each in daemon.sessions()}
+    is_whole = all(told[-1]["state"] == states[each] for told, each in zip(shown, ids, strict=True))
+    return shown if is_whole and all(any(each["left_out"] for each in told) for told in shown) else None
 
 
 HOSTILE_FOLDERS = (

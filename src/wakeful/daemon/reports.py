@@ -17,8 +17,8 @@ from wakeful.linux.clock import SystemClock
 from wakeful.reports.model import Report
 from wakeful.reports.service import ReportService, ReportStore
 from wakeful.sessions.session import TrackedSession
-from wakeful.storage.base import Note, TransitionCount
-from wakeful.storage.sqlite.database import read_notes, read_transition_counts
+from wakeful.storage.base import FinishedTurns, Note, TransitionCount
+from wakeful.storage.sqlite.database import read_finished_turns, read_notes, read_transition_counts
 
 NO_DAEMON: Final = "no daemon: one look, and what the store remembers; nothing is watched"
 
@@ -31,6 +31,9 @@ class ReadOnlyStore:
 
     async def transition_counts(self, since: float) -> list[TransitionCount]:
         return await asyncio.to_thread(read_transition_counts, self._path, since)
+
+    async def finished_turns(self, since: float) -> list[FinishedTurns]:
+        return await asyncio.to_thread(read_finished_turns, self._path, since)
 
     async def notes(self, kind: str) -> list[Note]:
         return await asyncio.to_thread(read_notes, self._path, kind)

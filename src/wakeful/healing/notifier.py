@@ -143,7 +143,7 @@ class IncidentIssues:
         if incident is None:
             return None
         status, words = member_status_of(case, decision.step), action_text(case, decision)
-        treated = incident.with_treatment(case.session_id, status, words)
+        treated = incident.with_treatment(case.session_id, status, words, revived_at=case.revival_began_at)
         return incident if treated == incident else await self._incidents.update(treated)
 
     def on_resolved(self, incident: Incident) -> None:

@@ -86,6 +86,8 @@ class Member(Struct, frozen=True):
     left_at: float | None = None
     # How it left, where it was not seen well again: its process is gone, a person stopped it.
     ended: str = ""
+    # When it was last brought back, whatever came of that; members of an earlier version do not know.
+    revived_at: float | None = None
 
     @property
     def is_in(self) -> bool:
@@ -188,10 +190,15 @@ class Incident(Struct, frozen=True):
         """Its cause is over; so is the incident, unless somebody is still in trouble because of it."""
         return replace(self, standing=False, updated_at=now, resolved_at=None if self.sessions else now)
 
-    def with_treatment(self, session_id: SessionId, status: MemberStatus, words: str) -> "Incident":
-        """With what was done about one of its sessions."""
+    def with_treatment(
+        self, session_id: SessionId, status: MemberStatus, words: str, *, revived_at: float | None = None
+    ) -> "Incident":
+        """With what was done about one of its sessions. `revived_at`: when it was last brought back, if it was."""
         known = self.member(session_id) or Member(session_id, session_id)
-        return replace(self._with_member(replace(known, fate=status, words=words)), did=words)
+        treated = replace(
+            known, fate=status, words=words, revived_at=known.revived_at if revived_at is None else revived_at
+        )
+        return replace(self._with_member(treated), did=words)
 
     def _with_member(self, member: Member) -> "Incident":
         place = self._index_of(member.id)

@@ -59,6 +59,7 @@ _CALL_OPENED, _CALLS_REMAIN, _CALLS_DONE = TurnStep.CALL_OPENED, TurnStep.CALLS_
 _PROGRESSED: Final = TurnStep.PROGRESSED
 _AT_WORK: Final = OPEN - {TurnPhase.PERSON}
 _DONE: Final = frozenset({TurnPhase.ENDED, TurnPhase.PROPOSED, TurnPhase.SETTLING})
+_ENDED, _SETTLING = TurnPhase.ENDED, TurnPhase.SETTLING
 
 
 class OpenCall(Struct, frozen=True, gc=False):
@@ -133,6 +134,8 @@ class Activity(Struct, gc=False):
     # The agents that this turn sent out, if any.
     spawns: Spawns | None = None
 
+    # When the newest of the earlier turns that ended well did; a bookmark of an earlier version does not know.
+    well_ended_at: Instant | None = None
     # When a person asked for something last. None: not in what was read of the log.
     person_at: Instant | None = None
     # Of the turn so far, a person's waits left out; what runs away is measured by these.
@@ -188,6 +191,11 @@ class Activity(Struct, gc=False):
     def ended_well(self) -> bool:
         """The agent itself ended its last turn; nobody cut it short or said no to what it wanted to do last."""
         return self.phase in _DONE and not self.refused
+
+    def newest_well_end(self, *, settled: bool) -> Instant | None:
+        """When the newest turn that ended well did. `settled`: nothing more follows the last text."""
+        is_over = self.phase is _ENDED or (settled and self.phase is _SETTLING)
+        return self.phase_since if is_over and not self.refused else self.well_ended_at
 
 
 def fold(activity: Activity, event: e.Event, at: Instant) -> None:
@@ -272,6 +280,7 @@ def _on_prompt(activity: Activity, event: e.Prompted, at: Instant) -> None:
             # What stands before it is of the turn that began with it.
             activity.turn_since = at
         return
+    activity.well_ended_at = activity.newest_well_end(settled=True)
     # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
     activity.calls.clear()
     activity.early_results = None

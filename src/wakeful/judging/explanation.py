@@ -28,7 +28,12 @@ from wakeful.judging.judge import detector_input
 from wakeful.judging.loops import unchanged_seconds
 from wakeful.judging.outage import is_outage
 from wakeful.judging.session_record import SessionRecord, safe
-from wakeful.judging.summary import orphan_text, process_state_text, summarize
+from wakeful.judging.summary import (
+    describe_unfinished_turn,
+    orphan_text,
+    process_state_text,
+    summarize,
+)
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import OPEN, TurnPhase
 from wakeful.judging.waits import call_end, current_waits
@@ -346,7 +351,8 @@ def explain(
     """Explain the verdict that `record` shows. `now` only tells how long ago things were."""
     # The folder of an agent may be one inside its container, where nobody looked.
     place_gone = place_gone and record.agent is None and not runtime.ran_in_container
-    command, text = _next_step(record, runtime, verdict, place_gone=place_gone)
+    unfinished = describe_unfinished_turn(activity, runtime)
+    command, text = _next_step(record, runtime, verdict, unfinished=unfinished, place_gone=place_gone)
     facts = detector_input(activity, runtime, policy, now)
     fired = frozenset(finding.code for finding in verdict.findings)
     words = _UNDERWAY.get(record.state) or summarize(activity, runtime, verdict, now, record.state)
@@ -480,9 +486,14 @@ _FOLDER_GONE: Final = ExplanationEvidence(None, "folders", "its working director
 
 
 def _next_step(
-    record: SessionRecord, runtime: RuntimeState, verdict: Verdict, *, place_gone: bool
+    record: SessionRecord,
+    runtime: RuntimeState,
+    verdict: Verdict,
+    *,
+    unfinished: str | None,
+    place_gone: bool,
 ) -> tuple[tuple[str, ...], str]:
-    """The one right command and what it does."""
+    """The one right command and what it does. `unfinished`: what became of a turn whose end is not in the log."""
     allowed = {action.name: action.argv for action in record.actions if action.allowed}
     inspect = ("wakeful", "session", "inspect", record.id)
     attach = allowed.get(ActionName.ATTACH)
@@ -506,7 +517,7 @@ def _next_step(
         probable = any(wait.probable for wait in verdict.waits)
         return _answer_step(record, attach, inspect, probable=probable)
     if verdict.state is State.IDLE:
-        return _prompt_step(record, allowed, inspect)
+        return _prompt_step(record, allowed, inspect, unfinished)
     return allowed[ActionName.WAIT], "nothing is wrong; wait until it is done"
 
 
@@ -541,15 +552,22 @@ def _forbidden_step(record: SessionRecord, inspect: tuple[str, ...]) -> tuple[tu
 
 
 def _prompt_step(
-    record: SessionRecord, allowed: Mapping[ActionName, tuple[str, ...]], inspect: tuple[str, ...]
+    record: SessionRecord,
+    allowed: Mapping[ActionName, tuple[str, ...]],
+    inspect: tuple[str, ...],
+    unfinished: str | None,
 ) -> tuple[tuple[str, ...], str]:
-    """How one that is done gets its next prompt."""
+    """How one that is not in a turn gets its next prompt."""
     if record.state is State.DETACHED:
-        return inspect, "nothing is wrong, but only who started it can prompt it; stopped, it can be resumed"
+        well = unfinished or "nothing is wrong"
+        return inspect, f"{well}, but only who started it can prompt it; stopped, it can be resumed"
     if ActionName.ATTACH in allowed:
-        return allowed[ActionName.ATTACH], "nothing is wrong: it is done; go to its pane to prompt it"
-    send, done = allowed.get(ActionName.SEND), "nothing is wrong: it is done and waits for a prompt"
-    return (send, f"{done}, which this gives it") if send else (inspect, f"{done} where it was started")
+        done = unfinished or "nothing is wrong: it is done"
+        return allowed[ActionName.ATTACH], f"{done}; go to its pane to prompt it"
+    send = allowed.get(ActionName.SEND)
+    done = f"{unfinished}: it" if unfinished else "nothing is wrong: it is done and"
+    waits = f"{done} waits for a prompt"
+    return (send, f"{waits}, which this gives it") if send else (inspect, f"{waits} where it was started")
 
 
 def _revive_step(

@@ -35,7 +35,7 @@ def summarize(
     if verdict.health is Health.UNKNOWN:
         return f"unknown: {_describe_unclear_end(activity, verdict)}"
     if verdict.state is State.STOPPED:
-        ended = f"{_describe_turn_end(activity, now)}, and its process ended"
+        ended = f"{_describe_turn_end(activity, runtime, now)}, and its process ended"
         if runtime.heir is not None or (runtime.stopped and runtime.by_gateway):
             return f"stopped: {stop_reason(runtime.heir, by_gateway=runtime.by_gateway)}"
         return "stopped by a person, which is final" if runtime.stopped else f"stopped: {ended}"
@@ -46,7 +46,7 @@ def _describe_living(
     activity: Activity, runtime: RuntimeState, verdict: Verdict, now: Instant, state: State
 ) -> str:
     """Of a session that nothing is wrong with and nobody is asked by."""
-    ending = _describe_turn_end(activity, now)
+    ending = _describe_turn_end(activity, runtime, now)
     if verdict.health is Health.STALE:
         seen = latest((runtime.grown_at, activity.last_at)) or now
         return f"idle, and nothing was seen of it for {format_length(now.seconds_since(seen))}"
@@ -190,13 +190,33 @@ def _describe_unclear_end(activity: Activity, verdict: Verdict) -> str:
     return "its process ended, and no log says how"
 
 
-def _describe_turn_end(activity: Activity, now: Instant) -> str:
+def _describe_turn_end(activity: Activity, runtime: RuntimeState, now: Instant) -> str:
     """How the last turn ended and when."""
     since = activity.phase_since or activity.last_at
     how = "used up its budget" if activity.is_out_of_budget else _ENDINGS.get(activity.phase)
+    if (unfinished := describe_unfinished_turn(activity, runtime)) is not None:
+        if unfinished != TURN_CUT_OFF:
+            return unfinished
+        how, since = unfinished, activity.progress_at
     if how is None or since is None:
         return "no turn was seen"
     return f"{how} {format_length(now.seconds_since(since))} ago"
+
+
+TURN_CUT_OFF: Final = "its last turn was cut off"
+TURN_END_UNKNOWN: Final = "its log does not say how its last turn ended"
+
+
+def describe_unfinished_turn(activity: Activity, runtime: RuntimeState) -> str | None:
+    """What became of a turn that is over, and whose end is not in the log; None where the log has it."""
+    if not activity.in_turn or activity.phase is TurnPhase.SETTLING or activity.is_out_of_budget:
+        return None
+    ends = [
+        each.ended_at or each.seen_at for each in runtime.holders.values() if each.sight is ProcessState.DEAD
+    ]
+    progress_at = activity.progress_at
+    is_cut_off = progress_at is not None and any(progress_at <= end for end in ends)
+    return TURN_CUT_OFF if is_cut_off else TURN_END_UNKNOWN
 
 
 def orphan_text(orphans: Sequence[Orphan]) -> str:

@@ -14,11 +14,11 @@ from msgspec import Struct
 from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
-from wakeful.incidents.model import Incident, MemberStatus, member_text
+from wakeful.incidents.model import Incident, Member, MemberStatus, member_text
 from wakeful.judging.findings import NEEDS_YOU, Attention, Health, State
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.thresholds import Policy
-from wakeful.storage.base import TransitionCount
+from wakeful.storage.base import FinishedTurns, TransitionCount
 
 SCHEMA: Final = 1
 # What anybody reads of a night; the totals count the others.
@@ -79,7 +79,8 @@ class ReportInput(Struct, frozen=True):
     """One session as the report is made from it. `folder` is the place of its work on this host, if it has one here."""
 
     record: SessionRecord
-    ended_well: bool = False
+    # When its newest turn that ended well did, as far as it is known now.
+    turn_ended_at: float | None = None
     folder: str | None = None
     spent: TokenUsage | None = None
 
@@ -154,18 +155,16 @@ class Report(Struct, frozen=True):
 
 
 class ReportHistory(Struct, frozen=True):
-    """What is remembered of the time since `since`: moves by session, incidents, and who is held by which checkpoint."""
+    """What is remembered of the time since `since`: by session its moves and the turns that ended well, incidents, and who
+    is held by which checkpoint."""
 
     since: float
     moves: Mapping[SessionId, Sequence[TransitionCount]]
     incidents: Sequence[Incident]
     held: Mapping[str, int]
+    finished: Mapping[SessionId, FinishedTurns] = {}
 
 
-_WORKING_STATES: Final = frozenset({State.PROMPTING, State.WAITING})
-_IDLE_STATES: Final = frozenset({State.IDLE, State.STOPPED, State.DETACHED})
-_GOOD_HEALTH: Final = frozenset({Health.HEALTHY, Health.STALE})
-_BAD_HEALTH: Final = frozenset({Health.DEGRADED, Health.DEAD})
 _NEEDS_PERSON: Final = frozenset({Attention.PERSON, Attention.LOGIN})
 
 
@@ -246,7 +245,8 @@ def _session(
 ) -> SessionReport:
     record = facts.record
     moves = history.moves.get(record.id, ())
-    finished, died = _count_finished(facts, moves, history.since), _count_deaths(record, moves, history.since)
+    finished = _count_finished(facts, history.finished.get(record.id), history.since)
+    died = _count_deaths(record, moves, history.since)
     held = history.held.get(record.id)
     revived = record.id in revivals
     part = _section_of(record, held=held is not None, revived=revived, finished=finished)
@@ -293,17 +293,11 @@ def _section_of(record: SessionRecord, *, held: bool, revived: bool, finished: i
     return ReportSection.WORKING if record.active_prompt else ReportSection.QUIET
 
 
-def _count_finished(facts: ReportInput, moves: Sequence[TransitionCount], since: float) -> int:
-    """Turns that ended well. Nobody may have watched: how the last one ended is read from the session itself."""
-    counted = sum(
-        each.count
-        for each in moves
-        if each.old_state in _WORKING_STATES and each.state in _IDLE_STATES and each.health in _GOOD_HEALTH
-    )
-    record, last = facts.record, _wall(facts.record.last_activity_at)
-    # A process that nobody saw says nothing about a turn whose end is in the log.
-    now_done = facts.ended_well and record.state in _IDLE_STATES and record.health not in _BAD_HEALTH
-    return max(counted, int(now_done and last is not None and last >= since))
+def _count_finished(facts: ReportInput, known: FinishedTurns | None, since: float) -> int:
+    """Turns that ended well: the stored ones, and the newest one where no transition tells of it yet."""
+    newest = facts.turn_ended_at
+    is_news = newest is not None and newest >= since and (known is None or newest > known.newest_at)
+    return (known.count if known is not None else 0) + is_news
 
 
 def _count_deaths(record: SessionRecord, moves: Sequence[TransitionCount], since: float) -> int:
@@ -316,14 +310,20 @@ def _count_deaths(record: SessionRecord, moves: Sequence[TransitionCount], since
 
 
 def _revivals(history: ReportHistory) -> dict[SessionId, str]:
-    """Who was brought back since then, and what was seen of it."""
+    """Who was brought back since then, and what became of it: it may have been given up after that."""
     return {
         member.id: member_text(member)
         for incident in history.incidents
-        if incident.updated_at >= history.since
         for member in incident.members
-        if member.fate is MemberStatus.REVIVED and (member.left_at is None or member.left_at >= history.since)
+        if _is_revived(member, incident, history.since)
     }
+
+
+def _is_revived(member: Member, incident: Incident, since: float) -> bool:
+    if member.revived_at is not None and member.revived_at >= since:
+        return True
+    is_recent = incident.updated_at >= since and (member.left_at is None or member.left_at >= since)
+    return member.fate is MemberStatus.REVIVED and is_recent
 
 
 def _question_text(record: SessionRecord) -> str:

@@ -28,8 +28,8 @@ from wakeful.reports.model import (
     make_report,
 )
 from wakeful.sessions.registry import SessionRegistry
-from wakeful.sessions.session import TrackedSession
-from wakeful.storage.base import Note, TransitionCount
+from wakeful.sessions.session import TrackedSession, turn_ended_at
+from wakeful.storage.base import FinishedTurns, Note, TransitionCount
 from wakeful.storage.note_decoding import decode_note_values
 
 
@@ -54,6 +54,8 @@ class ReportStore(Protocol):
     """What is remembered; the store is one."""
 
     async def transition_counts(self, since: float) -> list[TransitionCount]: ...
+
+    async def finished_turns(self, since: float) -> list[FinishedTurns]: ...
 
     async def notes(self, kind: str) -> list[Note]: ...
 
@@ -114,7 +116,8 @@ class ReportService:
         for each in await self._store.transition_counts(since_wall):
             by_session.setdefault(each.session_id, []).append(each)
         found = decode_note_values(await self._store.notes(incidents.KIND), _decode_incident)
-        return ReportHistory(since_wall, by_session, found, await self._open_checkpoints())
+        finished = {each.session_id: each for each in await self._store.finished_turns(since_wall)}
+        return ReportHistory(since_wall, by_session, found, await self._open_checkpoints(), finished)
 
     async def _open_checkpoints(self) -> dict[str, int]:
         """Who waits for a person's decision, and in which checkpoint."""
@@ -129,7 +132,7 @@ class ReportService:
         here = self._is_here(session)
         return ReportInput(
             record=session.record,
-            ended_well=activity.ended_well,
+            turn_ended_at=turn_ended_at(session),
             folder=(activity.cwd or session.presence.cwd) if here else None,
             spent=spent.get(session.subject.id),
         )

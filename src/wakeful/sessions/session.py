@@ -100,4 +100,14 @@ def transition_of(
         new_health=record.health,
         reason=reason,
         record=session.body(),
+        turn_ended_at=turn_ended_at(session),
     )
+
+
+def turn_ended_at(session: TrackedSession) -> float | None:
+    """When the newest turn that is known to have ended well did, in seconds of the epoch."""
+    record = session.record
+    assert record is not None, "judged before its turns are counted"
+    settled = not record.active_prompt and record.health is not Health.DEAD
+    end = session.activity.newest_well_end(settled=settled)
+    return end.wall if end is not None else None

@@ -1,20 +1,25 @@
 """Writes transitions to the store, in order and in batches, and retries when the store refuses.
 
-Unwritten transitions wait in memory, up to WAITING_MAX; beyond that the oldest are dropped and counted.
-Memory and the logs hold the true state, so a full disk delays no judging.
+Unwritten transitions wait in memory, up to WAITING_MAX; beyond that the oldest are dropped and counted. Of a
+session that flaps only some are written (`transition_limit.py`). Memory and the logs hold the true state, so a
+full disk delays no judging.
 """
 
 import asyncio
 import logging
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Final
 
 from wakeful.core.errors import WorldError
+from wakeful.sessions.transition_limit import TransitionLimit
 from wakeful.storage.base import Store, Transition
 
 BATCH_MAX: Final = 1000
 WAITING_MAX: Final = 100_000
 RETRY_SECONDS: Final = (0.5, 1.0, 2.0, 5.0, 15.0)
+# How often transitions that were held back are looked at, while there are any.
+HELD_SECONDS: Final = 1.0
 
 log = logging.getLogger("wakeful.scribe")
 
@@ -24,6 +29,7 @@ class TransitionWriter:
 
     def __init__(self, store: Store) -> None:
         self._store = store
+        self._limit = TransitionLimit()
         self._waiting: list[Transition] = []
         self._has_work = asyncio.Event()
         self._idle = asyncio.Event()
@@ -32,7 +38,14 @@ class TransitionWriter:
         self.dropped_count = 0
 
     def enqueue(self, transitions: Sequence[Transition]) -> None:
-        """Queue transitions; the oldest are given up, and counted, beyond WAITING_MAX."""
+        """Queue transitions, as far as their sessions may store them; the oldest are given up beyond WAITING_MAX."""
+        held_before = self._limit.holds_any
+        self._queue(self._limit.admit(transitions, _now()))
+        if self._limit.holds_any and not held_before:
+            # From now on the writer looks at what is held.
+            self._has_work.set()
+
+    def _queue(self, transitions: Sequence[Transition]) -> None:
         self._waiting.extend(transitions)
         excess = len(self._waiting) - WAITING_MAX
         if excess > 0:
@@ -46,15 +59,27 @@ class TransitionWriter:
         """Write until cancelled."""
         failures = 0
         while True:
-            await self._has_work.wait()
+            await self._wait_for_work()
             if await self._write_batch():
                 failures = 0
                 continue
             await asyncio.sleep(RETRY_SECONDS[min(failures, len(RETRY_SECONDS) - 1)])
             failures += 1
 
+    async def _wait_for_work(self) -> None:
+        """Until something is to be written; what was held back joins it in time."""
+        while True:
+            self._queue(self._limit.release(_now()))
+            if self._waiting:
+                return
+            self._has_work.clear()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(HELD_SECONDS if self._limit.holds_any else None):
+                    await self._has_work.wait()
+
     async def drain(self, deadline_seconds: float) -> None:
         """Wait until everything is written, or the deadline has passed."""
+        self._queue(self._limit.release_all())
         try:
             async with asyncio.timeout(deadline_seconds):
                 await self._idle.wait()
@@ -77,3 +102,7 @@ class TransitionWriter:
             self._has_work.clear()
             self._idle.set()
         return True
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()

@@ -40,6 +40,14 @@ class TransitionCount(Struct, frozen=True):
     count: int
 
 
+class FinishedTurns(Struct, frozen=True):
+    """How many turns of a session ended well, and when the newest of them did."""
+
+    session_id: SessionId
+    count: int
+    newest_at: float
+
+
 class StoreClosed(OwnError):
     """The store was used after it was closed. Please report this."""
 
@@ -59,7 +67,11 @@ class SessionRow(Struct, frozen=True):
 
 
 class Transition(Struct, frozen=True):
-    """One change of a session, with the record it led to. `seq` is given by the store, 0 before that."""
+    """One change of a session, with the record it led to. `seq` is given by the store, 0 before that.
+
+    `turn_ended_at`: when the newest turn that was known to have ended well did. `left_out`: how many changes before it,
+    back to the stored one, were not stored because there were too many.
+    """
 
     session_id: SessionId
     at: float
@@ -70,6 +82,8 @@ class Transition(Struct, frozen=True):
     reason: str
     record: bytes
     seq: int = 0
+    turn_ended_at: float | None = None
+    left_out: int = 0
 
 
 class Bookmark(Struct, frozen=True):
@@ -137,6 +151,9 @@ class Store(Protocol):
 
     async def transition_counts(self, since: float) -> list[TransitionCount]:
         """How often each session went from one standing to another since that time, in no order that matters."""
+
+    async def finished_turns(self, since: float) -> list[FinishedTurns]:
+        """The turns that ended well since that time, as transitions tell of them, in no order that matters."""
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
         """Drop sessions whose logs are gone. Their transitions stay until retention takes them."""

@@ -32,6 +32,7 @@ from wakeful.linux.clock import SystemClock
 from wakeful.storage.base import (
     Bookmark,
     Conclusion,
+    FinishedTurns,
     Intent,
     Note,
     SessionRow,
@@ -245,6 +246,14 @@ class MemoryStore:
             if each.at >= since
         )
         return [TransitionCount(*standings, count) for standings, count in counted.items()]
+
+    async def finished_turns(self, since: float) -> list[FinishedTurns]:
+        self._require_open()
+        ends: dict[SessionId, set[float]] = {}
+        for each in self._transitions.values():
+            if each.at >= since and each.turn_ended_at is not None and each.turn_ended_at >= since:
+                ends.setdefault(each.session_id, set()).add(each.turn_ended_at)
+        return [FinishedTurns(session_id, len(known), max(known)) for session_id, known in ends.items()]
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
         self._require_open()

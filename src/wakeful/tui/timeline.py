@@ -191,10 +191,11 @@ def timeline_lines(past: SessionHistory, now_wall: float, cells: int = CELLS_MAX
     marks = [_mark_in(past, *each, now_wall) for each in edges]
     if any(each is not _BLANK for each in marks):
         lines.append(((_MARGIN, "quiet"), *marks))
-    return [*lines, _legend(spans, began)]
+    left_out = sum(each.left_out for each in past.events)
+    return [*lines, _legend(spans, began, left_out)]
 
 
-def _legend(spans: Sequence[Span], began: float) -> Line:
+def _legend(spans: Sequence[Span], began: float, left_out: int) -> Line:
     lasted: Counter[ActivityKind] = Counter()
     for start, end, kind in spans:
         lasted[kind] += max(0, int(end - max(start, began)))
@@ -203,7 +204,8 @@ def _legend(spans: Sequence[Span], began: float) -> Line:
         for kind in ActivityKind
         if lasted[kind]
     ]
-    return (("  ", "quiet"), *shown)
+    more = [(f"{left_out:,} changes left out", "quiet")] if left_out else []
+    return (("  ", "quiet"), *shown, *more)
 
 
 def _kind_style_in(spans: Sequence[Span], start: float, end: float) -> tuple[str, str]:

@@ -48,7 +48,7 @@ from wakeful.storage.base import Transition
 
 
 class EventRecord(Struct, frozen=True):
-    """One transition of a session."""
+    """One transition of a session. `left_out`: how many changes between it and the one before were not stored."""
 
     seq: int
     at: str
@@ -57,6 +57,7 @@ class EventRecord(Struct, frozen=True):
     old_health: str | None
     health: str
     reason: str
+    left_out: int = 0
 
 
 class EventList(Struct, frozen=True):
@@ -75,6 +76,7 @@ def event_record(row: Transition) -> EventRecord:
         row.old_health or None,
         row.new_health,
         row.reason,
+        row.left_out,
     )
 
 

@@ -44,7 +44,7 @@ export class Timeline {
     const range = this.#range ?? fittingRange(now - oldest);
     const from = Math.max(now - RANGES[range], oldest - RANGES[range] / 50);
     this.#place.replaceChildren(
-      this.#ranges(range), drawn({ ...this.#past, spans, from, to: now, width }), legend(totals(spans, from)),
+      this.#ranges(range), drawn({ ...this.#past, spans, from, to: now, width }), legend(totals(spans, from), leftOut(this.#past.transitions)),
     );
   }
 
@@ -121,12 +121,16 @@ function axis(tick, x, length, width) {
   return [shape("line", { class: "tick-line", x1: x, x2: x, y1: BAND.top, y2: AXIS_TOP }), label];
 }
 
-function legend(sums) {
+/** Changes that were not stored, because the session changed too often. An earlier daemon says nothing of them. */
+const leftOut = (transitions) => transitions.reduce((sum, each) => sum + (each.left_out ?? 0), 0);
+
+function legend(sums, missing) {
   const items = sums.map(([kind, ms]) => {
     const key = element("span", `key key-${kind}`);
     key.setAttribute("aria-hidden", "true");
     return holding("li", "", key, element("span", "", KINDS[kind]), element("span", "age", span(ms)));
   });
+  if (missing) items.push(element("li", "", `${missing.toLocaleString("en")} changes left out`));
   return holding("ul", "legend", ...items);
 }
 

@@ -7,7 +7,7 @@ import msgspec
 import pytest
 from hypothesis import given, strategies as st
 
-from support.judging_helpers import POLICY, at, folded, held, told
+from support.judging_helpers import POLICY, at, folded, held, hold_by, told
 from wakeful.cli.format.explanation import why_lines
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import FOREIGN_BOOT_ID, Process, ProcessState
@@ -201,6 +201,24 @@ def test_a_finished_turn_is_ready() -> None:
     gone = why([PROMPT, e.TurnEnded(20.0)], 205.0, held(ProcessState.DEAD))
     assert gone.sentence == "stopped: finished 3 min ago, and its process ended"
     assert gone.command == RESUME
+
+
+def test_a_turn_that_was_cut_off_is_not_done() -> None:
+    """Resumed by hand and idle: the process before it died in the turn, and the new one was asked nothing yet."""
+    presence = held(ProcessState.DEAD, ended_at=at(30.0))
+    hold_by(presence, ProcessState.ALIVE, 200, seen_at=at(60.0), status=ClientStatus.IDLE, status_at=at(61.0))
+    answer = why([PROMPT, call(20.0, "make test")], 205.0, presence)
+    assert answer.sentence == "its last turn was cut off 3 min ago, ready for a prompt"
+    assert answer.command_text.startswith("its last turn was cut off: it waits for a prompt")
+    in_its_pane = why([PROMPT, call(20.0, "make test")], 205.0, in_pane(presence))
+    assert in_its_pane.command_text == "its last turn was cut off; go to its pane to prompt it"
+
+
+def test_an_idle_client_whose_log_has_no_end_of_its_turn_is_not_called_done() -> None:
+    """Esc before the model wrote anything leaves no word of it."""
+    answer = why([PROMPT], 205.0, told(ClientStatus.IDLE, 20.0))
+    assert answer.sentence == "its log does not say how its last turn ended, ready for a prompt"
+    assert "nothing is wrong" not in answer.command_text
 
 
 def test_a_process_nobody_saw_is_unknown() -> None:

@@ -1,20 +1,31 @@
 """Claims about the morning report: what is counted, what is said of it, and in which order. In virtual time."""
 
 import asyncio
+from collections.abc import Callable
 from datetime import UTC, datetime
 
 import msgspec
 import pytest
 
-from support.supervisor_fixture import House
+from support.healing_fixture import Clinic, die_in_a_turn, play
+from support.supervisor_fixture import House, subject
 from wakeful.checkpoints import service as checkpoints
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
 from wakeful.cli.commands.report import heading
 from wakeful.cli.format.sessions import counts_text, needs_you
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
+from wakeful.core.process import Process, ProcessState
 from wakeful.incidents.model import Cause, MemberStatus, Origin
-from wakeful.judging.events import Event, Failure, TokensSpent as SpentEvent
+from wakeful.judging.events import (
+    Event,
+    Failure,
+    TokensSpent as SpentEvent,
+    TurnEnded,
+    TurnFailed,
+    TurnInterrupted,
+)
+from wakeful.judging.evidence import ClientStatus
 from wakeful.judging.findings import NEEDS_YOU
 from wakeful.judging.thresholds import Dollars, Policy
 from wakeful.reports.model import Commit, GitChanges, Report, ReportSection, SessionReport
@@ -125,6 +136,59 @@ def test_a_night_nobody_watched_is_read_from_the_session() -> None:
     assert of(report, "done").finished == 1
 
 
+def idle_by_registry(house: House, name: str, process: Process) -> None:
+    """Its client says idle, 0.2 s before its log says how the turn ended."""
+    wall = house.clock.now().wall
+    house.supervisor.on_process(
+        subject(name),
+        process,
+        ProcessState.ALIVE,
+        source="registry",
+        status=ClientStatus.IDLE,
+        status_wall=wall,
+    )
+    house.settle()
+    house.clock.advance(0.2)
+
+
+@pytest.mark.parametrize(
+    ("end", "finished"),
+    [
+        (TurnEnded, 1),
+        (lambda at: TurnFailed(at, Failure.PROVIDER, "overloaded"), 0),
+        (TurnInterrupted, 0),
+        (None, 0),
+    ],
+)
+def test_only_turns_that_ended_well_are_finished(end: Callable[[float], Event] | None, finished: int) -> None:
+    """The client is idle before its log says how the turn ended; what the log says counts, or that it says nothing."""
+    house = House()
+    process = house.start("one")
+    for told in range(1, 3):
+        house.clock.advance(60.0)
+        house.work("one")
+        house.clock.advance(60.0)
+        idle_by_registry(house, "one", process)
+        assert of(reported(house), "one").finished == finished * (told - 1)
+        if end is not None:
+            house.hear("one", end(house.clock.now().wall))
+        assert of(reported(house), "one").finished == finished * told
+    house.clock.advance(60.0)
+    house.work("one")
+    assert of(reported(house), "one").finished == finished * 2
+
+
+def test_a_turn_that_a_person_ended_with_its_agent_is_not_finished() -> None:
+    """`agent stop --yes` in the middle of a turn: stopped and healthy, and its work is not done."""
+    house = House()
+    process = house.start("one")
+    house.work("one")
+    house.supervisor.mark_stopped_by_person([process])
+    house.end(process)
+    account = of(reported(house), "one")
+    assert (account.state, account.health, account.finished) == ("stopped", "healthy", 0)
+
+
 def test_what_was_before_is_left_out() -> None:
     """Only who was heard since then, or needs somebody now, is in the report."""
     house = night()
@@ -224,6 +288,22 @@ def test_who_was_brought_back_and_who_is_held() -> None:
     decided = Note(checkpoints.DECISION_KIND, "000007", b"{}")
     asyncio.run(house.store.save_note(decided))
     assert of(reported(house), "dies").part is ReportSection.DIED
+
+
+def test_who_was_revived_and_then_given_up_counts_as_revived() -> None:
+    """A revival that did not last was one all the same; one from before that moment is not counted."""
+
+    async def scene(clinic: Clinic) -> None:
+        clinic.living.dies_at_once = True
+        await die_in_a_turn(clinic)
+        await clinic.clock.run_for(3600)
+
+    clinic = play(scene)
+    report = reported(clinic)
+    account = of(report, "a")
+    assert (account.part, account.revived, report.totals.revived) == (ReportSection.DIED, True, 1)
+    assert "gave up" in account.words
+    assert reported(clinic, since=clinic.clock.now().wall - 60.0).totals.revived == 0
 
 
 def test_cost_is_tokens_and_money_where_somebody_named_prices() -> None:

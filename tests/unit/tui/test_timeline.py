@@ -1,5 +1,6 @@
 """Claims about the strip of time in `wakeful top`: what each cell says, how long each kind lasted, and what is not known."""
 
+import msgspec
 import pytest
 
 from wakeful.core.clock import iso
@@ -21,6 +22,13 @@ NOW = 1_800_000_000.0
 
 def moved(minutes_ago: float, state: str, health: str = "healthy", reason: str = "") -> EventRecord:
     return EventRecord(1, iso(NOW - minutes_ago * 60), None, state, None, health, reason or state)
+
+
+def test_changes_that_were_left_out_are_counted() -> None:
+    """A session that changed too often: what was not stored is said below the strip."""
+    events = [moved(60, "idle"), msgspec.structs.replace(moved(30, "prompting"), left_out=1_234)]
+    *_, legend = timeline_lines(SessionHistory(events), NOW)
+    assert legend[-1] == ("1,234 changes left out", "quiet")
 
 
 def test_an_hour_is_drawn_by_what_was_true_in_it() -> None:

@@ -15,6 +15,7 @@ from wakeful.alerts.delivery import Messenger, NotDelivered, Refused
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.options import json_option
 from wakeful.cli.output import print_json, print_line
+from wakeful.cli.person import require_person
 from wakeful.cli.settings import load_settings
 from wakeful.config.alert_channels import open_channels
 from wakeful.core.errors import OperatorError
@@ -49,7 +50,11 @@ def alerts() -> None:
 @click.option("--config", "config_file", metavar="FILE", help="Read this configuration and no other.")
 @json_option
 def test(*, config_file: str | None, as_json: bool) -> int:
-    """Send one message through every channel. Exit 1 if one of them did not take it, 2 if there is none."""
+    """Send one message through every channel. Exit 1 if one of them did not take it, 2 if there is none.
+
+    For people: refused inside an agent's session.
+    """
+    require_person()
     channels = open_channels(load_settings(config_file).config.alerts, os.environ)
     if not channels:
         raise NoChannel

@@ -31,7 +31,12 @@ def autostart() -> None:
 @click.option("--observe", is_flag=True, help="Only watch: act on nothing, without any right that needs.")
 @click.option("--dry-run", is_flag=True, help="Show the unit's difference and change nothing.")
 def install(*, observe: bool, dry_run: bool) -> int:
-    """Write a systemd user unit, enable it and start it. Restarting it never ends an agent."""
+    """Write a systemd user unit, enable it and start it. Restarting it never ends an agent.
+
+    For people: refused inside an agent's session.
+    """
+    if not dry_run:
+        require_person()
     require_home(os.environ)
     plan = work.plan_install(os.environ, watch_only=observe)
     if dry_run:

@@ -48,7 +48,10 @@ def install(*, client: str, dry_run: bool) -> int:
     """Add Wakeful's hooks to the settings of CLIENT. Whatever else stands there stays, byte for byte.
 
     What is not plain JSON, a link, or not yours to write is left alone: then the lines to add are printed. Exit 1.
+    For people: refused inside an agent's session.
     """
+    if not dry_run:
+        require_person()
     paths = StatePaths.from_environ(os.environ)
     require_home(os.environ)
     plan = _plan_or_none(client, partial(plan_install, client, os.environ, paths))

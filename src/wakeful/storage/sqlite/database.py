@@ -22,7 +22,7 @@ from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.redaction import Redactor, redact
 from wakeful.linux.clock import SystemClock
-from wakeful.storage.base import Note, TransitionCount
+from wakeful.storage.base import FinishedTurns, Note, TransitionCount
 from wakeful.storage.sqlite.errors import (
     BUSY_SECONDS_MAX,
     StoreCorrupt,
@@ -148,6 +148,15 @@ def read_notes(path: Path, kind: str) -> list[Note]:
 def read_transition_counts(path: Path, since: float) -> list[TransitionCount]:
     """The same for moves since a time."""
     return [transition_count_of(*row) for row in _read_once(path, "moves", since)]
+
+
+def read_finished_turns(path: Path, since: float) -> list[FinishedTurns]:
+    """The same for turns that ended well."""
+    return [finished_turns_of(*row) for row in _read_once(path, "finished_turns", since)]
+
+
+def finished_turns_of(session_id: str, *rest: Any) -> FinishedTurns:
+    return FinishedTurns(SessionId(session_id), *rest)
 
 
 def transition_count_of(session_id: str, *rest: Any) -> TransitionCount:

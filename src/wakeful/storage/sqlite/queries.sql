@@ -2,8 +2,9 @@
 SELECT coalesce(max(seq), 0) FROM transitions
 
 -- name: insert_transition
-INSERT INTO transitions (seq, session_id, at, old_state, new_state, old_health, new_health, reason, record)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO transitions (seq, session_id, at, old_state, new_state, old_health, new_health, reason, record, turn_ended_at,
+    left_out)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 
 -- name: point_session
 INSERT INTO sessions (id, version, newest) VALUES (?, 1, ?)
@@ -15,16 +16,20 @@ FROM sessions JOIN transitions ON transitions.seq = sessions.newest
 ORDER BY sessions.id
 
 -- name: transitions
-SELECT session_id, at, old_state, new_state, old_health, new_health, reason, record, seq
+SELECT session_id, at, old_state, new_state, old_health, new_health, reason, record, seq, turn_ended_at, left_out
 FROM transitions WHERE seq > ? ORDER BY seq LIMIT ?
 
 -- name: transitions_of_session
-SELECT session_id, at, old_state, new_state, old_health, new_health, reason, record, seq
+SELECT session_id, at, old_state, new_state, old_health, new_health, reason, record, seq, turn_ended_at, left_out
 FROM transitions WHERE session_id = ? AND seq > ? ORDER BY seq LIMIT ?
 
 -- name: moves
 SELECT session_id, old_state, new_state, old_health, new_health, count(*)
 FROM transitions WHERE at >= ? GROUP BY session_id, old_state, new_state, old_health, new_health
+
+-- name: finished_turns
+SELECT session_id, count(DISTINCT turn_ended_at), max(turn_ended_at)
+FROM transitions WHERE at >= ?1 AND turn_ended_at >= ?1 GROUP BY session_id
 
 -- name: forget
 DELETE FROM sessions WHERE id = ?

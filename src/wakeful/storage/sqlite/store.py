@@ -37,6 +37,7 @@ from wakeful.linux.clock import SystemClock
 from wakeful.storage.base import (
     Bookmark,
     Conclusion,
+    FinishedTurns,
     Intent,
     Note,
     SessionRow,
@@ -45,7 +46,13 @@ from wakeful.storage.base import (
     TransitionCount,
 )
 from wakeful.storage.sqlite import work as runs
-from wakeful.storage.sqlite.database import QUERIES, Connections, open_database, transition_count_of
+from wakeful.storage.sqlite.database import (
+    QUERIES,
+    Connections,
+    finished_turns_of,
+    open_database,
+    transition_count_of,
+)
 from wakeful.storage.sqlite.errors import translate
 from wakeful.storage.sqlite.work import WallClock
 from wakeful.storage.sqlite.writer import Operation, T, Writer
@@ -94,6 +101,9 @@ class SqliteStore:
 
     async def transition_counts(self, since: float) -> list[TransitionCount]:
         return await self._read(transition_count_of, "moves", since)
+
+    async def finished_turns(self, since: float) -> list[FinishedTurns]:
+        return await self._read(finished_turns_of, "finished_turns", since)
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
         await self._commit(partial(_write, "forget", [(str(each),) for each in session_ids]))
@@ -374,6 +384,8 @@ def _transition_row(seq: int, each: Transition) -> Row:
         each.new_health,
         each.reason,
         each.record,
+        each.turn_ended_at,
+        each.left_out,
     )
 
 

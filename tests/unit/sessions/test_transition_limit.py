@@ -1,0 +1,83 @@
+"""Claims about how many transitions of a session are stored."""
+
+import asyncio
+from typing import Final
+
+import pytest
+from hypothesis import given, strategies as st
+
+from wakeful.core.ids import SessionId
+from wakeful.sessions import transition_writer
+from wakeful.sessions.transition_limit import BURST_MAX, EVERY_SECONDS, KNOWN_MAX, TransitionLimit
+from wakeful.sessions.transition_writer import TransitionWriter
+from wakeful.storage.base import Transition
+from wakeful.testing.memory_store import MemoryStore
+
+A, B = SessionId("claude-a"), SessionId("claude-b")
+STATES: Final = ("idle", "prompting")
+
+
+def change(number: int, session_id: SessionId = A) -> Transition:
+    old, new = STATES[number % 2], STATES[(number + 1) % 2]
+    return Transition(session_id, float(number), old, new, "healthy", "healthy", new, b"{}")
+
+
+@given(st.lists(st.floats(0.0, 5.0), max_size=400))
+def test_every_change_is_stored_or_counted(gaps: list[float]) -> None:
+    """However they come: the newest is never lost, the others are counted once, and no session exceeds its bound."""
+    limit, now = TransitionLimit(), 0.0
+    stored: list[Transition] = []
+    for number, gap in enumerate(gaps):
+        now += gap
+        stored += [*limit.release(now), *limit.admit([change(number)], now)]
+        assert len(stored) <= BURST_MAX + now / EVERY_SECONDS
+    stored += limit.release_all()
+    assert sum(1 + each.left_out for each in stored) == len(gaps)
+    assert [each.at for each in stored] == sorted(each.at for each in stored)
+    assert not gaps or stored[-1].at == len(gaps) - 1
+    assert not limit.holds_any
+
+
+def test_a_session_that_flaps_takes_nothing_from_others() -> None:
+    """Each has its own burst; three turns a minute are stored whole for as long as they last."""
+    limit = TransitionLimit()
+    assert len(limit.admit([change(number) for number in range(1000)], 0.0)) == BURST_MAX
+    for number in range(1000):
+        assert len(limit.admit([change(number, B)], number * EVERY_SECONDS)) == 1
+
+
+def test_sessions_at_rest_are_forgotten() -> None:
+    """Whoever has a whole burst again costs no memory."""
+    limit = TransitionLimit()
+    for number in range(5 * KNOWN_MAX):
+        limit.admit([change(0, SessionId(f"claude-{number}"))], number * EVERY_SECONDS)
+    assert len(limit._full_at) <= KNOWN_MAX + 1
+
+
+def test_the_newest_change_is_written_in_time_and_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A flapping session's newest change is stored once its interval has passed, or when the daemon ends."""
+    monkeypatch.setattr(transition_writer, "HELD_SECONDS", 0.01)
+    now = 0.0
+    monkeypatch.setattr(transition_writer, "_now", lambda: now)
+
+    async def write() -> None:
+        nonlocal now
+        store = MemoryStore()
+        writer = TransitionWriter(store)
+        running = asyncio.create_task(writer.run())
+        writer.enqueue([change(number) for number in range(200)])
+        await writer.drain(5.0)
+        assert [each.left_out for each in await store.transitions()][-2:] == [0, 200 - BURST_MAX - 1]
+        writer.enqueue([change(number) for number in range(200, 300)])
+        await asyncio.sleep(0.05)
+        assert len(await store.transitions()) == BURST_MAX + 1
+        now = EVERY_SECONDS + 1.0
+        for _ in range(500):
+            if len(await store.transitions()) > BURST_MAX + 1:
+                break
+            await asyncio.sleep(0.01)
+        newest = (await store.transitions())[-1]
+        assert (newest.at, newest.left_out) == (299.0, 99)
+        running.cancel()
+
+    asyncio.run(write())
