@@ -15,13 +15,12 @@ ABOVE = {
     "QueueHealer",
     "QueueWatch",
     "RedisWatch",
-    "SessionQueries",
     "TurnRunner",
     "WakeService",
     "Watchdog",
 }
 # Bare callables that constructors take, over the whole tree. The number only becomes smaller.
-CALLABLES_MAX = 108
+CALLABLES_MAX = 100
 
 
 def classes(folder: Path = SOURCE) -> Iterator[ast.ClassDef]:
