@@ -13,15 +13,15 @@ from wakeful.gateway.permissions import ChatQuestions
 from wakeful.gateway.ports import Chat
 from wakeful.gateway.prompt_delivery import PromptDelivery
 from wakeful.gateway.provider_guard import ProviderGuard
-from wakeful.gateway.rules.access import Role
+from wakeful.gateway.rules.access import Role, stranger_line
 from wakeful.gateway.rules.breaker import Thresholds
-from wakeful.gateway.rules.messages import ConversationKey, IncomingMessage
+from wakeful.gateway.rules.messages import ButtonPress, ConversationKey, IncomingMessage
 from wakeful.gateway.rules.pool import Pool, PoolLimits
 from wakeful.gateway.rules.turn import Turn
 from wakeful.gateway.turn_context import AnswerFactory, TurnLimits
 from wakeful.gateway.turn_listener import AnswerJudge
 from wakeful.gateway.turn_queue import TurnQueue
-from wakeful.gateway.turn_runner import TurnRunner
+from wakeful.gateway.turn_runner import TurnChecks, TurnOutput, TurnRunner
 from wakeful.gateway.turn_store import Conversations, TurnStore
 from wakeful.gateway.withheld import WithheldAnswers
 from wakeful.storage.base import Store
@@ -125,12 +125,8 @@ class Gateway:
             turn_store=self.book,
             asking=asking,
             questions=self.questions,
-            guard=self.guard,
-            judging=self.judging,
-            answers=answers or parts.slate,
-            finish=parts.plain,
-            witness=parts.plain,
-            seat_for=self.seat_for,
+            checks=TurnChecks(self.guard, self.judging),
+            output=TurnOutput(answers or parts.slate, parts.plain, parts.plain),
             limits=parts.limits,
         )
         self.turns = TurnQueue(
@@ -147,16 +143,13 @@ class Gateway:
             clock=clock,
             turn_store=self.book,
             turns=self.turns,
-            hears=lambda update: update.user_id in parts.heard_users,
-            prompt_of=lambda incoming: incoming.text,
+            context=self,
             commands={"stop": self._stop, "new": self._new},
-            own_name=lambda: parts.bot_name,
             presses=[
                 self.questions.on_press,
                 self._follow_ups().on_press,
                 self._withheld(chat, answers).on_press,
             ],
-            tell=parts.told.append,
         )
         self._tasks: list[asyncio.Task[None]] = []
 
@@ -198,14 +191,41 @@ class Gateway:
             clock=self._clock,
             models={},
             rules=FollowUpRules(),
-            queue=self._queue,
-            turn_of=self.book.find,
-            newest_of=self.book.newest_answer,
-            context_of=lambda turn: turn.session_id,
+            turns=self,
         )
 
-    async def _queue(self, turn: Turn) -> None:
+    # What follow-ups ask.
+    async def find(self, update_id: int) -> Turn | None:
+        return await self.book.find(update_id)
+
+    async def newest_answer(self, key: ConversationKey) -> Turn | None:
+        return await self.book.newest_answer(key)
+
+    async def queue(self, turn: Turn) -> None:
         await self.intake.queue(await self.book.save(turn))
+
+    def describe(self, turn: Turn) -> str:
+        return turn.session_id
+
+    # What the intake asks.
+    def is_allowed(self, update: IncomingMessage | ButtonPress) -> bool:
+        return update.user_id in self.parts.heard_users
+
+    async def try_pairing(self, message: IncomingMessage) -> bool:
+        del message
+        return False
+
+    def stranger_line(self, user_id: int) -> str:
+        return stranger_line(user_id)
+
+    def prompt_of(self, message: IncomingMessage) -> str:
+        return message.text
+
+    def own_name(self) -> str:
+        return self.parts.bot_name
+
+    def report_problem(self, words: str) -> None:
+        self.parts.told.append(words)
 
     async def _stop(self, incoming: IncomingMessage, _arguments: str) -> str:
         return await self.turns.stop(incoming.place.key)

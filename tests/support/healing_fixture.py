@@ -228,7 +228,6 @@ class Clinic(House):
         )
         self.checkpoints.executors[CheckpointKind.SESSION] = carrier
         self.lessons.subscribe(self.healer.recheck_all)
-        self.desk.read_last_events = self.read_last_events
         self.restorer = Restorer(self.roster, self.holdings, self.hands, self.place, limiter, around)
 
     async def _end_tools(self, _session_id: SessionId) -> Sequence[Process]:

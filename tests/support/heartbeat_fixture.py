@@ -100,7 +100,6 @@ class WakeHouse(Clinic):
             paused=lambda: self.calm.current_pause,
             context=WakeContext(self.store),
         )
-        self.desk.wake_of = self.wakes.of_session
 
     @property
     def waking(self) -> WakeService:

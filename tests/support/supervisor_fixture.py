@@ -30,6 +30,7 @@ from wakeful.core.process import Process, ProcessState
 from wakeful.healing.case import HealingCase
 from wakeful.healing.healer import Healer
 from wakeful.healing.restore import Restorer
+from wakeful.heartbeat.model import HeartbeatStatus
 from wakeful.heartbeat.service import WakeService
 from wakeful.http.app import build_app
 from wakeful.http.auth import Authenticator
@@ -63,7 +64,7 @@ from wakeful.sessions.supervisor import Supervisor
 from wakeful.storage.base import Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
-from wakeful.views.sessions import DaemonRecord, SessionQueries, SourceRecord
+from wakeful.views.sessions import DaemonRecord, SessionFacts, SessionQueries, SourceRecord
 from wakeful.work.service import WorkQueue
 
 BOOT: Final = "a-boot-of-a-test"
@@ -90,15 +91,7 @@ class House:
         self.supervisor = Supervisor(self.clock, known, self.policy, self, self, boot_id=BOOT)
         self.proofs = ReachabilityChecker(self.supervisor, self)
         self.roster = SessionRegistry(known, self.supervisor, self.proofs, self.policy.fold_after_seconds)
-        self.desk = SessionQueries(
-            self.clock,
-            self.roster,
-            self.feed,
-            self.store.transitions,
-            self.policy,
-            self.standing,
-            trouble_of=self.trouble_of,
-        )
+        self.desk = SessionQueries(self.clock, self.roster, self.feed, self.policy, HouseFacts(self))
         self.work_desk = WorkQueue(self.store, self.clock, self.roster.resolve, lambda: None)
         self.driver = ScriptedDriver()
         self.world = ScriptedWorld()
@@ -154,6 +147,11 @@ class House:
     def trouble_of(self, session_id: SessionId) -> HealingCase | None:
         """What a test says of it; in a clinic, the healer."""
         return self.troubles.get(session_id)
+
+    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
+        """The log of a session; a plain house has none."""
+        del session_id, limit
+        return []
 
     def start(self, name: str, *, project: str = "shop", pid: int | None = None) -> Process:
         """An agent of this conversation comes up and is idle."""
@@ -255,6 +253,30 @@ class House:
         if isinstance(self.store, MemoryStore):
             _at_once(self.store.record(transitions))
         self.feed.publish(changes)
+
+
+class HouseFacts(SessionFacts):
+    """What a house knows of its sessions."""
+
+    def __init__(self, house: House) -> None:
+        self.house = house
+
+    def daemon_record(self) -> DaemonRecord:
+        return self.house.standing()
+
+    async def transitions(
+        self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
+    ) -> list[Transition]:
+        return await self.house.store.transitions(session_id, after=after, limit=limit)
+
+    def healing_case_of(self, session_id: SessionId) -> HealingCase | None:
+        return self.house.trouble_of(session_id)
+
+    def wake_of(self, session_id: SessionId) -> HeartbeatStatus | None:
+        return self.house.waking.of_session(session_id) if self.house.waking is not None else None
+
+    def read_last_events(self, session_id: SessionId, limit: int) -> Sequence[Event]:
+        return self.house.read_last_events(session_id, limit)
 
 
 def _at_once(work: Coroutine[Any, Any, object]) -> None:

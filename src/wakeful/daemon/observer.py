@@ -8,7 +8,7 @@ and does not stop the others.
 import asyncio
 import os
 import socket
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -39,8 +39,8 @@ from wakeful.sources.base import FolderWatcher, ProcessWatch
 from wakeful.sources.event_log import event_logs
 from wakeful.sources.log_source import LogFileSource
 from wakeful.sources.tool_use_log import tool_use_logs
-from wakeful.storage.base import Bookmark, Transition
-from wakeful.views.sessions import DaemonRecord, ProcessRecord, SessionQueries
+from wakeful.storage.base import Bookmark
+from wakeful.views.sessions import DaemonRecord, ProcessRecord, SessionFacts, SessionQueries
 
 if TYPE_CHECKING:
     from wakeful.integrations.docker.source import ContainerSource
@@ -252,20 +252,19 @@ def scan_once(config: Config, paused: PauseRecord | None = None) -> SessionQueri
         paused=paused,
     )
     return SessionQueries(
-        observer.clock,
-        observer.registry,
-        Feed(),
-        _no_history,
-        observer.policy,
-        lambda: standing,
-        observer.process_tree,
+        observer.clock, observer.registry, Feed(), observer.policy, ScanFacts(standing, observer)
     )
 
 
-async def _no_history(
-    session_id: SessionId | None = None,  # noqa: ARG001 - one look has no past, whoever asks for whatever
-    *,
-    after: int = 0,  # noqa: ARG001
-    limit: int = 1000,  # noqa: ARG001
-) -> list[Transition]:
-    return []
+class ScanFacts(SessionFacts):
+    """The facts of a single scan."""
+
+    def __init__(self, daemon: DaemonRecord, observer: SessionObserver) -> None:
+        self._daemon = daemon
+        self._observer = observer
+
+    def daemon_record(self) -> DaemonRecord:
+        return self._daemon
+
+    def process_tree(self, agent: Process) -> Sequence[ProcessRecord]:
+        return self._observer.process_tree(agent)

@@ -17,7 +17,6 @@ from typing import Final
 
 import msgspec
 
-from wakeful import __version__
 from wakeful.alerts.failed_parts import FailureAlerts
 from wakeful.alerts.mute_pause_model import pause_text
 from wakeful.alerts.refused_decisions import RefusedDecisions
@@ -25,7 +24,6 @@ from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, secret_values
 from wakeful.config.state_dir import store_path
 from wakeful.config.token_file import load_or_create_token
-from wakeful.core.clock import iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WorldError
 from wakeful.core.fault_points import fault_point
@@ -33,6 +31,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.waiting import wait_for_end_or_failure
 from wakeful.daemon.agents import ancestor_pids
 from wakeful.daemon.daemon import Daemon
+from wakeful.daemon.facts import DaemonFacts
 from wakeful.daemon.heartbeat import timer_rules
 from wakeful.daemon.metrics import collect_metrics, readiness_problem
 from wakeful.daemon.reports import build_reports
@@ -60,7 +59,7 @@ from wakeful.sessions.session import TransitionKey as SessionStanding, transitio
 from wakeful.sources.folder_watch import FolderWatch
 from wakeful.storage.base import Store
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.views.sessions import DaemonRecord, SessionQueries, TransitionReader
+from wakeful.views.sessions import SessionQueries
 
 DRAIN_SECONDS: Final = 5.0
 
@@ -167,7 +166,7 @@ def _app(
     authenticator = Authenticator(
         load_or_create_token(Path(paths.token)), listeners.port, daemon.clock.now, config.daemon.host
     )
-    queries = _session_queries(config, paths, listeners, daemon, store.transitions)
+    queries = _session_queries(config, paths, listeners, daemon, store)
     daemon.mute_pause.subscribe(lambda: daemon.feed.publish_overview(queries.overview().body))
     app = build_app(
         queries,
@@ -221,63 +220,14 @@ def _deciders(config: Config, daemon: Daemon) -> CallerCheck:
 
 
 def _session_queries(
-    config: Config, paths: StatePaths, listeners: Listeners, daemon: Daemon, history: TransitionReader
+    config: Config, paths: StatePaths, listeners: Listeners, daemon: Daemon, store: Store
 ) -> SessionQueries:
-    started_at = iso(daemon.clock.now().wall)
-
-    gateway_trouble = ProblemFile(Path(paths.gateway_problem))
-
-    def standing() -> DaemonRecord:
-        trouble = (
-            [f"the store refuses writes: {daemon.transition_writer.problem}"]
-            if daemon.transition_writer.problem
-            else []
-        )
-        if words := gateway_trouble.read():
-            trouble.append(f"gateway: {words}")
-        if config.gateway.approve_only_in_chat and not config.gateway.token:
-            trouble.append(
-                "no approval can be given: gateway.approve_only_in_chat is true, and there is no gateway.token"
-            )
-        return DaemonRecord(
-            mode=config.daemon.mode,
-            version=__version__,
-            host=daemon.observer.host,
-            pid=os.getpid(),
-            started_at=started_at,
-            listening=tuple(listeners.listening),
-            eyes=daemon.observer.sources.records(),
-            notes=(
-                *listeners.notes,
-                *trouble,
-                *daemon.healing.notes,
-                *daemon.failures.lines,
-                *(each.status_line for each in daemon.child_processes),
-                *daemon.mute_pause.mute_lines(daemon.clock.now().wall),
-            ),
-            paused=daemon.mute_pause.current_pause_record,
-            config_files=daemon.config_files,
-        )
-
     wrong = Path(paths.cases) / "wrong.jsonl"
-    cases = CaseFile(str(wrong), daemon.observer.read_last_events, partial(append_case, wrong))
-    return SessionQueries(
-        daemon.clock,
-        daemon.observer.registry,
-        daemon.feed,
-        history,
-        daemon.observer.policy,
-        standing,
-        daemon.observer.process_tree,
-        cases,
-        daemon.healing.healer.case_of,
-        daemon.hub.summary,
-        os.path.isdir,
-        daemon.heartbeat.wake_service.of_session,
-        timer_rules(config.supervision),
-        daemon.heartbeat.timers.warnings,
-        daemon.observer.read_last_events,
-    )
+    observer = daemon.observer
+    cases = CaseFile(str(wrong), observer.read_last_events, partial(append_case, wrong))
+    facts = DaemonFacts(config, ProblemFile(Path(paths.gateway_problem)), listeners, daemon, store)
+    timers = timer_rules(config.supervision)
+    return SessionQueries(daemon.clock, observer.registry, daemon.feed, observer.policy, facts, cases, timers)
 
 
 def _link(config: Config, listeners: Listeners, authenticator: Authenticator | None) -> str | None:

@@ -32,14 +32,14 @@ from wakeful.gateway.rules.breaker import Thresholds
 from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.follow_ups import PROMPTS, cue_of
 from wakeful.gateway.rules.host import HealLimits, WatchLimits, format_reading
-from wakeful.gateway.rules.messages import IncomingMessage, with_context
+from wakeful.gateway.rules.messages import ButtonPress, ConversationKey, IncomingMessage, with_context
 from wakeful.gateway.rules.pool import Pool, PoolLimits
 from wakeful.gateway.rules.turn import Turn
 from wakeful.gateway.telegram import TelegramChat
 from wakeful.gateway.turn_context import TurnLimits
 from wakeful.gateway.turn_listener import AnswerJudge
 from wakeful.gateway.turn_queue import TurnQueue
-from wakeful.gateway.turn_runner import TurnRunner
+from wakeful.gateway.turn_runner import TurnChecks, TurnOutput, TurnRunner
 from wakeful.gateway.turn_store import Conversations, TurnStore
 from wakeful.gateway.withheld import WithheldAnswers
 from wakeful.gateway.workspaces import Workspaces
@@ -81,9 +81,7 @@ class Gateway:
         self._client = AsyncDaemonClient(paths.socket)
         clock = self._clock = SystemClock()
         self.failures = FailedParts(clock)
-        self._problem_file = ProblemFile(Path(paths.gateway_problem))
-        # Why no updates arrive, if they do not.
-        self._update_problem = ""
+        self._problems = GatewayProblems(ProblemFile(Path(paths.gateway_problem)), self.failures)
         self.chat = TelegramChat(config.gateway.token, config.gateway.api, clock)
         self._sessions = SessionsApiClient(paths.socket, Path(paths.run))
         access = Access(frozenset(config.gateway.allow), frozenset(config.gateway.admins))
@@ -96,6 +94,7 @@ class Gateway:
         self._notify_admins = AdminNotifier(self._mute_pause, self._channels, self.chat, admins).notify
         self.auth = AuthWatch(clock, self._logins(), self._notify_admins, config.gateway_host.watch_seconds)
         self._guard = ProviderGuard(clock, self.auth, self._thresholds())
+        self._follow_up_turns = ChatTurns(self._turn_store, self._workspaces)
         self._follow_ups = self._new_follow_ups()
         self._answer_finisher = AnswerFinisher(
             store=store,
@@ -111,6 +110,7 @@ class Gateway:
         self.host_watch = self._new_host_watch()
         self._decisions = Decisions(self.chat, clock, self._people.role_of)
         self.intake = self._new_intake()
+        self._follow_up_turns.add_intake(self.intake)
 
     async def restore(self) -> int:
         """Go on where an earlier gateway stopped; how many turns were open."""
@@ -139,21 +139,13 @@ class Gateway:
         told: set[str] = set()
         while True:
             self.failures.changed.clear()
-            self._write_problem()
+            self._problems.write()
             for failure in self.failures.down:
                 if failure.name not in told:
                     told.add(failure.name)
                     await self._notify_admins("warning", f"gateway: {failure.line}")
             told &= {each.name for each in self.failures.down}
             await self.failures.changed.wait()
-
-    def _on_update_problem(self, words: str) -> None:
-        self._update_problem = words
-        self._write_problem()
-
-    def _write_problem(self) -> None:
-        words = (self._update_problem, *self.failures.lines)
-        self._problem_file.write("; ".join(each for each in words if each))
 
     async def daemon_child(self, words: Sequence[str]) -> ChildSupervisor | None:
         """The daemon this gateway has to keep itself, by this command; None where one answers, or is about to."""
@@ -214,10 +206,7 @@ class Gateway:
                 actions.max_prompt_chars,
                 actions.max_response_chars,
             ),
-            queue=self._queue_turn,
-            turn_of=self._turn_store.find,
-            newest_of=self._turn_store.newest_answer,
-            context_of=self._context_of,
+            turns=self._follow_up_turns,
         )
 
     def _new_questions(self, store: Store) -> ChatQuestions:
@@ -249,14 +238,14 @@ class Gateway:
             turn_store=self._turn_store,
             asking=self._new_prompt_delivery(),
             questions=self._questions,
-            guard=self._guard,
-            judging=AnswerJudge(),
-            answers=self._answers,
-            finish=self._answer_finisher,
-            witness=TurnObservers(
-                self._answer_finisher.on_turn_end, self._follow_ups.on_turn_end, self._on_turn_end
+            checks=TurnChecks(self._guard, AnswerJudge()),
+            output=TurnOutput(
+                self._answers,
+                self._answer_finisher,
+                TurnObservers(
+                    self._answer_finisher.on_turn_end, self._follow_ups.on_turn_end, self._on_turn_end
+                ),
             ),
-            seat_for=self._workspaces.workspace,
             limits=self._limits,
         )
 
@@ -328,8 +317,7 @@ class Gateway:
             clock=self._clock,
             turn_store=self._turn_store,
             turns=self.turns,
-            hears=self._people.is_allowed,
-            prompt_of=self._prompt_of,
+            context=ChatIntakeContext(self._config, self._people, self.chat, self._problems),
             commands=orders.commands(),
             presses=(
                 self._questions.on_press,
@@ -337,10 +325,6 @@ class Gateway:
                 self._follow_ups.on_press,
                 self._new_withheld().on_press,
             ),
-            introduced=self._people.try_pairing,
-            own_name=lambda: self.chat.name,
-            stranger_words=lambda user_id: stranger_line(user_id, frozenset(self._config.gateway.allow)),
-            tell=self._on_update_problem,
         )
 
     def _new_withheld(self) -> WithheldAnswers:
@@ -364,16 +348,49 @@ class Gateway:
     async def _on_turn_end(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
         await self._self_heal.on_turn_end(turn, fault, seconds)
 
-    async def _queue_turn(self, turn: Turn) -> None:
-        """A press becomes a turn: its row is there already."""
-        await self.intake.queue(await self._turn_store.save(turn))
-
     def _rights_of(self, turn: Turn) -> Rights:
         send_from = self._workspaces.chat(turn.key).send_from
         is_admin = self._people.role_of(turn.user_id) is Role.ADMIN
         return Rights(is_admin, Path(send_from) if send_from else None)
 
-    def _prompt_of(self, message: IncomingMessage) -> str:
+
+class GatewayProblems:
+    """Writes what does not work now to the file that `status` and `doctor` show."""
+
+    def __init__(self, file: ProblemFile, failures: FailedParts) -> None:
+        self._file = file
+        self._failures = failures
+        # Why no updates arrive, if they do not.
+        self._update_problem = ""
+
+    def set_update_problem(self, words: str) -> None:
+        self._update_problem = words
+        self.write()
+
+    def write(self) -> None:
+        words = (self._update_problem, *self._failures.lines)
+        self._file.write("; ".join(each for each in words if each))
+
+
+class ChatIntakeContext:
+    """The people, the prompts and the problems of one gateway, for its intake."""
+
+    def __init__(self, config: Config, people: People, chat: TelegramChat, problems: GatewayProblems) -> None:
+        self._config = config
+        self._people = people
+        self._chat = chat
+        self._problems = problems
+
+    def is_allowed(self, update: IncomingMessage | ButtonPress) -> bool:
+        return self._people.is_allowed(update)
+
+    async def try_pairing(self, message: IncomingMessage) -> bool:
+        return await self._people.try_pairing(message)
+
+    def stranger_line(self, user_id: int) -> str:
+        return stranger_line(user_id, frozenset(self._config.gateway.allow))
+
+    def prompt_of(self, message: IncomingMessage) -> str:
         action = cue_of(message.text)
         if action is not None:
             return PROMPTS[action]
@@ -381,7 +398,37 @@ class Gateway:
         quoted = message.quoted if conversation.enable_reply_context_injection else None
         return with_context(message.text, quoted, conversation.reply_context_max_chars)
 
-    def _context_of(self, turn: Turn) -> str:
+    def own_name(self) -> str:
+        return self._chat.name
+
+    def report_problem(self, words: str) -> None:
+        self._problems.set_update_problem(words)
+
+
+class ChatTurns:
+    """The stored turns, for follow-ups. Presses arrive through the intake, so it joins when it is built."""
+
+    def __init__(self, turn_store: TurnStore, workspaces: Workspaces) -> None:
+        self._turn_store = turn_store
+        self._workspaces = workspaces
+        self._intakes: list[Intake] = []
+
+    def add_intake(self, intake: Intake) -> None:
+        """Queue turns there."""
+        self._intakes.append(intake)
+
+    async def find(self, update_id: int) -> Turn | None:
+        return await self._turn_store.find(update_id)
+
+    async def newest_answer(self, key: ConversationKey) -> Turn | None:
+        return await self._turn_store.newest_answer(key)
+
+    async def queue(self, turn: Turn) -> None:
+        stored = await self._turn_store.save(turn)
+        for intake in self._intakes:
+            await intake.queue(stored)
+
+    def describe(self, turn: Turn) -> str:
         workspace = self._workspaces.workspace(turn.key)
         lines = [f"Provider: {turn.provider}", f"Session: {turn.session_id}", f"Folder: {workspace.cwd}"]
         if any(turn.tokens):

@@ -7,8 +7,8 @@ it needs no secret: that person could have typed the word.
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Callable, Mapping
-from typing import Final
+from collections.abc import Mapping
+from typing import Final, Protocol
 
 from msgspec import Struct
 
@@ -38,9 +38,6 @@ SHOWN_MAX: Final = 200
 
 log = logging.getLogger("wakeful.gateway")
 
-QueueTurn = Callable[[Turn], Awaitable[None]]
-"""Takes a turn as if its prompt had been written."""
-
 
 class FollowUpRules(Struct, frozen=True):
     """`response_actions`."""
@@ -49,6 +46,22 @@ class FollowUpRules(Struct, frozen=True):
     decision_seconds: float = 5.0
     prompt_chars_max: int = PROMPT_CHARS_MAX
     response_chars_max: int = RESPONSE_CHARS_MAX
+
+
+class FollowUpTurns(Protocol):
+    """The turns that follow-ups read and begin."""
+
+    async def find(self, update_id: int) -> Turn | None:
+        """The turn of this update."""
+
+    async def newest_answer(self, key: ConversationKey) -> Turn | None:
+        """The newest turn of this conversation that has an answer."""
+
+    async def queue(self, turn: Turn) -> None:
+        """Begin a turn from a pressed button."""
+
+    def describe(self, turn: Turn) -> str:
+        """The provider, session, folder and cost of a turn, for people."""
 
 
 class FollowUps:
@@ -62,20 +75,14 @@ class FollowUps:
         clock: Clock,
         models: Mapping[str, OneShot],
         rules: FollowUpRules,
-        queue: QueueTurn,
-        turn_of: Callable[[int], Awaitable[Turn | None]],
-        newest_of: Callable[[ConversationKey], Awaitable[Turn | None]],
-        context_of: Callable[[Turn], str],
+        turns: FollowUpTurns,
     ) -> None:
         self._chat = chat
         self._answers = answers
         self._clock = clock
         self._models = models
         self._rules = rules
-        self._queue = queue
-        self._turn_of = turn_of
-        self._newest_of = newest_of
-        self._context_of = context_of
+        self._turns = turns
         # The newest answer of each conversation, and what it shows.
         self._newest: dict[ConversationKey, tuple[Turn, str]] = {}
         self._decision_tasks: set[asyncio.Task[None]] = set()
@@ -112,10 +119,10 @@ class FollowUps:
         key = press.place.key
         if name in set(Action) and await self._is_newest(key, number):
             await self._answer_press(press, LABELS[Action(name)])
-            await self._queue(self._turn_from(press, PROMPTS[Action(name)]))
+            await self._turns.queue(self._turn_from(press, PROMPTS[Action(name)]))
         elif name == CONTEXT and (turn := await self._find_turn(key, number)) is not None and turn.text:
             await self._answer_press(press, "")
-            await self._send(press, self._context_of(turn))
+            await self._send(press, self._turns.describe(turn))
         else:
             await self._answer_press(press, OUTDATED)
         return True
@@ -128,12 +135,12 @@ class FollowUps:
         shown = self._newest.get(key)
         if shown is not None:
             return str(shown[0].update_id) == number
-        turn, newest = await self._find_turn(key, number), await self._newest_of(key)
+        turn, newest = await self._find_turn(key, number), await self._turns.newest_answer(key)
         return turn is not None and (newest is None or newest.at <= turn.at)
 
     async def _find_turn(self, key: ConversationKey, number: str) -> Turn | None:
         """The conversation's turn of this number; None as well after a day."""
-        turn = await self._turn_of(int(number)) if number.isdecimal() else None
+        turn = await self._turns.find(int(number)) if number.isdecimal() else None
         return turn if turn is not None and turn.key == key else None
 
     def _turn_from(self, press: ButtonPress, prompt: str) -> Turn:

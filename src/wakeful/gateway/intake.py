@@ -8,14 +8,13 @@ import asyncio
 import logging
 import unicodedata
 from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.gateway.ports import BotInUse, BotRejected, Chat, ChatFailed, ChatFlooded
-from wakeful.gateway.rules.access import stranger_line
 from wakeful.gateway.rules.messages import (
     ButtonPress,
     ConversationKey,
@@ -43,9 +42,6 @@ NO_SUCH_COMMAND: Final = "I do not know {command}. I know: {known}."
 
 log = logging.getLogger("wakeful.gateway")
 
-IsAllowed = Callable[[IncomingMessage | ButtonPress], bool]
-"""Whether this person is heard there."""
-
 Command = Callable[[IncomingMessage, str], Awaitable[str]]
 """Does what a command with these arguments asks for; what to say, or nothing."""
 
@@ -53,13 +49,30 @@ PressHandler = Callable[[ButtonPress], Awaitable[bool]]
 """Takes a pressed button; False if it is not one of its own."""
 
 
-async def never_pairs(_message: IncomingMessage) -> bool:
-    """Strangers cannot introduce themselves."""
-    return False
+class IntakeContext(Protocol):
+    """What the intake asks about people and prompts, and whom it tells about problems."""
+
+    def is_allowed(self, update: IncomingMessage | ButtonPress) -> bool:
+        """Whether this person may write there."""
+
+    async def try_pairing(self, message: IncomingMessage) -> bool:
+        """Whether the message of a stranger was a pairing."""
+
+    def stranger_line(self, user_id: int) -> str:
+        """The log line about a stranger."""
+
+    def prompt_of(self, message: IncomingMessage) -> str:
+        """The prompt that a message becomes."""
+
+    def own_name(self) -> str:
+        """The name of the bot; empty while it is not known."""
+
+    def report_problem(self, words: str) -> None:
+        """No updates arrive, for this reason; empty: they arrive again."""
 
 
 class Intake:
-    """Reads updates until cancelled. `introduced` is asked about strangers' messages: whether one was a pairing."""
+    """Reads updates until cancelled."""
 
     def __init__(
         self,
@@ -68,26 +81,17 @@ class Intake:
         clock: Clock,
         turn_store: TurnStore,
         turns: TurnQueue,
-        hears: IsAllowed,
-        prompt_of: Callable[[IncomingMessage], str],
+        context: IntakeContext,
         commands: Mapping[str, Command],
         presses: Sequence[PressHandler],
-        introduced: Callable[[IncomingMessage], Awaitable[bool]] = never_pairs,
-        stranger_words: Callable[[int], str] = stranger_line,
-        own_name: Callable[[], str] = str,
-        tell: Callable[[str], None] = lambda _words: None,
     ) -> None:
         self._chat = chat
         self._clock = clock
         self._turn_store = turn_store
         self._turns = turns
-        self._is_allowed = hears
-        self._prompt_of = prompt_of
+        self._context = context
         self._commands = commands
         self._press_handlers = presses
-        self._try_pairing = introduced
-        self._stranger_line = stranger_words
-        self._own_name = own_name
         self._strangers: set[int] = set()
         self._remarked_at: dict[ConversationKey, float] = {}
         # What was asked for in one conversation is done in its order.
@@ -97,14 +101,13 @@ class Intake:
         self._last_update_id = 0
         # Why nothing arrives, for /health; None while all is well. The words of it are told to whoever looks from outside.
         self.problem: str | None = None
-        self._report_problem = tell
         # Times we were driven away, the newest last.
         self._conflicts_at: list[float] = []
 
     async def run(self) -> None:
         """Call after the turns were taken up."""
         failures = 0
-        self._report_problem("")
+        self._context.report_problem("")
         presses, self._turns.presses = self._turns.presses, []
         for row in presses:
             self._enqueue(row.key, self._handle_press(row))
@@ -159,13 +162,13 @@ class Intake:
             return [kept for row in rows for kept in await self._accept_rows([row])]
 
     async def _is_from_allowed_user(self, update: IncomingMessage | ButtonPress) -> bool:
-        if self._is_allowed(update):
+        if self._context.is_allowed(update):
             return True
-        if isinstance(update, IncomingMessage) and await self._try_pairing(update):
+        if isinstance(update, IncomingMessage) and await self._context.try_pairing(update):
             return False
         if update.user_id not in self._strangers and len(self._strangers) < STRANGERS_MAX:
             self._strangers.add(update.user_id)
-            log.warning("%s", self._stranger_line(update.user_id))
+            log.warning("%s", self._context.stranger_line(update.user_id))
         return False
 
     def _row(self, update: IncomingMessage | ButtonPress) -> Turn:
@@ -181,7 +184,7 @@ class Intake:
             message_id=update.message_id,
             user_id=update.user_id,
             at=self._clock.now().wall,
-            prompt=_prompt(self._prompt_of(update))
+            prompt=_prompt(self._context.prompt_of(update))
             if is_turn and isinstance(update, IncomingMessage)
             else "",
             stage=TurnStage.ACCEPTED if is_turn or press else TurnStage.DONE,
@@ -220,7 +223,7 @@ class Intake:
 
     def _is_for_another(self, message: IncomingMessage) -> bool:
         """Whether it is a command for another bot of the same chat. Before our own name is known none is."""
-        own, named = self._own_name().lower(), _addressed_bot(message.text)
+        own, named = self._context.own_name().lower(), _addressed_bot(message.text)
         return bool(own and named) and named != own
 
     async def _run_command(self, command: Command, message: IncomingMessage, arguments: str) -> str:
@@ -283,7 +286,7 @@ class Intake:
             self.problem = problem.code
             severe = isinstance(problem, BotInUse | BotRejected)
             log.log(logging.ERROR if severe else logging.WARNING, "no updates arrive: %s", problem)
-            self._report_problem(f"no updates arrive: {problem}")
+            self._context.report_problem(f"no updates arrive: {problem}")
         if isinstance(problem, BotInUse):
             # What arrives in between is no sign that the other one has gone.
             self._conflicts_at = [*self._recent_conflicts(), self._clock.now().awake]
@@ -297,7 +300,7 @@ class Intake:
         if self.problem is not None and not self._recent_conflicts():
             log.warning("updates arrive again")
             self.problem = None
-            self._report_problem("")
+            self._context.report_problem("")
 
     def _recent_conflicts(self) -> list[float]:
         since = self._clock.now().awake - CONFLICT_SECONDS

@@ -114,7 +114,6 @@ class ChatQuestions:
         conversations: Conversations,
         role_of: Callable[[int], Role],
         seconds_max: float,
-        new_name: Callable[[], str] = lambda: new_token(secrets.token_bytes(TOKEN_BYTES)),
     ) -> None:
         self._chat = chat
         self._answers = answers
@@ -124,7 +123,6 @@ class ChatQuestions:
         self._conversations = conversations
         self._role_of = role_of
         self._seconds_max = seconds_max
-        self._new_name = new_name
         self._questions: dict[str, ChatQuestion] = {}
         # Each waits for its own end, and is shown by a task of its own: a chat that is out delays nobody.
         self._timers: dict[str, asyncio.Task[None]] = {}
@@ -155,7 +153,7 @@ class ChatQuestions:
         if self._is_allowed(place, asked.call) and await self._answer_allowed(session_id, asked.question_id):
             return
         question = ChatQuestion(
-            name=self._new_name(),
+            name=new_token(secrets.token_bytes(TOKEN_BYTES)),
             question_id=asked.question_id,
             session_id=session_id,
             place=place,

@@ -61,6 +61,10 @@ class PromptDelivery:
         self._workspace_for = seat_for
         self._limits = limits
 
+    def provider_of(self, key: ConversationKey) -> str:
+        """The provider that answers in this conversation."""
+        return self._workspace_for(key).provider
+
     async def deliver(self, context: TurnContext) -> NotBegun | None:
         """Let its session have the prompt; why none has it, else None."""
         key = context.turn.key

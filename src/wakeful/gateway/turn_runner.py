@@ -8,6 +8,8 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Final
 
+from msgspec import Struct
+
 from wakeful.client.api import SessionsApi
 from wakeful.control.turn_events import NO_COST, Ended
 from wakeful.core.clock import Clock
@@ -28,7 +30,6 @@ from wakeful.gateway.turn_context import (
     TurnContext,
     TurnLimits,
     TurnObserver,
-    WorkspaceFor,
 )
 from wakeful.gateway.turn_listener import (
     STOPPED_TEXT,
@@ -50,6 +51,21 @@ OnConversationEnd = Callable[[ConversationKey, str], Awaitable[None]]
 """Ends the conversation of this key, and the session it was held with, if there was one."""
 
 
+class TurnChecks(Struct, frozen=True):
+    """Checks before and after a turn: may its provider be asked, and is the answer good."""
+
+    guard: ProviderGuard
+    judge: AnswerJudge
+
+
+class TurnOutput(Struct, frozen=True):
+    """Where the answer of a turn goes, and who hears of its end."""
+
+    answers: AnswerFactory
+    finish: AnswerFinishing
+    observer: TurnObserver
+
+
 class TurnRunner:
     """Takes turns to their end, any number at once, one of each conversation."""
 
@@ -61,12 +77,8 @@ class TurnRunner:
         turn_store: TurnStore,
         asking: PromptDelivery,
         questions: ChatQuestions,
-        guard: ProviderGuard,
-        judging: AnswerJudge,
-        answers: AnswerFactory,
-        finish: AnswerFinishing,
-        witness: TurnObserver,
-        seat_for: WorkspaceFor,
+        checks: TurnChecks,
+        output: TurnOutput,
         limits: TurnLimits,
     ) -> None:
         self._clock = clock
@@ -74,12 +86,11 @@ class TurnRunner:
         self._turn_store = turn_store
         self._prompt_delivery = asking
         self._questions = questions
-        self._guard = guard
-        self._judge = judging
-        self._answers = answers
-        self._finish = finish
-        self._observer = witness
-        self._workspace_for = seat_for
+        self._guard = checks.guard
+        self._judge = checks.judge
+        self._answers = output.answers
+        self._finish = output.finish
+        self._observer = output.observer
         self._limits = limits
         self._contexts: dict[ConversationKey, TurnContext] = {}
         self._listeners: dict[ConversationKey, TurnListener] = {}
@@ -173,7 +184,7 @@ class TurnRunner:
     async def _produce_answer(self, context: TurnContext, *, found: bool) -> Fault | None:
         """Until it is known and kept what is to be said."""
         turn = context.turn
-        provider = turn.provider or self._workspace_for(turn.key).provider
+        provider = turn.provider or self._prompt_delivery.provider_of(turn.key)
         if turn.stage is TurnStage.PLACED:
             # Nothing failed: nothing is tried.
             refusal = STOPPED_TEXT if turn.cut else self._guard.refusal(provider)

@@ -6,10 +6,11 @@ cut.
 """
 
 import asyncio
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from enum import StrEnum
 from functools import partial
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 from msgspec import Struct
@@ -208,14 +209,6 @@ WAIT_EXIT_CODES: Final = {
 }
 
 
-class TransitionReader(Protocol):
-    """The stored transitions of a session; `Store.transitions` is one."""
-
-    async def __call__(
-        self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
-    ) -> list[Transition]: ...
-
-
 class NotASession(OperatorError):
     """This process does not run inside a session Wakeful knows. `wakeful ls` lists those it does."""
 
@@ -304,44 +297,71 @@ class EvidenceRecord(Struct, frozen=True):
     untrusted: tuple[str, ...]
 
 
+class SessionFacts(ABC):
+    """What the other parts know about sessions. By default they know nothing: a single scan has no such parts."""
+
+    @abstractmethod
+    def daemon_record(self) -> DaemonRecord:
+        """What the daemon says about itself."""
+
+    def agents(self) -> AgentsSummary:
+        return AgentsSummary({}, ())
+
+    async def transitions(
+        self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
+    ) -> list[Transition]:
+        """The stored transitions of a session, as `Store.transitions`."""
+        del session_id, after, limit
+        return []
+
+    def process_tree(self, agent: Process) -> Sequence[ProcessRecord]:
+        """The processes below an agent."""
+        del agent
+        return ()
+
+    def healing_case_of(self, session_id: SessionId) -> HealingCase | None:
+        del session_id
+        return None
+
+    def wake_of(self, session_id: SessionId) -> HeartbeatStatus | None:
+        del session_id
+        return None
+
+    def warnings_of(self, session_id: SessionId) -> tuple[str, ...]:
+        """The warnings of the timers of its running prompt."""
+        del session_id
+        return ()
+
+    def read_last_events(self, session_id: SessionId, limit: int) -> Sequence[Event]:
+        """The newest events of a session's log. Blocks."""
+        del session_id, limit
+        return ()
+
+    def folder_exists(self, folder: str) -> bool:
+        del folder
+        return True
+
+
 class SessionQueries:
-    """Reads the roster for every door. Holds no state of its own."""
+    """Answers queries from the registry and the facts. Holds no state of its own."""
 
     def __init__(
         self,
         clock: Clock,
         registry: SessionRegistry,
         feed: Feed,
-        history: TransitionReader,
         policy: Policy,
-        standing: Callable[[], DaemonRecord],
-        tree: Callable[[Process], Sequence[ProcessRecord]] = lambda _holder: (),
+        facts: SessionFacts,
         cases: CaseFile | None = None,
-        trouble_of: Callable[[SessionId], HealingCase | None] = lambda _session_id: None,
-        agents: Callable[[], AgentsSummary] = lambda: AgentsSummary({}, ()),
-        exists: Callable[[str], bool] = lambda _folder: True,
-        wake_of: Callable[[SessionId], HeartbeatStatus | None] = lambda _session_id: None,
         timers: TimerRules = TimerRules(),  # noqa: B008 - frozen, and its defaults are the documented ones
-        warnings_of: Callable[[SessionId], tuple[str, ...]] = lambda _session_id: (),
-        recall: Callable[[SessionId, int], Sequence[Event]] = lambda _session_id, _limit: (),
     ) -> None:
         self.feed = feed
-        self.wake_of = wake_of
-        # The newest events of a session's log. Blocks.
-        self.read_last_events = recall
         self._timers = timers
-        self._warnings_of = warnings_of
         self._clock = clock
         self._registry = registry
-        self._read_transitions = history
         self._policy = policy
-        self._daemon_record = standing
-        self._process_tree = tree
+        self._facts = facts
         self._case_file = cases
-        self._healing_case_of = trouble_of
-        self._agents = agents
-        # Whether a folder is there.
-        self._folder_exists = exists
 
     def health(self, text: str) -> QueryResult:
         """The health fields of one session."""
@@ -366,9 +386,9 @@ class SessionQueries:
         body = _join_keys(
             session.body(),
             supervision=self._supervision(session),
-            evidence=_evidence(session, self._process_tree),
+            evidence=_evidence(session, self._facts),
             policy=self._policy,
-            **_wake_part(self.wake_of(session.subject.id)),
+            **_wake_part(self._facts.wake_of(session.subject.id)),
         )
         return QueryResult(body, _exit_code(session))
 
@@ -378,12 +398,12 @@ class SessionQueries:
         record, verdict = _record(session), _verdict(session)
         activity, runtime, now = session.activity, session.presence, self._clock.now()
         cwd = activity.cwd or runtime.cwd
-        gone = cwd is not None and not record.session_alive and not self._folder_exists(cwd)
+        gone = cwd is not None and not record.session_alive and not self._facts.folder_exists(cwd)
         explanation = explain(record, activity, runtime, verdict, self._policy, now, place_gone=gone)
         if note := session.subject.note:
             unseen = ExplanationEvidence(None, "hands", note, "")
             explanation = msgspec.structs.replace(explanation, evidence=(*explanation.evidence, unseen))
-        if (case := self._healing_case_of(session.subject.id)) is not None:
+        if (case := self._facts.healing_case_of(session.subject.id)) is not None:
             explanation = _with_healing(explanation, case)
         return QueryResult(_encode(explanation), _exit_code(session))
 
@@ -414,16 +434,18 @@ class SessionQueries:
     def sessions(self, query: Query) -> QueryResult:
         """A page of records."""
         page = self._registry.page(query, self._clock.now())
-        paused = _encode(self._daemon_record().paused)
+        paused = _encode(self._facts.daemon_record().paused)
         tail = b'],"older":%d,"next_cursor":%b,"paused":%b}' % (page.older, _encode(page.next_cursor), paused)
         return QueryResult(_join_bodies(b'{"sessions":[', page.bodies, tail))
 
     def overview(self) -> QueryResult:
         """Mode first, then the daemon, then how many sessions stand where."""
-        standing = self._daemon_record()
+        standing = self._facts.daemon_record()
         counts = self._registry.counts(self._clock.now())
         paused = standing.paused is not None
-        return QueryResult(_encode(Overview(1, standing.mode, paused, standing, counts, self._agents())))
+        return QueryResult(
+            _encode(Overview(1, standing.mode, paused, standing, counts, self._facts.agents()))
+        )
 
     def _supervision(self, session: TrackedSession) -> SupervisionRecord:
         activity, runtime = session.activity, session.presence
@@ -435,13 +457,13 @@ class SessionQueries:
             iso(runtime.tool_seen_at.wall) if runtime.tool_seen_at else None,
             iso(running.wall + self._timers.warning_seconds) if running else None,
             iso(running.wall + self._timers.timeout_seconds) if running else None,
-            (*note, *self._warnings_of(session.subject.id)),
+            (*note, *self._facts.warnings_of(session.subject.id)),
         )
 
     async def events(self, text: str, *, after: int, limit: int) -> QueryResult:
         """Transitions of one session after a sequence number, oldest first; `limit` is at least 1."""
         session_id = self._registry.resolve(text)
-        rows = await self._read_transitions(session_id, after=after, limit=limit)
+        rows = await self._facts.transitions(session_id, after=after, limit=limit)
         more = rows[-1].seq if len(rows) == limit else None
         return QueryResult(_encode(EventList(tuple(map(event_record, rows)), more)))
 
@@ -449,7 +471,7 @@ class SessionQueries:
         """The newest calls of one session, oldest first; what they say is redacted."""
         session_id = self._registry.resolve(text)
         # In a thread: a long log takes longer to read than verdicts may wait.
-        events = await asyncio.to_thread(self.read_last_events, session_id, EVENTS_RECALLED_MAX)
+        events = await asyncio.to_thread(self._facts.read_last_events, session_id, EVENTS_RECALLED_MAX)
         session = self._registry.sessions.get(session_id)
         if session is None or session.verdict is None:
             return QueryResult(_encode(recent_calls(events, limit)))
@@ -527,7 +549,7 @@ def _with_healing(explanation: Explanation, case: HealingCase) -> Explanation:
     )
 
 
-def _evidence(session: TrackedSession, tree: Callable[[Process], Sequence[ProcessRecord]]) -> EvidenceRecord:
+def _evidence(session: TrackedSession, facts: SessionFacts) -> EvidenceRecord:
     activity, runtime = session.activity, session.presence
     holders = tuple(
         AgentProcessRecord(
@@ -546,7 +568,7 @@ def _evidence(session: TrackedSession, tree: Callable[[Process], Sequence[Proces
         holders,
         runtime.pane,
         tuple(orphan.process.pid for orphan in runtime.orphans),
-        tuple(each for process in runtime.living_processes for each in tree(process.process)),
+        tuple(each for process in runtime.living_processes for each in facts.process_tree(process.process)),
         activity.calls_total,
         activity.input_tokens,
         activity.output_tokens,

@@ -75,7 +75,7 @@ def test_an_update_that_raises_is_left_out(caplog: pytest.LogCaptureFixture) -> 
                 raise ValueError("a bug")
             return incoming.text
 
-        gateway.intake._prompt_of = prompt_of
+        gateway.prompt_of = prompt_of  # type: ignore[method-assign,assignment]
         parts.chat.write(message(1, "poison"), message(2, "good"))
         await parts.clock.run_for(1)
         assert (await gateway.book.find(1), (await gateway.book.find(2)) is not None) == (None, True)

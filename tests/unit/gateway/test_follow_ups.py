@@ -43,19 +43,19 @@ class Room:
             clock=VirtualClock(),
             models={"claude": self.model},
             rules=FollowUpRules(enabled=enabled),
-            queue=self._queue,
-            turn_of=self._turn_of,
-            newest_of=self._newest_of,
-            context_of=lambda turn: f"session {turn.session_id}",
+            turns=self,
         )
 
-    async def _queue(self, turn: Turn) -> None:
+    def describe(self, turn: Turn) -> str:
+        return f"session {turn.session_id}"
+
+    async def queue(self, turn: Turn) -> None:
         self.queued.append(turn)
 
-    async def _turn_of(self, update_id: int) -> Turn | None:
+    async def find(self, update_id: int) -> Turn | None:
         return self.kept.get(update_id)
 
-    async def _newest_of(self, key: ConversationKey) -> Turn | None:
+    async def newest_answer(self, key: ConversationKey) -> Turn | None:
         return max(
             (turn for turn in self.kept.values() if turn.key == key), key=lambda turn: turn.at, default=None
         )

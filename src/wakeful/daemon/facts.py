@@ -1,0 +1,90 @@
+"""What the parts of the daemon know about sessions and about the daemon, for queries."""
+
+import os
+from collections.abc import Iterator, Sequence
+
+from wakeful import __version__
+from wakeful.agents.model import AgentsSummary
+from wakeful.config.schema import Config
+from wakeful.core.clock import iso
+from wakeful.core.ids import SessionId
+from wakeful.core.process import Process
+from wakeful.daemon.daemon import Daemon
+from wakeful.daemon.sockets import Listeners
+from wakeful.healing.case import HealingCase
+from wakeful.heartbeat.model import HeartbeatStatus
+from wakeful.judging.events import Event
+from wakeful.linux.files import ProblemFile
+from wakeful.storage.base import Store, Transition
+from wakeful.views.sessions import DaemonRecord, ProcessRecord, SessionFacts
+
+
+class DaemonFacts(SessionFacts):
+    """Reads every fact when it is asked for."""
+
+    def __init__(
+        self, config: Config, gateway_problem: ProblemFile, listeners: Listeners, daemon: Daemon, store: Store
+    ) -> None:
+        self._config = config
+        self._gateway_problem = gateway_problem
+        self._listeners = listeners
+        self._parts = daemon
+        self._store = store
+        self._started_at = iso(daemon.clock.now().wall)
+
+    def daemon_record(self) -> DaemonRecord:
+        daemon = self._parts
+        return DaemonRecord(
+            mode=self._config.daemon.mode,
+            version=__version__,
+            host=daemon.observer.host,
+            pid=os.getpid(),
+            started_at=self._started_at,
+            listening=tuple(self._listeners.listening),
+            eyes=daemon.observer.sources.records(),
+            notes=(
+                *self._listeners.notes,
+                *self._problems(),
+                *daemon.healing.notes,
+                *daemon.failures.lines,
+                *(each.status_line for each in daemon.child_processes),
+                *daemon.mute_pause.mute_lines(daemon.clock.now().wall),
+            ),
+            paused=daemon.mute_pause.current_pause_record,
+            config_files=daemon.config_files,
+        )
+
+    def _problems(self) -> Iterator[str]:
+        if self._parts.transition_writer.problem:
+            yield f"the store refuses writes: {self._parts.transition_writer.problem}"
+        if words := self._gateway_problem.read():
+            yield f"gateway: {words}"
+        gateway = self._config.gateway
+        if gateway.approve_only_in_chat and not gateway.token:
+            yield "no approval can be given: gateway.approve_only_in_chat is true, and there is no gateway.token"
+
+    def agents(self) -> AgentsSummary:
+        return self._parts.hub.summary()
+
+    async def transitions(
+        self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
+    ) -> list[Transition]:
+        return await self._store.transitions(session_id, after=after, limit=limit)
+
+    def process_tree(self, agent: Process) -> Sequence[ProcessRecord]:
+        return self._parts.observer.process_tree(agent)
+
+    def healing_case_of(self, session_id: SessionId) -> HealingCase | None:
+        return self._parts.healing.healer.case_of(session_id)
+
+    def wake_of(self, session_id: SessionId) -> HeartbeatStatus | None:
+        return self._parts.heartbeat.wake_service.of_session(session_id)
+
+    def warnings_of(self, session_id: SessionId) -> tuple[str, ...]:
+        return self._parts.heartbeat.timers.warnings(session_id)
+
+    def read_last_events(self, session_id: SessionId, limit: int) -> Sequence[Event]:
+        return self._parts.observer.read_last_events(session_id, limit)
+
+    def folder_exists(self, folder: str) -> bool:
+        return os.path.isdir(folder)  # noqa: PTH112 - `Path.is_dir` raises where it may not look
