@@ -46,7 +46,8 @@ from wakeful.sources.log_source import LogFileSource
 from wakeful.sources.tool_processes import orphans_of, unlogged_calls
 from wakeful.sources.tool_use_log import tool_use_logs
 from wakeful.storage.base import Bookmark, Transition
-from wakeful.views.sessions import DaemonRecord, ProcessRecord, SessionQueries, SourceRecord
+from wakeful.views.records import DaemonRecord, SourceRecord
+from wakeful.views.sessions import ProcessRecord, SessionQueries
 
 if TYPE_CHECKING:
     from wakeful.integrations.docker.source import ContainerSource

@@ -60,7 +60,8 @@ from wakeful.sessions.session import TransitionKey as SessionStanding, transitio
 from wakeful.sources.folder_watch import FolderWatch
 from wakeful.storage.base import Store
 from wakeful.storage.sqlite.store import SqliteStore
-from wakeful.views.sessions import DaemonRecord, SessionQueries, TransitionReader
+from wakeful.views.records import DaemonRecord
+from wakeful.views.sessions import SessionQueries, TransitionReader
 
 DRAIN_SECONDS: Final = 5.0
 
