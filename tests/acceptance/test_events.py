@@ -14,7 +14,7 @@ import pytest
 from support.daemon_process import RunningDaemon
 from support.supervisor_fixture import House, open_doors
 from wakeful.critical_events import CriticalLog, log_critical_event
-from wakeful.http.routes.events import CriticalEventList
+from wakeful.views.records import CriticalEventList
 
 NOON = 1_770_289_200.0  # 2026-02-05T11:00:00Z
 

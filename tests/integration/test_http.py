@@ -22,15 +22,14 @@ from support.real_clients import wait_for
 from support.supervisor_fixture import Doors, House, open_doors, subject
 from wakeful.alerts.mute_pause_model import MuteList
 from wakeful.http.errors import ProblemDocument
-from wakeful.http.responses import SessionInspection, SessionList, SessionStatus, SessionWait
-from wakeful.http.routes.events import CriticalEventList
+from wakeful.http.responses import SessionInspection, SessionStatus, SessionWait
 from wakeful.http.routes.healing import LostSessionList
 from wakeful.judging.explanation import Explanation
 from wakeful.judging.session_record import HealthView, SessionRecord
 from wakeful.reports.model import Report
 from wakeful.sessions.registry import Query
 from wakeful.views.incidents import IncidentList
-from wakeful.views.sessions import CallList, EventList, Overview
+from wakeful.views.records import CallList, CriticalEventList, EventList, Overview, SessionList
 
 ONE = "/api/sessions/claude-working"
 SHAPES: dict[str, type] = {

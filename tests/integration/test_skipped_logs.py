@@ -22,7 +22,7 @@ from wakeful.daemon.observer import PlainProcesses, SessionObserver
 from wakeful.linux.clock import SystemClock
 from wakeful.sources.base import FileChanges
 from wakeful.sources.folder_watch import FolderWatch
-from wakeful.views.sessions import SourceRecord
+from wakeful.views.records import SourceRecord
 
 TRANSCRIPTS = "claude-transcripts"
 # Root reads what it likes, unless it gives that up.

@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 
 from support.supervisor_fixture import Doors, House, furnish, open_doors, subject
 from support.tui_pilot import LOW, becomes, greens, play, screen, until, utc
-from wakeful.client.client import RequestDeclined
+from wakeful.client.errors import RequestDeclined
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.judging.events import CallStarted, Prompted, QuestionAsked

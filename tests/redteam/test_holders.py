@@ -216,7 +216,6 @@ async def _end_for_gateway(process: Process, folder: Path) -> None:
     session_id = SessionId(f"claude-{uuid4()}")
     sessions._turns._process_by_session[session_id] = process  # as the daemon's record would have told it
     await sessions.kill_process(session_id)
-    await sessions.close()
 
 
 async def _end_step(process: Process, folder: Path) -> None:

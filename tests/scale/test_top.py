@@ -10,11 +10,11 @@ import pytest
 from msgspec.structs import replace
 
 from support.supervisor_fixture import House, furnish
-from wakeful.cli.format.sessions import SessionListBody
 from wakeful.config.paths import StatePaths
 from wakeful.core.ids import SessionId
 from wakeful.judging.session_record import SessionRecord
 from wakeful.tui.app import TopApp
+from wakeful.views.records import SessionList
 
 SESSIONS = 10_000
 KEY_SECONDS_MAX = 0.1
@@ -38,7 +38,7 @@ def test_ten_thousand_sessions_stay_smooth(tmp_path: Path, action: str) -> None:
     async def run() -> tuple[float, float]:
         app = TopApp(StatePaths(str(tmp_path)))
         async with app.run_test(size=(160, 50)) as pilot:
-            app.on_feed_sessions(SessionListBody(records, 0, None))
+            app.on_feed_sessions(SessionList(records, 0, None))
             await pilot.pause()
 
             async def key() -> None:

@@ -7,7 +7,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from wakeful.client.api import ActionReply, DaemonRefused, SessionSummary, Workspace
+from wakeful.client.api import ActionReply, SessionSummary, Workspace
+from wakeful.client.errors import DaemonRefused
 from wakeful.control.driver import PermissionReply
 from wakeful.control.turn_events import AnswerText, Ended, PromptTaken, TurnEvent
 from wakeful.core.ids import SessionId
@@ -76,7 +77,7 @@ class ScriptedSessions:
         if key in self._by_key:
             return self._by_key[key]
         if session_id not in self.known:
-            raise DaemonRefused(detail="no such session", reason="session-not-found", status=404)
+            raise DaemonRefused(detail="no such session", problem={"code": "session-not-found"})
         if session_id not in self.alive:
             return ActionReply(ActionOutcome.DECLINED, "its process is gone", session_id)
         return self._deliver(session_id, prompt, key)

@@ -98,7 +98,6 @@ class Inhabited:
 
     async def __aexit__(self, *_: object) -> None:
         await self.gateway.end()
-        await self.sessions.close()
         await self._chat.close()
         await self._store.close()
 

@@ -64,7 +64,8 @@ from wakeful.sessions.supervisor import Supervisor
 from wakeful.storage.base import Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
-from wakeful.views.sessions import DaemonRecord, SessionFacts, SessionQueries, SourceRecord
+from wakeful.views.records import DaemonRecord, SourceRecord
+from wakeful.views.sessions import SessionFacts, SessionQueries
 from wakeful.work.service import WorkQueue
 
 BOOT: Final = "a-boot-of-a-test"

@@ -133,7 +133,7 @@ class CheckpointList(Struct, frozen=True):
     """Open ones first, the newest first among equals; `paused` says who stopped everything, if somebody did."""
 
     checkpoints: tuple[CheckpointRecord, ...]
-    paused: PauseRecord | None
+    paused: PauseRecord | None = None
 
 
 def checkpoint_list(found: Iterable[Checkpoint], paused: PauseRecord | None) -> CheckpointList:

@@ -32,7 +32,7 @@ class CommandEntry(NamedTuple):
 
 
 class LazyGroup(click.Group):
-    """Knows its commands by name and summary; loads the one that was asked for."""
+    """Knows its commands by name and summary; imports the one that runs."""
 
     def __init__(self, *args: Any, entries: Mapping[str, CommandEntry], **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -60,7 +60,7 @@ class LazyGroup(click.Group):
         raise click.UsageError(f"No such command {name[:40]!r}.{meant}", ctx)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> "list[CompletionItem]":
-        """From the table: click's own way imports every command there is."""
+        """From the table: click itself would import every command."""
         from click.shell_completion import CompletionItem  # noqa: PLC0415 - only shells ask
 
         named = [
@@ -81,7 +81,7 @@ class LazyGroup(click.Group):
                 formatter.write_dl([(name.ljust(width), summary) for name, summary in rows])
 
 
-# What a shell reports for a program that SIGPIPE ended.
+# The code that a shell reports for a program ended by SIGPIPE.
 PIPE_BROKEN_EXIT_CODE: Final = 141
 BUG_EXIT_CODE: Final = 4
 
@@ -200,7 +200,7 @@ def root() -> None:
 
 
 def run() -> int:
-    """Run the command of this process's arguments. Whatever happens becomes one line and an exit code."""
+    """Run the command of this process's arguments. Every failure becomes one line and an exit code."""
     try:
         _prepare_streams()
         code = _invoke(sys.argv[1:])
@@ -226,8 +226,8 @@ def _on_interrupt() -> int:
 def _prepare_streams() -> None:
     """A terminal that cannot show a character shows a question mark instead. Raises OutputLost."""
     if sys.stderr is None:
-        # Closed by the caller: nobody wants to hear what else there is to say.
-        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - it stays open as long as we run
+        # Closed by the caller, who wants no remarks.
+        sys.stderr = open(os.devnull, "w")  # noqa: PTH123, SIM115 - it stays open to the end
     if sys.stdout is None:
         raise OutputLost(reason="closed")
     for stream in (sys.stdout, sys.stderr):
@@ -236,7 +236,7 @@ def _prepare_streams() -> None:
 
 
 def _output_error() -> OutputLost | None:
-    """What is wrong with standard output, if it takes nothing any more: what failed then is this."""
+    """The error of standard output, if it takes nothing any more: then that is the cause."""
     if sys.stdout is None:
         return None
     try:
@@ -248,14 +248,14 @@ def _output_error() -> OutputLost | None:
 
 
 def _discard_output() -> None:
-    """Python flushes once more at its end and would complain."""
+    """Python flushes once more at its end and would report an error."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _invoke(words: list[str]) -> int:
-    """What click's own `main` does, but for its way with closed pipes: there it exits 1, which is an answer here."""
+    """As click's own `main`, except for closed pipes: there it exits 1, which is an answer here."""
     if "_WAKEFUL_COMPLETE" in os.environ:
-        # The shell asks how a word could go on; click answers and exits.
+        # A shell completes a word; click answers and exits.
         root.main(prog_name="wakeful")
     try:
         with root.make_context("wakeful", words) as context:
@@ -266,9 +266,9 @@ def _invoke(words: list[str]) -> int:
 
 
 def _report_problem(problem: Exception) -> int:
-    """Say in one line what happened; the exit code for it."""
+    """Print what happened in one line; its exit code."""
     if isinstance(problem, ExceptionGroup):
-        # The first of several that failed together is the cause more often than not.
+        # The first of several failures is usually the cause.
         return _report_problem(problem.exceptions[0])
     if isinstance(problem, WakefulError) and problem.exit_code != BUG_EXIT_CODE:
         code, retryable = _code_and_retryable(problem)
@@ -280,7 +280,7 @@ def _report_problem(problem: Exception) -> int:
         place = f"{os.fsdecode(problem.filename)}: " if isinstance(problem.filename, str | bytes) else ""
         return print_error(f"{place}{problem.strerror}", WorldError.exit_code, "os-error")
     if os.environ.get("WAKEFUL_DEBUG") == "1":
-        import traceback  # noqa: PLC0415 - a tenth of the start time, for nobody but us
+        import traceback  # noqa: PLC0415 - a tenth of the start time, for debugging only
 
         traceback.print_exception(problem)
     words = f"this is a bug of ours: {type(problem).__name__}: {problem} (WAKEFUL_DEBUG=1 shows where)"

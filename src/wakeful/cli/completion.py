@@ -4,7 +4,6 @@ The daemon is asked for at most a second; without an answer there are no candida
 form of an id and every explanation uses fixed words, because a shell may interpret text in its own way.
 """
 
-import os
 from collections.abc import Iterable, Iterator
 from typing import Final, TypeVar
 
@@ -14,13 +13,12 @@ from click.shell_completion import CompletionItem, get_completion_class
 from msgspec import Struct
 
 from wakeful.cli.output import print_json
-from wakeful.client.client import DaemonClient
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import own_daemon
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import BadSessionId, WakefulError
 from wakeful.core.ids import parse_session_id
 
-# What the script sets when it asks; `app` looks for it.
+# The completion script sets it; `app` checks it.
 VARIABLE = "_WAKEFUL_COMPLETE"
 
 
@@ -36,24 +34,26 @@ def completion(context: click.Context, *, shell: str) -> int:
     fish: wakeful completion fish > ~/.config/fish/completions/wakeful.fish
     """
     found = get_completion_class(shell)
-    assert found is not None, "click knows the shells we offer"
+    assert found is not None, "click knows the offered shells"
     script = found(context.find_root().command, {}, "wakeful", VARIABLE).source()
     # click's script for fish would end every explanation at its first comma.
     print_json(script.replace('(string split ","', '(string split -m 1 ","').encode())
     return 0
 
 
-# Somebody waits with a finger on a key.
+# A person waits for the candidates.
 ASK_SECONDS_MAX: Final = 1.0
-# Nobody reads more; one more letter leaves fewer.
+# A longer list is not read; one more letter leaves fewer.
 CANDIDATES_MAX: Final = 100
-# A conversation's own id is completed where somebody has begun it without its provider.
+# A conversation's own id is also completed without its provider.
 _PROVIDERS: Final = ("claude-", "codex-")
 
 T = TypeVar("T")
 
 
 class SessionCandidate(Struct, frozen=True):
+    """Five fields of a SessionRecord: fewer fields decode faster, and a person waits."""
+
     id: str
     name: str | None
     project: str
@@ -75,7 +75,7 @@ class AgentCandidateList(Struct, frozen=True):
 
 
 def sessions_like(incomplete: str) -> list[CompletionItem]:
-    """Names and ids of sessions that go on from there; none where no daemon answers in time."""
+    """Names and ids of sessions that begin so; none if no daemon answers in time."""
     found = _fetch("/api/sessions?include_health=true", SessionCandidateList)
     return _completion_items(
         incomplete, _names_and_ids(found.sessions, incomplete) if found is not None else ()
@@ -83,7 +83,7 @@ def sessions_like(incomplete: str) -> list[CompletionItem]:
 
 
 def agents_like(incomplete: str) -> list[CompletionItem]:
-    """The same for agents of the hub."""
+    """The same for managed agents."""
     found = _fetch("/api/agents", AgentCandidateList)
     return _completion_items(
         incomplete, ((each.id, each.state) for each in found.agents) if found is not None else ()
@@ -91,7 +91,7 @@ def agents_like(incomplete: str) -> list[CompletionItem]:
 
 
 def places_like(incomplete: str) -> list[CompletionItem]:
-    """Whatever has a terminal one can go to: agents, then sessions."""
+    """Everything that has a terminal: agents, then sessions."""
     return [*agents_like(incomplete), *sessions_like(incomplete)]
 
 
@@ -107,7 +107,7 @@ def _names_and_ids(sessions: Iterable[SessionCandidate], incomplete: str) -> Ite
 
 
 def _session_summary(session: SessionCandidate) -> str:
-    """Whose it is and how it is. No commas: fish ends an explanation there; no colons, as zsh does."""
+    """Project, state and health. No commas: fish ends an explanation there; no colons: zsh does."""
     project = session.project if _is_id(session.project) and ":" not in session.project else ""
     return " ".join(filter(None, (project, session.state, session.health)))
 
@@ -119,12 +119,10 @@ def _completion_items(incomplete: str, candidates: Iterable[tuple[str, str]]) ->
 
 def _fetch(target: str, shape: type[T]) -> T | None:
     try:
-        answer = DaemonClient(StatePaths.from_environ(os.environ)).get(
-            target, timeout_seconds=ASK_SECONDS_MAX
-        )
+        answer = own_daemon().get(target, timeout_seconds=ASK_SECONDS_MAX)
         return decode_json(answer.body, shape)
     except (WakefulError, msgspec.DecodeError):
-        # Whoever types is not told: the command that is typed will say what is wrong.
+        # The command that is being typed will report the problem.
         return None
 
 

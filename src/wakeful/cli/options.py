@@ -15,7 +15,7 @@ Command = Callable[..., int]
 
 
 class WholeNumber(click.IntRange):
-    """click's own type, but for its words about what is no number at all."""
+    """click's own type with another message for text that is no number."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -26,7 +26,7 @@ class WholeNumber(click.IntRange):
 
 
 class Number(click.FloatRange):
-    """The same for numbers that may have a fraction."""
+    """The same for numbers with a fraction."""
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
         try:
@@ -42,26 +42,26 @@ def json_option(command: Command) -> Command:
     @click.option("--json", "json_flag", is_flag=True, help="Answer in JSON. Same as -o json.")
     @click.option("-o", "output", type=click.Choice(["text", "json"]), default="text", hidden=True)
     @wraps(command)
-    def asked(*, json_flag: bool, output: str, **kwargs: object) -> int:
+    def wrapped(*, json_flag: bool, output: str, **kwargs: object) -> int:
         return command(as_json=json_flag or output == "json", **kwargs)
 
-    return asked
+    return wrapped
 
 
 def session_argument(command: Command, *, like: str = "sessions_like") -> Command:
-    """Give a command the argument ID; BadSessionId is raised before anything is asked."""
+    """Give a command the argument ID; BadSessionId is raised before any request."""
     return click.argument(
         "session_id", metavar="ID", type=parse_session_id, shell_complete=completion_of(like)
     )(command)
 
 
 def completion_of(like: str) -> Callable[[click.Context, click.Parameter, str], "list[CompletionItem]"]:
-    """A function of `completing`, which is imported when a shell asks: nobody else needs it."""
+    """A function of `completion`, which is imported only when a shell completes a word."""
 
     def complete(_ctx: click.Context, _param: click.Parameter, incomplete: str) -> "list[CompletionItem]":
-        from wakeful.cli import completion as completing  # noqa: PLC0415 - see above
+        from wakeful.cli import completion  # noqa: PLC0415 - see above
 
-        found: list[CompletionItem] = getattr(completing, like)(incomplete)
-        return found
+        items: list[CompletionItem] = getattr(completion, like)(incomplete)
+        return items
 
     return complete

@@ -5,14 +5,18 @@ Text from a session reaches a terminal only through this module or through `tabl
 
 import sys
 import time
+from collections.abc import Callable, Iterable
 from itertools import pairwise
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from wakeful.core.errors import WorldError
 from wakeful.core.text import SEQUENCE, plain
 
+if TYPE_CHECKING:
+    from wakeful.client.client import DaemonAnswer
+
 INTERRUPTED_EXIT_CODE: Final = 130
-# Remarks of a command that was asked for JSON: its error, if there is one, is the only thing on stderr.
+# Remarks of a command with `--json`: its error, if there is one, is the only thing on stderr.
 _pending_notes: Final[list[str]] = []
 
 
@@ -28,7 +32,7 @@ def print_line(line: str = "") -> None:
 
 
 def print_note(line: str) -> None:
-    """One line beside the answer: pipes do not get it. With `--json` it comes at the end, or as part of the error."""
+    """One line on stderr. With `--json` it comes at the end, or as part of the error."""
     if wants_json(sys.argv[1:]):
         _pending_notes.append(plain(line))
         return
@@ -36,7 +40,6 @@ def print_note(line: str) -> None:
 
 
 def print_pending_notes() -> None:
-    """Write what was held back."""
     while _pending_notes:
         _write_note(_pending_notes.pop(0))
 
@@ -47,10 +50,7 @@ def _write_note(line: str) -> None:
 
 
 def print_error(message: str, exit_code: int, code: str, *, retryable: bool = False) -> int:
-    """Say why nothing came of it; the exit code. Each line of a message is on a line of its own.
-
-    A command that was asked for JSON writes one object instead, on standard error as well.
-    """
+    """Print why a command failed; its exit code. With `--json` it prints one JSON object to stderr instead."""
     lines = [plain(line) for line in message.splitlines() or [""]]
     if not wants_json(sys.argv[1:]):
         for line in lines:
@@ -72,7 +72,7 @@ def print_error(message: str, exit_code: int, code: str, *, retryable: bool = Fa
 
 
 def wants_json(words: list[str]) -> bool:
-    """Whether `--json` or `-o json` is among the options; what stands behind `--` is another program's."""
+    """Whether `--json` or `-o json` is among the options; words after `--` belong to another program."""
     options = words[: words.index("--")] if "--" in words else words
     flags = any(each in ("-ojson", "-o=json") or each.partition("=")[0] == "--json" for each in options)
     return flags or ("-o", "json") in pairwise(options)
@@ -82,7 +82,7 @@ def print_json(body: bytes) -> None:
     """An answer exactly as the daemon gave it. Raises OutputLost."""
     sys.stdout.flush()
     try:
-        # What is larger than the buffer goes past it: a later flush would find nothing wrong.
+        # A body larger than the buffer bypasses it: a later flush would report no error.
         sys.stdout.buffer.write(body + b"\n")
     except BrokenPipeError:
         raise
@@ -90,13 +90,23 @@ def print_json(body: bytes) -> None:
         raise OutputLost(reason=problem.strerror) from problem
 
 
+def print_answer(answer: "DaemonAnswer", lines: Callable[[bytes], Iterable[str]], *, as_json: bool) -> int:
+    """Print an answer of the daemon, as JSON or as the lines made of it; its exit code."""
+    if as_json:
+        print_json(answer.body)
+    else:
+        for line in lines(answer.body):
+            print_line(line)
+    return answer.exit_code
+
+
 def wall_now() -> float:
-    """For ages that people read, which is all a command needs the time for; nothing is judged by it."""
+    """Wall time, for ages that people read; nothing is judged by it."""
     return time.clock_gettime(time.CLOCK_REALTIME)
 
 
 def plain_keeping_indent(line: str) -> str:
-    """Plain text with our own leading and aligning spaces left as they are."""
+    """Plain text that keeps its leading and aligning spaces."""
     return line if line.isprintable() else _plain_aligned(line)
 
 

@@ -4,8 +4,7 @@ import os
 from contextlib import suppress
 from typing import Final
 
-from wakeful.client.client import DaemonClient
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import own_daemon
 from wakeful.core.errors import AgentMayNotDecide, WakefulError
 from wakeful.core.managed_session import AGENT_VARIABLE, SESSION_VARIABLE
 from wakeful.linux import proc
@@ -13,27 +12,25 @@ from wakeful.linux.client_processes import client_of
 from wakeful.sources.tool_processes import TOOL_VARIABLES
 
 _AGENT_VARIABLES = (*TOOL_VARIABLES.values(), SESSION_VARIABLE, AGENT_VARIABLE)
-# The command is refused anyway; a daemon that hangs need not hear of it.
-TOLD_SECONDS_MAX: Final = 2.0
+# The command is refused anyway, also if the daemon hangs.
+NOTIFY_SECONDS_MAX: Final = 2.0
 
 
 def require_person() -> None:
-    """Raises AgentMayNotDecide where this command runs below a client, or with the variables that agents' tools have.
+    """Raises AgentMayNotDecide where this command runs below a client, or with the variables of agents' tools.
 
-    No daemon is asked for leave: which sessions it supervises is not known here, so that every client counts. One that
-    runs is told of the refusal.
+    The daemon is not asked for permission: which sessions it supervises is not known here, so every client counts. A
+    running daemon is notified of the refusal.
     """
     session = _session()
     if session is not None:
         with suppress(WakefulError, OSError):
-            DaemonClient(StatePaths.from_environ(os.environ)).post(
-                "/api/decisions", timeout_seconds=TOLD_SECONDS_MAX
-            )
+            own_daemon().post("/api/decisions", timeout_seconds=NOTIFY_SECONDS_MAX)
         raise AgentMayNotDecide(session=session)
 
 
 def _session() -> str | None:
-    """What says that an agent runs this; None for a person."""
+    """The sign that an agent runs this command; None for a person."""
     pids = (os.getpid(), *(each.pid for each in proc.ancestors(os.getpid())))
     for pid in pids:
         client = client_of(pid)

@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING, Protocol, TypeVar
 from urllib.parse import urlencode
 
 from wakeful.cli.output import print_note
-from wakeful.client.client import DaemonAnswer, DaemonClient, DaemonNotRunning
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import DaemonAnswer, DaemonClient, own_daemon
+from wakeful.client.errors import DaemonNotRunning
 from wakeful.core.ids import SessionId
 
 if TYPE_CHECKING:
-    from wakeful.core.query_result import QueryResult as DeskAnswer
+    from wakeful.core.query_result import QueryResult
     from wakeful.views.sessions import SessionQueries
 
 T = TypeVar("T")
 
 
 class SessionReader(Protocol):
-    """Everything reading commands ask for."""
+    """The queries of reading commands."""
 
     def view(self, name: str, session_id: SessionId) -> DaemonAnswer:
         """`health`, `status`, `inspect` or `why` of one session."""
@@ -30,7 +30,7 @@ class SessionReader(Protocol):
         """A page of records; `filters` are the query of /api/sessions."""
 
     def overview(self) -> DaemonAnswer:
-        """What the daemon says of itself."""
+        """The daemon's status."""
 
     def of_caller(self, conversations: Sequence[str], pids: Sequence[int]) -> DaemonAnswer:
         """The session that asks."""
@@ -57,7 +57,7 @@ class DaemonReader:
 
 
 class LocalReader:
-    """Asks a desk of this process's own."""
+    """Asks the queries of this process."""
 
     def __init__(self, queries: "SessionQueries") -> None:
         self._queries = queries
@@ -72,11 +72,11 @@ class LocalReader:
         return _local_answer(views[name](session_id))
 
     def sessions(self, filters: dict[str, str]) -> DaemonAnswer:
-        import msgspec  # noqa: PLC0415 - costs nobody who has a daemon
+        import msgspec  # noqa: PLC0415 - only without a daemon
 
         from wakeful.sessions.registry import Query  # noqa: PLC0415 - as above
 
-        # The same words, turned into the same query, as the daemon's door does it.
+        # Converted as the HTTP route does it.
         return _local_answer(self._queries.sessions(msgspec.convert(filters, Query, strict=False)))
 
     def overview(self) -> DaemonAnswer:
@@ -89,7 +89,7 @@ class LocalReader:
 def read(question: Callable[[SessionReader], T]) -> T:
     """The answer of the daemon; without one, of a single look at the machine."""
     try:
-        return question(DaemonReader(DaemonClient(StatePaths.from_environ(os.environ))))
+        return question(DaemonReader(own_daemon()))
     except DaemonNotRunning:
         answer = question(LocalReader(_local_queries()))
         print_note("no daemon: looked once, nothing is watched")
@@ -99,10 +99,10 @@ def read(question: Callable[[SessionReader], T]) -> T:
 def _local_queries() -> "SessionQueries":
     from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
     from wakeful.cli.settings import load_settings  # noqa: PLC0415 - as above
-    from wakeful.daemon.observer import scan_once  # noqa: PLC0415 - every eye of the daemon: costs nobody who has one
+    from wakeful.daemon.observer import scan_once  # noqa: PLC0415 - every log source: only without a daemon
 
     return scan_once(load_settings(None).config, stored.pause_in_store())
 
 
-def _local_answer(answer: "DeskAnswer") -> DaemonAnswer:
+def _local_answer(answer: "QueryResult") -> DaemonAnswer:
     return DaemonAnswer(answer.body, answer.exit_code, os.getpid())

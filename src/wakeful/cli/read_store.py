@@ -11,7 +11,8 @@ from wakeful.alerts.mute_pause import MUTE_KIND
 from wakeful.alerts.mute_pause_model import Mute, PauseRecord, mute_list
 from wakeful.cli.output import print_note, wall_now
 from wakeful.cli.settings import load_settings
-from wakeful.client.client import DaemonAnswer, DaemonClient, DaemonNotRunning
+from wakeful.client.client import DaemonAnswer, local_answer, own_daemon
+from wakeful.client.errors import DaemonNotRunning
 from wakeful.config.paths import StatePaths
 from wakeful.config.state_dir import read_stored_notes, read_stored_pause, store_path
 from wakeful.core.decoding import json_decoder
@@ -26,11 +27,10 @@ S = TypeVar("S", bound=msgspec.Struct)
 
 def daemon_or_store(target: str, otherwise: Callable[[], msgspec.Struct]) -> DaemonAnswer:
     """The daemon's answer; without one, what the store says. Raises the store's errors."""
-    paths = StatePaths.from_environ(os.environ)
     try:
-        return DaemonClient(paths).get(target)
+        return own_daemon().get(target)
     except DaemonNotRunning:
-        answer = DaemonAnswer(msgspec.json.encode(otherwise()), 0, os.getpid())
+        answer = local_answer(otherwise())
         print_note("no daemon: as the store has it, nothing is watched")
         return answer
 
@@ -45,7 +45,7 @@ def stored_mutes() -> msgspec.Struct:
 
 
 def pause_in_store() -> PauseRecord | None:
-    """Who paused; a store that cannot be read is said, and hides nothing of what it is not needed for."""
+    """Who paused; None with a remark if the store cannot be read: the rest of the answer does not need it."""
     try:
         return read_stored_pause(_store_path())
     except WakefulError as error:

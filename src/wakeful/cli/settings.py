@@ -35,21 +35,21 @@ def is_trusted(document: Document, paths: StatePaths) -> bool:
 
 
 def trust(document: Document, paths: StatePaths) -> None:
-    """Remember this very content at this very path. Raises TrustDamaged."""
+    """Trust this content at this path. Raises TrustDamaged."""
     TrustFile(paths.trust_file).trust(document.path, document.content)
 
 
 def load_settings(given: str | None) -> LoadedConfig:
-    """The configuration of this user, here and now. Raises ConfigError.
+    """The configuration of this user in the working directory. Raises ConfigError.
 
-    A file that was named, by `--config` or $WAKEFUL_CONFIG, is the only one. Otherwise the user's own file is
+    A file named by `--config` or $WAKEFUL_CONFIG, is the only one read. Otherwise the user's own file is
     read, and over it the working directory's if a person trusts it.
     """
     return combine(_documents(given), os.environ)
 
 
 def config_arguments(given: str | None) -> tuple[str, ...]:
-    """What has another command of ours read the same file."""
+    """The option of another Wakeful command that reads the same file."""
     return () if given is None else ("--config", given)
 
 
@@ -63,7 +63,7 @@ def _documents(given: str | None) -> list[Document]:
 
 
 def trusted_working_directory_config() -> Document | None:
-    """The working directory's configuration, if it is trusted; one loud line if it is not."""
+    """The working directory's configuration if it is trusted; a remark if it is not."""
     try:
         document = working_directory_config()
     except ConfigError as problem:

@@ -85,7 +85,7 @@ def _print_coloured(rows: Sequence[SessionTableRow], footer: Sequence[str]) -> N
 
 
 def draw(console: "Console", rows: Sequence[SessionTableRow], footer: Sequence[str]) -> None:
-    """Draw the table on any console of rich."""
+    """Draw the table on a console of rich."""
     for line in _coloured_lines(rows, console.width) if rows else ():
         console.print(line, no_wrap=True, overflow="ellipsis", crop=True)
     for words in footer:
@@ -101,7 +101,7 @@ def _coloured_lines(rows: Sequence[SessionTableRow], width: int) -> Iterator["Te
         line = Text("  ").join(column.cell(number, row.tone) for column in columns)
         doing = Text(row.doing, "dim" if row.tone is RowTone.PAST else "")
         if row.tone in _URGENT and line.cell_len + 2 + doing.cell_len > width:
-            # What somebody has to act upon is worth a line of its own.
+            # A text that asks for action gets a line of its own.
             yield line
             line = Text()
         yield line.append("  ").append_text(doing)

@@ -1,162 +1,101 @@
 """Asynchronous client of the daemon's Unix socket; implements the interfaces of `api.py`.
 
-Every request has a deadline, and failures are the errors of those interfaces. Sessions also use the run
-folders. The client keeps no state that a restart would lose.
+Every request has a deadline. Sessions also use the run folders. The client keeps no state that a restart
+would lose.
 """
 
+import asyncio
 import signal
+import socket
 from collections.abc import AsyncIterator, Mapping
-from http import HTTPStatus
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlencode
 
-import httpx
 import msgspec
-from msgspec import Struct
 
-from wakeful.client.api import (
-    ActionReply,
-    DaemonDisconnected,
-    DaemonRefused,
-    DaemonSummary,
-    DaemonTimeout,
-    DaemonUnavailable,
-    OpenCheckpoint,
-    SessionSummary,
-    Workspace,
-)
+from wakeful.checkpoints.model import CheckpointList, CheckpointRecord, CheckpointState
+from wakeful.client import wire
+from wakeful.client.api import ActionReply, DaemonSummary, OpenCheckpoint, SessionSummary, Workspace
+from wakeful.client.client import answer_of, decode_body
+from wakeful.client.errors import DaemonRefused, transport_errors
 from wakeful.client.turn_stream import TurnStream
 from wakeful.control.driver import PermissionReply
 from wakeful.control.turn_events import TurnEvent
-from wakeful.core.decoding import decode_json
+from wakeful.core.errors import AmbiguousSession, SessionNotFound
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.core.leases import prompt_id_for
 from wakeful.core.process import ProcessState
 from wakeful.integrations.driver_support import agent_of
 from wakeful.integrations.providers import provider as client
+from wakeful.judging.session_record import SessionRecord
 from wakeful.linux.terminate import terminate
 from wakeful.reports.model import Report
-from wakeful.storage.base import ActionOutcome
+from wakeful.views.records import DecisionRecord, Overview
 
 # Twenty-four conversations, each with a question of its own and one that waits for a start.
 CONNECTIONS_MAX: Final = 100
-CONNECT_SECONDS_MAX: Final = 5.0
-
-
-class _ProblemBody(Struct):
-    code: str = "unknown"
-    detail: str = ""
-
-
-class AsyncDaemonClient:
-    """The daemon behind one socket."""
-
-    def __init__(self, socket: str) -> None:
-        transport = httpx.AsyncHTTPTransport(
-            uds=socket, limits=httpx.Limits(max_connections=CONNECTIONS_MAX), trust_env=False
-        )
-        self._http = httpx.AsyncClient(transport=transport, base_url="http://localhost")
-
-    async def get(self, target: str, seconds: float) -> bytes:
-        """Raises DaemonNotRunning, DaemonSilent, DaemonDisconnected or Refused."""
-        return await self._request("GET", target, None, None, seconds)
-
-    async def post(self, target: str, body: object, seconds: float, key: str | None = None) -> bytes:
-        """Raises as `get` does. `key` is an Idempotency-Key: asking twice is once."""
-        return await self._request("POST", target, body, key, seconds)
-
-    async def close(self) -> None:
-        await self._http.aclose()
-
-    async def _request(
-        self, method: str, target: str, body: object, key: str | None, seconds: float
-    ) -> bytes:
-        headers = {"content-type": "application/json"} if method == "POST" else {}
-        if key is not None:
-            headers["idempotency-key"] = key
-        content = msgspec.json.encode(body) if method == "POST" else None
-        limits = httpx.Timeout(seconds, connect=min(seconds, CONNECT_SECONDS_MAX))
-        try:
-            reply = await self._http.request(method, target, content=content, headers=headers, timeout=limits)
-        except httpx.ConnectError as problem:
-            raise DaemonUnavailable from problem
-        except httpx.TimeoutException as problem:
-            raise DaemonTimeout(seconds=seconds) from problem
-        except httpx.HTTPError as problem:
-            raise DaemonDisconnected from problem
-        if reply.status_code >= HTTPStatus.BAD_REQUEST:
-            raise _refusal_error(reply.status_code, reply.content)
-        return reply.content
-
-
-def _refusal_error(status: int, body: bytes) -> DaemonRefused:
-    try:
-        problem = decode_json(body, _ProblemBody)
-    except msgspec.DecodeError:
-        problem = _ProblemBody()
-    return DaemonRefused(detail=problem.detail or f"status {status}", reason=problem.code, status=status)
-
-
 READ_SECONDS_MAX: Final = 10.0
 # A decision may stop an agent and start another one.
 DECIDE_SECONDS_MAX: Final = 180.0
 # Logs and git of sixty sessions, on a machine that is busy.
 REPORT_SECONDS_MAX: Final = 30.0
+# A start takes up to a minute, its first word 20 s more, and others may be before it in the queue of a busy machine.
+START_SECONDS_MAX: Final = 180.0
+ACTION_SECONDS_MAX: Final = 60.0
+# After SIGKILL the kernel may still take a moment.
+KILL_SECONDS_MAX: Final = 5.0
 
 
-class _PauseBody(Struct):
-    by: str = ""
+class AsyncDaemonClient:
+    """The daemon behind one socket. Each request has a connection of its own."""
 
+    def __init__(self, socket_path: str) -> None:
+        self._socket_path = socket_path
+        self._connections = asyncio.Semaphore(CONNECTIONS_MAX)
 
-class _DaemonBody(Struct):
-    paused: _PauseBody | None = None
-    notes: tuple[str, ...] = ()
+    async def get(self, target: str, seconds: float) -> bytes:
+        """Raises DaemonAway or DaemonRefused."""
+        return await self._request("GET", target, b"", None, seconds)
 
+    async def post(self, target: str, body: object, seconds: float, key: str | None = None) -> bytes:
+        """Raises DaemonAway or DaemonRefused. With `key`, an Idempotency-Key, a repeated request acts once."""
+        return await self._request("POST", target, msgspec.json.encode(body), key, seconds)
 
-class _StatusBody(Struct):
-    mode: str
-    daemon: _DaemonBody
+    async def _request(self, method: str, target: str, body: bytes, key: str | None, seconds: float) -> bytes:
+        request = wire.encode_request(method, target, body, key)
+        with transport_errors(self._socket_path, method, target, seconds):
+            async with asyncio.timeout(seconds), self._connections:
+                reply = await self._exchange(request)
+        return answer_of(reply).body
 
-
-class _ChoiceBody(Struct):
-    name: str
-    consequence: str = ""
-
-
-class _CheckpointBody(Struct):
-    number: int
-    state: str
-    subject: str
-    happened: tuple[str, ...] = ()
-    may_have: tuple[str, ...] = ()
-    did_not: tuple[str, ...] = ()
-    choices: tuple[_ChoiceBody, ...] = ()
-
-
-class _CheckpointListBody(Struct):
-    checkpoints: tuple[_CheckpointBody, ...]
-
-
-class _DecisionBody(Struct):
-    words: str
+    async def _exchange(self, request: bytes) -> wire.HttpReply:
+        loop, received = asyncio.get_running_loop(), bytearray()
+        with socket.socket(socket.AF_UNIX) as connection:
+            connection.setblocking(False)
+            await loop.sock_connect(connection, self._socket_path)
+            await loop.sock_sendall(connection, request)
+            while chunk := await loop.sock_recv(connection, wire.READ_BYTES):
+                received += chunk
+                wire.require_bounded(len(received))
+            return wire.parse_reply(bytes(received), wire.peer_pid(connection))
 
 
 class DaemonApiClient:
-    """Implements client.api.House for the daemon of one home."""
+    """Implements `api.DaemonApi` for the daemon of one home."""
 
-    def __init__(self, door: AsyncDaemonClient) -> None:
-        self._client = door
+    def __init__(self, daemon: AsyncDaemonClient) -> None:
+        self._client = daemon
 
     async def summary(self) -> DaemonSummary:
-        status = decode_json(await self._client.get("/api/status", READ_SECONDS_MAX), _StatusBody)
+        status = decode_body(await self._client.get("/api/status", READ_SECONDS_MAX), Overview)
         paused = status.daemon.paused
         return DaemonSummary(status.mode, paused.by if paused is not None else None, status.daemon.notes)
 
     async def checkpoints(self) -> tuple[OpenCheckpoint, ...]:
         body = await self._client.get("/api/checkpoints", READ_SECONDS_MAX)
-        listed = decode_json(body, _CheckpointListBody).checkpoints
-        return tuple(_open_checkpoint(each) for each in listed if each.state == "open")
+        records = decode_body(body, CheckpointList).checkpoints
+        return tuple(_open_checkpoint(each) for each in records if each.state is CheckpointState.OPEN)
 
     async def decide(self, number: int, choice: str, by: str) -> str:
         order: dict[str, object] = {"by": by}
@@ -165,7 +104,7 @@ class DaemonApiClient:
         if choice == "done":
             choice, order["done"] = "continue", True
         target = f"/api/checkpoints/{number:d}/{choice}"
-        return decode_json(await self._client.post(target, order, DECIDE_SECONDS_MAX), _DecisionBody).words
+        return decode_body(await self._client.post(target, order, DECIDE_SECONDS_MAX), DecisionRecord).words
 
     async def pause(self, by: str) -> None:
         await self._client.post("/api/pause", {"by": by}, READ_SECONDS_MAX)
@@ -174,58 +113,29 @@ class DaemonApiClient:
         await self._client.post("/api/resume", {"by": by}, READ_SECONDS_MAX)
 
     async def mute(self, session_id: SessionId, seconds: float, by: str) -> None:
-        target = f"/api/sessions/{parse_session_id(session_id)}/mute"
+        target = _path(session_id, "/mute")
         await self._client.post(target, {"for_seconds": seconds, "by": by}, READ_SECONDS_MAX)
 
     async def report(self, since: str) -> Report:
         body = await self._client.get(f"/api/report?{urlencode({'since': since})}", REPORT_SECONDS_MAX)
-        return decode_json(body, Report)
+        return decode_body(body, Report)
 
 
-def _open_checkpoint(each: _CheckpointBody) -> OpenCheckpoint:
+def _open_checkpoint(record: CheckpointRecord) -> OpenCheckpoint:
     lines = (
-        *(f"happened: {line}" for line in each.happened),
-        *(f"may have happened: {line}" for line in each.may_have),
-        *(f"did not happen: {line}" for line in each.did_not),
+        *(f"happened: {line}" for line in record.happened),
+        *(f"may have happened: {line}" for line in record.may_have),
+        *(f"did not happen: {line}" for line in record.did_not),
     )
-    choices = tuple((choice.name, choice.consequence) for choice in each.choices)
-    return OpenCheckpoint(each.number, each.subject, lines, choices)
-
-
-# A start is waited for a minute, its first word 20 s more, and others may be before it in the queue of a busy machine.
-START_SECONDS_MAX: Final = 180.0
-ACTION_SECONDS_MAX: Final = 60.0
-# SIGKILL is not argued with; a kernel may take a moment.
-KILL_SECONDS_MAX: Final = 5.0
-NOT_FOUND: Final = "session-not-found"
-AMBIGUOUS: Final = "ambiguous-session"
-
-
-class _ActionBody(Struct):
-    session_id: str
-    outcome: ActionOutcome
-    words: str
-    epoch: int = 0
-
-
-class _FindingBody(Struct):
-    code: str
-
-
-class _SessionBody(Struct):
-    id: str
-    state: str
-    health: str
-    managed: bool = False
-    pid: int | None = None
-    findings: tuple[_FindingBody, ...] = ()
+    choices = tuple((choice.name, choice.consequence) for choice in record.choices)
+    return OpenCheckpoint(record.number, record.subject, lines, choices)
 
 
 class SessionsApiClient:
-    """Implements client.api.Sessions for the daemon of one home."""
+    """Implements `api.SessionsApi` for the daemon of one home."""
 
-    def __init__(self, socket: str, run: Path) -> None:
-        self._client = AsyncDaemonClient(socket)
+    def __init__(self, socket_path: str, run: Path) -> None:
+        self._client = AsyncDaemonClient(socket_path)
         self._turns = TurnStream(run, self._fetch_pid)
 
     async def start(self, workspace: Workspace, prompt: str, key: str) -> ActionReply:
@@ -238,7 +148,9 @@ class SessionsApiClient:
             "terminal": False,
             "prompt": prompt,
         }
-        return _decode_action_reply(await self._client.post("/api/sessions", order, START_SECONDS_MAX, key))
+        return decode_body(
+            await self._client.post("/api/sessions", order, START_SECONDS_MAX, key), ActionReply
+        )
 
     async def send(self, session_id: SessionId, prompt: str, key: str) -> ActionReply:
         return await self._post_action(session_id, "send", {"prompt": prompt}, START_SECONDS_MAX, key)
@@ -258,9 +170,9 @@ class SessionsApiClient:
 
     async def kill_process(self, session_id: SessionId) -> bool:
         processes = await self._turns.processes_of(session_id)
-        meant = agent_of(session_id, session_id.partition("-")[2])
+        is_meant = agent_of(session_id, session_id.partition("-")[2])
         steps = ((signal.SIGKILL, KILL_SECONDS_MAX),)
-        endings = [await terminate(each, steps, is_meant=meant) for each in processes]
+        endings = [await terminate(each, steps, is_meant=is_meant) for each in processes]
         return bool(endings) and all(each.sight is ProcessState.DEAD for each in endings)
 
     async def revive(self, session_id: SessionId) -> ActionReply:
@@ -283,33 +195,28 @@ class SessionsApiClient:
         self, provider: str, session_id: SessionId, key: str, epoch: int = 0
     ) -> AsyncIterator[TurnEvent]:
         reader = client(provider).hearing(str(prompt_id_for(key)))
-        async for heard in self._turns.events(session_id, reader, epoch):
-            yield heard
-
-    async def close(self) -> None:
-        """Let go of what it holds open."""
-        await self._client.close()
+        async for event in self._turns.events(session_id, reader, epoch):
+            yield event
 
     async def _post_action(
         self,
         session_id: SessionId,
-        act: str,
+        action: str,
         order: Mapping[str, object],
         seconds: float = ACTION_SECONDS_MAX,
         key: str | None = None,
     ) -> ActionReply:
-        return _decode_action_reply(
-            await self._client.post(_path(session_id, f"/{act}"), order, seconds, key)
-        )
+        body = await self._client.post(_path(session_id, f"/{action}"), order, seconds, key)
+        return decode_body(body, ActionReply)
 
-    async def _fetch_session(self, session_id: SessionId) -> _SessionBody | None:
+    async def _fetch_session(self, session_id: SessionId) -> SessionRecord | None:
         try:
             body = await self._client.get(_path(session_id), READ_SECONDS_MAX)
         except DaemonRefused as refused:
-            if refused.reason in {NOT_FOUND, AMBIGUOUS}:
+            if refused.reason in {SessionNotFound.code, AmbiguousSession.code}:
                 return None
             raise
-        return decode_json(body, _SessionBody)
+        return decode_body(body, SessionRecord)
 
     async def _fetch_pid(self, session_id: SessionId) -> int | None:
         record = await self._fetch_session(session_id)
@@ -317,10 +224,5 @@ class SessionsApiClient:
 
 
 def _path(session_id: SessionId, tail: str = "") -> str:
-    # Only what this lets through goes into an address.
+    # Only an id that this accepts is put into an address.
     return f"/api/sessions/{parse_session_id(session_id)}{tail}"
-
-
-def _decode_action_reply(body: bytes) -> ActionReply:
-    deed = decode_json(body, _ActionBody)
-    return ActionReply(deed.outcome, deed.words, deed.session_id, deed.epoch)

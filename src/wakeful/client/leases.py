@@ -14,8 +14,8 @@ from typing import Any, Final
 
 import msgspec
 
-from wakeful.client.client import DaemonAnswer, DaemonClient, RequestDeclined
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import DaemonAnswer, own_daemon
+from wakeful.client.errors import RequestDeclined
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.ids import SessionId, parse_session_id
@@ -56,7 +56,7 @@ def fail_run(work_id: str, epoch: int, reason: str = "") -> WorkState:
 
 
 class Ownership:
-    """A conversation that is ours while `lost` is not set."""
+    """A conversation that this process owns while `lost` is not set."""
 
     def __init__(self, lease: LeaseRecord) -> None:
         self.session_id: SessionId = lease.session_id
@@ -64,7 +64,7 @@ class Ownership:
         self.lost = threading.Event()
 
     def require(self) -> None:
-        """Raise LeaseLost unless the conversation is still ours; to be asked before each effect."""
+        """Raise LeaseLost unless this process still owns the conversation; call it before each effect."""
         if self.lost.is_set():
             raise LeaseLost(shown=self.session_id, epoch=self.epoch)
 
@@ -75,55 +75,58 @@ def own(
 ) -> Iterator[Ownership]:
     """Own a conversation inside the block: claimed at its start, kept by a thread, given back at its end.
 
-    Raises ConversationHeld, which names the owner, before the block, and LeaseLost after it if somebody else
-    had the conversation before the block was over.
+    Raises ConversationHeld, which names the owner, before the block, and LeaseLost after it if the lease was lost
+    inside the block.
     """
     order = {**_claim_fields(owner), "ttl_seconds": ttl_seconds}
     answer = _post(f"/api/sessions/{parse_session_id(session_id)}/claim", order)
-    ours = Ownership(decode_json(answer.body, LeaseRecord))
+    ownership = Ownership(decode_json(answer.body, LeaseRecord))
     over = threading.Event()
     keeper = threading.Thread(
-        target=_renew_until_over, args=(ours, over, ttl_seconds), name=f"own-{ours.session_id}", daemon=True
+        target=_renew_until_over,
+        args=(ownership, over, ttl_seconds),
+        name=f"own-{ownership.session_id}",
+        daemon=True,
     )
     keeper.start()
     try:
-        yield ours
+        yield ownership
     finally:
         over.set()
         keeper.join()
-        _release(ours)
-    ours.require()
+        _release(ownership)
+    ownership.require()
 
 
-def _renew_until_over(ours: Ownership, over: threading.Event, ttl_seconds: float) -> None:
-    """Renew until it is over or lost. A daemon that is away is asked again until the lease may have ended."""
+def _renew_until_over(ownership: Ownership, over: threading.Event, ttl_seconds: float) -> None:
+    """Renew until the block is over or the lease is lost. While the daemon is away, retry until the lease may have ended."""
     deadline = monotonic() + ttl_seconds
     while not over.wait(ttl_seconds / HEARTBEATS_PER_LEASE):
         try:
-            _renew(f"/api/sessions/{ours.session_id}/renew", ours.epoch, ttl_seconds)
+            _renew(f"/api/sessions/{ownership.session_id}/renew", ownership.epoch, ttl_seconds)
             deadline = monotonic() + ttl_seconds
         except LeaseLost:
-            ours.lost.set()
+            ownership.lost.set()
             return
         except WorldError:
             if monotonic() >= deadline:
-                # Nobody has heard us for a whole lease: we cannot know that it is ours, so it is not.
-                ours.lost.set()
+                # No renewal for a whole lease: another owner is possible, so the lease counts as lost.
+                ownership.lost.set()
                 return
 
 
-def _release(ours: Ownership) -> None:
+def _release(ownership: Ownership) -> None:
     try:
-        _post(f"/api/sessions/{ours.session_id}/yield", {"epoch": ours.epoch})
+        _post(f"/api/sessions/{ownership.session_id}/yield", {"epoch": ownership.epoch})
     except LeaseLost:
-        ours.lost.set()
+        ownership.lost.set()
     except WorldError:
         # Without a daemon the lease ends by itself.
         return
 
 
 def _claim_fields(owner: str | None) -> dict[str, Any]:
-    """Who claims: this process, under its own name unless another is given."""
+    """This process as the claimant, under its own name unless another is given."""
     pid = os.getpid()
     return {"owner": owner or f"{socket.gethostname()} pid {pid}", "holder": identify(pid)}
 
@@ -134,9 +137,9 @@ def _renew(target: str, epoch: int, ttl_seconds: float) -> str:
 
 
 def _post(target: str, order: dict[str, Any]) -> DaemonAnswer:
-    """Raises the daemon's refusals as the errors they are there."""
+    """Raises the daemon's refusals as the errors that the daemon raised."""
     try:
-        return DaemonClient(StatePaths.from_environ(os.environ)).post(target, msgspec.json.encode(order))
+        return own_daemon().post(target, msgspec.json.encode(order))
     except RequestDeclined as refusal:
         raise _error_of_refusal(refusal, target.split("/")[3], order) from refusal
 

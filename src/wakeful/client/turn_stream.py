@@ -17,6 +17,7 @@ from typing import Final, Self
 
 from asyncinotify import Inotify, Mask
 
+from wakeful.client.errors import DaemonRefused
 from wakeful.control.provider import TurnReader
 from wakeful.control.turn_events import Ended, Gone, PromptUnread, TurnEvent
 from wakeful.core.errors import WorldError
@@ -28,13 +29,13 @@ from wakeful.linux import proc
 from wakeful.sources.follow import FileFollower
 from wakeful.sources.tool_processes import is_tool
 
-# Only where the kernel has no watch left to give.
+# Used only where the kernel has no watch left to give.
 POLL_SECONDS: Final = 0.5
 _READ_BYTES: Final = 64 * 1024
 
 
 class FolderChangeWaiter:
-    """Watches as long as it is entered. Look after entering: what came before is not told."""
+    """Watches as long as it is entered. Look after entering: earlier changes are not reported."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -42,7 +43,7 @@ class FolderChangeWaiter:
         self._change_event = asyncio.Event()
 
     async def __aenter__(self) -> Self:
-        with suppress(OSError):  # then it is looked at now and then
+        with suppress(OSError):  # then `wait` polls
             self._inotify = self._watch()
             asyncio.get_running_loop().add_reader(self._inotify.fd, self._on_inotify)
         return self
@@ -55,7 +56,7 @@ class FolderChangeWaiter:
             self._inotify.close()
 
     async def wait(self, seconds_max: float | None = None) -> bool:
-        """Until something happened there; False once the time is up."""
+        """Until something changes there; False once the time is up."""
         limit = seconds_max if self._inotify is not None else POLL_SECONDS
         try:
             async with asyncio.timeout(limit):
@@ -82,38 +83,36 @@ class FolderChangeWaiter:
         self._change_event.set()
 
 
-# Between a start and the daemon's next look its record may not know the process yet.
+# Between a start and the daemon's next look its record may lack the process.
 NEW_PROCESS_SECONDS_MAX: Final = 1.0
-# In a folder where something stirred, a process that is not known yet is looked for this often.
+# After a change in the folder, a process that is not known yet is looked for this often.
 PROCESS_CHECK_SECONDS: Final = 1.0
 _DAY_SECONDS: Final = 86_400.0
 
 log = logging.getLogger("wakeful.gateway")
 
-AskPid = Callable[[SessionId], Awaitable[int | None]]
-"""The pid the daemon knows for a session; None if it knows none that lives."""
-
 
 class TurnStream:
-    """Listens below the folder that all runs share."""
+    """Follows turns in the run folders below one root."""
 
-    def __init__(self, root: Path, ask_pid: AskPid) -> None:
+    def __init__(self, root: Path, fetch_pid: Callable[[SessionId], Awaitable[int | None]]) -> None:
         self._root = root
-        self._ask_pid = ask_pid
+        # The pid the daemon knows for a session; None if it knows no living one.
+        self._fetch_daemon_pid = fetch_pid
         self._process_by_session: dict[SessionId, Process] = {}
 
     async def events(
         self, session_id: SessionId, reader: TurnReader, epoch: int = 0
     ) -> AsyncIterator[TurnEvent]:
-        """`epoch`: the process that was given the prompt, where that is known."""
+        """`epoch`: the process that was given the prompt, 0 where that is not known."""
         folder = RunFolder(self._root, session_id)
         process = await self._find_process(session_id, lambda: _has_turn_end(folder, reader, epoch))
         if epoch and (process is None or _epoch_of(process) == epoch):
             reader.on_prompt_given()
         while True:
-            async for heard in _events_of_process(folder, process or _ended_process(), reader):
-                yield heard
-                if isinstance(heard, Ended) and not heard.interrupted:
+            async for event in _events_of_process(folder, process or _ended_process(), reader):
+                yield event
+                if isinstance(event, Ended) and not event.interrupted:
                     return
             yield Gone(folder.last_error_output())
             if not reader.on_new_process():
@@ -122,9 +121,9 @@ class TurnStream:
             process = await self._wait_for_successor(session_id, folder, process)
 
     async def _find_process(self, session_id: SessionId, is_whole: Callable[[], bool]) -> Process | None:
-        """The process, also when it is so new that hardly anybody knows it.
+        """The process, also when it is so new that the daemon does not know it yet.
 
-        Not where the whole turn is there: whoever brings the session back begins its file anew, and the answer is gone.
+        A whole turn is read without waiting: the next process of the session truncates the file, and the answer is lost.
         """
         process = await self.process_of(session_id)
         if process is None and not is_whole():
@@ -133,7 +132,7 @@ class TurnStream:
         return process
 
     async def process_of(self, session_id: SessionId) -> Process | None:
-        """The process that lives for it now."""
+        """The living process of a session."""
         known = self._process_by_session.get(session_id)
         if known is not None and proc.state_of(known) is ProcessState.ALIVE:
             return known
@@ -147,7 +146,7 @@ class TurnStream:
         return found
 
     async def processes_of(self, session_id: SessionId) -> list[Process]:
-        """All that lives of its agent: npm's wrapper, and the program below it, which does not end with it. No tools."""
+        """All living processes of its agent: npm's wrapper and the program below it, which does not end with it. No tools."""
         process = await self.process_of(session_id)
         carriers = proc.processes_with_variable(SESSION_VARIABLE, session_id, os.getuid())
         others = [each for each in carriers if each != process and not is_tool(each)]
@@ -155,68 +154,67 @@ class TurnStream:
 
     async def _fetch_pid(self, session_id: SessionId) -> int | None:
         try:
-            return await self._ask_pid(session_id)
-        except WorldError as problem:
+            return await self._fetch_daemon_pid(session_id)
+        except (WorldError, DaemonRefused) as problem:
             log.info("whether %s runs is not known: %s", session_id, problem)
             return None
 
     async def _wait_for_successor(
         self, session_id: SessionId, folder: RunFolder, before: Process | None
     ) -> Process:
-        """The process that takes its place, whenever that comes: how long to wait is for whoever listens."""
-        stirred = False
+        """The process that takes its place, however long that takes: the caller decides how long to wait."""
+        changed = False
         while True:
-            async with FolderChangeWaiter(folder.path) as stirring:
+            async with FolderChangeWaiter(folder.path) as waiter:
                 process = await self.process_of(session_id)
                 if process is not None and process != before and folder.output.is_file():
                     return process
-                stirred = await stirring.wait(PROCESS_CHECK_SECONDS if stirred else None)
+                changed = await waiter.wait(PROCESS_CHECK_SECONDS if changed else None)
 
 
 def _has_turn_end(folder: RunFolder, reader: TurnReader, epoch: int) -> bool:
-    """Whether the file has the end of the turn already."""
     trial = deepcopy(reader)
     if epoch:
         trial.on_prompt_given()
     lines = folder.output.read_bytes().splitlines() if folder.output.is_file() else []
-    told = [*_feed_lines(trial, lines), *trial.on_caught_up()]
-    return any(isinstance(each, Ended) and not each.interrupted for each in told)
+    events = [*_feed_lines(trial, lines), *trial.on_caught_up()]
+    return any(isinstance(each, Ended) and not each.interrupted for each in events)
 
 
 async def _events_of_process(
     folder: RunFolder, process: Process, reader: TurnReader
 ) -> AsyncIterator[TurnEvent]:
-    """What one process says, until it has ended and all was read."""
-    with suppress(FileNotFoundError):  # its folder went with it: there is nothing to be read any more
-        async with FileFollower(folder.output, process) as following:
-            while lines := following.read():
-                for heard in _feed_lines(reader, lines):
-                    yield heard
-                # A long file is read in slices of a few ms; others are served in between.
+    """The events of one process, until it has ended and its output is read."""
+    with suppress(FileNotFoundError):  # its folder was removed with it
+        async with FileFollower(folder.output, process) as follower:
+            while lines := follower.read():
+                for event in _feed_lines(reader, lines):
+                    yield event
+                # A long file is read in slices of a few ms; other tasks run in between.
                 await asyncio.sleep(0)
-            for heard in reader.on_caught_up():
-                yield heard
-            while (more := await _next_lines(following)) is not None:
-                for heard in _feed_lines(reader, more):
-                    yield heard
+            for event in reader.on_caught_up():
+                yield event
+            while (more := await _next_lines(follower)) is not None:
+                for event in _feed_lines(reader, more):
+                    yield event
 
 
-async def _next_lines(following: FileFollower) -> list[bytes] | None:
+async def _next_lines(follower: FileFollower) -> list[bytes] | None:
     """The next lines; None once the process has ended and all is read."""
     while True:
         deadline = asyncio.get_running_loop().time() + _DAY_SECONDS
-        if lines := await following.next_lines(deadline):
+        if lines := await follower.next_lines(deadline):
             return lines
-        if not following.is_alive:
+        if not follower.is_alive:
             return None
 
 
 def _feed_lines(reader: TurnReader, lines: list[bytes]) -> list[TurnEvent]:
-    return [heard for line in lines for heard in reader.feed(line)]
+    return [event for line in lines for event in reader.feed(line)]
 
 
 def _newest_agent(carriers: list[Process]) -> Process | None:
-    """The agent of the newest claim: not its tools, and not those it left behind."""
+    """The agent of the newest epoch, without tools and earlier processes."""
     agents = [each for each in carriers if not is_tool(each)]
     return max(agents, key=lambda each: (_epoch_of(each), -each.started), default=None)
 

@@ -20,7 +20,7 @@ from wakeful.control.controller import SessionController
 from wakeful.control.gate import INTERRUPTED, ActionKind, ActionRecord
 from wakeful.control.start import RunRequest
 from wakeful.core.decoding import json_decoder
-from wakeful.core.errors import OperatorError, WakefulError
+from wakeful.core.errors import KeyUsed, WakefulError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.storage.base import ActionOutcome, Note, Store
@@ -29,13 +29,6 @@ from wakeful.storage.note_decoding import decode_notes
 KIND: Final = "deed"
 # Whoever asks again does so because an answer was lost: within a day, or never.
 RETENTION_SECONDS: Final = 86_400.0
-
-
-class KeyUsed(OperatorError):
-    """This idempotency key was used for another order. Use a new key for a new one."""
-
-    code = "idempotency-key-reused"
-    http_status = 409
 
 
 class _StoredRequest(Struct, frozen=True):

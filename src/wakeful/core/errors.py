@@ -62,6 +62,13 @@ class AmbiguousSession(OperatorError):
     http_status = 409
 
 
+class KeyUsed(OperatorError):
+    """This idempotency key was used for another order. Use a new key for a new one."""
+
+    code = "idempotency-key-reused"
+    http_status = 409
+
+
 class AgentMayNotDecide(OperatorError):
     """This asks from inside {session}, which is supervised. Decisions are for people: ask in a terminal that no agent started, or in the chat."""
 

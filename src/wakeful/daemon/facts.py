@@ -16,7 +16,8 @@ from wakeful.heartbeat.model import HeartbeatStatus
 from wakeful.judging.events import Event
 from wakeful.linux.files import ProblemFile
 from wakeful.storage.base import Store, Transition
-from wakeful.views.sessions import DaemonRecord, ProcessRecord, SessionFacts
+from wakeful.views.records import DaemonRecord
+from wakeful.views.sessions import ProcessRecord, SessionFacts
 
 
 class DaemonFacts(SessionFacts):

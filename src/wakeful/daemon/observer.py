@@ -40,7 +40,8 @@ from wakeful.sources.event_log import event_logs
 from wakeful.sources.log_source import LogFileSource
 from wakeful.sources.tool_use_log import tool_use_logs
 from wakeful.storage.base import Bookmark
-from wakeful.views.sessions import DaemonRecord, ProcessRecord, SessionFacts, SessionQueries
+from wakeful.views.records import DaemonRecord
+from wakeful.views.sessions import ProcessRecord, SessionFacts, SessionQueries
 
 if TYPE_CHECKING:
     from wakeful.integrations.docker.source import ContainerSource

@@ -31,7 +31,7 @@ from wakeful.sources.base import ProcessWatch, Source
 from wakeful.sources.log_source import LogFileSource
 from wakeful.sources.tool_processes import orphans_of, unlogged_calls
 from wakeful.storage.base import Bookmark, Transition
-from wakeful.views.sessions import SourceRecord
+from wakeful.views.records import SourceRecord
 
 if TYPE_CHECKING:
     from wakeful.integrations.docker.source import ContainerSource

@@ -8,8 +8,8 @@ from typing import Final
 
 from wakeful.alerts.failed_parts import FailedParts
 from wakeful.alerts.mute_pause import MutePause
-from wakeful.client.api import DaemonDisconnected, DaemonTimeout, DaemonUnavailable
 from wakeful.client.async_client import AsyncDaemonClient, DaemonApiClient, SessionsApiClient
+from wakeful.client.errors import DaemonAway, DaemonNotRunning
 from wakeful.config.alert_channels import open_channels
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
@@ -120,8 +120,6 @@ class Gateway:
     async def close(self) -> None:
         await self._follow_ups.close()
         await self.chat.close()
-        await self._sessions.close()
-        await self._client.close()
         for channel in self._channels:
             await channel.close()
 
@@ -151,10 +149,10 @@ class Gateway:
         """The daemon this gateway has to keep itself, by this command; None where one answers, or is about to."""
         try:
             await self._client.get("/healthz", 5.0)
-        except DaemonUnavailable:
+        except DaemonNotRunning:
             argv = (sys.executable, "-P", "-m", "wakeful", *words)
             return ChildSupervisor("daemon", argv, Path(self._paths.logs) / "up.log", self._environ)
-        except (DaemonTimeout, DaemonDisconnected) as problem:
+        except DaemonAway as problem:
             log.warning("%s", problem)
         return None
 

@@ -12,6 +12,7 @@ from typing import Any, Final, Protocol
 
 from msgspec.structs import replace
 
+from wakeful.client.errors import DaemonRefused
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.gateway.ports import BotInUse, BotRejected, Chat, ChatFailed, ChatFlooded
@@ -229,7 +230,7 @@ class Intake:
     async def _run_command(self, command: Command, message: IncomingMessage, arguments: str) -> str:
         try:
             return await command(message, arguments)
-        except WorldError as problem:
+        except (WorldError, DaemonRefused) as problem:
             log.warning("an order of %s was not carried out: %s", message.place.key, problem)
             return NOT_DONE
 

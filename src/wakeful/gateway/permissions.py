@@ -16,7 +16,8 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from wakeful.client.api import DaemonRefused, SessionsApi
+from wakeful.client.api import SessionsApi
+from wakeful.client.errors import DaemonAway, DaemonRefused
 from wakeful.control.driver import PermissionReply
 from wakeful.control.turn_events import PermissionAsked
 from wakeful.core.clock import Clock
@@ -25,7 +26,6 @@ from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
 from wakeful.gateway.ports import Chat, ChatFailed, ChatRefused
-from wakeful.gateway.prompt_delivery import DAEMON_AWAY
 from wakeful.gateway.rules.access import (
     PRESS_REFUSAL_TEXTS,
     TOKEN_BYTES,
@@ -246,7 +246,7 @@ class ChatQuestions:
         reply = PermissionReply.DENY if choice is PermissionChoice.DENY else PermissionReply.ALLOW
         try:
             told = await self._answer(question, reply, CHOICE_TEXTS[choice])
-        except DAEMON_AWAY as problem:
+        except DaemonAway as problem:
             log.warning("a question of %s could not be answered: %s", question.session_id, problem)
             told = _ReplyResult.NOT_DELIVERED
         if told is _ReplyResult.DELIVERED and choice is PermissionChoice.ALLOW_SESSION:
@@ -282,7 +282,7 @@ class ChatQuestions:
                 await self._reply(session_id, question_id, PermissionReply.ALLOW)
                 is not _ReplyResult.NOT_DELIVERED
             )
-        except DAEMON_AWAY as problem:
+        except DaemonAway as problem:
             log.warning("a question of %s is asked again: %s", session_id, problem)
             return False
 
@@ -340,7 +340,7 @@ class ChatQuestions:
                     await self._answer(question, PermissionReply.DENY, EXPIRED)
                     is not _ReplyResult.NOT_DELIVERED
                 )
-            except DAEMON_AWAY as problem:
+            except DaemonAway as problem:
                 log.info("a question of %s is denied later: %s", question.session_id, problem)
                 return False
         return True

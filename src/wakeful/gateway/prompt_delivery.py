@@ -10,15 +10,8 @@ from typing import Final, TypeVar
 
 from msgspec.structs import replace
 
-from wakeful.client.api import (
-    ActionReply,
-    DaemonDisconnected,
-    DaemonRefused,
-    DaemonTimeout,
-    DaemonUnavailable,
-    SessionsApi,
-    Workspace,
-)
+from wakeful.client.api import ActionReply, SessionsApi, Workspace
+from wakeful.client.errors import DaemonAway, DaemonRefused
 from wakeful.core.clock import Clock
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
@@ -33,7 +26,6 @@ from wakeful.storage.base import ActionOutcome
 CANNOT_CONTINUE: Final = frozenset(
     {"session-not-found", "not-managed", "conversation-unknown", "cannot-resume"}
 )
-DAEMON_AWAY: Final = (DaemonUnavailable, DaemonTimeout, DaemonDisconnected)
 # In these states a prompt that nobody saw arrive is being worked on.
 AT_WORK: Final = frozenset({"prompting", "waiting"})
 
@@ -79,7 +71,7 @@ class PromptDelivery:
                 log.warning("%s cannot go on with %s: it begins anew", key, context.turn.session_id)
                 await context.save(session_id="")
                 answered = await self._send_or_start(context, workspace)
-        except DAEMON_AWAY as problem:
+        except DaemonAway as problem:
             return NotBegun(str(problem))
         fault_point("turn.given")
         return await self._save_result(context, workspace, answered)
@@ -161,7 +153,7 @@ class PromptDelivery:
         while True:
             try:
                 return await ask()
-            except DAEMON_AWAY as problem:
+            except DaemonAway as problem:
                 if self._clock.now().awake >= until:
                     raise
                 log.info("asked again in %g s: %s", self._limits.retry, problem)

@@ -12,7 +12,8 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from wakeful.client.api import DaemonRefused, SessionsApi
+from wakeful.client.api import SessionsApi
+from wakeful.client.errors import DaemonRefused
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.ids import SessionId
@@ -262,7 +263,7 @@ class TurnQueue:
                 found = tries > 1 or turn.update_id in self._restored_ids
                 if not context.turn.is_over:
                     await self._runner.run(context, self._forget, found=found)
-            except WorldError as problem:
+            except (WorldError, DaemonRefused) as problem:
                 log.warning("turn %d of %s waits: %s", turn.update_id, turn.key, problem)
             except Exception:
                 # A bug of ours must not keep the others from their turns.

@@ -11,6 +11,7 @@ from typing import Final
 from msgspec import Struct
 
 from wakeful.client.api import SessionsApi
+from wakeful.client.errors import DaemonAway
 from wakeful.control.turn_events import NO_COST, Ended
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError
@@ -18,7 +19,7 @@ from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.gateway.permissions import ChatQuestions
 from wakeful.gateway.ports import ChatRefused
-from wakeful.gateway.prompt_delivery import DAEMON_AWAY, PromptDelivery
+from wakeful.gateway.prompt_delivery import PromptDelivery
 from wakeful.gateway.provider_guard import ProviderGuard
 from wakeful.gateway.rules.errors import AUTH_REQUIRED, Fault, TimedOut
 from wakeful.gateway.rules.messages import Buttons, ConversationKey
@@ -238,7 +239,7 @@ class TurnRunner:
     async def _is_lost(self, turn: Turn) -> bool:
         try:
             return await self._sessions.summary(SessionId(turn.session_id)) is None
-        except DAEMON_AWAY:
+        except DaemonAway:
             return False
 
     async def _stop_listener(self, ear: TurnListener) -> None:

@@ -9,7 +9,6 @@ from typing import Annotated, Final, Generic, TypeVar
 import msgspec
 from msgspec import Meta, Struct
 
-from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.query_result import QueryResult
 from wakeful.heartbeat.model import Audit, PolicySnapshot, WakeState
 from wakeful.heartbeat.policy import PolicyProblem as HeartbeatProblem
@@ -84,18 +83,6 @@ def _chunks(body: bytes) -> Iterator[tuple[bytes | memoryview, bool]]:
 def encode_response(value: T, *, headers: Mapping[str, str] | None = None) -> EncodedResponse[T]:
     """The answer for a value that is made by a door itself."""
     return EncodedResponse(QueryResult(msgspec.json.encode(value)), headers=headers)
-
-
-class SessionList(Struct, frozen=True):
-    """A page of sessions in order of id. Pass `next_cursor` as `cursor` to go on; `older` ones were folded.
-
-    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
-    """
-
-    sessions: list[SessionRecord]
-    older: int
-    next_cursor: str | None
-    paused: PauseRecord | None
 
 
 class SessionStatus(SessionRecord, frozen=True, kw_only=True):

@@ -1,6 +1,5 @@
 """The command `wakeful mcp`: an MCP server that an agent's client starts and ends."""
 
-import os
 import sys
 from types import ModuleType
 
@@ -8,8 +7,7 @@ import click
 
 from wakeful.cli.commands.session import ancestor_pids, own_conversations
 from wakeful.cli.output import print_note
-from wakeful.client.client import DaemonClient
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import own_daemon
 from wakeful.core.errors import WorldError
 
 
@@ -32,19 +30,17 @@ def mcp(*, allow: tuple[str, ...]) -> int:
     An agent's client starts it and ends it; it asks the running daemon.
     """
     server = _import_server()
-    questions = server.DaemonQueries(
-        DaemonClient(StatePaths.from_environ(os.environ)), own_conversations(), list(ancestor_pids())
-    )
+    queries = server.DaemonQueries(own_daemon(), own_conversations(), list(ancestor_pids()))
     if sys.stdin.isatty():
         print_note(
             "this speaks MCP, for a client to start: claude mcp add wakeful -- wakeful mcp (Ctrl-D ends it)"
         )
-    server.build_server(questions, allow_wake="wake" in allow).run("stdio")
+    server.build_server(queries, allow_wake="wake" in allow).run("stdio")
     return 0
 
 
 def _import_server() -> ModuleType:
-    """The SDK takes a second to import: a mistake in the options does not wait for it."""
+    """The SDK takes a second to import: wrong options are reported before it."""
     try:
         from wakeful.mcp import server  # noqa: PLC0415 - see above
     except ImportError as problem:

@@ -35,10 +35,10 @@ SessionId = Annotated[
 
 
 class Tools:
-    """What each tool is called with, and what it is for: the SDK makes the schemas from these signatures."""
+    """The tools: the SDK makes their schemas from these signatures and docstrings."""
 
-    def __init__(self, questions: DaemonQueries) -> None:
-        self._queries = questions
+    def __init__(self, queries: DaemonQueries) -> None:
+        self._queries = queries
 
     async def list_sessions(
         self,
@@ -85,19 +85,18 @@ class Tools:
         return await _tool_result(lambda: self._queries.wake(agent))
 
 
-def build_server(questions: DaemonQueries, *, allow_wake: bool) -> MCPServer[Any]:
-    """The server with its tools; those that act only where that is allowed."""
+def build_server(queries: DaemonQueries, *, allow_wake: bool) -> MCPServer[Any]:
+    """The server with its tools; the tool that acts only if that is allowed."""
     instructions = INSTRUCTIONS if allow_wake else f"{INSTRUCTIONS} {READ_ONLY}"
     server = MCPServer("wakeful", instructions=instructions, version=__version__, log_level="WARNING")
-    tools = Tools(questions)
-    reading = (
+    tools = Tools(queries)
+    for each in (
         tools.list_sessions,
         tools.session_health,
         tools.session_why,
         tools.wait_for_session,
         tools.list_incidents,
-    )
-    for each in reading:
+    ):
         server.add_tool(each, annotations=_READ_TOOLS)
     server.add_tool(tools.self_, name="self", annotations=_READ_TOOLS)
     if allow_wake:
@@ -105,10 +104,10 @@ def build_server(questions: DaemonQueries, *, allow_wake: bool) -> MCPServer[Any
     return server
 
 
-async def _tool_result(question: Callable[[], bytes]) -> CallToolResult:
+async def _tool_result(query: Callable[[], bytes]) -> CallToolResult:
     """The daemon's document, as text and as structure; a refusal is an error with its code."""
     try:
-        body = await asyncio.to_thread(question)
+        body = await asyncio.to_thread(query)
     except WakefulError as error:
         refusal = refusal_of(error)
         text = f"{refusal.code}: {refusal.detail}"

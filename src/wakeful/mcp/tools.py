@@ -16,6 +16,7 @@ from msgspec import Struct
 from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.cli.commands.session import TIMED_OUT_EXIT_CODE, WAIT_SECONDS_MAX
 from wakeful.client.client import ANSWER_SECONDS_MAX, DaemonClient
+from wakeful.client.errors import DaemonRefused
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import parse_session_id
@@ -24,19 +25,19 @@ from wakeful.heartbeat.model import parse_target
 Until = Literal["idle", "waiting", "stopped"]
 Health = Literal["healthy", "stale", "unknown", "degraded", "dead"]
 State = Literal["idle", "prompting", "waiting", "starting", "stopping", "stopped", "detached"]
-# A model reads what it is given: twenty rows are a page of text.
+# A model reads all it gets: twenty rows are a page of text.
 LIMIT: Final = 20
 LIMIT_MAX: Final = 200
-# One question lasts this long: whoever hung up meanwhile leaves a thread behind for no longer.
+# The longest single request: a caller that hung up leaves a thread behind for no longer.
 SLICE_SECONDS: Final = 10.0
 # A start, a prompt and seeing that it was taken.
 WAKE_SECONDS_MAX: Final = 120.0
-# `judging.wording.quoted` sees to it that nothing quoted has a backquote of its own.
+# `judging.wording.quoted` makes sure that quoted text has no backquote of its own.
 _QUOTATION: Final = re.compile("`([^`]*)`")
 
 
 class ToolRefusal(Struct, frozen=True):
-    """What was not done, and why: the part of a problem document that an agent can act on."""
+    """The part of a problem document that an agent can act on."""
 
     code: str
     detail: str
@@ -44,17 +45,17 @@ class ToolRefusal(Struct, frozen=True):
     retryable: bool
 
 
-class FindingBody(Struct, frozen=True):
+class BriefFinding(Struct, frozen=True):
     code: str
 
 
-class WaitBody(Struct, frozen=True):
+class BriefWait(Struct, frozen=True):
     kind: str
     until: str | None
 
 
-class SessionBody(Struct, frozen=True):
-    """A session in a list, without what takes long to read; `session_health` gives all of it."""
+class BriefSession(Struct, frozen=True):
+    """The fields of a session that its list shows to a model; `session_health` gives all of them."""
 
     id: str
     name: str | None
@@ -65,19 +66,16 @@ class SessionBody(Struct, frozen=True):
     state: str
     health: str
     attention: str
-    findings: tuple[FindingBody, ...]
-    expected_waits: tuple[WaitBody, ...]
+    findings: tuple[BriefFinding, ...]
+    expected_waits: tuple[BriefWait, ...]
     last_activity_at: str | None
     valid_until: str | None
 
 
-class SessionPageBody(Struct, frozen=True):
-    """A page of them. `older` are folded for their age; `next_cursor` goes on, null at the end.
+class BriefSessionList(Struct, frozen=True):
+    """A page of sessions. `older` counts those folded for their age; `next_cursor` is null at the end."""
 
-    `paused` says who stopped everything Wakeful would do by itself.
-    """
-
-    sessions: tuple[SessionBody, ...]
+    sessions: tuple[BriefSession, ...]
     older: int
     next_cursor: str | None
     paused: PauseRecord | None = None
@@ -94,9 +92,9 @@ class DaemonQueries:
     def list_sessions(
         self, project: str | None, health: str | None, state: str | None, limit: int, cursor: str | None
     ) -> bytes:
-        asked = {"project": project, "health": health, "state": state, "limit": limit, "cursor": cursor}
-        query = urlencode({name: value for name, value in asked.items() if value is not None})
-        return msgspec.json.encode(decode_json(self._get(f"/api/sessions?{query}"), SessionPageBody))
+        filters = {"project": project, "health": health, "state": state, "limit": limit, "cursor": cursor}
+        query = urlencode({name: value for name, value in filters.items() if value is not None})
+        return msgspec.json.encode(decode_json(self._get(f"/api/sessions?{query}"), BriefSessionList))
 
     def session_health(self, session_id: str) -> bytes:
         return self._get(f"/api/sessions/{parse_session_id(session_id)}")
@@ -105,7 +103,7 @@ class DaemonQueries:
         return separate_untrusted(self._get(f"/api/sessions/{parse_session_id(session_id)}/why"))
 
     def wait_for_session(self, session_id: str, until: Until, timeout_seconds: float) -> bytes:
-        """In slices, so that nobody waits for long on behalf of somebody who is gone."""
+        """In slices, so that no request waits for long after its caller is gone."""
         assert timeout_seconds <= WAIT_SECONDS_MAX, "bounded by the tool's schema"
         path = f"/api/sessions/{parse_session_id(session_id)}/wait"
         deadline = monotonic() + timeout_seconds
@@ -138,9 +136,9 @@ class DaemonQueries:
 
 
 def separate_untrusted(body: bytes) -> bytes:
-    """A document whose sentences quote nobody: what stood in them inside backquotes is listed under `untrusted`.
+    """The document with its quotations (text in backquotes) moved out of the sentences to `untrusted`.
 
-    People see where a quotation ends; a model that reads a sentence of ours shall not find an order in it.
+    People see where a quotation ends; a model must not find an order in a sentence of Wakeful.
     """
     quotations: list[str] = []
     document = _take_out_quotations(decode_json(body), quotations)
@@ -162,8 +160,7 @@ def _take_out_quotations(value: Any, quotations: list[str]) -> Any:
 
 
 def refusal_of(error: WakefulError) -> ToolRefusal:
-    """With the daemon's own code, where it was the daemon that refused."""
-    given = error.facts.get("problem")
-    problem = given if isinstance(given, dict) else {}
+    """With the daemon's own code, if the daemon refused."""
+    problem = error.problem if isinstance(error, DaemonRefused) else {}
     code, retryable = problem.get("code", error.code), problem.get("retryable", error.retryable)
     return ToolRefusal(str(code), str(error), error.exit_code, bool(retryable))

@@ -19,11 +19,10 @@ from textual.worker import Worker, WorkerCancelled, WorkerFailed
 
 from wakeful.agents.model import AgentState
 from wakeful.cli.commands.ls import NO_SESSIONS, whole_list
-from wakeful.cli.commands.status import StatusBody
-from wakeful.cli.format.sessions import SessionListBody
 from wakeful.cli.output import wall_now
 from wakeful.cli.read import DaemonReader
 from wakeful.client.client import DaemonClient
+from wakeful.client.feed import FeedConnection
 from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WakefulError
 from wakeful.core.text import plain
@@ -38,7 +37,6 @@ from wakeful.tui.commands import (
     send_action,
     session_request,
 )
-from wakeful.tui.connection import FeedConnection
 from wakeful.tui.detail import (
     WIDE,
     BannerState,
@@ -53,6 +51,7 @@ from wakeful.tui.dialogs import ChoiceDialog, ConfirmDialog, KeysDialog
 from wakeful.tui.session_table import SessionListModel, SessionTable
 from wakeful.tui.theme import PALETTES, styles, themes
 from wakeful.tui.views import VIEW_KINDS, View
+from wakeful.views.records import Overview, SessionList
 
 # Whoever holds an arrow key down wants the row it ends at explained, not those it passes.
 EXPLAIN_SECONDS: Final = 0.08
@@ -128,7 +127,7 @@ class TopApp(App[None]):
         self._feed_connection = FeedConnection(
             paths.socket, self, lambda: whole_list(DaemonReader(self._client), {})
         )
-        self._overview: StatusBody | None = None
+        self._overview: Overview | None = None
         self._agents: dict[str, str] = {}
         self._is_disconnected = True
         self._last_contact = ""
@@ -179,14 +178,14 @@ class TopApp(App[None]):
     def _disconnected_text(self) -> str:
         return disconnected_text(self._last_contact, self._disconnect_reason) if self._is_disconnected else ""
 
-    def on_feed_status(self, overview: StatusBody) -> None:
+    def on_feed_status(self, overview: Overview) -> None:
         self._overview = overview
         self._agents = {each.id: each.state for each in overview.agents.agents}
         self._mark_connected()
         self._show_banner()
         self._refresh_view()
 
-    def on_feed_sessions(self, page: SessionListBody) -> None:
+    def on_feed_sessions(self, page: SessionList) -> None:
         self.session_list.replace(page.sessions, page.older)
         self._mark_connected()
         self._show_all()

@@ -14,6 +14,7 @@ from wakeful.checkpoints.model import CheckpointChoice, ChoiceName
 from wakeful.cli.commands.mute import operator_name
 from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX
 from wakeful.client.client import DaemonClient
+from wakeful.client.errors import DaemonRefused
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError
 from wakeful.core.text import plain
@@ -156,8 +157,7 @@ def choice_action(number: int, choice: CheckpointChoice) -> KeyedAction:
 
 def approved_again(order: ActionRequest, refused: WakefulError) -> ActionRequest | None:
     """The same order once a person looked, or means it; None where that changes nothing."""
-    problem = refused.facts.get("problem")
-    code = problem.get("code") if isinstance(problem, dict) else None
+    code = refused.reason if isinstance(refused, DaemonRefused) else None
     told = plain(str(refused), 300)
     if code in APPROVAL_NEEDED_CODES and not order.body.get("approved"):
         return order._replace(asked=_APPROVAL_QUESTION, told=told, body={**order.body, "approved": True})

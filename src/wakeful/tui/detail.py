@@ -13,8 +13,7 @@ from msgspec import Struct
 from rich.text import Text
 
 from wakeful.alerts.mute_pause_model import pause_text
-from wakeful.cli.commands.events import EventListBody
-from wakeful.cli.commands.status import MODES, StatusBody
+from wakeful.cli.commands.status import MODES
 from wakeful.cli.format.explanation import (
     HEALTH_STYLES,
     LEVEL_MARKS,
@@ -26,8 +25,9 @@ from wakeful.cli.format.explanation import (
     refused_action_lines,
     suppressed_lines,
 )
-from wakeful.cli.format.sessions import decode_body, needs_you
-from wakeful.client.client import DaemonClient, RequestRefused
+from wakeful.cli.format.sessions import needs_you
+from wakeful.client.client import DaemonClient, decode_body
+from wakeful.client.errors import RequestRefused
 from wakeful.core.durations import age
 from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
@@ -36,8 +36,9 @@ from wakeful.judging.findings import Health
 from wakeful.judging.resume_command import command_line
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.wording import call_text
-from wakeful.tui.timeline import CallBody, CallListBody, SessionHistory, timeline_lines, wall_of
-from wakeful.views.sessions import EventList, EventRecord
+from wakeful.tui.timeline import NO_CALLS, SessionHistory, timeline_lines, wall_of
+from wakeful.views.incidents import IncidentList, IncidentRecord
+from wakeful.views.records import CallList, CallRecord, CriticalEventList, EventList, EventRecord, Overview
 
 _CALL_MARKS: Final = {
     "ok": ("✓", "success"),
@@ -59,7 +60,7 @@ _MARGIN_CELLS: Final = 9
 class BannerState(Struct, frozen=True):
     """What the banner is made of. `lost_since` is the time of day of the last proof, empty while the link is proven."""
 
-    overview: StatusBody | None
+    overview: Overview | None
     counts: str
     older: int
     filter: str
@@ -114,7 +115,7 @@ def _counts(standing: BannerState) -> Iterator[tuple[str, str]]:
         yield (f" · filter: {plain(standing.filter)} ({standing.shown:,} fit), Esc clears it", "accent")
 
 
-def _problem_texts(overview: StatusBody, agents: Sequence[str]) -> Iterator[str]:
+def _problem_texts(overview: Overview, agents: Sequence[str]) -> Iterator[str]:
     """What is seen late or not at all, what is open, and agents of the hub in trouble."""
     for eye in overview.daemon.eyes:
         if eye.slow is not None:
@@ -198,7 +199,7 @@ def _liveness_line(explanation: Explanation) -> Line:
     return tuple(pieces)
 
 
-def _call_line(call: CallBody, record: SessionRecord, now_wall: float) -> Line:
+def _call_line(call: CallRecord, record: SessionRecord, now_wall: float) -> Line:
     """What is open where no agent was seen is neither running nor known to be cut off."""
     end = "unseen" if call.end == "open" and not record.session_alive else call.end
     mark, style = _CALL_MARKS.get(end, ("?", "warning"))
@@ -233,33 +234,19 @@ EVENT_PAGES_MAX: Final = 10
 T = TypeVar("T", bound=Struct)
 
 
-class _MemberBody(Struct, frozen=True):
-    id: str
-
-
-class _IncidentBody(Struct, frozen=True):
-    opened_at: str
-    resolved_at: str | None
-    members: list[_MemberBody]
-
-
-class _IncidentListBody(Struct, frozen=True):
-    incidents: list[_IncidentBody] = []
-
-
 def fetch_detail(client: DaemonClient, session_id: SessionId) -> SessionDetail:
     """Raises what the daemon refuses with."""
     one = f"/api/sessions/{session_id}"
     explanation = decode_body(client.get(f"{one}/why").body, Explanation)
-    calls = _fetch_optional(client, f"{one}/calls?limit={CALLS_READ_MAX}", CallListBody) or CallListBody()
-    episodes = _fetch_optional(client, "/api/incidents?all=true", _IncidentListBody) or _IncidentListBody()
-    critical = _fetch_optional(client, "/api/events?since=7d", EventListBody)
+    calls = _fetch_optional(client, f"{one}/calls?limit={CALLS_READ_MAX}", CallList) or NO_CALLS
+    incidents = _fetch_optional(client, "/api/incidents?all=true", IncidentList)
+    critical = _fetch_optional(client, "/api/events?since=7d", CriticalEventList)
     past = SessionHistory(
         _fetch_events(client, session_id),
         calls,
         [
             _span(each)
-            for each in episodes.incidents
+            for each in (incidents.incidents if incidents is not None else ())
             if any(member.id == session_id for member in each.members)
         ],
         _action_times(critical, session_id) if critical is not None else [],
@@ -275,12 +262,12 @@ def _fetch_optional(client: DaemonClient, target: str, shape: type[T]) -> T | No
         return None
 
 
-def _span(episode: _IncidentBody) -> tuple[float, float | None]:
-    over = episode.resolved_at
-    return wall_of(episode.opened_at), wall_of(over) if over is not None else None
+def _span(incident: IncidentRecord) -> tuple[float, float | None]:
+    over = incident.resolved_at
+    return wall_of(incident.opened_at), wall_of(over) if over is not None else None
 
 
-def _action_times(critical: EventListBody, session_id: SessionId) -> list[float]:
+def _action_times(critical: CriticalEventList, session_id: SessionId) -> list[float]:
     """When Wakeful did something about it."""
     mine = (each for each in critical.events if each.get("session_id") == session_id)
     return [wall_of(str(each["timestamp"])) for each in mine if each.get("action_taken", "none") != "none"]

@@ -15,31 +15,13 @@ from msgspec import Struct
 
 from wakeful.cli.format.explanation import Line
 from wakeful.core.durations import age
-from wakeful.views.sessions import EventRecord
+from wakeful.views.records import CallList, CallRecord, EventRecord
 
 _SILENT_REASONS: Final = frozenset({"silent", "tool_wedged", "never_started"})
 _FINISHED_ENDS: Final = frozenset({"ok", "error", "refused"})
 
 
-class CallTextBody(Struct, frozen=True):
-    tool: str
-    input: str
-
-
-class CallBody(Struct, frozen=True):
-    """One of /api/sessions/{id}/calls."""
-
-    at: str
-    end: str
-    untrusted: CallTextBody
-    ended_at: str | None = None
-
-
-class CallListBody(Struct, frozen=True):
-    """The newest calls, oldest first. `since` is where the part of the log begins that was read for them."""
-
-    calls: list[CallBody] = []
-    since: str | None = None
+NO_CALLS: Final = CallList((), None)
 
 
 class ActivityKind(StrEnum):
@@ -66,7 +48,7 @@ class Span(NamedTuple):
 _ToolRun = tuple[float, float]
 
 
-def spans_of(events: Sequence[EventRecord], calls: CallListBody, now_wall: float) -> list[Span]:
+def spans_of(events: Sequence[EventRecord], calls: CallList, now_wall: float) -> list[Span]:
     """From the first transition to now; where calls are known, work is told apart."""
     since = wall_of(calls.since) if calls.since is not None else None
     runs = list(_tool_runs(calls.calls, now_wall))
@@ -93,7 +75,7 @@ def kind_of(event: EventRecord) -> ActivityKind:
     return by_health.get(event.health) or by_state.get(event.state, ActivityKind.WORKING)
 
 
-def _tool_runs(calls: Sequence[CallBody], now_wall: float) -> Iterator[_ToolRun]:
+def _tool_runs(calls: Sequence[CallRecord], now_wall: float) -> Iterator[_ToolRun]:
     """When tools ran, side by side as they do: one run for all that overlap."""
     runs = sorted((wall_of(call.at), _end_of(call, now_wall)) for call in calls)
     last: _ToolRun | None = None
@@ -110,7 +92,7 @@ def _tool_runs(calls: Sequence[CallBody], now_wall: float) -> Iterator[_ToolRun]
         yield last
 
 
-def _end_of(call: CallBody, now_wall: float) -> float:
+def _end_of(call: CallRecord, now_wall: float) -> float:
     """A call that was cut off ended nobody knows when: it is not drawn as if it had run."""
     if call.end in _FINISHED_ENDS and call.ended_at is not None:
         return wall_of(call.ended_at)
@@ -167,7 +149,7 @@ class SessionHistory(Struct, frozen=True):
     """What happened to a session: its transitions, its calls, incidents as (start, end), and when Wakeful acted."""
 
     events: Sequence[EventRecord] = ()
-    calls: CallListBody = CallListBody()
+    calls: CallList = NO_CALLS
     incidents: Sequence[tuple[float, float | None]] = ()
     acts: Sequence[float] = ()
 

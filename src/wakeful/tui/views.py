@@ -10,7 +10,6 @@ from collections.abc import Awaitable, Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from typing import ClassVar, Final, NamedTuple
 
-from msgspec import Struct
 from textual import work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -20,14 +19,11 @@ from textual.screen import ModalScreen
 from textual.timer import Timer
 from textual.widgets import Footer, Static
 
-from wakeful.agents.model import AgentRecord, AgentState
-from wakeful.checkpoints.model import CheckpointRecord
-from wakeful.cli.commands.checkpoint import CheckpointListBody
-from wakeful.cli.commands.events import EventListBody
-from wakeful.cli.commands.incidents import IncidentBody, IncidentListBody, incident_details
+from wakeful.agents.model import AgentState
+from wakeful.checkpoints.model import CheckpointList, CheckpointRecord
+from wakeful.cli.commands.incidents import incident_details
 from wakeful.cli.format.explanation import Line
-from wakeful.cli.format.sessions import decode_body
-from wakeful.client.client import DaemonClient
+from wakeful.client.client import DaemonClient, decode_body
 from wakeful.core.durations import age
 from wakeful.core.errors import WakefulError
 from wakeful.core.text import plain
@@ -35,6 +31,8 @@ from wakeful.judging.available_actions import OBSERVING
 from wakeful.tui.commands import ActionRequest, KeyedAction, agent_actions, choice_action
 from wakeful.tui.detail import to_rich_text
 from wakeful.tui.theme import styles
+from wakeful.views.incidents import IncidentList, IncidentRecord
+from wakeful.views.records import AgentList, CriticalEventList
 
 POSSIBLE_EFFECTS_SHOWN_MAX: Final = 5
 # Who needs somebody comes first.
@@ -67,13 +65,9 @@ class ViewKind(NamedTuple):
     entries: Callable[[bytes, float], Iterator[ViewEntry]]
 
 
-class _AgentListBody(Struct, frozen=True):
-    agents: list[AgentRecord]
-
-
 def decision_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
     """Each with what may have happened, and what each choice leads to."""
-    for each in decode_body(body, CheckpointListBody).checkpoints:
+    for each in decode_body(body, CheckpointList).checkpoints:
         if each.state == "open":
             offers = tuple(choice_action(each.number, choice) for choice in each.choices)
             yield ViewEntry(str(each.number), tuple(_decision_lines(each, offers, now)), offers)
@@ -95,11 +89,11 @@ def _decision_lines(record: CheckpointRecord, offers: tuple[KeyedAction, ...], n
 
 def incident_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
     """Open ones first, with what became of each session."""
-    for each in decode_body(body, IncidentListBody).incidents:
+    for each in decode_body(body, IncidentList).incidents:
         yield ViewEntry(each.id, tuple(_incident_lines(each, now)))
 
 
-def _incident_lines(episode: IncidentBody, now: float) -> Iterator[Line]:
+def _incident_lines(episode: IncidentRecord, now: float) -> Iterator[Line]:
     is_open = episode.resolved_at is None
     lasted = (
         now - _wall(episode.opened_at)
@@ -116,7 +110,7 @@ def _incident_lines(episode: IncidentBody, now: float) -> Iterator[Line]:
 def agent_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
     """Who needs somebody first; what can be ordered of each."""
     found = sorted(
-        decode_body(body, _AgentListBody).agents, key=lambda each: (_STATE_ORDER.index(each.state), each.name)
+        decode_body(body, AgentList).agents, key=lambda each: (_STATE_ORDER.index(each.state), each.name)
     )
     for each in found:
         offers = agent_actions(each.name, each.state)
@@ -149,7 +143,7 @@ def _key_pieces(offers: tuple[KeyedAction, ...]) -> Iterator[tuple[str, str]]:
 
 def event_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
     """The newest first; whatever another program put into them."""
-    for number, each in enumerate(reversed(decode_body(body, EventListBody).events)):
+    for number, each in enumerate(reversed(decode_body(body, CriticalEventList).events)):
         told = {key: plain(str(value), 100).replace("_", " ") for key, value in each.items() if value}
         at, what = str(each.get("timestamp") or ""), told.get("event", "-")
         style = "success" if what.endswith("recovered") else "error"

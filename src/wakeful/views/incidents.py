@@ -64,7 +64,7 @@ class IncidentList(Struct, frozen=True):
     """Open ones first, the newest first among equals; `paused` says who stopped everything, if somebody did."""
 
     incidents: tuple[IncidentRecord, ...]
-    paused: PauseRecord | None
+    paused: PauseRecord | None = None
 
 
 def incident_list(found: Iterable[Incident], paused: PauseRecord | None) -> IncidentList:

@@ -8,7 +8,6 @@ cut.
 import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from enum import StrEnum
 from functools import partial
 from typing import Final
 
@@ -17,7 +16,6 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.agents.model import AgentsSummary
-from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.clock import Clock, iso
 from wakeful.core.errors import OperatorError, SessionNotFound
 from wakeful.core.ids import SessionId
@@ -46,26 +44,16 @@ from wakeful.sessions.prompt_timeouts import TimerRules
 from wakeful.sessions.registry import Query, SessionRegistry, WaitResult
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import Transition
-
-
-class EventRecord(Struct, frozen=True):
-    """One transition of a session. `left_out`: how many changes between it and the one before were not stored."""
-
-    seq: int
-    at: str
-    old_state: str | None
-    state: str
-    old_health: str | None
-    health: str
-    reason: str
-    left_out: int = 0
-
-
-class EventList(Struct, frozen=True):
-    """Transitions, oldest first. Pass `next_cursor` as `after` to go on."""
-
-    events: tuple[EventRecord, ...]
-    next_cursor: int | None
+from wakeful.views.records import (
+    CallEnd,
+    CallList,
+    CallRecord,
+    CallText,
+    DaemonRecord,
+    EventList,
+    EventRecord,
+    Overview,
+)
 
 
 def event_record(row: Transition) -> EventRecord:
@@ -84,41 +72,6 @@ def event_record(row: Transition) -> EventRecord:
 # A page shows fewer; a timeline of an hour's work needs some hundred.
 CALLS_MAX: Final = 500
 _TURN_MARKS: Final = (Prompted, TurnEnded, TurnFailed, TurnInterrupted)
-
-
-class CallEnd(StrEnum):
-    """How a call ended. `cut_off`: its turn or its agent was over before it came back. `waiting`: for a person."""
-
-    OK = "ok"
-    ERROR = "error"
-    REFUSED = "refused"
-    OPEN = "open"
-    WAITING = "waiting"
-    CUT_OFF = "cut_off"
-
-
-class CallText(Struct, frozen=True):
-    """What an agent and its tool wrote."""
-
-    tool: str
-    input: str
-    result: str
-
-
-class CallRecord(Struct, frozen=True):
-    """One call. Without `ended_at` nobody saw it come back."""
-
-    at: str
-    ended_at: str | None
-    end: CallEnd
-    untrusted: CallText
-
-
-class CallList(Struct, frozen=True):
-    """The newest calls, oldest first. `since` is where the part of the log begins that was read for it."""
-
-    calls: tuple[CallRecord, ...]
-    since: str | None
 
 
 def recent_calls(
@@ -214,41 +167,6 @@ class NotASession(OperatorError):
 
     code = "not-a-session"
     http_status = 404
-
-
-class SourceRecord(Struct, frozen=True):
-    """An eye: why it sees late, and which logs it does not read."""
-
-    name: str
-    slow: str | None
-    left_out: str | None = None
-
-
-class DaemonRecord(Struct, frozen=True):
-    """What the daemon says of itself, ahead of any session. One look without a daemon has no pid and no start."""
-
-    mode: str
-    version: str
-    host: str
-    pid: int | None
-    started_at: str | None
-    listening: tuple[str, ...]
-    eyes: tuple[SourceRecord, ...]
-    notes: tuple[str, ...]
-    paused: PauseRecord | None = None
-    # The configuration files it has read; null where there is no daemon.
-    config_files: tuple[str, ...] | None = None
-
-
-class Overview(Struct, frozen=True):
-    """Mode first, then the daemon, then how many sessions stand where."""
-
-    schema: int
-    mode: str
-    paused: bool
-    daemon: DaemonRecord
-    sessions: dict[str, dict[str, int]]
-    agents: AgentsSummary
 
 
 class SupervisionRecord(Struct, frozen=True):

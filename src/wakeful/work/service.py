@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.clock import Clock, iso
-from wakeful.core.errors import OperatorError
+from wakeful.core.errors import KeyUsed, OperatorError
 from wakeful.core.ids import SessionId
 from wakeful.core.leases import (
     SUMMARY_CHARS_MAX,
@@ -47,11 +47,8 @@ class EmptyPrompt(OperatorError):
     code = "empty-prompt"
 
 
-class KeyReused(OperatorError):
+class KeyReused(KeyUsed):
     """This idempotency key made {work_id} already, with another body. Use a new key for new work."""
-
-    code = "idempotency-key-reused"
-    http_status = 409
 
 
 class WorkRequest(Struct, frozen=True):

@@ -11,9 +11,8 @@ from rich.console import Console
 
 from wakeful.cli import app
 from wakeful.cli.commands.ls import footer
-from wakeful.cli.commands.status import StatusBody, overview_lines
+from wakeful.cli.commands.status import overview_lines
 from wakeful.cli.format.sessions import (
-    DaemonVersionMismatch,
     counts_text,
     decode_sessions,
     ending_lines,
@@ -23,6 +22,7 @@ from wakeful.cli.format.sessions import (
 )
 from wakeful.cli.output import plain_keeping_indent
 from wakeful.cli.table import draw, plain_lines
+from wakeful.client.errors import DaemonVersionMismatch
 from wakeful.core.clock import iso
 from wakeful.core.durations import BadDuration, age, parse_duration
 from wakeful.core.errors import OwnError
@@ -32,6 +32,7 @@ from wakeful.judging.findings import Attention, FindingCode, Health, Severity, S
 from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
 from wakeful.judging.wake_eligibility import IneligibilityReason
 from wakeful.judging.wording import call_text
+from wakeful.views.records import Overview
 
 NOW = datetime(2026, 3, 1, 12, 0, tzinfo=UTC).timestamp()
 
@@ -414,17 +415,23 @@ def test_status_states_pause_and_mode_first() -> None:
     """Then where it listens, who sees late, how many there are."""
     overview = msgspec.convert(
         {
+            "schema": 1,
             "mode": "observe",
+            "paused": True,
+            "sessions": {},
             "daemon": {
+                "mode": "observe",
                 "version": "1.0",
+                "host": "tower",
                 "pid": 7,
+                "started_at": "2027-01-15T07:00:00.000Z",
                 "listening": ["/s", "http://127.0.0.1:4747"],
                 "eyes": [{"name": "claude", "slow": None}, {"name": "codex", "slow": "no watches left"}],
                 "notes": ["port 4747 is taken"],
                 "paused": {"by": "ada", "since": "2027-01-15T08:00:00.000Z", "reason": ""},
             },
         },
-        StatusBody,
+        Overview,
     )
     assert list(overview_lines(overview, RECORDS, 2000)) == [
         "PAUSED by ada since 2027-01-15T08:00:00.000Z; Wakeful does nothing by itself until `wakeful resume`",

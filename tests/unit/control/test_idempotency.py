@@ -10,9 +10,9 @@ from msgspec.structs import replace
 from support.supervisor_fixture import House
 from wakeful.control.driver import ActionResult, StartRequest
 from wakeful.control.gate import ActionRecord
-from wakeful.control.idempotency import RETENTION_SECONDS, IdempotentController, KeyUsed
+from wakeful.control.idempotency import RETENTION_SECONDS, IdempotentController
 from wakeful.control.start import RunRequest
-from wakeful.core.errors import ClientMissing
+from wakeful.core.errors import ClientMissing, KeyUsed
 from wakeful.core.leases import conversation_id_for, prompt_id_for
 from wakeful.core.managed_session import ManagedSession
 from wakeful.storage.base import ActionOutcome

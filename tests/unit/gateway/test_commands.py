@@ -9,7 +9,8 @@ import pytest
 
 from support.fake_sessions_and_answers import message, plainly, press, silent
 from support.gateway_virtual import Gateway, Parts
-from wakeful.client.api import DaemonRefused, DaemonSummary, DaemonUnavailable, OpenCheckpoint
+from wakeful.client.api import DaemonSummary, OpenCheckpoint
+from wakeful.client.errors import DaemonNotRunning, DaemonRefused
 from wakeful.control.login import AuthMode, AuthState
 from wakeful.core.ids import SessionId
 from wakeful.gateway.commands import FOR_ADMINS, LEFT_UNCHANGED, OFFER_SECONDS, ChatCommands, Decisions, Views
@@ -37,7 +38,7 @@ class ScriptedHouse:
 
     async def summary(self) -> DaemonSummary:
         if self.is_away:
-            raise DaemonUnavailable
+            raise DaemonNotRunning
         return DaemonSummary("mine", "ada")
 
     async def checkpoints(self) -> tuple[OpenCheckpoint, ...]:
@@ -52,7 +53,7 @@ class ScriptedHouse:
 
     async def resume(self, by: str) -> None:
         if self.is_away:
-            raise DaemonUnavailable
+            raise DaemonNotRunning
         self.decided.append(("resume", by))
 
     async def mute(self, session_id: SessionId, seconds: float, by: str) -> None:
@@ -60,7 +61,7 @@ class ScriptedHouse:
 
     async def report(self, since: str) -> Report:
         if since == "teatime":
-            raise DaemonRefused(detail="'teatime' is no moment", reason="bad-moment", status=400)
+            raise DaemonRefused(detail="'teatime' is no moment", problem={"code": "bad-moment"})
         hours = {"12h": 12, "22:00": 9}[since]
         history = ReportHistory(START_WALL - hours * 3600, {}, (), {})
         return make_report((), history, {}, Policy(), START_WALL)

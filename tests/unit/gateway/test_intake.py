@@ -8,7 +8,7 @@ import pytest
 
 from support.fake_sessions_and_answers import held_up, message, press, silent
 from support.gateway_virtual import Gateway, Parts, play
-from wakeful.client.api import DaemonDisconnected, DaemonRefused, DaemonUnavailable
+from wakeful.client.errors import DaemonEnded, DaemonNotRunning, DaemonRefused
 from wakeful.control.driver import PermissionReply
 from wakeful.control.turn_events import Ended, PermissionAsked, PermissionClosed
 from wakeful.core.errors import WorldError
@@ -444,7 +444,7 @@ def test_a_question_that_expires_while_the_daemon_is_away_is_denied_when_it_is_b
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         await asked(parts)
-        parts.sessions.problems["answer"] = [DaemonUnavailable(), DaemonDisconnected()]
+        parts.sessions.problems["answer"] = [DaemonNotRunning(), DaemonEnded(where="")]
         await parts.clock.run_for(602)
         assert "Nobody answered" not in parts.slate.questions()[0]
         await parts.clock.run_for(20)
@@ -457,8 +457,8 @@ def test_a_question_that_expires_while_the_daemon_is_away_is_denied_when_it_is_b
 @pytest.mark.parametrize(
     ("problem", "shown"),
     [
-        (DaemonUnavailable(), 2),
-        (DaemonRefused(detail="it was answered", reason="no-such-question", status=409), 1),
+        (DaemonNotRunning(), 2),
+        (DaemonRefused(detail="it was answered", problem={"code": "no-such-question"}), 1),
     ],
 )
 def test_what_was_allowed_and_could_not_be_told_is_asked(problem: Exception, shown: int) -> None:

@@ -8,13 +8,8 @@ import pytest
 
 from support.fake_sessions_and_answers import message, silent
 from support.gateway_virtual import Gateway, Parts, play
-from wakeful.client.api import (
-    ActionReply,
-    DaemonDisconnected,
-    DaemonRefused,
-    DaemonTimeout,
-    DaemonUnavailable,
-)
+from wakeful.client.api import ActionReply
+from wakeful.client.errors import DaemonEnded, DaemonNotRunning, DaemonRefused, DaemonSilent
 from wakeful.control.turn_events import AnswerText, Ended, Gone, PromptTaken, TurnEvent
 from wakeful.core.errors import WorldError
 from wakeful.gateway.ports import ChatRefused
@@ -237,7 +232,7 @@ def test_one_that_cannot_be_restarted_keeps_nobody_from_it(provider: str) -> Non
         parts.sessions.reply = silent
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
         await parts.clock.run_for(1)
-        parts.sessions.problems["end_process"] = [DaemonTimeout(seconds=60.0)]
+        parts.sessions.problems["end_process"] = [DaemonSilent(seconds=60.0)]
         assert await gateway.turns.restart_all() == 1
         assert parts.sessions.acts == [("end_process", f"{provider}-2")]
 
@@ -257,7 +252,7 @@ def test_a_session_that_could_not_be_ended_is_counted(reason: str) -> None:
         parts.chat.write(message(1, "one", 1))
         await parts.clock.run_for(1)
         first = gateway.turns.pool.session_of(message(1, "one", 1).place.key)
-        parts.sessions.problems["stop"] = [DaemonUnavailable() for _ in range(6)]
+        parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(6)]
         if reason == "idle_ttl":
             await parts.clock.run_for(61)
             assert gateway.turns.pool.session_of(message(1, "one", 1).place.key) == first
@@ -282,7 +277,7 @@ def test_two_who_wait_do_not_share_the_place_of_one() -> None:
     async def scene(parts: Parts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one", 1))
         await parts.clock.run_for(1)
-        parts.sessions.problems["stop"] = [DaemonUnavailable() for _ in range(4)]
+        parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(4)]
         parts.chat.write(message(2, "two", 2))
         await parts.clock.run_for(3)
         parts.chat.write(message(3, "three", 3))
@@ -308,7 +303,7 @@ def test_who_makes_room_and_writes_again_waits_for_a_place_of_its_own() -> None:
         await parts.clock.run_for(1)
         living = []
         for number in (3, 7, 11):
-            parts.sessions.problems["stop"] = [DaemonUnavailable() for _ in range(4)]
+            parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(4)]
             parts.chat.write(
                 message(number, "from a third one", 3), message(number + 1, "from a fourth one", 4)
             )
@@ -351,7 +346,7 @@ def test_a_session_that_a_person_ends_while_the_daemon_is_away_is_ended_later(or
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
         (first,) = parts.sessions.alive
-        parts.sessions.problems["stop"] = [DaemonUnavailable() for _ in range(3)]
+        parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(3)]
         if order == "/new":
             parts.chat.write(message(2, "/new"))
         elif order == "restart":
@@ -644,13 +639,13 @@ def test_a_daemon_that_is_away_is_asked_again_under_the_same_key() -> None:
     """Not running, silent or cut off in the middle: the prompt arrives once it is back, and once."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        away = [DaemonUnavailable(), DaemonTimeout(seconds=60.0), DaemonDisconnected()]
+        away = [DaemonNotRunning(), DaemonSilent(seconds=60.0), DaemonEnded(where="")]
         parts.sessions.problems["start"] = list(away)
         parts.chat.write(message(1, "hello"))
         await parts.clock.run_for(10)
         assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1"]
         assert parts.slate.answers() == ["Answer to: hello."]
-        parts.sessions.problems["send"] = [DaemonUnavailable() for _ in range(1000)]
+        parts.sessions.problems["send"] = [DaemonNotRunning() for _ in range(1000)]
         parts.chat.write(message(2))
         await parts.clock.run_for(700)
         assert parts.slate.answers()[1] == NOT_BEGUN_TEXT
@@ -662,7 +657,7 @@ def test_a_refusal_is_told_and_an_unknown_session_begins_anew() -> None:
     """A start that cannot be is a failure; a conversation nobody knows any more is begun again for its user."""
 
     async def scene(parts: Parts, _gateway: Gateway) -> None:
-        missing = DaemonRefused(detail="There is no program 'claude'", reason="client-missing", status=503)
+        missing = DaemonRefused(detail="There is no program 'claude'", problem={"code": "client-missing"})
         parts.sessions.problems["start"] = [missing]
         parts.chat.write(message(1))
         await parts.clock.run_for(1)

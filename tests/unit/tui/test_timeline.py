@@ -8,14 +8,11 @@ from wakeful.tui.timeline import (
     CELLS_MAX,
     CELLS_MIN,
     ActivityKind,
-    CallBody,
-    CallListBody,
-    CallTextBody,
     SessionHistory,
     kind_of,
     timeline_lines,
 )
-from wakeful.views.sessions import EventRecord
+from wakeful.views.records import CallEnd, CallList, CallRecord, CallText, EventRecord
 
 NOW = 1_800_000_000.0
 
@@ -50,16 +47,15 @@ def test_a_long_life_is_drawn_over_more_hours() -> None:
         assert "idle" in legend[1][0]
 
 
-def ran(minutes_ago: float, minutes: float | None, end: str = "ok") -> CallBody:
+def ran(minutes_ago: float, minutes: float | None, end: CallEnd = CallEnd.OK) -> CallRecord:
     at = NOW - minutes_ago * 60
-    return CallBody(
-        iso(at), end, CallTextBody("Bash", "{}"), iso(at + minutes * 60) if minutes is not None else None
-    )
+    ended_at = iso(at + minutes * 60) if minutes is not None else None
+    return CallRecord(iso(at), ended_at, end, CallText("Bash", "{}", ""))
 
 
 def test_work_is_parted_into_model_and_tools() -> None:
     """As on the page: between calls it waits for its model; before the part of the log that was read it just works."""
-    calls = CallListBody([ran(45, 15), ran(40, 5), ran(15, None, "open")], iso(NOW - 45 * 60))
+    calls = CallList((ran(45, 15), ran(40, 5), ran(15, None, CallEnd.OPEN)), iso(NOW - 45 * 60))
     strip, legend = timeline_lines(SessionHistory([moved(60, "prompting")], calls), NOW)
     quarter = CELLS_MAX // 4
     assert (
@@ -75,7 +71,7 @@ def test_work_is_parted_into_model_and_tools() -> None:
 
 def test_a_call_that_was_cut_off_is_not_drawn_as_if_it_had_run() -> None:
     """It ended nobody knows when; nor did the turn wait for its model from then on."""
-    calls = CallListBody([ran(30, None, "cut_off")], iso(NOW - 3600))
+    calls = CallList((ran(30, None, CallEnd.CUT_OFF),), iso(NOW - 3600))
     _, legend = timeline_lines(SessionHistory([moved(60, "prompting")], calls), NOW)
     assert [text.strip() for text, _ in legend[1:]] == [
         "▄ working 30m",

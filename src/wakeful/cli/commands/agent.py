@@ -9,26 +9,25 @@ import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final, cast
+from typing import Final
 
 import click
 import msgspec
-from msgspec import Struct
 
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, parse_agent_name
-from wakeful.agents.runtime import UndeclaredAgent
-from wakeful.alerts.mute_pause_model import PauseRecord, pause_lines
+from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.app import CommandEntry, LazyGroup
-from wakeful.cli.format.sessions import decode_body
 from wakeful.cli.options import Command, completion_of, json_option
 from wakeful.cli.output import print_json, print_line, print_note, wall_now
-from wakeful.client.client import DaemonAnswer, DaemonClient, DaemonNotRunning, RequestDeclined
+from wakeful.client.client import DaemonAnswer, decode_body, own_daemon
+from wakeful.client.errors import DaemonNotRunning, RequestDeclined
 from wakeful.config.paths import StatePaths
 from wakeful.core.durations import age
-from wakeful.core.errors import OperatorError, WakefulError
+from wakeful.core.errors import OperatorError
 from wakeful.core.text import plain
+from wakeful.views.records import AgentList
 
-# An agent may take ten minutes to become ready, and the hub looks before and after.
+# An agent may take ten minutes to become ready, and the hub checks before and after.
 ACTION_SECONDS_MAX: Final = 660.0
 
 
@@ -39,51 +38,34 @@ class StopNotConfirmed(OperatorError):
     exit_code = 1
 
 
-class AgentListBody(Struct, frozen=True):
-    """/api/agents."""
-
-    agents: list[AgentRecord]
-    found: list[UndeclaredAgent]
-    paused: PauseRecord | None = None
-
-
-def client() -> DaemonClient:
-    return DaemonClient(StatePaths.from_environ(os.environ))
-
-
 def fetch_agents() -> DaemonAnswer:
-    return client().get("/api/agents")
+    return own_daemon().get("/api/agents")
 
 
-def fetch_records() -> list[AgentRecord]:
-    return decode_body(fetch_agents().body, AgentListBody).agents
+def fetch_records() -> Sequence[AgentRecord]:
+    return decode_body(fetch_agents().body, AgentList).agents
 
 
 def record_of(name: str) -> AgentRecord:
-    return decode_body(client().get(f"/api/agents/{name}").body, AgentRecord)
+    return decode_body(own_daemon().get(f"/api/agents/{name}").body, AgentRecord)
 
 
 def post_action(name: str, act: str, *, yes: bool = False) -> DaemonAnswer:
-    """Give an order and wait for what came of it."""
+    """Order an action and wait for its result."""
     body = msgspec.json.encode({"yes": yes} if act == "stop" else {})
-    return client().post(f"/api/agents/{name}/{act}", body, timeout_seconds=ACTION_SECONDS_MAX)
+    return own_daemon().post(f"/api/agents/{name}/{act}", body, timeout_seconds=ACTION_SECONDS_MAX)
 
 
 def post_stop(name: str, *, yes: bool) -> DaemonAnswer:
-    """Stop it; at a terminal a person is asked before a turn is cut off. Raises Declined, Kept."""
+    """Stop it; at a terminal it asks before it interrupts a turn. Raises RequestDeclined, StopNotConfirmed."""
     try:
         return post_action(name, "stop", yes=yes)
     except RequestDeclined as refused:
-        if code_of(refused) != "agent-busy" or not is_terminal():
+        if refused.reason != "agent-busy" or not is_terminal():
             raise
         if not _confirm(f"Agent '{name}' is in the middle of a turn. Stop it all the same? [y/N] "):
             raise StopNotConfirmed(name=name) from refused
         return post_action(name, "stop", yes=True)
-
-
-def code_of(refusal: WakefulError) -> object:
-    """The code of the daemon's refusal."""
-    return cast("dict[str, object]", refusal.facts.get("problem", {})).get("code")
 
 
 def is_terminal() -> bool:
@@ -91,7 +73,7 @@ def is_terminal() -> bool:
 
 
 def read_choice(question: str) -> str:
-    """One line a person typed, in small letters; empty at the end of input."""
+    """The typed line in lower case; empty at the end of input."""
     sys.stdout.write(question)
     sys.stdout.flush()
     typed = ""
@@ -99,7 +81,7 @@ def read_choice(question: str) -> str:
         typed = sys.stdin.readline()
     finally:
         if not typed.endswith("\n"):
-            # Ctrl-C or Ctrl-D: the person's next prompt begins on a line of its own.
+            # Ctrl-C or Ctrl-D: the next shell prompt begins on a line of its own.
             sys.stdout.write("\n")
     return typed.strip().lower()
 
@@ -137,7 +119,7 @@ def counts_text(counts: Mapping[str, int]) -> str:
 
 
 def list_lines(records: Sequence[AgentRecord], now: float) -> Iterator[str]:
-    """A table of agents, its last column as long as it wants."""
+    """A table of agents; the last column is never cut."""
     rows = [_HEADERS, *(_cells(record, now) for record in records)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     for number, row in enumerate(rows):
@@ -155,7 +137,7 @@ def _cells(record: AgentRecord, now: float) -> tuple[str, ...]:
 
 
 def service_line(record: AgentRecord, words: str = "") -> str:
-    """One line: container, state, and in brackets what that means."""
+    """Container, state, and the reason in brackets."""
     name = f"agent-{record.name}".ljust(_NAME_CELLS - 1)
     state = colour_text(record.state.ljust(_STATE_CELLS - 1), record.state)
     said = plain(words or record.reason)
@@ -163,13 +145,12 @@ def service_line(record: AgentRecord, words: str = "") -> str:
 
 
 def stale_menu_lines(record: AgentRecord, program: str) -> list[str]:
-    """The menu for a stale agent."""
-    kept = "container" if record.runtime is AgentRuntime.DOCKER else "tmux session"
+    place = "container" if record.runtime is AgentRuntime.DOCKER else "tmux session"
     return [
         f"Agent '{record.name}' is stale ({plain(record.reason)}).",
         "",
         f"  [R] Restart session - launch {program} in a new tmux session",
-        f"  [T] Teardown      - remove the {kept} entirely",
+        f"  [T] Teardown      - remove the {place} entirely",
         "  [C] Cancel",
         "",
     ]
@@ -187,7 +168,7 @@ NO_AGENTS: Final = "No agent is declared. [agents.NAME] tables in wakeful.toml d
 
 
 def agent_argument(command: Command) -> Command:
-    """Give a command the argument NAME; BadAgentName is raised before anything is asked."""
+    """Give a command the argument NAME; BadAgentName is raised before any request."""
     return click.argument(
         "name", metavar="NAME", type=parse_agent_name, shell_complete=completion_of("agents_like")
     )(command)
@@ -206,7 +187,7 @@ def list_agents(*, as_json: bool) -> int:
     if as_json:
         print_json(body)
         return 0
-    shown = decode_body(body, AgentListBody)
+    shown = decode_body(body, AgentList)
     for line in pause_lines(shown.paused):
         print_line(line)
     for line in list_lines(shown.agents, wall_now()) if shown.agents else [NO_AGENTS]:
@@ -242,7 +223,6 @@ def restart_session(*, name: str, as_json: bool) -> int:
 
 
 def show_record(answer: DaemonAnswer, *, as_json: bool) -> int:
-    """What became of an agent."""
     if as_json:
         print_json(answer.body)
         return answer.exit_code
@@ -253,14 +233,14 @@ def show_record(answer: DaemonAnswer, *, as_json: bool) -> int:
 
 
 def _fetch_or_read_list() -> bytes:
-    """The daemon's list; without one, what a single look shows."""
+    """The daemon's list; without a daemon, that of a single look."""
     try:
         return fetch_agents().body
     except DaemonNotRunning:
         from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
         from wakeful.cli.settings import load_settings  # noqa: PLC0415 - as above
-        from wakeful.daemon.agents import records_without_hub  # noqa: PLC0415 - costs nobody who has a daemon
+        from wakeful.daemon.agents import records_without_hub  # noqa: PLC0415 - only without a daemon
 
         records = records_without_hub(load_settings(None).config, StatePaths.from_environ(os.environ))
         print_note("no daemon: looked once, nothing is watched")
-        return msgspec.json.encode(AgentListBody(records, [], stored.pause_in_store()))
+        return msgspec.json.encode(AgentList(tuple(records), (), stored.pause_in_store()))

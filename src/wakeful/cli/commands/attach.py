@@ -21,23 +21,24 @@ from msgspec import Struct
 
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, BadAgentName, parse_agent_name
 from wakeful.cli.commands import agent as agent_asking
-from wakeful.cli.commands.agent import code_of, is_terminal, read_choice, show_record, stale_menu_lines
+from wakeful.cli.commands.agent import is_terminal, read_choice, show_record, stale_menu_lines
 from wakeful.cli.commands.run import NeedsTerminal, TmuxMissing, exec_program, has_terminal
-from wakeful.cli.format.sessions import decode_body
 from wakeful.cli.output import print_line
-from wakeful.client.client import RequestRefused
+from wakeful.client.client import decode_body, own_daemon
+from wakeful.client.errors import RequestRefused
 from wakeful.control.briefs import ContainerAttach, attach_argv, container_attach
 from wakeful.core.errors import OperatorError, SessionNotFound, WakefulError
 from wakeful.core.managed_session import PaneAddress
 from wakeful.linux.child_environment import helper_environ
+from wakeful.views.records import AttachCommand
 
 LEAVE_SECONDS_MAX: Final = 10.0
-# A terminal that was closed, and whoever ends this command politely.
+# A closed terminal, and a polite request to end.
 _END_SIGNALS: Final = (signal.SIGHUP, signal.SIGTERM)
 
 
 def run_in_terminal(visit: ContainerAttach, shown: str) -> int:
-    """Hand this terminal over until the visit ends; the exit code of that. `shown` is what a script is told to run instead.
+    """Hand this terminal over until the visit ends; its exit code. `shown` is the command for a script instead.
 
     Raises NeedsTerminal, TmuxMissing.
     """
@@ -56,7 +57,7 @@ def run_in_terminal(visit: ContainerAttach, shown: str) -> int:
 
 @contextmanager
 def _forward_end_signals(visitor: "subprocess.Popen[bytes]") -> Iterator[list[int]]:
-    """Whatever ends this command ends the visitor first, and is noted; an interrupt is the visitor's to understand."""
+    """A signal that ends this command ends the visitor first, and is recorded; interrupts are left to the visitor."""
     endings: list[int] = []
 
     def note(number: int, _frame: FrameType | None) -> None:
@@ -73,7 +74,7 @@ def _forward_end_signals(visitor: "subprocess.Popen[bytes]") -> Iterator[list[in
 
 
 def _run_leave_command(argv: Sequence[str]) -> None:
-    """Best effort: nobody is there any more who could be told, and the client goes with the container anyway."""
+    """Best effort: no terminal is left to report to, and the client ends with the container anyway."""
     with subprocess.Popen(
         argv,
         env=helper_environ(os.environ),
@@ -121,15 +122,8 @@ class RestartOrTeardown(OperatorError):
     code = "one-of-two"
 
 
-class _AttachBody(Struct, frozen=True):
-    """/api/agents/NAME/attach."""
-
-    argv: tuple[str, ...]
-    program: str
-
-
 class AttachOptions(Struct, frozen=True):
-    """What a script wants, so that nobody is asked."""
+    """The answers of a script, so that no question is asked."""
 
     restart: bool = False
     teardown: bool = False
@@ -137,7 +131,7 @@ class AttachOptions(Struct, frozen=True):
 
 
 def attach_agent(text: str, wish: AttachOptions) -> int:
-    """Go to an agent's terminal, or do what the person or the script wants. Raises NotAnAgent."""
+    """Go to an agent's terminal, or do what the options or the menu say. Raises NotAnAgent."""
     if wish.restart and wish.teardown:
         raise RestartOrTeardown
     record = _fetch_agent(text)
@@ -155,8 +149,8 @@ def attach_agent(text: str, wish: AttachOptions) -> int:
 
 
 def not_found_error(text: str, refused: RequestRefused) -> WakefulError:
-    """What to say of a name that is no agent's, if it is no session's either: the nearest agent's is told."""
-    if code_of(refused) != SessionNotFound.code:
+    """The error for a name of no agent, if it is of no session either: it names the nearest agent."""
+    if refused.reason != SessionNotFound.code:
         return refused
     close = get_close_matches(text, [each.name for each in agent_asking.fetch_records()], n=1)
     return AgentOrSessionNotFound(shown=text, meant=f" Did you mean {close[0]!r}?" if close else "")
@@ -168,13 +162,12 @@ def _fetch_agent(text: str) -> AgentRecord:
     except BadAgentName as problem:
         raise NotAnAgent(detail=str(problem)) from problem
     except RequestRefused as refused:
-        if code_of(refused) != NotAnAgent.code:
+        if refused.reason != NotAnAgent.code:
             raise
         raise NotAnAgent(detail=str(refused)) from refused
 
 
 def _show_stale_menu(record: AgentRecord) -> int:
-    """The menu for a stale agent: R, T or C."""
     for line in stale_menu_lines(record, _program_name(record.name)):
         print_line(line)
     while True:
@@ -199,13 +192,13 @@ def _restart(name: str) -> int:
 
 
 def _print_attach_command(record: AgentRecord) -> int:
-    """For a script: what it wanted is so, and a person knows how to go on."""
+    """For a script: it runs already; the line shows a person how to attach."""
     print_line(f"in a terminal, go there with: {shlex.join(_argv(record))}")
     return 0
 
 
 def _attach(record: AgentRecord) -> int:
-    # Not ready and alive: somebody has to answer what it shows.
+    # Alive but not ready: a person has to answer what it shows.
     is_there = record.state in (AgentState.STARTING, AgentState.ERROR) and record.pid is not None
     if record.state is not AgentState.RUNNING and not is_there:
         why = f" ({record.reason})" if record.reason and record.state is not AgentState.STOPPED else ""
@@ -239,5 +232,5 @@ def _program_name(name: str) -> str:
     return _PROGRAMS.get(program, program)
 
 
-def _fetch_attach_command(name: str) -> _AttachBody:
-    return decode_body(agent_asking.client().get(f"/api/agents/{name}/attach").body, _AttachBody)
+def _fetch_attach_command(name: str) -> AttachCommand:
+    return decode_body(own_daemon().get(f"/api/agents/{name}/attach").body, AttachCommand)

@@ -10,8 +10,7 @@ import click
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.output import print_line, print_note
 from wakeful.cli.person import require_person
-from wakeful.client.client import DaemonClient, DaemonNotRunning, DaemonSilent, DaemonUnreachable
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import own_daemon
 from wakeful.config.state_dir import require_home
 from wakeful.daemon import autostart as work
 
@@ -41,7 +40,7 @@ def install(*, observe: bool, dry_run: bool) -> int:
     plan = work.plan_install(os.environ, watch_only=observe)
     if dry_run:
         return _print_plan(plan)
-    other = None if work.is_running() else _running_pid()
+    other = None if work.is_running() else own_daemon().running_pid()
     work.install(plan, start=other is None)
     print_line(f"installed {plan.path}")
     if other is not None:
@@ -86,12 +85,3 @@ def _difference(plan: work.UnitPlan) -> Iterator[str]:
     before, after = ((side or "").splitlines() for side in (plan.before, plan.after))
     old, new = (os.devnull if side is None else str(plan.path) for side in (plan.before, plan.after))
     yield from unified_diff(before, after, old, new, lineterm="")
-
-
-def _running_pid() -> int | None:
-    try:
-        return (
-            DaemonClient(StatePaths.from_environ(os.environ)).get("/healthz", timeout_seconds=2.0).server_pid
-        )
-    except (DaemonNotRunning, DaemonSilent, DaemonUnreachable):
-        return None

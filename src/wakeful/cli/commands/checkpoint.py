@@ -4,7 +4,6 @@ A person decides; the daemon carries the decision out and records who decided. W
 can only be read, from the store. The text functions are pure.
 """
 
-import os
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
@@ -12,11 +11,11 @@ from typing import Any, Final
 
 import click
 import msgspec
-from msgspec import Struct
 
 from wakeful.checkpoints.model import (
     NUMBER_MAX,
     Checkpoint,
+    CheckpointList,
     CheckpointRecord,
     checkpoint_list,
     checkpoint_record,
@@ -25,14 +24,15 @@ from wakeful.cli import read_store as stored
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.commands.mute import operator_name
 from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX
-from wakeful.cli.commands.work import client, post, print_answer, print_list, text
-from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.commands.work import post, print_list, text
 from wakeful.cli.options import Command, WholeNumber, json_option
-from wakeful.cli.output import print_json, print_line, print_note, wall_now
-from wakeful.client.client import DaemonAnswer, DaemonNotRunning
+from wakeful.cli.output import print_answer, print_json, print_line, print_note, wall_now
+from wakeful.client.client import DaemonAnswer, decode_body, local_answer, own_daemon
+from wakeful.client.errors import DaemonNotRunning
 from wakeful.core.durations import age
 from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.text import plain
+from wakeful.views.records import DecisionRecord, LessonList, LessonRecord
 
 NO_OPEN_CHECKPOINTS: Final = (
     "Nothing waits for a decision. `wakeful checkpoint list --all` lists what was decided."
@@ -40,37 +40,9 @@ NO_OPEN_CHECKPOINTS: Final = (
 NO_CHECKPOINTS: Final = "There never was a checkpoint."
 
 
-class CheckpointListBody(Struct, frozen=True):
-    """The answer of /api/checkpoints."""
-
-    checkpoints: list[CheckpointRecord]
-
-
-class DecisionBody(Struct, frozen=True):
-    """The answer to an order about one."""
-
-    checkpoint: CheckpointRecord
-    outcome: str | None
-    words: str
-    changed: bool
-    steps: tuple[str, ...] = ()
-
-
-class LessonBody(Struct, frozen=True):
-    project: str
-    prefix: str
-    even_remote: bool
-    by: str
-    at: str
-
-
-class LessonListBody(Struct, frozen=True):
-    lessons: list[LessonBody]
-
-
 def list_lines(body: bytes, now: float, *, everything: bool) -> list[str]:
-    """Each with its age, whose it is and what may have happened; how several are decided together."""
-    found = decode_body(body, CheckpointListBody).checkpoints
+    """Each with its age, subject and possible effects; then the commands that decide all of them."""
+    found = decode_body(body, CheckpointList).checkpoints
     if not found:
         return [NO_CHECKPOINTS if everything else NO_OPEN_CHECKPOINTS]
     lines = [line for each in found for line in _list_entry_lines(each, now)]
@@ -83,7 +55,7 @@ def list_lines(body: bytes, now: float, *, everything: bool) -> list[str]:
 
 
 def checkpoint_lines(record: CheckpointRecord) -> Iterator[str]:
-    """All of it: what happened, what may have, what did not; each choice, what follows, what to type."""
+    """A whole checkpoint: what happened, may have happened and did not; each choice, its consequence and commands."""
     yield plain(f"checkpoint {record.number}: {_state_text(record)}")
     yield plain(f"{record.kind} {record.subject}, project {record.project or '-'}, since {record.opened_at}")
     yield from _section("already happened", record.happened)
@@ -97,19 +69,17 @@ def checkpoint_lines(record: CheckpointRecord) -> Iterator[str]:
         yield from (f"    {plain(command)}" for command in choice.commands)
 
 
-def decision_line(decision: DecisionBody) -> str:
-    """What came of it."""
+def decision_line(decision: DecisionRecord) -> str:
     record = decision.checkpoint
     return plain(f"checkpoint {record.number}: {_state_text(record)}: {decision.words}")
 
 
 def lesson_lines(body: bytes) -> list[str]:
-    """What was taught, by whom."""
-    found = decode_body(body, LessonListBody).lessons
+    found = decode_body(body, LessonList).lessons
     return [lesson_line(each) for each in found] or ["nothing was taught"]
 
 
-def lesson_line(lesson: LessonBody) -> str:
+def lesson_line(lesson: LessonRecord) -> str:
     even = " even where a rule says remote" if lesson.even_remote else ""
     return plain(f"{lesson.project}: `{lesson.prefix}` is local{even} ({lesson.by}, {lesson.at})")
 
@@ -165,14 +135,12 @@ def checkpoint() -> None:
 
 
 def numbers_argument(command: Command) -> Command:
-    """Give a command one or several numbers."""
     return click.argument(
         "numbers", metavar="N...", nargs=-1, required=True, type=WholeNumber(1, NUMBER_MAX)
     )(command)
 
 
 def even_remote_option(command: Command) -> Command:
-    """Give a command `--even-remote`."""
     return click.option(
         "--even-remote", is_flag=True, help="Also where a rule knows the command to be remote."
     )(command)
@@ -184,9 +152,9 @@ def even_remote_option(command: Command) -> Command:
 def list_checkpoints(*, everything: bool, as_json: bool) -> int:
     """List what waits for a decision."""
     try:
-        answer = client().get("/api/checkpoints?all=" + ("true" if everything else "false"))
+        answer = own_daemon().get("/api/checkpoints?all=" + ("true" if everything else "false"))
     except DaemonNotRunning:
-        answer = _local_answer(
+        answer = local_answer(
             checkpoint_list(_stored_checkpoints(everything=everything), stored.pause_in_store())
         )
     return print_list(
@@ -200,7 +168,7 @@ def list_checkpoints(*, everything: bool, as_json: bool) -> int:
 def show(*, numbers: tuple[int, ...], as_json: bool) -> int:
     """Show checkpoints whole, several one after the other."""
     try:
-        answers = [client().get(f"/api/checkpoints/{number}") for number in numbers]
+        answers = [own_daemon().get(f"/api/checkpoints/{number}") for number in numbers]
     except DaemonNotRunning:
         answers = _stored_answers(numbers)
     if as_json:
@@ -247,7 +215,7 @@ def rollback(*, number: int, dry_run: bool, yes: bool, as_json: bool) -> int:
     if dry_run and as_json:
         print_json(rehearsal.body)
         return 0
-    _show_steps(decode_body(rehearsal.body, DecisionBody), print_note if as_json else print_line)
+    _show_steps(decode_body(rehearsal.body, DecisionRecord), print_note if as_json else print_line)
     if dry_run:
         return 0
     if not yes and not _confirm():
@@ -274,7 +242,7 @@ def abort(*, numbers: tuple[int, ...], as_json: bool) -> int:
 def teach(*, prefix: str | None, project: str | None, even_remote: bool, forget: bool, as_json: bool) -> int:
     """Say that commands that begin with PREFIX are always local in a project. Without PREFIX: list what was taught."""
     if prefix is None:
-        return print_list(client().get("/api/lessons"), lesson_lines, as_json=as_json)
+        return print_list(own_daemon().get("/api/lessons"), lesson_lines, as_json=as_json)
     if project is None:
         raise LessonWithoutProject
     lesson = {"project": project, "prefix": prefix}
@@ -283,45 +251,40 @@ def teach(*, prefix: str | None, project: str | None, even_remote: bool, forget:
         done = "is judged by the rules again" if answer.exit_code == 0 else "was not taught"
         return print_answer(answer, lambda _body: [f"{project}: `{prefix}` {done}"], as_json=as_json)
     answer = post("/api/lessons", {**lesson, "even_remote": even_remote, "by": operator_name()})
-    return print_answer(answer, lambda body: [lesson_line(decode_body(body, LessonBody))], as_json=as_json)
+    return print_answer(answer, lambda body: [lesson_line(decode_body(body, LessonRecord))], as_json=as_json)
 
 
 def _stored_answers(numbers: Sequence[int]) -> list[DaemonAnswer]:
-    """Each of these without a daemon. Raises CheckpointNotFound."""
-    from wakeful.checkpoints.service import CheckpointNotFound  # noqa: PLC0415 - costs nobody who has a daemon
+    """These checkpoints from the store. Raises CheckpointNotFound."""
+    from wakeful.checkpoints.service import CheckpointNotFound  # noqa: PLC0415 - only without a daemon
 
     kept = {each.number: each for each in _stored_checkpoints(everything=True)}
     for number in numbers:
         if number not in kept:
             raise CheckpointNotFound(number=number)
-    return [_local_answer(checkpoint_record(kept[number])) for number in numbers]
+    return [local_answer(checkpoint_record(kept[number])) for number in numbers]
 
 
 def _stored_checkpoints(*, everything: bool) -> list[Checkpoint]:
-    """What the store holds, where no daemon answers."""
-    from wakeful.journal.checkpoint_store import StoredJournalCheckpoints  # noqa: PLC0415 - costs nobody who has a daemon
+    from wakeful.journal.checkpoint_store import StoredJournalCheckpoints  # noqa: PLC0415 - only without a daemon
 
     print_note("no daemon: looked once; deciding needs one, `wakeful up --detach` starts it")
     return StoredJournalCheckpoints().list_checkpoints(everything=everything)
 
 
-def _local_answer(found: Struct) -> DaemonAnswer:
-    return DaemonAnswer(msgspec.json.encode(found), 0, os.getpid())
-
-
 def _post_decision(number: int, choice: str, order: dict[str, Any]) -> DaemonAnswer:
-    """An agent that is stopped or started takes its time."""
-    return client().post(
+    """With a long deadline: a decision may stop or start an agent."""
+    return own_daemon().post(
         f"/api/checkpoints/{number}/{choice}", msgspec.json.encode(order), timeout_seconds=ACTION_SECONDS_MAX
     )
 
 
 def _decide(numbers: tuple[int, ...], choice: str, order: dict[str, Any], *, as_json: bool) -> int:
-    """One after the other; one that is refused does not keep the others from their answer."""
+    """Decide one after the other; after a refusal the others are still decided."""
     if len(numbers) == 1:
         answer = _post_decision(numbers[0], choice, order)
         return print_answer(
-            answer, lambda body: [decision_line(decode_body(body, DecisionBody))], as_json=as_json
+            answer, lambda body: [decision_line(decode_body(body, DecisionRecord))], as_json=as_json
         )
     worst, bodies, refused = 0, [], []
     for number in dict.fromkeys(numbers):
@@ -336,7 +299,7 @@ def _decide(numbers: tuple[int, ...], choice: str, order: dict[str, Any], *, as_
         worst = max(worst, answer.exit_code)
         bodies.append(answer.body)
         if not as_json:
-            print_line(decision_line(decode_body(answer.body, DecisionBody)))
+            print_line(decision_line(decode_body(answer.body, DecisionRecord)))
     if as_json:
         print_json(
             b'{"decisions":[' + b",".join(bodies) + b'],"refused":' + msgspec.json.encode(refused) + b"}"
@@ -344,7 +307,7 @@ def _decide(numbers: tuple[int, ...], choice: str, order: dict[str, Any], *, as_
     return worst
 
 
-def _show_steps(decision: DecisionBody, tell: Callable[[str], None]) -> None:
+def _show_steps(decision: DecisionRecord, tell: Callable[[str], None]) -> None:
     tell(f"rolling checkpoint {decision.checkpoint.number} back: {decision.words}")
     for step in decision.steps or ("nothing is run",):
         tell(f"    {step}")

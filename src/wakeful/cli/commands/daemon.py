@@ -20,7 +20,7 @@ import msgspec
 from wakeful.cli.options import Number, WholeNumber, json_option
 from wakeful.cli.output import print_json, print_line
 from wakeful.cli.settings import config_arguments, load_settings
-from wakeful.client.client import DaemonClient, DaemonNotRunning, DaemonSilent, DaemonUnreachable
+from wakeful.client.client import DaemonClient, own_daemon
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.config.state_dir import make_state_dir, require_home
@@ -47,20 +47,20 @@ class NotUpInTime(WorldError):
 
 
 def start_detached(paths: StatePaths, arguments: list[str]) -> int:
-    """Start `wakeful up` in a session of its own; return once it answers, or with its exit code and words."""
+    """Start `wakeful up` in a session of its own; return 0 once it answers, or its exit code. Its output is shown."""
     client = DaemonClient(paths)
-    pid = _answering_pid(client)
+    pid = client.running_pid()
     if pid is not None:
         raise DaemonRunsAlready(pid=pid)
     make_state_dir(paths)
-    # A file of its own: of several starts at once each shows the words of its own child.
+    # A file of its own: of several starts at once each shows the output of its own child.
     log = Path(paths.logs) / f"up.{os.getpid()}.log"
     child = _spawn(arguments, log)
     code = _wait_for_answer(client, child, log)
     for line in log.read_text(errors="replace").splitlines()[-_LINES_SHOWN_MAX:]:
         click.echo(plain(line), err=code != 0)
     if code == 0:
-        # The daemon goes on writing to it, under the name people look for.
+        # The daemon continues to write to it, under the name that people look for.
         log.replace(log.with_name("up.log"))
     else:
         log.unlink()
@@ -68,7 +68,7 @@ def start_detached(paths: StatePaths, arguments: list[str]) -> int:
 
 
 def _spawn(arguments: list[str], log: Path) -> subprocess.Popen[bytes]:
-    # -P: a `wakeful` folder in the working directory is not what we mean to run.
+    # -P: never a `wakeful` folder in the working directory.
     argv = [sys.executable, "-P", "-m", "wakeful", "up", *arguments]
     flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_APPEND | os.O_CLOEXEC
     with os.fdopen(os.open(log, flags, 0o600), "ab") as output:
@@ -88,18 +88,11 @@ def _wait_for_answer(client: DaemonClient, child: subprocess.Popen[bytes], log: 
         code = child.poll()
         if code is not None:
             return code if code > 0 else WorldError.exit_code
-        # The pid, so that another daemon that was quicker is not taken for ours.
-        if _answering_pid(client) == child.pid:
+        # By pid: another daemon may have started first.
+        if client.running_pid() == child.pid:
             return 0
         time.sleep(_POLL_SECONDS)
     raise NotUpInTime(pid=child.pid, seconds=UP_SECONDS_MAX, log=os.fspath(log))
-
-
-def _answering_pid(client: DaemonClient) -> int | None:
-    try:
-        return client.get("/healthz", timeout_seconds=2.0).server_pid
-    except (DaemonNotRunning, DaemonSilent, DaemonUnreachable):
-        return None
 
 
 DOWN_SECONDS_MAX: Final = 15.0
@@ -135,9 +128,9 @@ def up(
         return start_detached(paths, [*given, "--no-gateway"] if no_gateway else given)
     loaded = load_settings(config_file)
     config = _with_listeners(loaded.config, port, no_tcp=no_tcp)
-    from wakeful.daemon.serve import serve  # noqa: PLC0415 - a mistake in the options should not wait for it
+    from wakeful.daemon.serve import serve  # noqa: PLC0415 - wrong options are reported before it
 
-    # A login code is for the eyes in front of a terminal, not for a log.
+    # A login code is shown on a terminal, never in a log.
     with_login, asked = sys.stdout.isatty(), port is not None
     gateway = (
         None
@@ -182,9 +175,9 @@ def _print_now(line: str) -> None:
 @click.command(epilog="Example: wakeful down")
 def down() -> int:
     """End the daemon. Agents go on: nothing they need lives in it."""
-    client = DaemonClient(StatePaths.from_environ(os.environ))
+    client = own_daemon()
     pid = client.get("/healthz").server_pid
-    # Opened before the end is asked for, so that it cannot mean anybody who gets the pid later.
+    # Opened before the shutdown, so that it cannot mean a later process with the same pid.
     process = os.pidfd_open(pid)
     client.post("/api/shutdown")
     ended, _, _ = select.select([process], [], [], DOWN_SECONDS_MAX)
@@ -199,7 +192,7 @@ def down() -> int:
 @json_option
 def open_page(*, browser: bool, as_json: bool) -> int:
     """Print a link that logs the web page in, once, within ten minutes."""
-    answer = DaemonClient(StatePaths.from_environ(os.environ)).post("/api/login-codes")
+    answer = own_daemon().post("/api/login-codes")
     link = str(decode_json(answer.body, dict[str, object])["url"])
     if as_json:
         print_json(answer.body)
@@ -217,6 +210,6 @@ def open_page(*, browser: bool, as_json: bool) -> int:
 @click.option("--seconds", type=Number(10, 600), help="How long it takes; a minute by default.")
 def demo(*, seconds: float | None) -> int:
     """Start scripted agents in a throw-away home and watch their verdicts change."""
-    from wakeful.cli.demo.command import run_demo  # noqa: PLC0415 - brings the scripted agents along
+    from wakeful.cli.demo.command import run_demo  # noqa: PLC0415 - imports the scripted agents
 
     return run_demo(seconds)

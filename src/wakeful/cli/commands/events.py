@@ -9,38 +9,22 @@ from urllib.parse import urlencode
 
 import click
 import msgspec
-from msgspec import Struct
 
-from wakeful.alerts.mute_pause_model import PauseRecord, pause_lines
-from wakeful.cli.format.sessions import decode_body
+from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.options import json_option
 from wakeful.cli.output import INTERRUPTED_EXIT_CODE, print_json, print_line, wall_now
 from wakeful.cli.settings import load_settings
-from wakeful.client.client import DaemonClient, DaemonNotRunning
+from wakeful.client.client import decode_body, own_daemon
+from wakeful.client.errors import DaemonNotRunning
 from wakeful.config.paths import StatePaths
 from wakeful.core.text import plain
 from wakeful.incidents.critical_event import stamp, wall_of_stamp
 from wakeful.reports.text import parse_moment
+from wakeful.views.records import ArchiveAnswer, CriticalEventList
 
 EVENTS_SHOWN_MAX: Final = 1000
 NO_EVENTS: Final = "No critical event since {}."
 _KEYS: Final = ("timestamp", "event", "project_key", "session_id", "reason", "action_taken", "github_issue")
-
-
-class EventListBody(Struct, frozen=True):
-    """The body of /api/events."""
-
-    path: str
-    events: list[dict[str, Any]]
-    left_out: int
-    paused: PauseRecord | None = None
-
-
-class ArchiveBody(Struct, frozen=True):
-    """The body of /api/events/archive."""
-
-    archived: int
-    path: str
 
 
 @click.command(epilog="Example: wakeful events --since 2h --follow")
@@ -64,7 +48,7 @@ def events(*, since: str, follow: bool, archive_before: str | None, as_json: boo
         try:
             asyncio.run(_follow(Path(found.path), since_wall, as_json=as_json))
         except KeyboardInterrupt:
-            # Nothing else ends it, so that this is no error.
+            # Only a signal ends it, so this is no error.
             return INTERRUPTED_EXIT_CODE
         return 0
     body, found = _fetch_or_read_events(since_wall)
@@ -76,11 +60,11 @@ def events(*, since: str, follow: bool, archive_before: str | None, as_json: boo
 
 
 def event_line(event: dict[str, Any]) -> str:
-    """One event in one line, whatever another program put into it."""
+    """One event in one line, plain whatever another program wrote."""
     return "  ".join(plain(str(event.get(key) or "-"), 100) for key in _KEYS)
 
 
-def _print_events(found: EventListBody, since_wall: float) -> None:
+def _print_events(found: CriticalEventList, since_wall: float) -> None:
     _print_pause(found)
     if found.left_out:
         print_line(f"{found.left_out:,} older ones are not shown; the log is {found.path}")
@@ -90,19 +74,19 @@ def _print_events(found: EventListBody, since_wall: float) -> None:
         print_line(NO_EVENTS.format(stamp(since_wall)))
 
 
-def _print_pause(found: EventListBody) -> None:
+def _print_pause(found: CriticalEventList) -> None:
     for line in pause_lines(found.paused):
         print_line(line)
 
 
 def _archive(before: str, *, as_json: bool) -> int:
-    """By the daemon, which asks who wants it; without one, here."""
+    """By the daemon, which checks the caller; without a daemon, by this process."""
     stamped = stamp(parse_moment(before, wall_now()))
     try:
         order = msgspec.json.encode({"before": stamped})
         done = decode_body(
-            DaemonClient(StatePaths.from_environ(os.environ)).post("/api/events/archive", order).body,
-            ArchiveBody,
+            own_daemon().post("/api/events/archive", order).body,
+            ArchiveAnswer,
         )
     except DaemonNotRunning:
         done = _archive_locally(stamped)
@@ -115,17 +99,17 @@ def _archive(before: str, *, as_json: bool) -> int:
     return 0
 
 
-def _archive_locally(stamped: str) -> ArchiveBody:
+def _archive_locally(stamped: str) -> ArchiveAnswer:
     from wakeful.cli.person import require_person  # noqa: PLC0415
-    from wakeful.critical_events import archive_events  # noqa: PLC0415 - readers need none of it
+    from wakeful.critical_events import archive_events  # noqa: PLC0415 - reading needs none of it
 
     require_person()
     path = log_path(load_settings(None).config.events.critical_path)
-    return ArchiveBody(archive_events(stamped, path=path), path)
+    return ArchiveAnswer(archive_events(stamped, path=path), path)
 
 
 async def _follow(path: Path, since_wall: float, *, as_json: bool) -> None:
-    from wakeful.critical_events import follow_events  # noqa: PLC0415 - readers need none of it
+    from wakeful.critical_events import follow_events  # noqa: PLC0415 - reading needs none of it
 
     async for event in follow_events(path):
         wall = wall_of_stamp(str(event.get("timestamp")))
@@ -138,24 +122,24 @@ async def _follow(path: Path, since_wall: float, *, as_json: bool) -> None:
         sys.stdout.flush()
 
 
-def _fetch_or_read_events(since_wall: float) -> tuple[bytes, EventListBody]:
-    """The daemon's answer; without a daemon, the same of its log as it is configured."""
+def _fetch_or_read_events(since_wall: float) -> tuple[bytes, CriticalEventList]:
+    """The daemon's answer; without a daemon, the same from the configured log."""
     query = urlencode({"since": stamp(since_wall), "limit": EVENTS_SHOWN_MAX})
     try:
-        body = DaemonClient(StatePaths.from_environ(os.environ)).get(f"/api/events?{query}").body
+        body = own_daemon().get(f"/api/events?{query}").body
     except DaemonNotRunning:
         found = _read_log(since_wall)
         return msgspec.json.encode(found), found
-    return body, decode_body(body, EventListBody)
+    return body, decode_body(body, CriticalEventList)
 
 
-def _read_log(since_wall: float) -> EventListBody:
+def _read_log(since_wall: float) -> CriticalEventList:
     from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
-    from wakeful.critical_events import CriticalLog  # noqa: PLC0415 - costs nobody who has a daemon
+    from wakeful.critical_events import CriticalLog  # noqa: PLC0415 - only without a daemon
 
     log = CriticalLog(Path(log_path(load_settings(None).config.events.critical_path)))
     found = log.recent(since_wall)
-    return EventListBody(
+    return CriticalEventList(
         str(log.path),
         found[-EVENTS_SHOWN_MAX:],
         max(0, len(found) - EVENTS_SHOWN_MAX),

@@ -93,12 +93,12 @@ def unpair(config_file: str | None, *, user_id: int) -> int:
 
 
 def _gateway_process_module() -> ModuleType:
-    """What does it all; brings libraries along that a mistake in the options should not wait for."""
+    """The gateway's module; wrong options are reported before its libraries are imported."""
     try:
-        from wakeful.gateway import process as chatwork  # noqa: PLC0415 - see above
+        from wakeful.gateway import process  # noqa: PLC0415 - see above
     except ImportError as problem:
         raise GatewayPartsMissing(missing=problem.name or "a library") from problem
-    return chatwork
+    return process
 
 
 def _print_now(line: str) -> None:
@@ -107,7 +107,7 @@ def _print_now(line: str) -> None:
     sys.stdout.flush()
 
 
-# Whoever imports more often than this wants to see what is in those files first.
+# More backups than this are left to a person to read and remove.
 _BACKUPS_MAX: Final = 100
 
 
@@ -139,7 +139,7 @@ def import_file(*, file: str, write: bool, config_file: str | None) -> int:
 
 def _write(path: Path, imported: ImportedConfig) -> None:
     before = read_file(str(path)) if path.exists() else b""
-    # A file with a mistake in it is not touched: its author is told first.
+    # A file with a mistake is not touched: the mistake is reported first.
     combine([Document(str(path), before)], os.environ)
     after = merge_config(before.decode(), imported, plain(str(path)))
     if after == before.decode():
@@ -156,7 +156,7 @@ def _write(path: Path, imported: ImportedConfig) -> None:
 
 
 def _check(path: Path, after: str, imported: ImportedConfig) -> None:
-    """What will be written means what was imported. Raises ConfigError if it cannot be put in by machine."""
+    """Check that the new text means what was imported. Raises ConfigError if it cannot be merged."""
     try:
         loaded = combine([Document(str(path), after.encode())], {"HOME": os.environ.get("HOME", "/")})
     except ConfigError as problem:
@@ -180,7 +180,7 @@ def _write_backup(path: Path, content: bytes) -> Path:
 
 
 def _write_new(path: Path, content: bytes) -> None:
-    """For its owner alone: a configuration may hold a token."""
+    """Readable by its owner only: a configuration may hold a token."""
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     with os.fdopen(descriptor, "wb") as file:
         file.write(content)

@@ -1,6 +1,5 @@
 """Commands `wakeful session revive` and `wakeful restore`: bring sessions back because a person asks."""
 
-import os
 from typing import Any, Final
 
 import click
@@ -11,13 +10,12 @@ from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, post_action
 from wakeful.cli.format.sessions import paused_lines
 from wakeful.cli.options import json_option, session_argument
 from wakeful.cli.output import print_json, print_line, print_note
-from wakeful.client.client import DaemonClient
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import DaemonClient, own_daemon
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WakefulError
 from wakeful.core.ids import SessionId
 
-# Its turn may come late: sessions are brought back one by one.
+# Sessions are brought back one by one, so the last one waits.
 RESTORE_SECONDS_MAX: Final = 600.0
 
 
@@ -42,7 +40,7 @@ def restore(*, dry_run: bool, as_json: bool) -> int:
 
     One after the other, skipping what lives and what a person has to look at first. Restored sessions are managed.
     """
-    client = DaemonClient(StatePaths.from_environ(os.environ))
+    client = own_daemon()
     answer = client.get("/api/lost")
     found = decode_json(answer.body)
     lost = found["lost"]
@@ -60,7 +58,7 @@ def restore(*, dry_run: bool, as_json: bool) -> int:
 
 
 def _print_outcomes(outcomes: list[dict[str, Any]]) -> None:
-    """What was not said while it was done."""
+    """Sessions that were skipped, or that a dry run would bring back."""
     if not outcomes:
         print_line("nothing was lost: no session died with its host or its tmux server")
     for each in outcomes:
@@ -80,11 +78,11 @@ def _restore_one(client: DaemonClient, lost: dict[str, Any], *, quiet: bool) -> 
             timeout_seconds=RESTORE_SECONDS_MAX + ACTION_SECONDS_MAX,
         )
     except WakefulError as error:
-        # One that cannot be brought back must not keep the others from it.
+        # A session that cannot be brought back does not stop the others.
         outcome, words = "declined", str(error)
     else:
-        deed = decode_json(answer.body)
-        outcome, words = deed["outcome"], deed["words"]
+        action = decode_json(answer.body)
+        outcome, words = action["outcome"], action["words"]
     done = {**lost, "outcome": outcome, "words": words}
     if not quiet:
         print_line(_line(done, f"{outcome}: {words}"))

@@ -14,11 +14,10 @@ from msgspec import Struct
 
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX
-from wakeful.cli.format.sessions import decode_body
 from wakeful.cli.options import completion_of, json_option
 from wakeful.cli.output import print_json, print_line, print_note, wall_now
 from wakeful.cli.settings import load_settings
-from wakeful.client.client import DaemonClient
+from wakeful.client.client import decode_body, own_daemon
 from wakeful.config.paths import StatePaths
 from wakeful.config.trust import TrustFile
 from wakeful.core.clock import iso
@@ -64,7 +63,7 @@ def heartbeat() -> None:
 @json_option
 def status(*, name: str, as_json: bool) -> int:
     """Say whether an agent may be woken now, by which policy, and what was last decided."""
-    answer = _client().get(f"/api/agents/{name}/heartbeat/status")
+    answer = own_daemon().get(f"/api/agents/{name}/heartbeat/status")
     if as_json:
         print_json(answer.body)
         return answer.exit_code
@@ -78,7 +77,7 @@ def status(*, name: str, as_json: bool) -> int:
 @json_option
 def wake(*, name: str, as_json: bool) -> int:
     """Give an agent the prompt of its HEARTBEAT.md. Exit 1 with one reason if it may not be woken."""
-    answer = _client().post(f"/api/agents/{name}/heartbeat/wake", timeout_seconds=ACTION_SECONDS_MAX)
+    answer = own_daemon().post(f"/api/agents/{name}/heartbeat/wake", timeout_seconds=ACTION_SECONDS_MAX)
     if as_json:
         print_json(answer.body)
         return answer.exit_code
@@ -88,19 +87,15 @@ def wake(*, name: str, as_json: bool) -> int:
     return answer.exit_code
 
 
-def _client() -> DaemonClient:
-    return DaemonClient(StatePaths.from_environ(os.environ))
-
-
 def status_lines(status: HeartbeatStatus) -> Iterator[str]:
-    """A status as people read it."""
+    """A status as text."""
     may = "may be woken" if status.eligible_for_wake else f"may not be woken: {status.ineligibility_reason}"
     yield f"{status.agent}: {may}"
     if status.ineligibility_reason is not None:
         yield f"  {status.words}"
     yield f"  session: {status.session_id or 'none'}"
     snapshot = status.policy_snapshot
-    # Beside a file that is wrong or gone stands what it last said.
+    # For a file that is invalid or gone the last valid policy is shown too.
     was = (
         "; the last valid one was"
         if status.policy_state in (PolicyState.INVALID, PolicyState.MISSING)
@@ -141,7 +136,7 @@ def validate(*, file: str, as_json: bool) -> int:
     elif found.snapshot is not None:
         print_line(f"{file}: valid, {found.snapshot.id}")
         if found.trusted is False:
-            from wakeful.daemon.heartbeat import not_trusted_text  # noqa: PLC0415 - YAML costs only who reads one
+            from wakeful.daemon.heartbeat import not_trusted_text  # noqa: PLC0415 - imports YAML
 
             print_note(not_trusted_text(found.snapshot.path))
         for each in found.snapshot.clamped:
@@ -150,12 +145,12 @@ def validate(*, file: str, as_json: bool) -> int:
 
 
 def clamped_text(clamped: ClampedPreference) -> str:
-    """What a preference beyond the bounds got instead."""
+    """The value that replaces a preference beyond the bounds."""
     return f"{clamped.code}: {clamped.field} asks for {clamped.asked} and gets {clamped.given}"
 
 
 def _validate(file: str) -> Validation:
-    from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - YAML costs only who reads one
+    from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - imports YAML
 
     bounds = heartbeats.bounds_of(load_settings(None).config.heartbeat)
     place = heartbeats.heartbeat_path_from(file, StatePaths.from_environ(os.environ).state_dir)
@@ -176,5 +171,4 @@ def _trust_store() -> TrustFile:
 
 
 def problem_of(wrong: HeartbeatInvalid) -> PolicyProblem:
-    """The facts of a refusal."""
     return PolicyProblem(str(wrong.facts["file"]), int(str(wrong.facts["line"])), str(wrong.facts["reason"]))

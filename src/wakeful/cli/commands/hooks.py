@@ -80,7 +80,7 @@ def uninstall(*, client: str, dry_run: bool) -> int:
 
 
 def _plan_or_none(client: str, plan: Callable[[], SettingsPlan]) -> SettingsPlan | None:
-    """The plan; None, with a word, where the file is to be left alone."""
+    """The plan; None, with a remark, if the file must not be changed."""
     path = settings_path(client, os.environ)
     try:
         return plan()

@@ -5,45 +5,21 @@ from datetime import datetime
 from typing import Final
 
 import click
-from msgspec import Struct
 
 from wakeful.alerts.model import format_time
 from wakeful.cli import read_store as stored
 from wakeful.cli.commands.work import print_list
-from wakeful.cli.format.sessions import decode_body
 from wakeful.cli.options import json_option
 from wakeful.cli.output import wall_now
+from wakeful.client.client import decode_body
 from wakeful.core.durations import age
 from wakeful.core.text import plain
+from wakeful.views.incidents import IncidentList, IncidentRecord
 
 NO_OPEN_INCIDENTS: Final = "No incident is open. `wakeful incidents --all` lists those that are over."
-# An outage under hundreds is read by its beginning.
+# Of an outage with hundreds of sessions the first ones are enough.
 MEMBERS_SHOWN_MAX: Final = 10
 NO_INCIDENTS: Final = "No incident in the last 30 days."
-
-
-class IncidentMemberBody(Struct, frozen=True):
-    """One that is or was in it."""
-
-    name: str
-    words: str
-    left_at: str | None
-
-
-class IncidentBody(Struct, frozen=True):
-    """What is shown of an incident of /api/incidents."""
-
-    id: str
-    opened_at: str
-    resolved_at: str | None
-    words: str
-    did: str
-    issue_url: str | None
-    members: list[IncidentMemberBody]
-
-
-class IncidentListBody(Struct, frozen=True):
-    incidents: list[IncidentBody]
 
 
 @click.command(epilog="Example: wakeful incidents --all --json")
@@ -57,8 +33,8 @@ def incidents(*, everything: bool, as_json: bool) -> int:
 
 
 def incident_lines(body: bytes, now: float, everything: bool) -> Iterator[str]:
-    """Each with its time, what happened, what became of each session, and where its issue is."""
-    episodes = decode_body(body, IncidentListBody).incidents
+    """Each with its time, cause, sessions and issue."""
+    episodes = decode_body(body, IncidentList).incidents
     if not episodes:
         yield NO_INCIDENTS if everything else NO_OPEN_INCIDENTS
     for episode in episodes:
@@ -66,9 +42,9 @@ def incident_lines(body: bytes, now: float, everything: bool) -> Iterator[str]:
         yield from (f"    {plain(each)}" for each in incident_details(episode))
 
 
-def incident_details(episode: IncidentBody) -> Iterator[str]:
+def incident_details(episode: IncidentRecord) -> Iterator[str]:
     """What became of each session in it, and where its issue is."""
-    # Those in trouble first: they are what somebody looks for.
+    # Sessions that are still affected come first.
     ordered = sorted(episode.members, key=lambda each: each.left_at is not None)
     if len(ordered) == 1:
         yield ordered[0].words
@@ -82,7 +58,7 @@ def incident_details(episode: IncidentBody) -> Iterator[str]:
         yield episode.issue_url
 
 
-def _span(episode: IncidentBody, now: float) -> str:
+def _span(episode: IncidentRecord, now: float) -> str:
     opened, began = _wall(episode.opened_at), format_time(episode.opened_at)
     if episode.resolved_at is None:
         return f"OPEN  since {began}, for {age(now - opened)}"

@@ -6,19 +6,14 @@ from typing import Final
 import click
 
 from wakeful.alerts.mute_pause_model import pause_lines
-from wakeful.cli.format.sessions import (
-    SessionListBody,
-    counts_text,
-    decode_sessions,
-    left_out_lines,
-    session_rows,
-)
+from wakeful.cli.format.sessions import counts_text, decode_sessions, left_out_lines, session_rows
 from wakeful.cli.options import json_option
 from wakeful.cli.output import print_json, print_line, wall_now
 from wakeful.cli.read import SessionReader, read
 from wakeful.cli.table import print_rows
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import SessionRecord
+from wakeful.views.records import SessionList
 
 # The daemon gives 10,000 records at once.
 PAGES_MAX: Final = 100
@@ -37,8 +32,8 @@ NO_SESSIONS: Final = "No agent session in the last 24 hours. Start claude or cod
 @json_option
 def ls(*, everything: bool, project: str | None, health: str | None, state: str | None, as_json: bool) -> int:
     """List the sessions of this machine, those who need you first."""
-    asked = {"all": "true" if everything else None, "project": project, "health": health, "state": state}
-    filters = {key: value for key, value in asked.items() if value is not None}
+    options = {"all": "true" if everything else None, "project": project, "health": health, "state": state}
+    filters = {key: value for key, value in options.items() if value is not None}
     if as_json:
         print_json(read(lambda reader: reader.sessions(filters)).body)
         return 0
@@ -50,15 +45,15 @@ def ls(*, everything: bool, project: str | None, health: str | None, state: str 
     return 0
 
 
-def whole_list(reader: SessionReader, filters: dict[str, str]) -> SessionListBody:
+def whole_list(reader: SessionReader, filters: dict[str, str]) -> SessionList:
     """Every page of the list as one."""
     pages = list(_pages(reader, filters))
     records = [record for page in pages for record in page.sessions]
     older = 0 if "all" in filters else sum(page.older for page in pages)
-    return SessionListBody(records, older, None, pages[0].paused)
+    return SessionList(records, older, None, pages[0].paused)
 
 
-def _pages(reader: SessionReader, filters: dict[str, str]) -> Iterator[SessionListBody]:
+def _pages(reader: SessionReader, filters: dict[str, str]) -> Iterator[SessionList]:
     for _ in range(PAGES_MAX):
         page = decode_sessions(reader.sessions(filters).body)
         yield page
@@ -68,7 +63,7 @@ def _pages(reader: SessionReader, filters: dict[str, str]) -> Iterator[SessionLi
 
 
 def footer(records: list[SessionRecord], older: int, *, filtered: bool) -> list[str]:
-    """The last lines: how many stand where, and how many are folded."""
+    """The last lines: counts by state, and how many sessions are folded."""
     none = "No session fits." if filtered else NO_SESSIONS
     folded = [f"{older:,} older: wakeful ls --all"] if older else []
     return [counts_text(records) or none, *folded]

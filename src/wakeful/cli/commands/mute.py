@@ -6,23 +6,23 @@ import socket
 from functools import wraps
 
 import click
-from msgspec import Struct
 
 from wakeful.alerts.mute_pause_model import (
     MuteKind,
     MuteList,
     MuteRecord,
-    PauseRecord,
     mute_text,
     pause_text,
 )
 from wakeful.cli import read_store as stored
-from wakeful.cli.commands.work import post, print_answer, print_list, text
-from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.commands.work import post, print_list, text
 from wakeful.cli.options import Command, completion_of, json_option
+from wakeful.cli.output import print_answer
+from wakeful.client.client import decode_body
 from wakeful.core.durations import parse_duration
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId, parse_session_id
+from wakeful.views.records import PauseAnswer, UnmuteAnswer
 
 Target = tuple[MuteKind, str]
 
@@ -37,19 +37,6 @@ class DurationNeeded(OperatorError):
     """Say for how long, like --for 2h: a mute always ends."""
 
     code = "mute-without-end"
-
-
-class UnmuteBody(Struct, frozen=True):
-    kind: MuteKind
-    value: str
-    changed: bool
-
-
-class PauseBody(Struct, frozen=True):
-    """The answer to `pause` and `resume`."""
-
-    paused: PauseRecord | None
-    changed: bool
 
 
 def target_options(command: Command) -> Command:
@@ -134,7 +121,7 @@ def resume(*, as_json: bool) -> int:
 
 
 def operator_name() -> str:
-    """Whoever runs this command, and where: several people and hosts may share one store."""
+    """The user and host of this command: several people and hosts may share one store."""
     try:
         name = pwd.getpwuid(os.getuid()).pw_name
     except KeyError:
@@ -143,29 +130,25 @@ def operator_name() -> str:
 
 
 def mute_lines(body: bytes) -> list[str]:
-    """What is silent now."""
     return [mute_text(decode_body(body, MuteRecord))]
 
 
 def list_lines(body: bytes) -> list[str]:
-    """Every mute in force."""
     return [mute_text(each) for each in decode_body(body, MuteList).mutes] or ["nothing is muted"]
 
 
 def unmuted_lines(body: bytes) -> list[str]:
-    """What is told again."""
-    answer = decode_body(body, UnmuteBody)
+    answer = decode_body(body, UnmuteAnswer)
     return [f"{answer.kind} {answer.value} {'is told about again' if answer.changed else 'was not muted'}"]
 
 
 def pause_lines(body: bytes) -> list[str]:
-    """That it is paused, and by whom if somebody else was first."""
-    answer = decode_body(body, PauseBody)
+    """The pause, and who began it if it was paused already."""
+    answer = decode_body(body, PauseAnswer)
     if answer.paused is None:
         return ["not paused: somebody ended the pause at the same time"]
     return [f"{'' if answer.changed else 'already '}{pause_text(answer.paused)}", "`wakeful resume` ends it"]
 
 
 def resume_lines(body: bytes) -> list[str]:
-    """That it goes on, or always did."""
-    return ["Wakeful acts again" if decode_body(body, PauseBody).changed else "Wakeful was not paused"]
+    return ["Wakeful acts again" if decode_body(body, PauseAnswer).changed else "Wakeful was not paused"]

@@ -1,19 +1,16 @@
 """Command `wakeful report`: what happened since a given time; `--line` prints one line for a status bar."""
 
 import asyncio
-import os
 from datetime import UTC, datetime
 from typing import Final
 from urllib.parse import urlencode
 
 import click
-import msgspec
 
-from wakeful.cli.format.sessions import decode_body
 from wakeful.cli.options import json_option
 from wakeful.cli.output import print_json, print_line, print_note, wall_now
-from wakeful.client.client import DaemonAnswer, DaemonClient, DaemonNotRunning
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import DaemonAnswer, decode_body, local_answer, own_daemon
+from wakeful.client.errors import DaemonNotRunning
 from wakeful.core.clock import iso
 from wakeful.judging.wording import format_length
 from wakeful.reports.model import Report
@@ -21,7 +18,7 @@ from wakeful.reports.text import parse_moment, report_lines
 
 # Logs and git of sixty sessions, on a machine that is busy.
 REPORT_SECONDS_MAX: Final = 30.0
-# A status bar waits for nobody.
+# A status bar does not wait longer.
 LINE_SECONDS_MAX: Final = 3.0
 DAEMON_OFF_LINE: Final = "not running"
 
@@ -56,7 +53,7 @@ def report(*, since: str, line: bool, as_json: bool) -> int:
 
 
 def heading(since_wall: float, now_wall: float) -> str:
-    """Since when, by this host's clock: today needs no date."""
+    """The start of the report by this host's clock; today needs no date."""
     then, now = (datetime.fromtimestamp(wall, UTC).astimezone() for wall in (since_wall, now_wall))
     days = (now.date() - then.date()).days
     day = {0: "today", 1: "yesterday"}.get(days, f"{then:%Y-%m-%d}")
@@ -65,11 +62,9 @@ def heading(since_wall: float, now_wall: float) -> str:
 
 def _print_status_line(since_wall: float) -> int:
     try:
-        answer = DaemonClient(StatePaths.from_environ(os.environ)).get(
-            _target(since_wall, folders=False), timeout_seconds=LINE_SECONDS_MAX
-        )
+        answer = own_daemon().get(_target(since_wall, folders=False), timeout_seconds=LINE_SECONDS_MAX)
     except DaemonNotRunning as problem:
-        # The words stay in the bar; the code is for scripts.
+        # The line is for the status bar, the exit code for scripts.
         print_line(DAEMON_OFF_LINE)
         return problem.exit_code
     print_line(decode_body(answer.body, Report).line)
@@ -78,17 +73,15 @@ def _print_status_line(since_wall: float) -> int:
 
 def _fetch_or_build(since_wall: float) -> DaemonAnswer:
     try:
-        return DaemonClient(StatePaths.from_environ(os.environ)).get(
-            _target(since_wall, folders=True), timeout_seconds=REPORT_SECONDS_MAX
-        )
+        return own_daemon().get(_target(since_wall, folders=True), timeout_seconds=REPORT_SECONDS_MAX)
     except DaemonNotRunning:
-        answer = DaemonAnswer(msgspec.json.encode(_build_locally(since_wall)), 0, os.getpid())
+        answer = local_answer(_build_locally(since_wall))
         print_note("no daemon: looked once, the rest is as the store has it, nothing is watched")
         return answer
 
 
 def _build_locally(since_wall: float) -> Report:
-    from wakeful.cli.settings import load_settings  # noqa: PLC0415 - costs nobody who has a daemon
+    from wakeful.cli.settings import load_settings  # noqa: PLC0415 - only without a daemon
     from wakeful.daemon.reports import report_once  # noqa: PLC0415 - as above
 
     return asyncio.run(report_once(load_settings(None).config, since_wall))

@@ -15,11 +15,10 @@ import click
 import msgspec
 
 from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX, environ, print_action, prompt_text
-from wakeful.cli.format.sessions import decode_body
 from wakeful.cli.options import json_option, session_argument
 from wakeful.cli.output import print_line
-from wakeful.client.client import DaemonAnswer, DaemonClient, RequestRefused
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import DaemonAnswer, DaemonClient, decode_body, own_daemon
+from wakeful.client.errors import RequestRefused
 from wakeful.control.briefs import attach_argv
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError, WorldError
@@ -91,7 +90,7 @@ def run(
         "terminal": not headless,
         "prompt": None if prompt is None else prompt_text(prompt),
     }
-    client = DaemonClient(StatePaths.from_environ(os.environ))
+    client = own_daemon()
     answer = client.post("/api/sessions", msgspec.json.encode(request), timeout_seconds=ACTION_SECONDS_MAX)
     code = print_action(answer, as_json=as_json)
     started = decode_json(answer.body)
@@ -113,7 +112,7 @@ def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -
 
     For a stale agent it asks what to do.
     """
-    from wakeful.cli.commands import attach as agent_attach  # noqa: PLC0415 - few need it
+    from wakeful.cli.commands import attach as agent_attach  # noqa: PLC0415 - for this command alone
 
     try:
         return agent_attach.attach_agent(
@@ -122,7 +121,7 @@ def attach(*, session_id: SessionId, restart: bool, teardown: bool, yes: bool) -
     except agent_attach.NotAnAgent:
         if restart or teardown:
             raise
-    client = DaemonClient(StatePaths.from_environ(os.environ))
+    client = own_daemon()
     try:
         return _attach(client, session_id)
     except NotInPane:

@@ -16,12 +16,13 @@ from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, summariz
 from wakeful.agents.runtime import UndeclaredAgent
 from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.commands import agent as agent_asking
-from wakeful.cli.commands.agent import AgentListBody, counts_text, service_line
-from wakeful.cli.format.sessions import decode_body
+from wakeful.cli.commands.agent import counts_text, service_line
 from wakeful.cli.options import json_option
 from wakeful.cli.output import print_json
-from wakeful.client.client import DaemonAnswer, DaemonNotRunning
+from wakeful.client.client import DaemonAnswer, decode_body
+from wakeful.client.errors import DaemonNotRunning
 from wakeful.config.paths import StatePaths
+from wakeful.views.records import AgentList
 
 NOT_RUNNING: Final = "Hub: not running. `wakeful up --detach` starts it."
 HUB_DOWN: Final = "session state unknown (Hub down)"
@@ -39,7 +40,7 @@ def services(*, as_json: bool) -> int:
     if as_json:
         print_json(answer.body)
         return 0
-    _print(_lines(answer, decode_body(answer.body, AgentListBody)))
+    _print(_lines(answer, decode_body(answer.body, AgentList)))
     return 0
 
 
@@ -48,7 +49,7 @@ def _print(lines: Iterable[str]) -> None:
         sys.stdout.write(f"{line}\n")
 
 
-def _lines(answer: DaemonAnswer, shown: AgentListBody) -> Iterator[str]:
+def _lines(answer: DaemonAnswer, shown: AgentList) -> Iterator[str]:
     yield from pause_lines(shown.paused)
     counts = counts_text(summarize_agents(shown.agents).counts)
     yield f"Hub: running, pid {answer.server_pid} {counts}".rstrip()
@@ -58,7 +59,7 @@ def _lines(answer: DaemonAnswer, shown: AgentListBody) -> Iterator[str]:
 
 
 def _state_meaning(record: AgentRecord) -> str:
-    """What its state means; of one that runs, who it is."""
+    """Why it is in its state; the pid of a running agent."""
     return f"pid {record.pid}" if record.state is AgentState.RUNNING and record.pid else record.reason
 
 
@@ -69,7 +70,7 @@ def _found_lines(found: Sequence[UndeclaredAgent]) -> Iterator[str]:
 
 
 def _runtime_lines(rows: Sequence[tuple[AgentRecord, str]], declared: Sequence[AgentRecord]) -> Iterator[str]:
-    """A section for each runtime that somebody declared."""
+    """A section for each declared runtime."""
     for runtime, title in _TITLES.items():
         if not any(each.runtime is runtime for each in declared):
             continue
@@ -81,7 +82,7 @@ def _runtime_lines(rows: Sequence[tuple[AgentRecord, str]], declared: Sequence[A
 def _print_without_hub(*, as_json: bool) -> int:
     from wakeful.cli import read_store as stored  # noqa: PLC0415 - as above
     from wakeful.cli.settings import load_settings  # noqa: PLC0415 - as above
-    from wakeful.daemon.agents import records_without_hub  # noqa: PLC0415 - costs nobody who has a daemon
+    from wakeful.daemon.agents import records_without_hub  # noqa: PLC0415 - only without a daemon
 
     records = [
         msgspec.structs.replace(
@@ -91,7 +92,7 @@ def _print_without_hub(*, as_json: bool) -> int:
     ]
     paused = stored.pause_in_store()
     if as_json:
-        print_json(msgspec.json.encode(AgentListBody(records, [], paused)))
+        print_json(msgspec.json.encode(AgentList(tuple(records), (), paused)))
         return 0
     there = [(each, each.reason) for each in records if each.state is not AgentState.STOPPED]
     _print([*pause_lines(paused), NOT_RUNNING, *_runtime_lines(there, records)])
@@ -99,7 +100,7 @@ def _print_without_hub(*, as_json: bool) -> int:
 
 
 def _state_without_hub(record: AgentRecord) -> AgentState:
-    """Something is there; how its session fares is for the hub to say."""
+    """Something is there; only the hub knows the state of its session."""
     return AgentState.STOPPED if record.state is AgentState.STOPPED else AgentState.UNKNOWN
 
 

@@ -4,7 +4,7 @@ The table COMMANDS names the modules of the other session commands.
 """
 
 import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from math import inf
 from pathlib import Path
 from time import monotonic
@@ -15,10 +15,9 @@ import click
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.format.sessions import ending_lines, record_lines, saved_case_lines
 from wakeful.cli.options import json_option, session_argument
-from wakeful.cli.output import print_json, print_line
+from wakeful.cli.output import print_answer
 from wakeful.cli.read import read
-from wakeful.client.client import ANSWER_SECONDS_MAX, DaemonAnswer, DaemonClient
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import ANSWER_SECONDS_MAX, DaemonAnswer, own_daemon
 from wakeful.core.durations import parse_duration
 from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import SessionId, parse_session_id
@@ -54,11 +53,11 @@ COMMANDS: Final = {
     ),
     "yield": CommandEntry("Run", "wakeful.cli.commands.session_leases:give_back", "Give a conversation back"),
 }
-# Where a client tells its tools which conversation they work for; ours comes first.
+# Variables that name the conversation of a tool: Wakeful's first, then those of the clients.
 CONVERSATION_VARIABLES: Final = ("WAKEFUL_SESSION", "CLAUDE_CODE_SESSION_ID", "CODEX_THREAD_ID")
-# A shell in a shell in an agent in a shell in tmux is ten; nobody's tree is this deep.
+# A shell in a shell in an agent in a shell in tmux is ten; no real tree is this deep.
 ANCESTORS_MAX: Final = 64
-# One question lasts this long at most and is then asked again.
+# The longest single request; longer waits are made of several.
 WAIT_SECONDS_MAX: Final = 3600.0
 TIMED_OUT_EXIT_CODE: Final = 3
 
@@ -73,7 +72,7 @@ def session() -> None:
 @json_option
 def health(*, session_id: SessionId, as_json: bool) -> int:
     """Say whether a session is well. Exit 0: healthy, 1: not, 5: unknown."""
-    return _print_answer(read(lambda reader: reader.view("health", session_id)), as_json=as_json)
+    return print_answer(read(lambda reader: reader.view("health", session_id)), record_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session status 3f2a91bc")
@@ -81,7 +80,7 @@ def health(*, session_id: SessionId, as_json: bool) -> int:
 @json_option
 def status(*, session_id: SessionId, as_json: bool) -> int:
     """Show a session's whole record. Exits as `health` does."""
-    return _print_answer(read(lambda reader: reader.view("status", session_id)), as_json=as_json)
+    return print_answer(read(lambda reader: reader.view("status", session_id)), record_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session inspect 3f2a91bc --json")
@@ -89,7 +88,9 @@ def status(*, session_id: SessionId, as_json: bool) -> int:
 @json_option
 def inspect(*, session_id: SessionId, as_json: bool) -> int:
     """Show a session's record with the evidence behind it and the policy it was judged by."""
-    return _print_answer(read(lambda reader: reader.view("inspect", session_id)), as_json=as_json)
+    return print_answer(
+        read(lambda reader: reader.view("inspect", session_id)), record_lines, as_json=as_json
+    )
 
 
 @click.command(epilog="Example: wakeful session why 3f2a91bc")
@@ -99,8 +100,8 @@ def why(*, session_id: SessionId, as_json: bool) -> int:
     """Say in one sentence how a session is, then why: evidence, rules, ladder, and the one right command."""
     answer = read(lambda reader: reader.view("why", session_id))
     if as_json:
-        return _print_answer(answer, as_json=True)
-    from wakeful.cli.format.explanation import print_why  # noqa: PLC0415 - costs nobody else
+        return print_answer(answer, record_lines, as_json=True)
+    from wakeful.cli.format.explanation import print_why  # noqa: PLC0415 - for this command alone
 
     print_why(answer.body)
     return answer.exit_code
@@ -119,13 +120,11 @@ def why(*, session_id: SessionId, as_json: bool) -> int:
 @json_option
 def wrong(*, session_id: SessionId, expect: str, note: str, as_json: bool) -> int:
     """Keep the evidence of a wrong verdict as a case that `wakeful replay` reads. Needs the daemon."""
-    import msgspec  # noqa: PLC0415 - costs nobody else
+    import msgspec  # noqa: PLC0415 - for this command alone
 
     report = msgspec.json.encode({"expect": expect, "note": note})
-    answer = DaemonClient(StatePaths.from_environ(os.environ)).post(
-        f"/api/sessions/{session_id}/wrong", report
-    )
-    return _print_answer(answer, as_json=as_json, text=saved_case_lines)
+    answer = own_daemon().post(f"/api/sessions/{session_id}/wrong", report)
+    return print_answer(answer, saved_case_lines, as_json=as_json)
 
 
 @click.command("self", epilog="Example: wakeful session self --json")
@@ -133,7 +132,7 @@ def wrong(*, session_id: SessionId, expect: str, note: str, as_json: bool) -> in
 def own(*, as_json: bool) -> int:
     """Show the session this command runs in. For agents: who am I, how am I?"""
     known, pids = own_conversations(), list(ancestor_pids())
-    return _print_answer(read(lambda reader: reader.of_caller(known, pids)), as_json=as_json)
+    return print_answer(read(lambda reader: reader.of_caller(known, pids)), record_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session wait 3f2a91bc --until idle --timeout 10m")
@@ -145,22 +144,11 @@ def wait(*, session_id: SessionId, until: str, timeout: str | None, as_json: boo
     """Block until a session is in a state. Exit 0: reached, 6: it needs a person, 1: it died or stopped, 3: timeout."""
     seconds = parse_duration(timeout) if timeout is not None else None
     answer = _wait(session_id, until, seconds)
-    return _print_answer(answer, as_json=as_json, text=ending_lines)
-
-
-def _print_answer(
-    answer: DaemonAnswer, *, as_json: bool, text: Callable[[bytes], list[str]] = record_lines
-) -> int:
-    if as_json:
-        print_json(answer.body)
-    else:
-        for line in text(answer.body):
-            print_line(line)
-    return answer.exit_code
+    return print_answer(answer, ending_lines, as_json=as_json)
 
 
 def _wait(session_id: SessionId, until: str, seconds: float | None) -> DaemonAnswer:
-    client = DaemonClient(StatePaths.from_environ(os.environ))
+    client = own_daemon()
     deadline = monotonic() + (seconds if seconds is not None else inf)
     while True:
         once_seconds = min(WAIT_SECONDS_MAX, max(0.0, deadline - monotonic()))
@@ -168,19 +156,19 @@ def _wait(session_id: SessionId, until: str, seconds: float | None) -> DaemonAns
             f"/api/sessions/{session_id}/wait?until={until}&timeout={once_seconds:.3f}",
             timeout_seconds=once_seconds + ANSWER_SECONDS_MAX,
         )
-        # Only a question that was shorter than the whole wait is asked again.
+        # A request that was shorter than the whole wait is repeated.
         if answer.exit_code != TIMED_OUT_EXIT_CODE or once_seconds < WAIT_SECONDS_MAX:
             return answer
 
 
 def own_conversations() -> list[str]:
-    """The conversations this process was started for, as its environment says, the surest first."""
+    """The conversations that the environment of this process names, the surest first."""
     named = [value for name in CONVERSATION_VARIABLES if (value := os.environ.get(name))]
     return [value for value in named if _is_id(value)]
 
 
 def _is_id(text: str) -> bool:
-    """Variables are inherited from anywhere; what is no id names no session."""
+    """Variables are inherited from anywhere: a value may be no id."""
     try:
         parse_session_id(text)
     except BadSessionId:
@@ -198,7 +186,7 @@ def ancestor_pids() -> Iterator[int]:
         try:
             stat = Path(f"/proc/{pid}/stat").read_bytes()
         except OSError:
-            # It ended while we looked, or is hidden from us: whoever is above it stays unknown.
+            # It ended meanwhile, or is hidden: its parents stay unknown.
             return
-        # The name before it is the process's own choice and may hold parentheses; the parent follows the last one.
+        # The process chooses its name, which may hold parentheses; the parent follows the last one.
         pid = int(stat.rpartition(b")")[2].split()[1])

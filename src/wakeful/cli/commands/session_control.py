@@ -10,13 +10,11 @@ from typing import Any, Final
 
 import click
 import msgspec
-from msgspec import Struct
 
-from wakeful.cli.format.sessions import decode_body, value_text
+from wakeful.cli.format.sessions import value_text
 from wakeful.cli.options import json_option, session_argument
 from wakeful.cli.output import print_json, print_line
-from wakeful.client.client import DaemonAnswer, DaemonClient
-from wakeful.config.paths import StatePaths
+from wakeful.client.client import DaemonAnswer, decode_body, own_daemon
 from wakeful.control.driver import PROMPT_BYTES_MAX
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
@@ -52,8 +50,8 @@ class SeveralQuestions(OperatorError):
 @json_option
 def send(*, session_id: SessionId, prompt: str | None, as_json: bool) -> int:
     """Give a managed session a prompt. Without PROMPT, or for -, it is read from standard input."""
-    asked = {"prompt": prompt_text("-" if prompt is None else prompt), "environ": environ()}
-    return print_action(post_action(session_id, "send", asked), as_json=as_json)
+    order = {"prompt": prompt_text("-" if prompt is None else prompt), "environ": environ()}
+    return print_action(post_action(session_id, "send", order), as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session questions 3f2a91bc")
@@ -123,15 +121,13 @@ def release(*, session_id: SessionId, as_json: bool) -> int:
 
 
 def post_action(session_id: SessionId, act: str, body: Any = None) -> DaemonAnswer:
-    """Ask the daemon for an act on a session, and wait for what it saw."""
+    """Order an action on a session, and wait for its result."""
     encoded = msgspec.json.encode(body if body is not None else {})
-    return DaemonClient(StatePaths.from_environ(os.environ)).post(
-        f"/api/sessions/{session_id}/{act}", encoded, timeout_seconds=ACTION_SECONDS_MAX
-    )
+    return own_daemon().post(f"/api/sessions/{session_id}/{act}", encoded, timeout_seconds=ACTION_SECONDS_MAX)
 
 
 def prompt_text(given: str) -> str:
-    """The prompt that was given, or read for `-`. Raises PromptNotSent for what the daemon could not even be given."""
+    """The argument, or standard input for `-`. Raises PromptNotSent for a prompt that cannot be sent."""
     raw = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1) if given == "-" else os.fsencode(given)
     if len(raw) > PROMPT_BYTES_MAX:
         raise PromptNotSent(
@@ -147,7 +143,7 @@ def prompt_text(given: str) -> str:
 
 
 def environ() -> dict[str, str]:
-    """This command's environment; a value that is not text in UTF-8 cannot be sent and is left out."""
+    """This command's environment without values that are not UTF-8: those cannot be sent."""
     return {name: value for name, value in given_environ(os.environ).items() if _is_text(name + value)}
 
 
@@ -155,8 +151,8 @@ def print_action(answer: DaemonAnswer, *, as_json: bool) -> int:
     if as_json:
         print_json(answer.body)
     else:
-        deed = decode_json(answer.body)
-        print_line(f"{deed['session_id']}: {deed['act']} {deed['outcome']}: {deed['words']}")
+        action = decode_json(answer.body)
+        print_line(f"{action['session_id']}: {action['act']} {action['outcome']}: {action['words']}")
     return answer.exit_code
 
 
@@ -169,7 +165,7 @@ def _is_text(value: str) -> bool:
 
 
 def _fetch_questions(session_id: SessionId) -> DaemonAnswer:
-    return DaemonClient(StatePaths.from_environ(os.environ)).get(f"/api/sessions/{session_id}/questions")
+    return own_daemon().get(f"/api/sessions/{session_id}/questions")
 
 
 def _only_question(session_id: SessionId) -> str:
@@ -189,21 +185,6 @@ def _print_managed(answer: DaemonAnswer, words: str, *, as_json: bool) -> int:
     return answer.exit_code
 
 
-class RepairChangeBody(Struct, frozen=True):
-    field: str
-    old: Any
-    new: Any
-
-
-class RepairBody(Struct, frozen=True):
-    """The daemon's answer."""
-
-    session_id: SessionId
-    dry_run: bool
-    changes: list[RepairChangeBody]
-    words: str
-
-
 @click.command(epilog="Example: wakeful session repair 3f2a91bc --dry-run")
 @session_argument
 @click.option("--dry-run", is_flag=True, help="Only say what would be mended.")
@@ -214,12 +195,14 @@ def repair(*, session_id: SessionId, dry_run: bool, as_json: bool) -> int:
         answer = post_action(session_id, "repair", {"dry_run": dry_run})
         print_json(answer.body)
         return answer.exit_code
-    looked = decode_body(post_action(session_id, "repair", {"dry_run": True}).body, RepairBody)
-    for change in looked.changes:
+    from wakeful.sessions.repair import Repair  # noqa: PLC0415 - asyncio, for this command alone
+
+    planned = decode_body(post_action(session_id, "repair", {"dry_run": True}).body, Repair)
+    for change in planned.changes:
         print_line(f"{change.field}: {value_text(change.old)} -> {value_text(change.new)}")
-    if dry_run or not looked.changes:
-        print_line(f"{looked.session_id}: {looked.words}")
+    if dry_run or not planned.changes:
+        print_line(f"{planned.session_id}: {planned.words}")
         return 0
-    done = decode_body(post_action(session_id, "repair", {"dry_run": False}).body, RepairBody)
+    done = decode_body(post_action(session_id, "repair", {"dry_run": False}).body, Repair)
     print_line(f"{done.session_id}: {done.words}")
     return 0

@@ -8,12 +8,12 @@ from wakeful.cli.commands.work import (
     lease_lines,
     owner_option,
     post,
-    print_answer,
     renewed_lines,
     ttl_option,
     yielded_lines,
 )
 from wakeful.cli.options import WholeNumber, json_option, session_argument
+from wakeful.cli.output import print_answer
 from wakeful.core.durations import parse_duration
 from wakeful.core.ids import SessionId
 

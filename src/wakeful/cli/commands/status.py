@@ -4,25 +4,18 @@ from collections.abc import Iterator
 from typing import Final
 
 import click
-from msgspec import Struct
 
-from wakeful.agents.model import AgentsSummary, AgentState
-from wakeful.alerts.mute_pause_model import PauseRecord, pause_lines
+from wakeful.agents.model import AgentState
+from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.commands.ls import whole_list
-from wakeful.cli.format.sessions import (
-    SessionListBody,
-    SourceBody,
-    counts_text,
-    decode_body,
-    needs_you,
-    session_rows,
-)
+from wakeful.cli.format.sessions import counts_text, needs_you, session_rows
 from wakeful.cli.options import json_option
 from wakeful.cli.output import print_json, print_line, wall_now
 from wakeful.cli.read import SessionReader, read
 from wakeful.cli.table import print_rows
-from wakeful.client.client import DaemonAnswer
+from wakeful.client.client import DaemonAnswer, decode_body
 from wakeful.judging.session_record import SessionRecord
+from wakeful.views.records import Overview, SessionList
 
 MODES: Final = {
     "observe": "acts on nothing",
@@ -35,25 +28,6 @@ MODES: Final = {
 _PROBLEM_STATES: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
 
 
-class _DaemonStatusBody(Struct, frozen=True):
-    version: str
-    pid: int | None
-    listening: tuple[str, ...]
-    eyes: tuple[SourceBody, ...]
-    notes: tuple[str, ...]
-    paused: PauseRecord | None = None
-    # Daemons of an earlier version do not say.
-    config_files: tuple[str, ...] | None = None
-
-
-class StatusBody(Struct, frozen=True):
-    """What is shown of /api/status."""
-
-    mode: str
-    daemon: _DaemonStatusBody
-    agents: AgentsSummary = AgentsSummary({}, ())
-
-
 @click.command(epilog="Example: wakeful status --json")
 @json_option
 def status(*, as_json: bool) -> int:
@@ -62,7 +36,7 @@ def status(*, as_json: bool) -> int:
         print_json(read(lambda reader: reader.overview()).body)
         return 0
     answer, page = read(_fetch_status_and_sessions)
-    for line in overview_lines(decode_body(answer.body, StatusBody), page.sessions, page.older):
+    for line in overview_lines(decode_body(answer.body, Overview), page.sessions, page.older):
         print_line(line)
     needing = [record for record in page.sessions if needs_you(record)]
     if needing:
@@ -71,22 +45,22 @@ def status(*, as_json: bool) -> int:
     return 0
 
 
-def _fetch_status_and_sessions(reader: SessionReader) -> tuple[DaemonAnswer, SessionListBody]:
+def _fetch_status_and_sessions(reader: SessionReader) -> tuple[DaemonAnswer, SessionList]:
     return reader.overview(), whole_list(reader, {})
 
 
-def overview_lines(overview: StatusBody, records: list[SessionRecord], older: int) -> Iterator[str]:
+def overview_lines(overview: Overview, records: list[SessionRecord], older: int) -> Iterator[str]:
     """A pause first, then the mode: together they say what Wakeful may touch."""
     daemon = overview.daemon
     yield from pause_lines(daemon.paused)
     yield f"mode       {overview.mode}: {MODES.get(overview.mode, '')}"
     if daemon.listening:
         yield f"listening  {', '.join(daemon.listening)}"
-    for eye in daemon.eyes:
-        if eye.slow is not None:
-            yield f"slow       {eye.name}: {eye.slow}"
-        if eye.left_out is not None:
-            yield f"left out   {eye.name}: {eye.left_out}"
+    for source in daemon.eyes:
+        if source.slow is not None:
+            yield f"slow       {source.name}: {source.slow}"
+        if source.left_out is not None:
+            yield f"left out   {source.name}: {source.left_out}"
     folded = f", {older:,} older" if older else ""
     yield f"sessions   {counts_text(records) or 'none'}{folded}"
     if overview.agents.agents:

@@ -17,9 +17,8 @@ import msgspec
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.format.sessions import paused_lines, record_lines
 from wakeful.cli.options import Command, WholeNumber, json_option
-from wakeful.cli.output import print_json, print_line
-from wakeful.client.client import DaemonAnswer, DaemonClient
-from wakeful.config.paths import StatePaths
+from wakeful.cli.output import print_answer
+from wakeful.client.client import DaemonAnswer, own_daemon
 from wakeful.core.decoding import decode_json
 from wakeful.core.durations import parse_duration
 from wakeful.core.errors import OperatorError
@@ -32,14 +31,14 @@ _HEADERS: Final = ("ID", "STATE", "TRIED", "PROJECT", "SESSION", "PROMPT")
 
 
 def work_lines(body: bytes) -> list[str]:
-    """Where a work stands, in one line."""
+    """State and attempts of a work in one line."""
     work = _decode_fields(body)
     tried = f"{work['attempts']} of {work['attempts_max']} attempts made"
     return [plain(f"{work['id']} is {work['state']}, {tried}")]
 
 
 def list_lines(body: bytes) -> list[str]:
-    """A table of works, and how to go on."""
+    """A table of works, and how to get the next page."""
     page = _decode_fields(body)
     if not page["works"]:
         return ["no work"]
@@ -53,7 +52,7 @@ def list_lines(body: bytes) -> list[str]:
 
 
 def run_lines(body: bytes) -> list[str]:
-    """What to do and how to say that it is done."""
+    """The claimed run, and the command that completes it."""
     run = _decode_fields(body)["run"]
     if run is None:
         return ["no work is due"]
@@ -66,13 +65,12 @@ def run_lines(body: bytes) -> list[str]:
 
 
 def renewed_lines(body: bytes) -> list[str]:
-    """Until when a lease goes on."""
     lease = _decode_fields(body)
     return [plain(f"yours until {lease['lease_until']}, epoch {lease['epoch']}")]
 
 
 def lease_lines(body: bytes) -> list[str]:
-    """What was taken, and how to keep it and give it back."""
+    """The lease, and the commands that keep it and give it back."""
     lease = _decode_fields(body)
     id_, epoch = plain(lease["session_id"]), lease["epoch"]
     return [
@@ -83,7 +81,6 @@ def lease_lines(body: bytes) -> list[str]:
 
 
 def yielded_lines(body: bytes) -> list[str]:
-    """What is free again."""
     return [plain(f"{_decode_fields(body)['session_id']} is free")]
 
 
@@ -110,7 +107,7 @@ COMMANDS: Final = {
     "fail": CommandEntry("Do", f"{_MODULE}:fail", "The run failed"),
 }
 KEY_CHARS_MAX: Final = 200
-# What the store keeps of one work.
+# The most that the store keeps of one work.
 PROMPT_BYTES_MAX: Final = 1_000_000
 
 
@@ -140,31 +137,28 @@ def work() -> None:
 
 
 def text(value: str) -> str:
-    """An argument as text: bytes that are no UTF-8 become question marks, for JSON has no place for them."""
+    """An argument as text: bytes that are not UTF-8 become question marks, because JSON cannot hold them."""
     return os.fsencode(value).decode(errors="replace")
 
 
 def work_argument(command: Command) -> Command:
-    """Give a command the argument WORK; BadWorkId is raised before anything is asked."""
+    """Give a command the argument WORK; BadWorkId is raised before any request."""
     return click.argument("work_id", metavar="WORK", type=parse_work_id)(command)
 
 
 def owner_option(command: Command) -> Command:
-    """Give a command `--owner`."""
     return click.option(
         "--owner", type=text, metavar="NAME", help="Who claims. Default: the process that calls."
     )(command)
 
 
 def ttl_option(command: Command) -> Command:
-    """Give a command `--ttl`."""
     return click.option(
         "--ttl", metavar="TIME", default="60s", show_default=True, help="How long the lease lasts."
     )(command)
 
 
 def epoch_option(command: Command) -> Command:
-    """Give a command `--epoch`, which it needs."""
     return click.option("--epoch", type=WholeNumber(1), required=True, help="The epoch the claim gave you.")(
         command
     )
@@ -205,7 +199,7 @@ def add(
         "attempts_max": attempts,
         "delay_seconds": parse_duration(delay) if delay is not None else 0.0,
     }
-    answer = client().post("/api/work", msgspec.json.encode(order), key=_check_key(key))
+    answer = own_daemon().post("/api/work", msgspec.json.encode(order), key=_check_key(key))
     return print_answer(answer, work_lines, as_json=as_json)
 
 
@@ -219,7 +213,7 @@ def add(
 def list_works(*, state: str | None, limit: int, after: int, as_json: bool) -> int:
     """List works, oldest first."""
     query = {"limit": limit, "after": after, **({"state": state} if state else {})}
-    return print_list(client().get("/api/work?" + urlencode(query)), list_lines, as_json=as_json)
+    return print_list(own_daemon().get("/api/work?" + urlencode(query)), list_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful work show w-5d41402abc4b2a76 --json")
@@ -227,7 +221,7 @@ def list_works(*, state: str | None, limit: int, after: int, as_json: bool) -> i
 @json_option
 def show(*, work_id: WorkId, as_json: bool) -> int:
     """Show a work with its whole prompt and every attempt."""
-    return print_answer(client().get(f"/api/work/{work_id}"), record_lines, as_json=as_json)
+    return print_answer(own_daemon().get(f"/api/work/{work_id}"), record_lines, as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful work claim --project shop --json")
@@ -274,37 +268,23 @@ def fail(*, work_id: WorkId, epoch: int, reason: str, as_json: bool) -> int:
     return print_answer(post(f"/api/work/{work_id}/fail", order), work_lines, as_json=as_json)
 
 
-def client() -> DaemonClient:
-    return DaemonClient(StatePaths.from_environ(os.environ))
-
-
 def post(target: str, order: dict[str, Any]) -> DaemonAnswer:
-    """Raises as `Client.post` does."""
-    return client().post(target, msgspec.json.encode(order))
+    """Raises DaemonAway or DaemonRefused."""
+    return own_daemon().post(target, msgspec.json.encode(order))
 
 
 def caller_name() -> str:
-    """The process that runs this command: the command itself is gone when its lease counts."""
+    """The parent process: this command itself ends before its lease."""
     return f"{socket.gethostname()} pid {os.getppid()}"
 
 
-def print_answer(answer: DaemonAnswer, lines: Callable[[bytes], list[str]], *, as_json: bool) -> int:
-    """Print an answer; its exit code."""
-    if as_json:
-        print_json(answer.body)
-    else:
-        for line in lines(answer.body):
-            print_line(line)
-    return answer.exit_code
-
-
 def print_list(answer: DaemonAnswer, lines: Callable[[bytes], Iterable[str]], *, as_json: bool) -> int:
-    """The same for a list: a pause stands first."""
+    """Print a list, after the line that says who paused; its exit code."""
     return print_answer(answer, lambda body: [*paused_lines(body), *lines(body)], as_json=as_json)
 
 
 def _read_prompt(given: str) -> str:
-    """What was given, or what standard input holds. Raises PromptEmpty, PromptTooLong before anything is sent."""
+    """The argument, or standard input for `-`. Raises PromptEmpty, PromptTooLong."""
     raw = sys.stdin.buffer.read(PROMPT_BYTES_MAX + 1) if given == "-" else given.encode()
     if len(raw) > PROMPT_BYTES_MAX:
         raise PromptTooLong(bytes_max=PROMPT_BYTES_MAX)

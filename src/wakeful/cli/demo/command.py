@@ -26,11 +26,11 @@ from wakeful.cli.demo.scripts import (
 )
 from wakeful.cli.format.sessions import decode_sessions
 from wakeful.cli.output import print_line
-from wakeful.client.client import DaemonClient
-from wakeful.core.decoding import decode_json
+from wakeful.client.client import DaemonClient, decode_body
 from wakeful.core.errors import WorldError
 from wakeful.judging.findings import State
 from wakeful.judging.session_record import SessionRecord
+from wakeful.views.records import FEED_URL, FeedMessage
 
 if TYPE_CHECKING:
     from websockets.sync.client import ClientConnection
@@ -48,16 +48,6 @@ class DaemonLost(WorldError):
     """The demo's daemon ended while it was watched."""
 
     code = "demo-daemon-lost"
-
-
-class _ChangeBody(Struct, frozen=True):
-    record: SessionRecord
-
-
-class _FeedMessageBody(Struct, frozen=True):
-    """A message of the push feed; the greeting has no changes."""
-
-    changes: tuple[_ChangeBody, ...] = ()
 
 
 class StopSignal:
@@ -187,7 +177,7 @@ class FeedClient:
                 return
             except ConnectionClosed as problem:
                 raise DaemonLost from problem
-            yield from (change.record for change in decode_json(message, _FeedMessageBody).changes)
+            yield from (change.record for change in decode_body(message, FeedMessage).changes)
 
 
 @contextmanager
@@ -196,7 +186,7 @@ def _open_feed(environment: DemoEnvironment) -> Iterator[FeedClient]:
 
     door = socket.socket(socket.AF_UNIX)
     door.connect(environment.paths.socket)
-    with connect("ws://localhost/api/ws", sock=door, proxy=None) as connection:
+    with connect(FEED_URL, sock=door, proxy=None) as connection:
         yield FeedClient(connection, DaemonClient(environment.paths))
 
 

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from wakeful.cli.demo.scripts import SILENCE_SECONDS, DemoAgent
-from wakeful.client.client import DaemonClient, DaemonNotRunning, DaemonSilent, DaemonUnreachable
+from wakeful.client.client import DaemonClient
 from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WorldError
 from wakeful.linux.child_environment import helper_environ, own_environ
@@ -73,7 +73,7 @@ class DemoEnvironment:
                 start_new_session=True,
             )
         deadline = time.monotonic() + UP_SECONDS_MAX
-        while not self._is_answering() and not gave_up():
+        while DaemonClient(self.paths).running_pid() is None and not gave_up():
             if self._daemon.poll() is not None or time.monotonic() > deadline:
                 words = log.read_text(errors="replace").splitlines()[-_LOG_LINES_SHOWN_MAX:]
                 raise DaemonDidNotStart(words=" / ".join(words) or "it said nothing")
@@ -120,13 +120,6 @@ class DemoEnvironment:
             "WAKEFUL_DETECT__SILENCE_SECONDS": str(SILENCE_SECONDS * pace),
             "WAKEFUL_EYES__TMUX_SOCKETS": str(self._tmux_socket),
         }
-
-    def _is_answering(self) -> bool:
-        try:
-            DaemonClient(self.paths).get("/healthz", timeout_seconds=2.0)
-        except (DaemonNotRunning, DaemonSilent, DaemonUnreachable):
-            return False
-        return True
 
     def _start_in_tmux(self, agent: ScriptedAgent, scene: DemoAgent) -> bool:
         """In a pane whose shell outlives it, as when a person had typed the command. False without tmux."""

@@ -33,7 +33,7 @@ FETCHED_TARGETS: Final = {
     "incidents.json": "/api/incidents",
     "agents.json": "/api/agents",
 }
-# A name that says its value is nobody's business; the value may then stand anywhere, and is cut out everywhere.
+# Names of variables with secret values; such a value is cut out wherever it occurs.
 _SECRET_NAMES: Final = ("KEY", "TOKEN", "SECRET", "PASSWORD", "PASSWD", "CREDENTIAL")
 
 
@@ -44,7 +44,7 @@ class BundleExists(OperatorError):
 
 
 def write_bundle(path: str, context: CheckContext, checks: bytes) -> Iterator[str]:
-    """Write the archive, for its owner alone; what to tell the person about it. Raises BundleExists."""
+    """Write the archive, readable by its owner only; yields a remark about it. Raises BundleExists."""
     scrub = Redactor(_secrets(context))
     flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
     try:
@@ -53,7 +53,7 @@ def write_bundle(path: str, context: CheckContext, checks: bytes) -> Iterator[st
         raise BundleExists(path=path) from problem
     count = 0
     with os.fdopen(descriptor, "wb") as file, tarfile.open(fileobj=file, mode="w:gz") as archive:
-        for count, (name, content) in enumerate(_contents(context, scrub, checks), start=1):  # noqa: B007 - told below
+        for count, (name, content) in enumerate(_contents(context, scrub, checks), start=1):  # noqa: B007 - printed below
             member = tarfile.TarInfo(f"wakeful-bundle/{name}")
             member.size, member.mode, member.mtime = len(content), 0o600, int(wall_now())
             archive.addfile(member, io.BytesIO(content))
@@ -90,7 +90,7 @@ def _fetch(context: CheckContext, target: str) -> bytes:
 
 
 def _logs(folder: Path) -> list[Path]:
-    """The newest files of the daemon's own folder; a link there leads elsewhere and is left out."""
+    """The newest files of the log folder, without links, which lead elsewhere."""
     try:
         files = [each for each in folder.iterdir() if each.is_file() and not each.is_symlink()]
     except OSError:
@@ -108,7 +108,7 @@ def _tail_of(path: Path) -> str:
 
 
 def _secrets(context: CheckContext) -> set[str]:
-    """What is known to be secret here: the token of the doors, keys of the configuration and of the environment."""
+    """The known secrets: the HTTP token, and secret values of the configuration and of the environment."""
     named = {
         value
         for name, value in context.environ.items()
@@ -117,7 +117,7 @@ def _secrets(context: CheckContext) -> set[str]:
     try:
         named.add(Path(context.places.token).read_text(errors="replace").strip())
     except OSError:
-        # There is none, or it is nobody's to read: then it stands in no log of ours either.
+        # There is no token, or this user cannot read it: then no log holds it either.
         named.discard("")
     if not isinstance(context.loaded, ConfigError):
         for key in KEYS.values():

@@ -23,10 +23,10 @@ from typing import Final
 import msgspec
 
 from wakeful.cli import settings as trust
-from wakeful.cli.commands.status import StatusBody
 from wakeful.cli.doctor.grading import CheckContext, CheckResult, fail, ok, warn
 from wakeful.cli.output import wall_now
-from wakeful.client.client import DaemonClient, DaemonNotRunning
+from wakeful.client.client import DaemonClient
+from wakeful.client.errors import DaemonNotRunning
 from wakeful.config.paths import SOCKET_PATH_BYTES_MAX, StatePaths
 from wakeful.config.schema import Config, ConfigError
 from wakeful.config.state_dir import read_store_version
@@ -41,11 +41,10 @@ from wakeful.integrations.github import run_gh
 from wakeful.linux.child_environment import helper_environ
 from wakeful.linux.files import ProblemFile
 from wakeful.linux.host import Disk
+from wakeful.views.records import Overview
 
 
 def hook_check(client: str) -> Callable[[CheckContext], CheckResult]:
-    """The check of one client's hooks."""
-
     def check(context: CheckContext) -> CheckResult:
         return _grade_hooks(client, hooks_state(client, context.environ, context.places))
 
@@ -62,26 +61,26 @@ def _grade_hooks(client: str, state: HookState) -> CheckResult:
     if state.fired_at is not None:
         return ok(f"installed, a report came at {iso(state.fired_at)}")
     if client == "codex":
-        # Codex skips what nobody trusted, without a word: only silence tells.
+        # Codex skips hooks that are not trusted and reports nothing.
         return warn("installed, never fired: trust it in /hooks", "start codex, type /hooks and trust it")
     return ok("installed, no report yet: sessions that start from now on report")
 
 
 ANSWER_SECONDS_MAX: Final = 5.0
-# TIME_ERROR of adjtimex(2): nobody has set the clock for a while, or ever.
+# TIME_ERROR of adjtimex(2): the clock was not set for a while, or never.
 _CLOCK_NOT_SYNCHRONISED: Final = 5
-# struct timex has 208 bytes here; all zero it asks and sets nothing.
+# struct timex has 208 bytes here; all zero it reads and sets nothing.
 _TIMEX_BYTES: Final = 512
 
 
 def is_clock_synchronised() -> bool | None:
-    """Whether the kernel's clock is kept right by somebody; None where it does not say."""
+    """Whether the kernel's clock is synchronised; None if the kernel does not say."""
     answer = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(_TIMEX_BYTES))
     return None if answer < 0 else answer != _CLOCK_NOT_SYNCHRONISED
 
 
 def free_bytes(folder: str) -> int | None:
-    """What may still be written there; None where nobody can tell."""
+    """The free space there; None if it is unknown."""
     return Disk(folder).free_bytes()
 
 
@@ -110,7 +109,7 @@ def telegram_problem(token: str, api: str) -> str | None:
         bot = open_bot(token, api, answer_seconds_max=ANSWER_SECONDS_MAX, kept_connections=1)
         try:
             await bot.get_me()
-        except Exception as problem:  # noqa: BLE001 - the library raises what it likes; `explain` tells them apart
+        except Exception as problem:  # noqa: BLE001 - the library raises anything; `classify_failure` tells them apart
             return classify_failure(problem, token).reason
         finally:
             await close_bot(bot)
@@ -120,7 +119,7 @@ def telegram_problem(token: str, api: str) -> str | None:
 
 
 def gateway_problem(paths: StatePaths) -> str:
-    """Why the gateway of this home hears nothing; empty while it does, or none runs."""
+    """Why the gateway gets no messages; empty while it does, or none runs."""
     return ProblemFile(Path(paths.gateway_problem)).read()
 
 
@@ -147,9 +146,9 @@ def _run_probe(question: Coroutine[None, None, object]) -> str | None:
     return answer if isinstance(answer, str) else None
 
 
-# Below this the store holds what it would write in memory; a tenth more is a day of a busy machine.
+# Below this the store keeps its writes in memory; a tenth more is a day of a busy machine.
 FREE_BYTES_MIN: Final = 100 * 1024 * 1024
-# A second and a half of drift is nothing; files that are newer than now by a minute were written before it was set back.
+# A drift of seconds is harmless; a file that is a minute newer than now was written before the clock was set back.
 FUTURE_SECONDS_MAX: Final = 60.0
 TOOLS: Final = ("git", "ps", "sh", "head")
 
@@ -165,14 +164,14 @@ def clock(context: CheckContext) -> CheckResult:
             f"files of the state folder are {ahead_seconds:,.0f} s newer than now: it was set back",
             "set it right; ages are wrong until then",
         )
-    kept = is_clock_synchronised()
-    if kept is False:
+    synchronised = is_clock_synchronised()
+    if synchronised is False:
         return warn("nobody keeps it right", "timedatectl set-ntp true")
-    return ok("kept right" if kept else "the kernel does not say whether it is kept right")
+    return ok("kept right" if synchronised else "the kernel does not say whether it is kept right")
 
 
 def _newest_write(home: Path) -> float:
-    """When something in the state folder was last written."""
+    """The time of the newest write in the state folder."""
     try:
         return max((entry.stat(follow_symlinks=False).st_mtime for entry in os.scandir(home)), default=0.0)
     except OSError:
@@ -214,8 +213,8 @@ def redis(context: CheckContext) -> CheckResult:
     url = _config(context).redis.url
     if not url:
         return ok("not set up")
-    trouble = redis_problem(url)
-    return ok("answers") if trouble is None else fail(trouble, "start it, or mend redis.url")
+    problem = redis_problem(url)
+    return ok("answers") if problem is None else fail(problem, "start it, or mend redis.url")
 
 
 def telegram(context: CheckContext) -> CheckResult:
@@ -224,23 +223,23 @@ def telegram(context: CheckContext) -> CheckResult:
         "alerts.telegram_token": (config.alerts.telegram_token, config.alerts.telegram_api),
         "gateway.token": (config.gateway.token, config.gateway.api),
     }
-    told = {key: telegram_problem(token, api) for key, (token, api) in bots.items() if token}
-    bad = {key: trouble for key, trouble in told.items() if trouble is not None}
+    problems = {key: telegram_problem(token, api) for key, (token, api) in bots.items() if token}
+    bad = {key: problem for key, problem in problems.items() if problem is not None}
     if bad:
         return fail(
-            "; ".join(f"{key}: {trouble}" for key, trouble in bad.items()), "mend the token or the network"
+            "; ".join(f"{key}: {problem}" for key, problem in bad.items()), "mend the token or the network"
         )
     if words := gateway_problem(context.places):
         return fail(f"the gateway says: {words}", "its log says since when; /health shows it in the chat")
-    return ok(f"knows the bot of {' and '.join(told)}" if told else "not set up")
+    return ok(f"knows the bot of {' and '.join(problems)}" if problems else "not set up")
 
 
 def gh(context: CheckContext) -> CheckResult:
     github = _config(context).github
     if not github.repo and not github.repos:
         return ok("not set up")
-    trouble = gh_problem()
-    return ok("logged in") if trouble is None else fail(trouble, "gh auth login")
+    problem = gh_problem()
+    return ok("logged in") if problem is None else fail(problem, "gh auth login")
 
 
 TMUX_SECONDS_MAX: Final = 3.0
@@ -268,7 +267,7 @@ def configuration(context: CheckContext) -> CheckResult:
     if isinstance(context.loaded, ConfigError):
         first = str(context.loaded).splitlines()[0]
         return fail(first, "`wakeful config check` shows every problem")
-    files = tuple(map(_absolute, context.loaded.files))
+    files = tuple(str(Path(each).absolute()) for each in context.loaded.files)
     read = _files_of_daemon(context)
     if read is not None and read != files:
         words = ", ".join(read) or "no file"
@@ -284,7 +283,7 @@ def configuration(context: CheckContext) -> CheckResult:
 
 
 def _is_read_by_others(file: str) -> bool:
-    """People write tokens and passwords into it."""
+    """A configuration may hold tokens and passwords."""
     try:
         return bool(Path(file).stat().st_mode & 0o044)
     except OSError:
@@ -293,7 +292,7 @@ def _is_read_by_others(file: str) -> bool:
 
 
 def _ignored_config(context: CheckContext) -> str | None:
-    """The working directory's file, if it is there and does not count."""
+    """The working directory's file, if it exists and is ignored."""
     if context.environ.get("WAKEFUL_CONFIG"):
         return None
     try:
@@ -309,23 +308,19 @@ def _format_files(files: tuple[str, ...]) -> str:
     return ", ".join(files) or NO_FILE
 
 
-def _absolute(path: str) -> str:
-    return str(Path(path).absolute())
-
-
 def _files_of_daemon(context: CheckContext) -> tuple[str, ...] | None:
-    """Which files the running daemon has read; None if none runs, or one that does not say so."""
+    """The files that the running daemon has read; None if none runs or it does not say."""
     try:
         answer = DaemonClient(context.places).get("/api/status").body
-        return decode_json(answer, StatusBody).daemon.config_files
+        return decode_json(answer, Overview).daemon.config_files
     except (WorldError, msgspec.DecodeError):
-        # The check of the daemon itself says what is wrong with it.
+        # The check of the daemon itself reports the problem.
         return None
 
 
 def heartbeats(context: CheckContext) -> CheckResult:
     """The files of agents in this folder and in the folders of the agents that are configured."""
-    from wakeful.daemon import heartbeat as files  # noqa: PLC0415 - YAML costs only who has such a file
+    from wakeful.daemon import heartbeat as files  # noqa: PLC0415 - imports YAML
 
     if isinstance(context.loaded, ConfigError):
         return ok("not looked at: the configuration is wrong")
@@ -363,7 +358,7 @@ def state_folder(context: CheckContext) -> CheckResult:
     if found.st_uid != os.geteuid():
         return fail(f"{home} is another user's", USE_OTHER_STATE_FOLDER)
     if stat.S_IMODE(found.st_mode) & 0o077:
-        # Nobody is sent to change what a link points at.
+        # The target of a link is not to be changed.
         return fail(
             f"{home} is open to others", USE_OTHER_STATE_FOLDER if home.is_symlink() else f"chmod 700 {home}"
         )
@@ -393,7 +388,7 @@ def daemon(context: CheckContext) -> CheckResult:
     return ok(f"answers at {path} (pid {pid})")
 
 
-# What to do about each reason for which something is left out, by the words of that reason.
+# What to do about a source that leaves something out, by words of its reason.
 _LEFT_OUT_HINTS: Final = (
     ("(permission)", "let this user read what it cannot"),
     (
@@ -408,7 +403,7 @@ _LEFT_OUT_HINTS: Final = (
 
 
 def _hints(left_out: str) -> str:
-    """What to do; nothing has to be done about entries of processes that are no client."""
+    """What to do; entries of processes that are no client need nothing."""
     found = [hint for reason, hint in _LEFT_OUT_HINTS if reason in left_out]
     return "; ".join(found) or ("ignore what is no client's" if left_out else "")
 
@@ -416,16 +411,16 @@ def _hints(left_out: str) -> str:
 def log_sources(context: CheckContext) -> CheckResult:
     try:
         answer = DaemonClient(context.places).get("/api/status").body
-        told = decode_json(answer, StatusBody).daemon.eyes
+        sources = decode_json(answer, Overview).daemon.eyes
     except WorldError:
         return ok("nothing is watched while no daemon runs")
     except msgspec.DecodeError:
         return warn("the daemon is of another version", "wakeful down, then wakeful up")
-    late = [f"{eye.name}: {eye.slow}" for eye in told if eye.slow]
-    left_out = [f"{eye.name} leaves out {eye.left_out}" for eye in told if eye.left_out]
+    late = [f"{each.name}: {each.slow}" for each in sources if each.slow]
+    left_out = [f"{each.name} leaves out {each.left_out}" for each in sources if each.left_out]
     if late or left_out:
         return warn("; ".join((*late, *left_out)), _hints("; ".join(left_out)))
-    return ok(f"{len(told)} are told of every change")
+    return ok(f"{len(sources)} are told of every change")
 
 
 def token(context: CheckContext) -> CheckResult:
@@ -487,9 +482,9 @@ def _roots(context: CheckContext) -> Iterator[str]:
     home = context.environ.get("HOME", "")
     yield f"{context.environ.get('CLAUDE_CONFIG_DIR') or home + '/.claude'}/projects"
     yield f"{context.environ.get('CODEX_HOME') or home + '/.codex'}/sessions"
-    eyes = Config().eyes if isinstance(context.loaded, ConfigError) else context.loaded.config.eyes
-    for field in msgspec.structs.fields(eyes):
-        yield from getattr(eyes, field.name)
+    folders = _config(context).eyes
+    for field in msgspec.structs.fields(folders):
+        yield from getattr(folders, field.name)
 
 
 def descriptors(_context: CheckContext) -> CheckResult:
@@ -550,7 +545,7 @@ CHECKS: Final[Mapping[str, Callable[[CheckContext], CheckResult]]] = {
 
 
 def run_checks(context: CheckContext) -> dict[str, CheckResult]:
-    """Every check's finding. One that cannot look says so; the others go on."""
+    """The result of every check; a check that fails to look does not stop the others."""
     found = {}
     for name, check in CHECKS.items():
         try:

@@ -32,7 +32,7 @@ def doctor(*, bundle: str | None, as_json: bool) -> int:
     checks = [{"name": name, **msgspec.to_builtins(finding)} for name, finding in found.items()]
     report = msgspec.json.encode({"ok": well, "checks": checks})
     if bundle is not None:
-        from wakeful.cli.doctor.bundle import write_bundle  # noqa: PLC0415 - most look and pack nothing
+        from wakeful.cli.doctor.bundle import write_bundle  # noqa: PLC0415 - only with --bundle
 
         for line in write_bundle(bundle, context, report):
             print_note(line)

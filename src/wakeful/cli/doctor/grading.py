@@ -17,7 +17,7 @@ class Grade(StrEnum):
 
 
 class CheckResult(Struct, frozen=True):
-    """What a check saw, and what to do about it."""
+    """The finding of a check, and what to do about it."""
 
     grade: Grade
     said: str
@@ -25,7 +25,7 @@ class CheckResult(Struct, frozen=True):
 
 
 class CheckContext(Struct, frozen=True):
-    """What checks look at: this user's places, surroundings, and configuration or what is wrong with it."""
+    """What checks look at: paths, environment, and the configuration or its error."""
 
     places: StatePaths
     environ: Mapping[str, str]

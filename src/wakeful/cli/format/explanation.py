@@ -9,8 +9,8 @@ import sys
 from collections.abc import Iterator
 from typing import Final
 
-from wakeful.cli.format.sessions import decode_body
 from wakeful.cli.output import plain_keeping_indent, print_line
+from wakeful.client.client import decode_body
 from wakeful.core.text import plain
 from wakeful.judging.explanation import Explanation, LevelState
 from wakeful.judging.findings import Health

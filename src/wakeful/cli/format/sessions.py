@@ -8,15 +8,14 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from enum import StrEnum
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
-import msgspec
 from msgspec import Struct
 
 from wakeful.alerts.mute_pause_model import PauseRecord, pause_lines
+from wakeful.client.client import decode_body
 from wakeful.core.decoding import decode_json
 from wakeful.core.durations import age
-from wakeful.core.errors import WorldError
 from wakeful.core.ids import abbreviate_ids
 from wakeful.core.text import plain
 from wakeful.judging.findings import NEEDS_YOU, Attention, FindingCode, Health, State, WaitKind
@@ -25,27 +24,11 @@ from wakeful.judging.session_record import SessionRecord, WaitRecord
 from wakeful.judging.waits import PROBABLY_ASKS
 from wakeful.judging.wording import call_text
 from wakeful.reports.model import needs_you_text
-
-S = TypeVar("S", bound=Struct)
-
-
-class DaemonVersionMismatch(WorldError):
-    """The daemon's answer is not understood: it runs another version. `wakeful down`, then `wakeful up`."""
-
-    code = "other-version"
-
-
-class SessionListBody(Struct, frozen=True):
-    """A page of /api/sessions."""
-
-    sessions: list[SessionRecord]
-    older: int
-    next_cursor: str | None
-    paused: PauseRecord | None = None
+from wakeful.views.records import Overview, SessionList
 
 
 class RowTone(StrEnum):
-    """How a row should strike the eye."""
+    """How prominent a row is."""
 
     NEEDS_YOU = "needs you"
     PROBLEM = "trouble"
@@ -63,7 +46,7 @@ class SessionTableRow(Struct, frozen=True):
     word: str
     age: str
     project: str
-    # The name of a session that Wakeful manages, or just that it does; nothing for one that was found.
+    # The name of a managed session, or "yes"; empty for a found one.
     managed: str
     doing: str
 
@@ -79,39 +62,15 @@ _STATES: Final = (
 )
 
 
-class SourceBody(Struct, frozen=True):
-    """What is said of an eye: why it sees late, and what it does not read."""
-
-    name: str
-    slow: str | None
-    left_out: str | None = None
-
-
-class _SourcesBody(Struct, frozen=True):
-    eyes: tuple[SourceBody, ...]
-
-
-class _StatusBody(Struct, frozen=True):
-    daemon: _SourcesBody
-
-
 def left_out_lines(overview: bytes) -> list[str]:
-    """One line for each eye that does not read everything: a list without them would pass for a whole one."""
-    eyes = decode_body(overview, _StatusBody).daemon.eyes
-    return [f"not shown: {eye.name}: {eye.left_out}" for eye in eyes if eye.left_out is not None]
+    """One line for each log source that does not read everything: without them a list would pass for a whole one."""
+    sources = decode_body(overview, Overview).daemon.eyes
+    return [f"not shown: {each.name}: {each.left_out}" for each in sources if each.left_out is not None]
 
 
-def decode_sessions(body: bytes) -> SessionListBody:
+def decode_sessions(body: bytes) -> SessionList:
     """The page in an answer. Raises DaemonVersionMismatch."""
-    return decode_body(body, SessionListBody)
-
-
-def decode_body(body: bytes, kind: type[S]) -> S:
-    """An answer of the daemon. Raises DaemonVersionMismatch."""
-    try:
-        return decode_json(body, kind, dec_hook=lambda wanted, text: wanted(text))
-    except msgspec.DecodeError as problem:
-        raise DaemonVersionMismatch from problem
+    return decode_body(body, SessionList)
 
 
 class _PausedBody(Struct, frozen=True):
@@ -119,12 +78,12 @@ class _PausedBody(Struct, frozen=True):
 
 
 def paused_lines(body: bytes) -> list[str]:
-    """The first line of a list, from its answer: every list of the daemon says under `paused` who paused."""
+    """The first line of a list, from its answer: every list of the daemon names under `paused` who paused."""
     return pause_lines(decode_body(body, _PausedBody).paused)
 
 
 def session_rows(records: Iterable[SessionRecord], now_wall: float) -> list[SessionTableRow]:
-    """Rows in the order in which a person should read them."""
+    """Rows in reading order."""
     return [row_of(record, now_wall) for record in sorted(records, key=sort_key_of)]
 
 
@@ -133,11 +92,10 @@ def needs_you(record: SessionRecord) -> bool:
 
 
 def counts_text(records: Sequence[SessionRecord]) -> str:
-    """`2 need you, 3 prompting, 1 idle`, nobody counted twice."""
-    standing = Counter(None if needs_you(record) else record.state for record in records)
-    needing = standing[None]
-    parts = [needs_you_text(needing)] if needing else []
-    return ", ".join([*parts, *(f"{standing[state]} {state}" for state in _STATES if standing[state])])
+    """`2 need you, 3 prompting, 1 idle`; each session counts once."""
+    counts = Counter(None if needs_you(record) else record.state for record in records)
+    parts = [needs_you_text(counts[None])] if counts[None] else []
+    return ", ".join([*parts, *(f"{counts[state]} {state}" for state in _STATES if counts[state])])
 
 
 def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
@@ -146,13 +104,12 @@ def short_ids(records: Sequence[SessionRecord]) -> dict[str, str]:
 
 
 def sort_key_of(record: SessionRecord) -> tuple[int, int, float, str]:
-    """Sorts those who need a person first, then by what they do; the most recently active first among equals."""
+    """Sorts sessions that need a person first, then by state; the most recently active first among equals."""
     rank = NEEDS_YOU.index(record.attention) if needs_you(record) else len(NEEDS_YOU)
     return rank, _STATES.index(record.state), -(_wall(record.last_activity_at) or 0.0), record.id
 
 
 def row_of(record: SessionRecord, now_wall: float) -> SessionTableRow:
-    """One session in the words of the list."""
     since = _wall(_since(record))
     return SessionTableRow(
         tone=_tone(record),
@@ -178,7 +135,7 @@ def _tone(record: SessionRecord) -> RowTone:
 
 
 def _status_word(record: SessionRecord) -> str:
-    """The one word for where it stands: its state, unless its health says more."""
+    """Its state in one word, or its health where that says more."""
     return record.health if record.health in {Health.DEAD, Health.STALE} else record.state
 
 
@@ -189,7 +146,7 @@ def _since(record: SessionRecord) -> str | None:
 
 
 def _countdown(record: SessionRecord, now_wall: float) -> str | None:
-    """How long a usage limit lasts, where somebody said so."""
+    """How long a usage limit lasts, if that is known."""
     if not record.findings or record.findings[0].code is not FindingCode.USAGE_LIMITED:
         return None
     until = next((_wall(each.until) for each in record.expected_waits if each.kind is WaitKind.LIMIT), None)
@@ -199,7 +156,7 @@ def _countdown(record: SessionRecord, now_wall: float) -> str | None:
 
 
 def activity_text(record: SessionRecord) -> str:
-    """What it does, waits for or suffers from. May hold an agent's words: show it plain."""
+    """What it does or waits for, or what is wrong. May hold an agent's words: show it plain."""
     if record.findings:
         first = record.findings[0]
         return " · ".join([first.summary, *map(call_text, first.untrusted[:1])])
@@ -235,19 +192,18 @@ def record_lines(body: bytes) -> list[str]:
 
 
 def ending_lines(body: bytes) -> list[str]:
-    """How waiting ended, in one line."""
     answer = decode_json(body, dict[str, Any])
     ending, session = answer["ending"].replace("_", " "), answer["session"]
     return [plain(f"{ending}: {session['id']} is {session['state']}, {session['health']}")]
 
 
 def saved_case_lines(body: bytes) -> list[str]:
-    """What became of a report of a wrong verdict."""
-    kept = decode_json(body, dict[str, Any])
-    said = ", ".join(kept["verdict"]["findings"]) or kept["verdict"]["health"]
+    """What was saved of a wrong verdict."""
+    case = decode_json(body, dict[str, Any])
+    said = ", ".join(case["verdict"]["findings"]) or case["verdict"]["health"]
     return [
-        plain(f"kept: {kept['id']} with {kept['events']} events; said {said}, expected {kept['expect']}"),
-        plain(f"`wakeful replay {kept['path']}` judges it again"),
+        plain(f"kept: {case['id']} with {case['events']} events; said {said}, expected {case['expect']}"),
+        plain(f"`wakeful replay {case['path']}` judges it again"),
     ]
 
 

@@ -11,9 +11,7 @@ from msgspec import Struct
 
 from wakeful.agents.hub import Hub
 from wakeful.agents.model import AgentRecord
-from wakeful.agents.runtime import UndeclaredAgent
 from wakeful.alerts.mute_pause import PauseQuery
-from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.query_result import QueryResult
 from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer, WakeOutcome
 from wakeful.heartbeat.service import WakeService
@@ -21,26 +19,9 @@ from wakeful.http.caller import CallerCheck
 from wakeful.http.responses import EncodedResponse, encode_response
 from wakeful.http.routes.control import CONFLICTS
 from wakeful.http.routing import HttpRequest, Route, get, post
+from wakeful.views.records import AgentList, AttachCommand
 
 _AGENT_PATH: Final = "/api/agents/{name}"
-
-
-class AgentList(Struct, frozen=True):
-    """Every declared agent, and what else looks like one: `found` is reported and never touched.
-
-    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
-    """
-
-    agents: tuple[AgentRecord, ...]
-    found: tuple[UndeclaredAgent, ...]
-    paused: PauseRecord | None
-
-
-class AttachCommand(Struct, frozen=True):
-    """The words that hand a terminal to an agent's tmux session, and the program that runs there."""
-
-    argv: tuple[str, ...]
-    program: str
 
 
 class StopOrder(Struct, frozen=True, forbid_unknown_fields=True):

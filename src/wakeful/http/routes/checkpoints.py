@@ -7,7 +7,6 @@ import msgspec
 from msgspec import Meta, Struct, field
 
 from wakeful.alerts.mute_pause import PauseQuery
-from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.checkpoints.model import (
     CheckpointList,
     CheckpointRecord,
@@ -25,7 +24,7 @@ from wakeful.http.routes.control import EXIT_CODES
 from wakeful.http.routes.mute import UNNAMED_OPERATOR
 from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.judging.user_effect_rules import PREFIX_CHARS_MAX, Lesson, prefix_words
-from wakeful.storage.base import ActionOutcome
+from wakeful.views.records import DecisionRecord, LessonList, LessonRecord
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Prefix = Annotated[str, Meta(min_length=1, max_length=PREFIX_CHARS_MAX)]
@@ -71,31 +70,6 @@ class LessonOrder(Struct, frozen=True, forbid_unknown_fields=True):
 class ForgetOrder(Struct, frozen=True, forbid_unknown_fields=True):
     project: _Text
     prefix: _Prefix
-
-
-class DecisionRecord(Struct, frozen=True):
-    """`changed`: it was carried out now. `outcome` is null for a dry run, whose `steps` say what would be run."""
-
-    checkpoint: CheckpointRecord
-    outcome: ActionOutcome | None
-    words: str
-    changed: bool
-    steps: tuple[str, ...] = ()
-
-
-class LessonRecord(Struct, frozen=True):
-    project: str
-    prefix: str
-    even_remote: bool
-    by: str
-    at: str
-
-
-class LessonList(Struct, frozen=True):
-    """What was taught; `paused` says who stopped everything Wakeful would do by itself, if somebody did."""
-
-    lessons: tuple[LessonRecord, ...]
-    paused: PauseRecord | None
 
 
 class ForgetAnswer(Struct, frozen=True):

@@ -15,6 +15,7 @@ from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.reports.model import Report
 from wakeful.reports.service import ReportService
 from wakeful.reports.text import parse_moment
+from wakeful.views.records import ArchiveAnswer, CriticalEventList
 
 EVENTS_MAX: Final = 10_000
 
@@ -40,25 +41,6 @@ class ArchiveOrder(Struct, frozen=True, forbid_unknown_fields=True):
     """`before`: how long ago (`7d`) or a time."""
 
     before: Annotated[str, Meta(max_length=100)]
-
-
-class ArchiveAnswer(Struct, frozen=True):
-    """How many lines were moved out of the log."""
-
-    archived: int
-    path: str
-
-
-class CriticalEventList(Struct, frozen=True):
-    """Critical events, oldest first. `left_out` older ones did not fit; `path` is the log.
-
-    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
-    """
-
-    path: str
-    events: list[dict[str, Any]]
-    left_out: int
-    paused: PauseRecord | None
 
 
 def newest_events(

@@ -12,7 +12,6 @@ from wakeful.alerts.mute_pause_model import (
     MuteKind,
     MuteList,
     MuteRecord,
-    PauseRecord,
     mute_list,
     mute_record,
 )
@@ -23,6 +22,7 @@ from wakeful.core.query_result import QueryResult
 from wakeful.http.errors import PROBLEMS
 from wakeful.http.responses import EncodedResponse, encode_response
 from wakeful.http.routing import HttpRequest, Route, get, post
+from wakeful.views.records import PauseAnswer, UnmuteAnswer
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Seconds = Annotated[float, Meta(gt=0, le=MUTE_SECONDS_MAX)]
@@ -55,21 +55,6 @@ class MuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
 class UnmuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
     kind: MuteKind
     value: _Text
-
-
-class PauseAnswer(Struct, frozen=True):
-    """Whether Wakeful is paused now, and whether this order changed it."""
-
-    paused: PauseRecord | None
-    changed: bool
-
-
-class UnmuteAnswer(Struct, frozen=True):
-    """What is told again; `changed` is false if it was not muted."""
-
-    kind: MuteKind
-    value: str
-    changed: bool
 
 
 class MuteRoutes:

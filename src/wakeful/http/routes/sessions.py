@@ -15,7 +15,6 @@ from wakeful.http.errors import CallerDisconnected
 from wakeful.http.responses import (
     EncodedResponse,
     SessionInspection,
-    SessionList,
     SessionStatus,
     SessionWait,
     WrongVerdictReport,
@@ -28,7 +27,8 @@ from wakeful.judging.session_record import HealthView, SessionRecord
 from wakeful.replay.cases import SavedCase
 from wakeful.sessions.registry import LIMIT_MAX, Query
 from wakeful.sessions.repair import Repair, Repairs
-from wakeful.views.sessions import CALLS_MAX, CallList, EventList, Overview, SessionQueries
+from wakeful.views.records import CallList, EventList, Overview, SessionList
+from wakeful.views.sessions import CALLS_MAX, SessionQueries
 
 WAIT_SECONDS_MAX = 3600
 EVENTS_MAX = 1000

@@ -1,0 +1,214 @@
+"""Records in the daemon's answers: the HTTP interface encodes them, every client decodes them.
+
+A command imports this module at its start, so it imports models only, never a service. Fields that earlier
+daemons did not send have defaults; without any other field an answer is refused as one of another version.
+"""
+
+from enum import StrEnum
+from typing import Any, Final
+
+from msgspec import Struct
+
+from wakeful.agents.model import AgentChange, AgentRecord, AgentsSummary
+from wakeful.agents.runtime import UndeclaredAgent
+from wakeful.alerts.mute_pause_model import MuteKind, PauseRecord
+from wakeful.checkpoints.model import CheckpointRecord
+from wakeful.judging.session_record import SessionRecord
+from wakeful.storage.base import ActionOutcome
+
+
+class SessionList(Struct, frozen=True):
+    """A page of sessions in order of id. Pass `next_cursor` as `cursor` to go on; `older` ones were folded.
+
+    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    """
+
+    sessions: list[SessionRecord]
+    older: int
+    next_cursor: str | None
+    paused: PauseRecord | None = None
+
+
+class EventRecord(Struct, frozen=True):
+    """One transition of a session. `left_out`: how many changes between it and the one before were not stored."""
+
+    seq: int
+    at: str
+    old_state: str | None
+    state: str
+    old_health: str | None
+    health: str
+    reason: str
+    left_out: int = 0
+
+
+class EventList(Struct, frozen=True):
+    """Transitions, oldest first. Pass `next_cursor` as `after` to go on."""
+
+    events: tuple[EventRecord, ...]
+    next_cursor: int | None
+
+
+class CallEnd(StrEnum):
+    """How a call ended. `cut_off`: its turn or its agent was over before it came back. `waiting`: for a person."""
+
+    OK = "ok"
+    ERROR = "error"
+    REFUSED = "refused"
+    OPEN = "open"
+    WAITING = "waiting"
+    CUT_OFF = "cut_off"
+
+
+class CallText(Struct, frozen=True):
+    """What an agent and its tool wrote."""
+
+    tool: str
+    input: str
+    result: str
+
+
+class CallRecord(Struct, frozen=True):
+    """One call. Without `ended_at` nobody saw it come back."""
+
+    at: str
+    ended_at: str | None
+    end: CallEnd
+    untrusted: CallText
+
+
+class CallList(Struct, frozen=True):
+    """The newest calls, oldest first. `since` is where the part of the log begins that was read for it."""
+
+    calls: tuple[CallRecord, ...]
+    since: str | None
+
+
+class SourceRecord(Struct, frozen=True):
+    """An eye: why it sees late, and which logs it does not read."""
+
+    name: str
+    slow: str | None
+    left_out: str | None = None
+
+
+class DaemonRecord(Struct, frozen=True):
+    """What the daemon says of itself, ahead of any session. One look without a daemon has no pid and no start."""
+
+    mode: str
+    version: str
+    host: str
+    pid: int | None
+    started_at: str | None
+    listening: tuple[str, ...]
+    eyes: tuple[SourceRecord, ...]
+    notes: tuple[str, ...]
+    paused: PauseRecord | None = None
+    # The configuration files it has read; null where there is no daemon.
+    config_files: tuple[str, ...] | None = None
+
+
+class Overview(Struct, frozen=True):
+    """Mode first, then the daemon, then how many sessions stand where."""
+
+    schema: int
+    mode: str
+    paused: bool
+    daemon: DaemonRecord
+    sessions: dict[str, dict[str, int]]
+    agents: AgentsSummary = AgentsSummary({}, ())
+
+
+# The push feed on the daemon's socket.
+FEED_URL: Final = "ws://localhost/api/ws"
+
+
+class RecordChange(Struct, frozen=True):
+    """What a client reads of `sessions.feed.SessionChange`."""
+
+    record: SessionRecord
+
+
+class FeedMessage(Struct, frozen=True):
+    """A message of the push feed; messages of other kinds have none of these."""
+
+    hello: Overview | None = None
+    changes: tuple[RecordChange, ...] = ()
+    agent: AgentChange | None = None
+
+
+class AgentList(Struct, frozen=True):
+    """Every declared agent, and what else looks like one: `found` is reported and never touched.
+
+    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    """
+
+    agents: tuple[AgentRecord, ...]
+    found: tuple[UndeclaredAgent, ...]
+    paused: PauseRecord | None = None
+
+
+class AttachCommand(Struct, frozen=True):
+    """The words that hand a terminal to an agent's tmux session, and the program that runs there."""
+
+    argv: tuple[str, ...]
+    program: str
+
+
+class DecisionRecord(Struct, frozen=True):
+    """`changed`: it was carried out now. `outcome` is null for a dry run, whose `steps` say what would be run."""
+
+    checkpoint: CheckpointRecord
+    outcome: ActionOutcome | None
+    words: str
+    changed: bool
+    steps: tuple[str, ...] = ()
+
+
+class LessonRecord(Struct, frozen=True):
+    project: str
+    prefix: str
+    even_remote: bool
+    by: str
+    at: str
+
+
+class LessonList(Struct, frozen=True):
+    """What was taught; `paused` says who stopped everything Wakeful would do by itself, if somebody did."""
+
+    lessons: tuple[LessonRecord, ...]
+    paused: PauseRecord | None = None
+
+
+class PauseAnswer(Struct, frozen=True):
+    """Whether Wakeful is paused now, and whether this order changed it."""
+
+    paused: PauseRecord | None
+    changed: bool
+
+
+class UnmuteAnswer(Struct, frozen=True):
+    """What is told again; `changed` is false if it was not muted."""
+
+    kind: MuteKind
+    value: str
+    changed: bool
+
+
+class ArchiveAnswer(Struct, frozen=True):
+    """How many lines were moved out of the log."""
+
+    archived: int
+    path: str
+
+
+class CriticalEventList(Struct, frozen=True):
+    """Critical events, oldest first. `left_out` older ones did not fit; `path` is the log.
+
+    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    """
+
+    path: str
+    events: list[dict[str, Any]]
+    left_out: int
+    paused: PauseRecord | None = None
