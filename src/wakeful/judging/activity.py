@@ -193,7 +193,7 @@ class Activity(Struct, gc=False):
         return self.phase in _DONE and not self.refused
 
     def newest_well_end(self, *, settled: bool) -> Instant | None:
-        """When the newest turn that ended well did. `settled`: nothing more follows the last text."""
+        """The end of the newest turn that ended well. `settled`: nothing more follows the last text."""
         is_over = self.phase is _ENDED or (settled and self.phase is _SETTLING)
         return self.phase_since if is_over and not self.refused else self.well_ended_at
 

@@ -203,7 +203,7 @@ TURN_END_UNKNOWN: Final = "its log does not say how its last turn ended"
 
 
 def describe_unfinished_turn(activity: Activity, runtime: RuntimeState) -> str | None:
-    """What became of a turn that is over, and whose end is not in the log; None where the log has it."""
+    """The fate of a turn that is over and whose end is not in the log; None if the log has its end."""
     if not activity.in_turn or activity.phase is TurnPhase.SETTLING or activity.is_out_of_budget:
         return None
     ends = [

@@ -41,7 +41,7 @@ class TransitionCount(Struct, frozen=True):
 
 
 class FinishedTurns(Struct, frozen=True):
-    """How many turns of a session ended well, and when the newest of them did."""
+    """How many turns of a session ended well, and the end of the newest of them."""
 
     session_id: SessionId
     count: int
