@@ -20,7 +20,7 @@ from msgspec import Struct
 JUMP_SECONDS_MIN: Final = 2.0
 # A laptop that sleeps ten times a day fills this in a month; older jumps are then forgiven as one sum.
 MARKS_MAX: Final = 256
-# What the ISO spelling can hold, the years 1 to 9999: stamps come from other programs and may be anything.
+# ISO 8601 covers the years 1 to 9999. Stamps come from other programs and may have any value.
 _WALL_MIN: Final = -62_135_596_800.0
 _WALL_MAX: Final = 253_402_300_799.0
 _wall_of: Final = attrgetter("wall")
@@ -76,16 +76,16 @@ class Timeline:
     def __init__(self, first: ClockReading) -> None:
         self.newest = Instant(first.monotonic, first.wall)
         self.jumps = 0
-        # The last sleep while somebody looked; a clock that was merely set is none.
+        # The last observed sleep. Setting the clock is not a sleep.
         self.last_sleep: Sleep | None = None
         self._suspended_seconds = first.suspended_seconds
         self._marks = [self.newest]
-        # A sleep before we looked has a length but no known place: every earlier age is forgiven that much.
-        # Inside a time namespace the difference can be negative and means nothing.
+        # A sleep before the first reading has a known length but no known time: it is subtracted from every
+        # earlier age. Inside a time namespace the difference can be negative and means nothing.
         self._forgiven_seconds = max(0.0, first.suspended_seconds)
 
     def observe(self, reading: ClockReading) -> Instant:
-        """Take a reading of the clocks; the instant it stands for. Call it whenever `now` is needed."""
+        """Record a reading of the clocks and return its instant. Call it whenever `now` is needed."""
         assert reading.monotonic >= self.newest.awake, "CLOCK_MONOTONIC went backwards"
         now = Instant(reading.monotonic, reading.wall)
         mark = self._marks[-1]
@@ -100,51 +100,45 @@ class Timeline:
 
     def instant(self, wall: float) -> Instant:
         """The instant of a record stamped with wall time; never later than the newest reading."""
-        if wall < self._marks[0].wall:
-            return self._before_marks(wall)
+        oldest = self._marks[0]
+        if wall < oldest.wall:
+            age_seconds = max(0.0, oldest.wall - wall - self._forgiven_seconds)
+            return Instant(oldest.awake - age_seconds, wall)
         after = bisect_right(self._marks, wall, key=_wall_of)
         mark = self._marks[after - 1]
         latest_possible = self._marks[after] if after < len(self._marks) else self.newest
         return Instant(min(mark.awake + (wall - mark.wall), latest_possible.awake), wall)
 
     def _mark(self, now: Instant, *, backwards: bool) -> None:
-        """Begin a new stretch. When the jump happened between the last reading and this one is not known.
+        """Begin a new stretch. The jump happened at an unknown time between the last reading and this one.
 
-        Set back: records since the last reading may carry the new time, so the stretch begins there; begun
-        now, they would look as old as the clock was set back. Forward: it begins now, and what was written
-        since the jump counts as written now.
+        Clock set back: records since the last reading may carry the new time, so the stretch begins at that
+        reading; if it began now, they would look older by the whole jump. Clock moved forward: the stretch
+        begins now, and records written since the jump count as written now.
         """
         self.jumps += 1
         since = self.newest.awake
         start = Instant(since, now.wall - (now.awake - since)) if backwards else now
-        # Beyond the start both clocks may have stamped: the newer one is believed.
+        # After the start a stamp may come from either clock: the newer one counts.
         while self._marks and self._marks[-1].wall >= start.wall:
             self._marks.pop()
         self._marks.append(start)
         if len(self._marks) > MARKS_MAX:
-            self._forget_oldest_mark()
-
-    def _forget_oldest_mark(self) -> None:
-        gone, oldest = self._marks[0], self._marks[1]
-        self._forgiven_seconds += max(0.0, (oldest.wall - gone.wall) - (oldest.awake - gone.awake))
-        del self._marks[0]
-
-    def _before_marks(self, wall: float) -> Instant:
-        oldest = self._marks[0]
-        age_seconds = max(0.0, oldest.wall - wall - self._forgiven_seconds)
-        return Instant(oldest.awake - age_seconds, wall)
+            removed, oldest = self._marks[:2]
+            self._forgiven_seconds += max(0.0, (oldest.wall - removed.wall) - (oldest.awake - removed.awake))
+            del self._marks[0]
 
 
 def iso(wall: float) -> str:
     """ISO 8601 in UTC with milliseconds and Z, the one spelling of time in every record."""
     if not _WALL_MIN <= wall <= _WALL_MAX:
         wall = _WALL_MIN if wall < _WALL_MIN else _WALL_MAX
-    # Half a microsecond more: the nearest float of .732 may lie below it.
+    # Half a microsecond more: the nearest float to .732 may be below it.
     minutes, milliseconds = divmod(floor(wall * 1000 + 0.0005), 60_000)
     return f"{_minute(minutes)}:{milliseconds / 1000:06.3f}Z"
 
 
-# Writing dates was half of what a record costs; a day has fewer minutes than this.
+# Formatting dates was half of the cost of a record. A day has fewer minutes than this cache has entries.
 @lru_cache(maxsize=2048)
 def _minute(minutes: int) -> str:
     return (_EPOCH + timedelta(minutes=minutes)).isoformat()[:16]
@@ -168,10 +162,10 @@ class Clock(Protocol):
         """This moment; also notices that the host slept or that its wall clock was set."""
 
     def instant(self, wall: float) -> Instant:
-        """The moment a log record stamped with wall time stands for."""
+        """The moment of a log record that is stamped with wall time."""
 
     async def sleep(self, seconds: float) -> None:
-        """Return after so many seconds that the host was awake."""
+        """Return after this many awake seconds."""
 
     async def sleep_until(self, awake: float) -> None:
         """Return once `now().awake` has reached `awake`."""

@@ -13,11 +13,8 @@ import msgspec
 
 T = TypeVar("T")
 
-
-# msgspec decodes text with Python's codec and counts nesting with Python's stack: their errors are not its own.
+# msgspec decodes text with Python's codec and limits nesting by Python's stack, so it also raises these.
 _FROM_PYTHON: Final = (UnicodeDecodeError, RecursionError, OverflowError)
-
-
 _ESCAPE: Final = re.compile(
     r"\\(?:u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|(?P<half>u[dD][89a-fA-F][0-9a-fA-F]{2})|.)",
     re.DOTALL,
@@ -62,38 +59,34 @@ def decode_msgpack(raw: bytes) -> Any:
 
 
 def decode_json_leniently(text: str) -> Any:
-    """The value of a JSON document in which half of a surrogate pair is a question mark: chats send such halves.
+    """The value of a JSON document; a lone surrogate, which chats send, becomes a question mark.
 
     Raises msgspec.DecodeError.
     """
-    import json  # noqa: PLC0415 - the same
+    import json  # noqa: PLC0415 - few commands need it, and start time is a feature
 
     try:
-        return json.loads(_ESCAPE.sub(_replace_half_surrogate, text))
+        return json.loads(_ESCAPE.sub(lambda escape: "?" if escape["half"] else escape[0], text))
     except (ValueError, RecursionError) as problem:
         raise _decode_error(problem) from problem
 
 
 def decode_toml(text: str) -> dict[str, Any]:
-    """The tables of a TOML document. Raises msgspec.DecodeError with the parser's own words."""
-    import tomllib  # noqa: PLC0415 - milliseconds of a command's start, for those that read a configuration
+    """The tables of a TOML document. Raises msgspec.DecodeError with the parser's message."""
+    import tomllib  # noqa: PLC0415 - it takes milliseconds, and only commands that read a configuration need it
 
     try:
         return tomllib.loads(text)
     except RecursionError as problem:
         raise _decode_error(problem) from problem
-    # Not only TOMLDecodeError: a number of 5,000 digits is a plain ValueError.
+    # Not only TOMLDecodeError: a number of 5,000 digits raises a plain ValueError.
     except ValueError as problem:
         raise msgspec.DecodeError(str(problem)) from problem
-
-
-def _replace_half_surrogate(escape: re.Match[str]) -> str:
-    return "?" if escape["half"] else escape[0]
 
 
 def _decode_error(problem: Exception) -> msgspec.DecodeError:
     if isinstance(problem, msgspec.DecodeError):
         return problem
-    # The problem's own text may quote what could not be read.
+    # The problem's own text may quote the input.
     why = "is nested too deeply" if isinstance(problem, RecursionError) else "holds bytes that are no text"
     return msgspec.DecodeError(f"the input {why}")

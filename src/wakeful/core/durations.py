@@ -27,17 +27,17 @@ def parse_duration(text: str, seconds_max: float = DURATION_SECONDS_MAX) -> floa
 
 
 def format_duration(seconds: float) -> str | float:
-    """The shortest spelling that `parse_duration` reads back; what it cannot read stays a number."""
+    """The shortest text that `parse_duration` reads back; a value it cannot read stays a number."""
     whole = int(seconds)
     if whole != seconds or not 0 < whole <= DURATION_SECONDS_MAX:
         return seconds
-    # Days are left out: `168h` is how a week of retention is written where these numbers come from.
+    # No days: the configurations with these numbers write a week of retention as `168h`.
     unit = next(unit for unit in ("h", "m", "s") if whole % UNITS[unit] == 0)
     return f"{whole // UNITS[unit]}{unit}"
 
 
 def age(seconds: float) -> str:
-    """A length of time in its largest whole unit: 8s, 4m, 2h, 3d."""
+    """A duration in its largest whole unit: 8s, 4m, 2h, 3d."""
     whole = max(0, int(seconds))
     for unit in ("d", "h", "m"):
         if whole >= UNITS[unit]:

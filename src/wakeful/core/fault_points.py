@@ -28,7 +28,7 @@ class BadFault(OperatorError):
 
 
 class InjectedFault(Struct, frozen=True):
-    """What happens at the `nth` reach of `point`: `kill`, `stall`, or `raise:` and the name of an errno."""
+    """The action at the `nth` reach of `point`: `kill`, `stall`, or `raise:` and the name of an errno."""
 
     point: str
     nth: int
@@ -68,7 +68,7 @@ class FaultInjector:
             self._carry_out(action)
 
     def release(self) -> None:
-        """Let everything go on that stalls or would stall later."""
+        """End all present and later stalls."""
         self._released.set()
 
     def _carry_out(self, action: str) -> None:
@@ -82,7 +82,7 @@ class FaultInjector:
 
 
 class _EnvironmentFaultInjector(FaultInjector):
-    """Stands in until the first point is reached: the variable is parsed then, once."""
+    """Placeholder that parses the variable once, when the first point is reached."""
 
     def on_reach(self, point: str) -> None:
         install(FaultInjector(InjectedFault.parse(each) for each in os.environ[VARIABLE].split(",")))
@@ -93,13 +93,13 @@ _injector: FaultInjector | None = _EnvironmentFaultInjector() if os.environ.get(
 
 
 def install(plan: FaultInjector | None) -> FaultInjector | None:
-    """Put `plan` in force for this process, or none; the one that was in force before."""
+    """Make `plan` the plan of this process (None: no faults) and return the previous one."""
     global _injector
     before, _injector = _injector, plan
     return before
 
 
 def fault_point(point: str) -> None:
-    """Mark a point where a fault would matter. Does nothing unless a plan is in force."""
+    """Mark a point where a fault would matter. Does nothing without a plan."""
     if _injector is not None:
         _injector.on_reach(point)

@@ -15,11 +15,11 @@ SHOWN_CHARS_MAX: Final = 40
 # A leading dash would read as an option, a leading dot as a hidden or parent folder.
 _SESSION_ID: Final = re.compile(r"[A-Za-z0-9_][A-Za-z0-9._:@+-]*\Z")
 _UUID: Final = re.compile(r"[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z", re.IGNORECASE | re.ASCII)
-# How sessions of clients are called, also before they have a conversation.
+# Ids of client sessions, also before they have a conversation.
 _CLIENTS_ID: Final = re.compile(
     r"(?:claude|codex)-(?:start-|[0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12}\Z)", re.IGNORECASE | re.ASCII
 )
-# Eight characters of a random id are unique among 2,000 sessions but once in 2,000 times.
+# Among 2,000 sessions, eight characters of a random id collide once in 2,000 times.
 _ID_CHARS_MIN: Final = 8
 # A time-ordered id (UUID 7, as Codex makes them) begins with its time: eight characters are a minute, thirteen
 # a millisecond.
@@ -27,28 +27,26 @@ _TIMED_ID_CHARS_MIN: Final = 13
 _RANDOM_ID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[0-9a-f]{4}-[0-9a-f]{12}")
 
 ConversationId = NewType("ConversationId", str)
-"""The agent program's own id, what `--resume` takes."""
-
+"""The agent program's own id, which `--resume` takes."""
 
 SessionId = NewType("SessionId", str)
-"""What Wakeful supervises: `claude-<uuid>`, `codex-<uuid>`, or the name of a log folder or file."""
+"""A supervised session: `claude-<uuid>`, `codex-<uuid>`, or the name of a log folder or file."""
 
 
 def agent_member_id(name: str) -> SessionId:
-    """What acts and incidents call an agent of the hub, which may have no session yet."""
+    """The id of a hub agent in actions and incidents; the agent may have no session yet."""
     return SessionId(f"agent-{name}")
 
 
 def parse_session_id(text: str) -> SessionId:
-    """The one door for ids from outside: accept `text` or raise BadSessionId, which shows 40 characters of it."""
+    """Check an id from outside. Raises BadSessionId, which shows 40 characters of it."""
     if len(text) > SESSION_ID_CHARS_MAX or ".." in text or _SESSION_ID.match(text) is None:
-        shown = text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…"
-        raise BadSessionId(shown=shown)
+        raise BadSessionId(shown=text if len(text) <= SHOWN_CHARS_MAX else f"{text[:SHOWN_CHARS_MAX]}…")
     return SessionId(text)
 
 
 def parse_log_name(text: str) -> SessionId:
-    """The id of a log that any program may write: never one that a client's session has. Raises BadSessionId."""
+    """The id of a log that any program may write. Raises BadSessionId, also for the id of a client's session."""
     session_id = parse_session_id(text)
     if _CLIENTS_ID.match(session_id) is not None:
         raise BadSessionId(shown=text[:SHOWN_CHARS_MAX])
@@ -56,12 +54,12 @@ def parse_log_name(text: str) -> SessionId:
 
 
 def is_uuid(text: str) -> bool:
-    """Whether this is a UUID in its usual spelling; both clients name their conversations so."""
+    """Whether this is a UUID with dashes, as both clients name their conversations."""
     return _UUID.match(text) is not None
 
 
 def abbreviate_ids(session_ids: Iterable[str]) -> dict[str, str]:
-    """For every id a prefix that commands accept for it."""
+    """A prefix for every id that commands accept in its place."""
     ids = sorted(session_ids)
     prefixes = {}
     for index, session_id in enumerate(ids):
@@ -75,7 +73,7 @@ def _chars_min(session_id: str) -> int:
     prefix, dash, rest = session_id.partition("-")
     found = _RANDOM_ID.fullmatch(rest)
     if found is None:
-        # Not made of random characters: a name, which is only readable whole.
+        # A name, not random characters: only the whole name is readable.
         return len(session_id)
     return len(prefix + dash) + (_TIMED_ID_CHARS_MIN if found[1] == "7" else _ID_CHARS_MIN)
 

@@ -12,26 +12,26 @@ from functools import cache, lru_cache
 from typing import Final
 
 SECRET: Final = "[secret]"  # noqa: S105 - what stands there instead of one
-# Every name that is looked at holds one of these, in lower case.
+# Every checked name contains one of these, in lower case.
 HINTS: Final = (
     "pass", "pw", "secret", "token", "key", "credential", "auth", "cookie", "psk", "jwt", "mnemonic", "seed", "dsn",
     "_pat", "connection", "webhook", "sid", "kennwort", "senha", "contrase",
 )  # fmt: skip
-# Longer values are cut there; a private key in one line has some 3,300 characters.
+# Longer values are cut here; a private key in one line has some 3,300 characters.
 VALUE_CHARS_MAX: Final = 4000
 BEGINNING_CHARS_MAX: Final = 300
 # A shorter value is no token, unless its name is certain.
 LIKELY_CHARS_MIN: Final = 6
 
-# A name around one of the words, how it is closed, and what parts it from its value. Quotes may be escaped any
-# number of times, as JSON within JSON is.
+# A name with one of the words, its closing quote, and the separator before its value. Quotes may be escaped any
+# number of times, as in JSON within JSON.
 _NAME: Final = (
     r"(?P<core>pass|pwd?|secret|token|key|credential|auth|cookie|psk|jwt|mnemonic|seed|dsn|_pat|connection|webhook|sid|kennwort|senha|contrase[n\u00f1]a)"
     r"(?P<rest>[a-z0-9_.-]{0,40}+)"
     r"(?P<close>\\{0,127}+[\"'`]|%22|%27|&quot;|\)|\]|\}|)\]?"
     r"(?P<gap>"
     r"(?:(?:[ \t]|\\t){0,20}+|\s{0,3}+)(?::=|=>|\+=|===?|->|[=:\uff1d\uff1a]|%3d|%3a|&#61;)"
-    # The pair of a name and its value, as Kubernetes and task definitions spell it.
+    # The pair of a name and its value in Kubernetes and task definitions.
     r"|(?:[ \t,\r\n]|\\+[nr]){1,40}+(?:\\{0,127}+[\"'])?value(?:\\{0,127}+[\"'])?[ \t]{0,3}[:=]"
     r"|,(?=[ \t]{0,3}\\{0,127}[\"'`])"
     r"|(?:<[^<>\s]{1,40}>|>)(?=[^<>\s])"
@@ -41,7 +41,7 @@ _WORKING_DIRECTORY: Final = frozenset({"pwd", "oldpwd"})
 _PASS_VALUE: Final = re.compile(r"[ \t]{0,3}\\{0,127}[\"']")
 _FULL_WIDTH: Final = str.maketrans("\uff1d\uff1a", "=:")
 _BLANKS: Final = re.compile(r"[ \t]{0,20}")
-# The value stands on the next line: a folded text of YAML, or a line that goes on. An empty variable has none there.
+# The value is on the next line: a folded text of YAML, or a continued line. An empty variable has none there.
 _NEXT_LINE: Final = re.compile(r"[|>]?[+-]?[ \t]*\\?(?:\r?\n|\\+n)[ \t]+(?:- )?")
 _SPREAD: Final = re.compile(r"\s{0,3}")
 _CONTINUED: Final = re.compile(r"\\(?:\r?\n|\\{2,}n)[ \t]*")
@@ -54,7 +54,7 @@ _LINE: Final = re.compile(r"(?:[^\r\n\"\\]|\\(?![nr\"]))+")
 _LAST_LINE: Final = re.compile(r"\n|\\+n")
 _UNTIL_SEMICOLON: Final = re.compile(r"[^;\r\n\"\\]+")
 
-# No secrets, whatever their name is: variables, placeholders, types, calls, marks of ours, nothing at all.
+# No secrets, whatever their name: variables, placeholders, types, calls, Wakeful's replacements, empty values.
 _HARMLESS: Final = (
     r"\[[a-z ]{1,30}\]"
     r"|(?:Bearer|Basic|Token|Digest|SSWS|ApiKey|AWS4-HMAC-SHA256)(?: (?:\[[a-z ]{1,30}\]|\*+|\$\S{1,80}|<.{0,60}|\{.{0,60}))?"
@@ -62,13 +62,13 @@ _HARMLESS: Final = (
     r"|<[^<>]{0,60}>?|x{3,}|[*•.…_-]+|\(?(?:none|null|nil|true|false|undefined|void|str|string|strings|int|integer|number|bool|boolean|bytes|any"
     r"|object|optional|required|empty|unset|missing|default|secretstr|redacted|hidden|masked|todo|tbd|n/a|yes|no|on|off)[?,.;)]*"
 )
-# What a program writes there instead of a value: a call, an index, an attribute.
+# Source code instead of a value: a call, an index, an attribute.
 _CODE: Final = re.compile(
     r"(?:await |new |not |lambda)|(?:str|int|bool|bytes|string|any|none|null|secretstr)\b\s*(?:[|=,);?]|\Z)|!?[A-Za-z_]+(?:(?:\.|::|->)[A-Za-z_]+){0,6}[(\[{<!]|(?:self|cls|this|config|settings|args|options|opts|request"
     r"|req|res|response|process|os|env|environ|user|data|params|props|state|ctx|context|event|input|secrets|vars|local|module|const|var|let"
     r"|[a-z_]{1,30})\.[A-Za-z_.?!]*\W?\Z"
 )
-# A name of a variable in a list of such names.
+# The name of a variable, in a list of such names.
 _A_NAME: Final = re.compile(r"[A-Z0-9]+(?:_[A-Z0-9]+)+")
 # A value in a sentence: "the password is …", "use the token …", "signing key …".
 _PROSE: Final = (
@@ -77,7 +77,7 @@ _PROSE: Final = (
     r"(?P<value>[A-Za-z0-9!#$%&*+^_~.@-]{6,200}+)(?![/(=\[{]|:\S)"
 )
 _RUNS: Final = re.compile(r"[a-z]+|[A-Z]+|[0-9]+")
-# How often the characters change their class; without a verb a name of a program, as `ArrowLeft2`, may stand there.
+# How often the characters change their class. Without a verb the word may be an identifier, such as `ArrowLeft2`.
 _RANDOM_SHARE_MIN: Final = 0.4
 _RANDOM_ALONE_SHARE_MIN: Final = 0.6
 _HEX: Final = re.compile(r"(?=[0-9a-f]*[a-f])[0-9a-f]{32,}", re.IGNORECASE)
@@ -86,7 +86,7 @@ _WORDS: Final = re.compile(r"[A-Za-z]{1,30}[,.;:!?)]{0,3}")
 
 
 class _Grade(Enum):
-    """How certain a name is: `SURE` for any value, `LIKELY` for one that does not read like a word, `LINE` for a header."""
+    """How certain a name is: `SURE` for any value, `LIKELY` for a value that is no word, `LINE` for a header."""
 
     NONE = auto()
     LIKELY = auto()
@@ -94,7 +94,7 @@ class _Grade(Enum):
     LINE = auto()
 
 
-# About a secret and none itself: its name, its length, where it is, when it ends.
+# Names of facts about a secret: its name, its length, where it is, when it ends.
 _ABOUT: Final = (
     r"(?:^|_)(?:ids?|files?|filename|paths?|dir|names?|urls?|uris?|length|len|counts?|types?|kinds?|limits?|ttl|expir\w*|at|endpoint|policy|fields?"
     r"|headers?|prefix|suffix|usage|used|size|index|pattern|patterns|regex|env|vars?|sources?|provider|required|enabled|disabled|min|max|age|hint|labels?|placeholder|title"
@@ -111,12 +111,12 @@ _BEFORE_CHARS_MAX: Final = 40
 
 
 def redact_named(text: str) -> str:
-    """`text` with every value replaced that its name calls secret."""
-    return _prose().sub(_redact_unless_word, "".join(_parts(text)))
+    """`text` with the values of secret names replaced."""
+    return _compiled(_PROSE, re.IGNORECASE).sub(_redact_unless_word, "".join(_parts(text)))
 
 
 def names_a_secret(name: str, value: str) -> bool:
-    """Whether a value is secret because of its name, where both stand apart, as in an object of JSON."""
+    """Whether a value is secret because of its name, for separate names and values, as in a JSON object."""
     grade = _grade(name)
     if grade is _Grade.NONE or not value or _is_harmless(value):
         return False
@@ -126,8 +126,8 @@ def names_a_secret(name: str, value: str) -> bool:
 def _parts(text: str) -> Iterator[str]:
     done = 0
     lower = text.lower()
-    # Few letters have a longer one for their lower case; then places in both texts would differ.
-    for found in _name().finditer(lower if len(lower) == len(text) else text):
+    # A few letters have a longer lower case; then positions in both texts would differ.
+    for found in _compiled(_NAME).finditer(lower if len(lower) == len(text) else text):
         if found.start() < done:
             continue
         span = _value_span(text, found)
@@ -139,17 +139,12 @@ def _parts(text: str) -> Iterator[str]:
 
 
 @cache
-def _name() -> re.Pattern[str]:
-    return re.compile(_NAME)
-
-
-@cache
-def _prose() -> re.Pattern[str]:
-    return re.compile(_PROSE, re.IGNORECASE)
+def _compiled(pattern: str, flags: re.RegexFlag = re.NOFLAG) -> re.Pattern[str]:
+    return re.compile(pattern, flags)
 
 
 def _redact_unless_word(found: re.Match[str]) -> str:
-    """What a sentence calls a password is one if it has a digit; what it calls a token or a key, if it looks random."""
+    """In a sentence, a password is a word with a digit; a token or key is a word that looks random."""
     value = found["value"].rstrip(".:!?*_")
     has_digit = any(map(str.isdigit, value)) and not value.isdigit()
     runs = len(_RUNS.findall(value))
@@ -162,22 +157,17 @@ def _redact_unless_word(found: re.Match[str]) -> str:
     return found[0][: found.start("value") - found.start()] + SECRET + found["value"][len(value) :]
 
 
-@cache
-def _harmless_pattern() -> re.Pattern[str]:
-    return re.compile(_HARMLESS, re.IGNORECASE | re.DOTALL)
-
-
 def _value_span(text: str, found: re.Match[str]) -> tuple[int, int] | None:
-    """Where the value of a name begins and ends; None if it has no value or none that is secret."""
+    """Where the value of a name begins and ends; None without a secret value."""
     name = _whole_name(text, found)
     grade = _grade(name)
     if grade is _Grade.NONE or (gap := _separator(text, found, name, grade)) is None:
         return None
     if name.lower() == "pass" and not _is_pass_set(text, found, name, gap):
-        # `PASS: test_x` is what a test runner says.
+        # Test runners print `PASS: test_x`.
         return None
     blanks = _BLANKS.match(text, found.end())
-    assert blanks is not None, "it matches nothing, too"
+    assert blanks is not None, "it matches an empty text, too"
     start = blanks.end()
     is_spread = "\n" in found["gap"]
     below = (_SPREAD if is_spread else _NEXT_LINE if gap == ":" else _CONTINUED).match(text, start)
@@ -204,24 +194,23 @@ def _is_pass_set(text: str, found: re.Match[str], name: str, gap: str) -> bool:
 
 
 def _end_of_setting(text: str, found: re.Match[str], name: str, start: int) -> int | None:
-    """Where name and value stand in one pair of quotes, as in `-e 'PASSWORD=a b'`: the value goes on to the second one."""
+    """If one pair of quotes has name and value, as in `-e 'PASSWORD=a b'`: the second quote ends the value."""
     before = _name_start(found, name) - 1
     quote = text[before] if before >= 0 else ""
     if quote not in {"'", '"'} or found["close"]:
         return None
     line = text.find("\n", start, start + VALUE_CHARS_MAX)
     end = text.find(quote, start, line if line >= 0 else start + VALUE_CHARS_MAX)
-    # As JSON spells it, the quote has a backslash before it.
+    # In JSON the quote has a backslash before it.
     return end - (end > start and text[end - 1] == "\\") if end >= 0 else None
 
 
 def _name_start(found: re.Match[str], name: str) -> int:
-    """Where the whole name begins."""
     return found.start() - (len(name) - len(found["core"]) - len(found["rest"]))
 
 
 def _whole_name(text: str, found: re.Match[str]) -> str:
-    """The name with what stands before the word in it."""
+    """The name, including the characters before the matched word."""
     first = last = found.start()
     while first > 0 and last - first < _BEFORE_CHARS_MAX and text[first - 1] in _NAME_CHARS:
         first -= 1
@@ -233,10 +222,10 @@ def _whole_name(text: str, found: re.Match[str]) -> str:
 
 
 def _separator(text: str, found: re.Match[str], name: str, grade: _Grade) -> str | None:
-    """What parts the name from its value: a sign, or a blank where an option or a word of .netrc has one."""
+    """The separator of name and value: a sign, or a blank after an option or a word of .netrc."""
     gap: str = found["gap"].strip().translate(_FULL_WIDTH).removeprefix("+")
     if gap == ",":
-        # A list of names is no list of values.
+        # A list of names contains no values.
         is_option = text[found.start() - 1 : found.start()] == "-" or "-" in name
         return gap if is_option or name.isupper() or grade is _Grade.LINE else None
     if _is_element(gap):
@@ -266,21 +255,21 @@ def _takes_blank(text: str, found: re.Match[str], name: str, grade: _Grade) -> b
 
 
 def _quoted_span(text: str, opening: re.Match[str], grade: _Grade) -> tuple[int, int] | None:
-    """From behind the opening quote to before the same one, escaped as often; to the line's end if there is none."""
+    """From the opening quote to the same quote with the same escapes; to the line's end if there is none."""
     start, limit = opening.end(), min(len(text), opening.end() + VALUE_CHARS_MAX)
     close = opening["other"] or opening["escape"] + opening["quote"]
     if _closes(text, opening, close):
         return None
     if not opening["other"] and text.startswith(close * 2, start):
-        # Three of them, as Python and TOML write it.
+        # Triple quotes of Python and TOML.
         start, close = start + 2 * len(close), close * 3
     end = text.find(close, start, limit)
     while end > start and _is_doubled(text, end, close):
         end = text.find(close, end + 2 * len(close), limit)
     while not opening["other"] and end > start and text[end - 1] == "\\":
-        # Escaped once more than the opening one: it belongs to the value.
+        # Escaped once more than the opening quote: it belongs to the value.
         end = text.find(close, end + len(close), limit)
-    # No password goes on in another line: without its end in this one the text was cut here.
+    # No password spans two lines: without an end in this line the text was cut.
     line = text.find("\n", start, limit)
     if end < 0 or 0 <= line < end:
         end = line if line >= 0 else limit
@@ -293,42 +282,38 @@ def _quoted_span(text: str, opening: re.Match[str], grade: _Grade) -> tuple[int,
         return None
     if grade is _Grade.LIKELY and (len(value) < LIKELY_CHARS_MIN or _reads_like_words(value)):
         return None
-    return start, _glued_end(text, end + len(close)) if _is_glued(text, end + len(close)) else end
+    after = end + len(close)
+    # A shell goes on with the value behind the quote, as in 'it'\''s'.
+    if text[after : after + 2] in {"\\'", '\\"'} and text[after + 2 : after + 3] in {"'", '"'}:
+        rest = _GLUED.match(text, after)
+        return start, rest.end() if rest is not None else after
+    return start, end
 
 
 def _is_doubled(text: str, end: int, close: str) -> bool:
-    """Whether a quote stands for itself, as YAML and SQL spell it: 'it''s'. At the end of a word it closes two texts."""
+    """Whether the quote is an escaped quote of YAML and SQL: 'it''s'. At the end of a word it closes two texts."""
     after = end + 2 * len(close)
     return text.startswith(close, end + len(close)) and text[after : after + 1].isalnum()
 
 
+_GLUED: Final = re.compile(r"[^\s;&|]{0,200}")
 _AFTER_A_STRING: Final = re.compile(r"\s*(?:[),;\]}+.:|]|\Z)|\s*\n")
 
 
 def _closes(text: str, opening: re.Match[str], close: str) -> bool:
-    """Whether the quote ends a text that speaks of a name, as in `print("password:")`, and opens no value."""
+    """Whether the quote ends a text that contains a name, as in `print("password:")`, and opens no value."""
     line = text.rfind("\n", max(0, opening.start() - 500), opening.start()) + 1
     before = text[max(line, opening.start() - 500) : opening.start()]
     return before.count(close) % 2 == 1 and _AFTER_A_STRING.match(text, opening.end()) is not None
 
 
-def _is_glued(text: str, at: int) -> bool:
-    r"""Whether a shell goes on with the value behind the quote, as in 'it'\''s'."""
-    return text[at : at + 2] in {"\\'", '\\"'} and text[at + 2 : at + 3] in {"'", '"'}
-
-
-def _glued_end(text: str, at: int) -> int:
-    end = re.compile(r"[^\s;&|]{0,200}").match(text, at)
-    return end.end() if end is not None else at
-
-
 def _unquoted_span(
     text: str, start: int, found: re.Match[str], grade: _Grade, gap: str
 ) -> tuple[int, int] | None:
-    # Its beginning says whether it is one; so a text of names and signs alone is not read to its end for each of them.
+    # The beginning decides first, so a text of names and signs alone is not read to its end for each of them.
     end = _unquoted_end(text, start, found, grade, gap, BEGINNING_CHARS_MAX)
     value = text[start:end]
-    # With what stands behind it: a name before a bracket is a call.
+    # Includes the character behind the value: a name before a bracket is a call.
     is_tight = gap == "=" and text[found.start() : start].endswith(
         f"{text[found.start() : found.end('rest')].upper()}="
     )
@@ -351,7 +336,7 @@ def _unquoted_end(
 
 
 def _is_element(gap: str) -> bool:
-    """Whether the name is an element of XML, which its own bracket closes."""
+    """Whether the name is an XML element, closed by its own bracket."""
     return gap.endswith(">") and not gap.startswith(("=", "-"))
 
 
@@ -370,7 +355,7 @@ def _pattern_of(text: str, start: int, found: re.Match[str], grade: _Grade, gap:
 
 
 def _starts_line(text: str, found: re.Match[str]) -> bool:
-    """Whether the name is the first of its line, as a key of YAML is."""
+    """Whether the name is the first of its line, as a YAML key is."""
     before = _LAST_LINE.split(text[max(0, found.start() - 80) : found.start()])[-1]
     return (
         len(before) < 60
@@ -380,7 +365,7 @@ def _starts_line(text: str, found: re.Match[str]) -> bool:
 
 
 def _is_secret(value: str, grade: _Grade, *, tight: bool) -> bool:
-    """Whether an unquoted value is one. `tight`: it stands as a shell writes it, so it cannot be a program's expression."""
+    """Whether an unquoted value is a secret. `tight`: in shell syntax, so it cannot be a program's expression."""
     if grade is _Grade.LINE or (grade is _Grade.SURE and tight):
         return True
     if _CODE.match(value):
@@ -391,17 +376,19 @@ def _is_secret(value: str, grade: _Grade, *, tight: bool) -> bool:
 
 
 def _is_harmless(value: str) -> bool:
-    return _harmless_pattern().fullmatch(value.strip(" \t\\")) is not None
+    return _compiled(_HARMLESS, re.IGNORECASE | re.DOTALL).fullmatch(value.strip(" \t\\")) is not None
 
 
 def _reads_like_words(value: str) -> bool:
-    """Letters alone, as a sentence has them; a key has a digit somewhere or mixes its cases."""
-    words = _WORD_BORDERS.split(value)
-    return all(not word or (_WORDS.fullmatch(word) and _is_one_case(word)) for word in words)
-
-
-def _is_one_case(word: str) -> bool:
-    return word.islower() or word.isupper() or word[1:].islower() or len(word) < 16
+    """Letters only, as in a sentence; a key has a digit somewhere or mixes its cases."""
+    return all(
+        not word
+        or (
+            _WORDS.fullmatch(word)
+            and (word.islower() or word.isupper() or word[1:].islower() or len(word) < 16)
+        )
+        for word in _WORD_BORDERS.split(value)
+    )
 
 
 @lru_cache(maxsize=4096)

@@ -8,7 +8,8 @@ from typing import Final
 
 from msgspec import Struct
 
-# A process that this host does not number, as one that has gone inside a container: dead here, whoever has its number.
+# Boot id of a process without a pid on this host, such as an ended one of a container: it counts as dead, even
+# if another process has its pid.
 FOREIGN_BOOT_ID: Final = "elsewhere"
 
 
@@ -29,7 +30,7 @@ class Process(Struct, frozen=True, gc=False):
 
     @property
     def is_foreign(self) -> bool:
-        """Whether its numbers are those of another place: a boot of this host says nothing of it."""
+        """Whether its pid belongs to another namespace: a boot of this host says nothing about it."""
         return self.boot_id.startswith(FOREIGN_BOOT_ID)
 
 

@@ -4,7 +4,5 @@ from msgspec import Struct
 
 
 class QueryResult(Struct, frozen=True):
-    """A body to send as it is, and the exit code a command shows for it."""
-
     body: bytes
     exit_code: int = 0

@@ -7,12 +7,12 @@ from typing import Final
 
 from wakeful.core.secret_formats import Format
 
-# One argument of a command line: quoted, escaped as often as JSON does, or up to a blank. No variable, no option.
+# One argument of a command line: quoted, with JSON escapes, or up to a blank. No variable, no option.
 _ARGUMENT: Final = (
     r"(?!-|\$\{|\$\(|\$[A-Z_]|\[)"
     r"(?:\\{0,3}\"[^\"]{1,200}\"|'[^'\n]{1,200}'|(?:\\[^nr\"\s]|[^\s\"'|;&<>\\]){1,200})"
 )
-# Up to the user's name.
+# Up to the user name.
 _CURL_USER: Final = (
     r"\b(?:curl|https?|wget)\s(?:[^\n|;]{0,300}?\s)??(?:-u|--user|-U|--proxy-user|-a|--auth)[ =]{0,3}"
 )
@@ -27,7 +27,7 @@ COMMANDS: Final = (
         r"(\b(?:mysql\w*|mariadb[\w-]*)\s(?:[^\n|;\\]{0,200}?\s)??-p(?!\s))" + _ARGUMENT,
         r"\1[password]",
     ),
-    # Quoted, a password may hold blanks and colons.
+    # A quoted password may contain blanks and colons.
     Format(
         "curl -u with quotes",
         ("-u", "-a", "--proxy-user"),

@@ -7,29 +7,29 @@ no nested repeats, and bounds where a prefix may occur many times in a text. Pas
 
 from typing import Final, NamedTuple
 
-# What a provider's prefix is followed by, and what may stand before it: no letter, digit or sign of a name.
+# Characters that follow a provider's prefix.
 _WORD: Final = "[A-Za-z0-9]"
 _NAME: Final = "[A-Za-z0-9_-]"
 _TELLING_CHARS_MIN: Final = 5
-# A URL up to its password. A port is none.
+# A URL up to its password. A port is no password.
 _URL_USER: Final = r"[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,100}:(?!\d{1,5}(?:[/?#\s\"'\\]|\Z))"
 
 
 class Format(NamedTuple):
-    """One kind. Every match holds one of `hints` in lower case: looking for that first takes a tenth of the time."""
+    """One kind of secret. Every match contains one of `hints` in lower case; searching them first is ten times faster."""
 
     name: str
     hints: tuple[str, ...]
     pattern: str
     shown: str = "[token]"
-    # Whether every match holds a run of sixteen letters, digits, `_` and `-`: a text without one is not looked at.
+    # Whether every match contains a run of sixteen letters, digits, `_` and `-`: a text without one is skipped.
     long: bool = False
 
 
 def _prefix_format(name: str, *prefixes: str, behind: str = _NAME, chars_min: int = 16) -> Format:
     """Tokens that begin with one of these prefixes, in any case. A dot in a prefix is a dot."""
     begins = "|".join(
-        # Something that is not seen may have stood before it: only what could end an ordinary word needs a border.
+        # Hidden characters may precede it, so only a prefix that could end an ordinary word needs a border.
         ("" if len(prefix) >= _TELLING_CHARS_MIN else "(?<![A-Za-z0-9])") + prefix.replace(".", r"\.")
         for prefix in prefixes
     )
@@ -41,7 +41,7 @@ TOKENS: Final = (
         "private key (PEM, OpenSSH, PGP, PuTTY)",
         ("private key", "private-lines:"),
         r"-----BEGIN [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----|\Z)"
-        # Its end alone: what stood before was cut off, or is in another record.
+        # The end alone: the beginning was cut off or is in another record.
         r"|(?:[A-Za-z0-9+/=]{16,4000}+(?:\s|\\+[nr]){1,8}+){1,200}+-----END [A-Z0-9 ]{0,40}PRIVATE KEY(?: BLOCK)?-----"
         r"|Private-Lines:\s*\d+\s+[A-Za-z0-9+/=\s\\]{16,}",
         "[private key]",
@@ -63,7 +63,7 @@ TOKENS: Final = (
         "[private key]",
         long=True,
     ),
-    # Behind a letter only what cannot be an ordinary word: `disk-usage` holds `sk-`, too.
+    # Behind a letter only forms that cannot be an ordinary word: `disk-usage` contains `sk-`.
     Format(
         "OpenAI, Anthropic, OpenRouter, DeepSeek, Langfuse key",
         ("k-",),
@@ -112,7 +112,7 @@ TOKENS: Final = (
         r"ya29\.[A-Za-z0-9_-]{16,}[A-Za-z0-9_.-]*|GOCSPX-[A-Za-z0-9_-]{16,}|(?<![\w/])1//0[A-Za-z0-9_-]{20,}|(?-i:\bGOOG1[A-Z0-9]{20,})",
         long=True,
     ),
-    # Bounded: a text of nothing but beginnings would be looked through once for each of them.
+    # Bounded: a text of many beginnings would be scanned once for each of them.
     Format("JSON web token", ("eyj",), r"eyJ[A-Za-z0-9_-]{8,2000}+(?:\.[A-Za-z0-9_-]{0,2000}+){2,4}"),
     Format(
         "encoded JSON object as a token",
@@ -121,14 +121,14 @@ TOKENS: Final = (
         long=True,
     ),
     Format("Telegram bot token", (":",), r"(?:bot)?[0-9]{6,12}:[A-Za-z0-9_-]{30,}", "[bot token]", long=True),
-    # Greedy up to the last @ before a blank: passwords hold slashes and at signs, too.
+    # Greedy up to the last @ before a blank: passwords may contain slashes and at signs.
     Format(
         "password in a URL",
         ("://",),
         rf"({_URL_USER})[^\s\"'<>\\`]{{1,200}}@",
         r"\1[password]@",
     ),
-    # Within quotes it may hold blanks, too.
+    # Within quotes the password may contain blanks.
     Format(
         "password with blanks in a quoted URL",
         ("://",),
@@ -170,7 +170,7 @@ TOKENS: Final = (
         "authorization scheme",
         ("bearer", "basic", "digest", "ssws", "apikey", "aws4-hmac"),
         r"(bearer|ssws|apikey)\s+(?=[A-Za-z._~+/:|-]{0,200}(?-i:[0-9=]|[a-z][A-Z]))[A-Za-z0-9._~+/=:|-]{8,}"
-        # What is encoded has whole groups of four; `basic TypeScript` has not.
+        # Base64 has whole groups of four; `basic TypeScript` has not.
         r"|(basic)\s+(?=[A-Za-z+/-]{0,200}(?-i:[0-9=]|[a-z][A-Z]))(?:[A-Za-z0-9+/_-]{4}){2,}[A-Za-z0-9=]{0,3}=?(?![A-Za-z0-9])"
         r"|(AWS4-HMAC-SHA256)\s+[^\"'\n\\]{8,}|(digest)\s+username[^\n\\]{8,}",
         r"\1\2\3\4 [token]",

@@ -7,9 +7,9 @@ from typing import Any
 from wakeful.core.clock import Clock
 
 
-async def wait_for_event_or_deadline(clock: Clock, told: asyncio.Event, due_awake: float | None) -> None:
-    """Return once it was told, or at that moment of the clock's waking time; None: only when told."""
-    waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(told.wait())]
+async def wait_for_event_or_deadline(clock: Clock, event: asyncio.Event, due_awake: float | None) -> None:
+    """Return once the event is set, or at this awake time; None: only for the event."""
+    waiting: list[asyncio.Future[Any]] = [asyncio.ensure_future(event.wait())]
     if due_awake is not None:
         waiting.append(asyncio.ensure_future(clock.sleep_until(due_awake)))
     try:
@@ -20,7 +20,7 @@ async def wait_for_event_or_deadline(clock: Clock, told: asyncio.Event, due_awak
 
 
 async def wait_for_end_or_failure(tasks: Sequence[asyncio.Task[None]], ended: asyncio.Event) -> None:
-    """Return once the end was told. Only a failure ends one of the tasks early: raises it."""
+    """Return once `ended` is set. Only a failure ends one of the tasks early: raises it."""
     waiting = asyncio.create_task(ended.wait())
     try:
         done, _ = await asyncio.wait((*tasks, waiting), return_when=asyncio.FIRST_COMPLETED)

@@ -2,8 +2,8 @@
 
 Code is local only if every module it loads is on a list, and no word in it reaches the network, another
 program, or a way to compute such a name. Codex lets its model write JavaScript that calls tools. A script
-that reaches tools in another way than `tools.name(...)`, or builds its texts at run time, is not `whole`.
-Code is never run, and is split into words only.
+that calls tools in another way than `tools.name(...)`, or builds its texts at run time, is not `whole`.
+Code is never run, only split into words.
 """
 
 import re
@@ -16,81 +16,31 @@ from msgspec import Struct, field
 from wakeful.effects.rules import EffectRule
 from wakeful.effects.shell_parser import has_unknown_part
 
-# Longer code is not looked through; the longest recorded had 6 KB.
+# Longer code is not analysed; the longest recorded had 6 KB.
 CODE_CHARS_MAX: Final = 65_536
 
 
 class Language(Struct, frozen=True):
-    """How a language loads modules, which of them stay on this machine, and which words are too mighty to see through."""
+    """How a language loads modules, which modules are local, and which words can do too much to be classified."""
 
     loads: re.Pattern[str]
     modules: frozenset[str]
     mighty: re.Pattern[str]
 
 
+_PYTHON_MODULES: Final = frozenset(
+    {
+        "argparse", "array", "base64", "bisect", "calendar", "collections", "collections.abc", "configparser",
+        "copy", "csv", "dataclasses", "datetime", "decimal", "difflib", "enum", "fnmatch", "fractions", "functools",
+        "glob", "gzip", "hashlib", "heapq", "html", "io", "itertools", "json", "locale", "logging", "math", "numpy",
+        "os", "os.path", "pathlib", "platform", "pprint", "random", "re", "shutil", "sqlite3", "statistics",
+        "string", "struct", "sys", "tarfile", "tempfile", "textwrap", "time", "tokenize", "toml", "tomllib",
+        "traceback", "unicodedata", "uuid", "xml.etree.ElementTree", "yaml", "zipfile", "zlib",
+    }
+)  # fmt: skip
 _PYTHON: Final = Language(
     re.compile(r"\bfrom\s+([\w.]+)\s+import\b|\bimport\s+([\w., \t]+)|\bimport\b\s*(\(|\\)"),
-    frozenset(
-        {
-            "argparse",
-            "array",
-            "base64",
-            "bisect",
-            "calendar",
-            "collections",
-            "collections.abc",
-            "configparser",
-            "copy",
-            "csv",
-            "dataclasses",
-            "datetime",
-            "decimal",
-            "difflib",
-            "enum",
-            "fnmatch",
-            "fractions",
-            "functools",
-            "glob",
-            "gzip",
-            "hashlib",
-            "heapq",
-            "html",
-            "io",
-            "itertools",
-            "json",
-            "locale",
-            "logging",
-            "math",
-            "numpy",
-            "os",
-            "os.path",
-            "pathlib",
-            "platform",
-            "pprint",
-            "random",
-            "re",
-            "shutil",
-            "sqlite3",
-            "statistics",
-            "string",
-            "struct",
-            "sys",
-            "tarfile",
-            "tempfile",
-            "textwrap",
-            "time",
-            "tokenize",
-            "toml",
-            "tomllib",
-            "traceback",
-            "unicodedata",
-            "uuid",
-            "xml.etree.ElementTree",
-            "yaml",
-            "zipfile",
-            "zlib",
-        }
-    ),
+    _PYTHON_MODULES,
     re.compile(
         r"\b(?:system|popen\w*|exec\w*|spawn\w*|posix_spawn\w*|startfile|eval|compile|__import__|import_module|getattr"
         r"|globals|locals|vars|builtins|modules|load_extension|fork\w*"
@@ -120,12 +70,12 @@ _PERL: Final = Language(
     ),
     re.compile(
         r"`|\b(?:system|exec|qx|open\w*|socket|eval|do\s+['\"$]|fork|syscall|readpipe|glob|connect|send|bind|pipe)\b"
-        # Names that are computed, patterns that hold code, replacements that are code twice over.
+        # Computed names, patterns that contain code, replacements that are evaluated twice.
         r"|&\s*[{$]|->\s*[($]|\(\?\??\{|[^\w\s][a-z]*e[a-z]*e[a-z]*\s*(?:;|$)"
     ),
 )
 LANGUAGES: Final[Mapping[str, Language]] = {"python": _PYTHON, "node": _NODE, "perl": _PERL}
-# Names by which code says that it changes something afar.
+# Names in code that changes something remote.
 _REMOTE_WRITES: Final = re.compile(
     r"\.\s*(?:post|put|patch|delete|sendmail|send_message)\s*\(|method\s*[:=]\s*['\"](?:post|put|patch|delete)"
     r"|git['\", ]+push|urlopen\([^)]{0,300}data",
@@ -134,11 +84,11 @@ _REMOTE_WRITES: Final = re.compile(
 
 
 def code_rule(language: str, code: str | None) -> EffectRule:
-    """The rule for a text of code; `None` or a text with parts only the shell knows is code nobody saw."""
+    """The rule for a text of code; `None`, or a text with parts that only the shell knows, is unseen code."""
     known = LANGUAGES.get(language)
     if code is None or known is None or len(code) > CODE_CHARS_MAX:
         return EffectRule.UNSEEN_CODE
-    # Python takes letters of other widths for the plain ones.
+    # Python treats full-width letters like plain ones.
     code = normalize("NFKC", code)
     if known.mighty.search(code) or has_unknown_part(code) or not _modules(known, code) <= known.modules:
         return EffectRule.HTTP_WRITE if _REMOTE_WRITES.search(code) else EffectRule.UNSEEN_CODE
@@ -146,7 +96,7 @@ def code_rule(language: str, code: str | None) -> EffectRule:
 
 
 def _modules(language: Language, code: str) -> set[str]:
-    """The modules a text loads; what cannot be read is a module that is on no list."""
+    """The modules a text loads; an unreadable name is a module that is on no list."""
     found: set[str] = set()
     for groups in language.loads.findall(code):
         names = "".join(groups) or "?"
@@ -154,7 +104,7 @@ def _modules(language: Language, code: str) -> set[str]:
     return found
 
 
-# Modules that are programs of the same name; any other may be the project's own.
+# Modules that are programs of the same name; any other may belong to the project.
 _MODULES: Final = frozenset(
     {
         "alembic", "black", "compileall", "coverage", "flake8", "isort", "json.tool", "mkdocs", "mypy", "nox", "pip",
@@ -165,7 +115,7 @@ _FROM_INPUT: Final = frozenset({"-", "/dev/stdin"})
 
 
 def python_line(words: Sequence[str], stdin: str | None) -> tuple[EffectRule, list[str]]:
-    """The rule for a line of Python, or the words of the well-known module it runs."""
+    """The rule for a Python command, or the words of the well-known module it runs."""
     at = 1
     while at < len(words) and words[at].startswith("-") and words[at] not in _FROM_INPUT:
         option, given = words[at], list(words[at + 1 :])
@@ -184,7 +134,6 @@ def python_line(words: Sequence[str], stdin: str | None) -> tuple[EffectRule, li
 
 
 def node_line(words: Sequence[str], stdin: str | None) -> EffectRule:
-    """The rule for a line of Node."""
     for at, word in enumerate(words[1:], start=1):
         if re.fullmatch(r"-[pe]+|--eval|--print", word):
             return code_rule("node", "".join(words[at + 1 : at + 2]))
@@ -198,7 +147,7 @@ def node_line(words: Sequence[str], stdin: str | None) -> EffectRule:
 
 
 def perl_line(words: Sequence[str], stdin: str | None) -> EffectRule:
-    """The rule for a line of Perl, which also runs what stands before a `|` among its files."""
+    """The rule for a Perl command. Perl also runs a file name that ends with `|`."""
     code, rest = "", iter(words[1:])
     for word in rest:
         if re.fullmatch(r"-[0-9lnpaiw]*[eE]", word):
@@ -229,20 +178,20 @@ _OPAQUE_NAMES: Final = frozenset(
         "globalThis", "import", "process", "require", "this", "with",
     }
 )  # fmt: skip
-# The argument of a call that says what it does.
+# The arguments that decide what a call does.
 _DECIDING_ARGUMENTS: Final = {"cmd", "command", "chars"}
 _OPEN, _CLOSE = frozenset("([{"), frozenset(")]}")
 
 
 class ScriptToolCall(Struct, frozen=True):
-    """A call of a tool. `argument`: its command or the text it types, if that stands there as it is."""
+    """A tool call. `argument`: its command or typed text, if the script has it as a literal."""
 
     tool: str
     argument: str | None = None
 
 
 class ToolScript(Struct):
-    """The calls of a script, all its texts, and whether it was understood."""
+    """The calls of a script, all its texts, and whether all of it was understood."""
 
     calls: list[ScriptToolCall] = field(default_factory=list)
     texts: list[str] = field(default_factory=list)
@@ -275,7 +224,7 @@ def _add_call(script: ToolScript, signs: list[str], at: int) -> None:
 
 
 def _argument(signs: list[str], at: int) -> tuple[str | None, bool]:
-    """The deciding argument of a call, and whether nothing is added to it while the script runs."""
+    """The deciding argument of a call, and whether it is complete in the script's text."""
     depth = 1
     while at < len(signs) and depth:
         sign = signs[at]
@@ -297,7 +246,7 @@ _ESCAPED: Final = {"n": "\n", "t": "\t", "r": "\r", "0": "\0", "b": "\b", "\n": 
 
 
 def _text(sign: str) -> str | None:
-    """The text of a literal; what a template would fill in becomes a variable of the shell."""
+    """The text of a literal; placeholders of a template become shell variables."""
     if not sign or sign[0] not in "\"'`" or len(sign) < 2:
         return None
     body = sign[1:-1]

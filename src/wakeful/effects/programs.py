@@ -20,12 +20,12 @@ SCRIPT_CHARS_MAX: Final = 2048
 
 
 def worst(rules: Iterator[EffectRule]) -> EffectRule:
-    """Of several parts the one that speaks for the whole."""
+    """The worst rule, which decides for the whole."""
     return max(rules, key=RANK.__getitem__, default=EffectRule.READS)
 
 
 def operands(words: Sequence[str], valued: frozenset[str] = frozenset()) -> list[str]:
-    """The words behind the program that are no options, nor the values of options that take one."""
+    """The words after the program without options and their values."""
     found: list[str] = []
     rest = iter(words[1:])
     for word in rest:
@@ -39,12 +39,12 @@ def operands(words: Sequence[str], valued: frozenset[str] = frozenset()) -> list
 
 
 def with_next(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each word with the one behind it, the last one with none."""
+    """Each word with the next one; the last one with an empty word."""
     return pairwise([*words, ""])
 
 
 def by_verb(words: Sequence[str], verbs: Verbs) -> tuple[EffectRule | None, list[str]]:
-    """The rule of a subcommand, and the words from the subcommand on; no rule: the rest runs a command or a task."""
+    """The rule of a subcommand, and the words from it on; without a rule the rest is a command or a task."""
     at = 1
     while at < len(words) and words[at].startswith("-"):
         at += 2 if words[at] in verbs.valued else 1
@@ -52,9 +52,8 @@ def by_verb(words: Sequence[str], verbs: Verbs) -> tuple[EffectRule | None, list
         return EffectRule.HIDDEN_COMMAND, []
     if at >= len(words):
         # Without a subcommand a program shows its help, but these two install.
-        return (
-            EffectRule.INSTALL if len(words) == 1 and words[0] in {"bundle", "yarn"} else EffectRule.READS
-        ), []
+        installs = len(words) == 1 and words[0] in {"bundle", "yarn"}
+        return EffectRule.INSTALL if installs else EffectRule.READS, []
     return _rule_of(list(words[at:]), verbs)
 
 
@@ -72,7 +71,7 @@ _TASK_PART: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+")
 
 
 def task_rule(name: str) -> EffectRule:
-    """A task is known by its name alone."""
+    """Only the name of a task is known."""
     if has_unknown_part(name):
         return EffectRule.HIDDEN_COMMAND
     parts = {part.lower() for part in _TASK_PART.findall(name[:200])}
@@ -81,18 +80,16 @@ def task_rule(name: str) -> EffectRule:
 
 
 def tasks_rule(words: Sequence[str]) -> EffectRule:
-    """The tasks given to make and its kin; without one the default is built."""
+    """The tasks given to make and similar tools; without one they build the default."""
     valued = frozenset({"-C", "-f", "-j", "--directory", "--file", "--justfile", "-d", "--jobs", "-I", "-o"})
     if any("$(" in word or "`" in word for word in words):
         return EffectRule.HIDDEN_COMMAND
     names = [word for word in operands(words, valued) if "=" not in word]
-    if not names:
-        return EffectRule.NAMED_TASK
-    return worst(task_rule(name) for name in names)
+    return worst(task_rule(name) for name in names) if names else EffectRule.NAMED_TASK
 
 
 class Wrapper(Struct, frozen=True):
-    """A program that runs the command behind it: its options that take a value, and its operands before that."""
+    """A program that runs the command after it: its options with values, and its operands before the command."""
 
     valued: str = ""
     operands: int = 0
@@ -111,7 +108,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
 
 
 def with_input_words(inner: list[str], options: Sequence[str]) -> list[str]:
-    """A command that gets words from its input: at its end, and wherever its placeholder stands."""
+    """A command that gets words from its input: at its end, and in place of its placeholder."""
     marks = {"{}"} | {
         following
         if option in {"-I", "-J", "--replace"}
@@ -133,7 +130,7 @@ _RUN_VALUED: Final = frozenset(
 
 
 def after_options(rest: list[str]) -> list[str]:
-    """What follows `run` and its options; behind `--` in any case, for `mise x node@20 -- npm test`."""
+    """The words after `run` and its options; after `--` in any case, for `mise x node@20 -- npm test`."""
     if rest[0] in {"x", "exec"} and "--" in rest:
         return rest[rest.index("--") + 1 :]
     at = 1
@@ -150,29 +147,17 @@ _GIT_RUNS: Final = re.compile(
     r"|uploadpack|receivepack|insteadof|filter\.|driver|include",
     re.IGNORECASE,
 )
-_GIT_OPTIONS_RUN: Final = (
-    "--upload-pack",
-    "--receive-pack",
-    "--exec",
-    "--extcmd",
-    "--open-files-in-pager",
-    "ext::",
-)
+_GIT_OPTIONS_RUN: Final = ("--upload-pack", "--receive-pack", "--exec", "--extcmd", "--open-files-in-pager", "ext::")  # fmt: skip
 _GIT_SETTINGS_HARMLESS: Final = frozenset({"", "cat", "less", "true", "false"})
 
 
 def git_options(words: Sequence[str], verb_at: int) -> EffectRule:
-    """What git's options and settings make it run; the subcommand stands at `verb_at`."""
+    """Whether git's options and settings make it run a program; the subcommand is at `verb_at`."""
     verb = "".join(words[verb_at : verb_at + 1])
     settings = words if verb == "clone" else words[:verb_at]
     for option, value in with_next(settings):
-        given = (
-            value
-            if option in {"-c", "--config-env", "--config"}
-            else option[2:]
-            if option.startswith("-c")
-            else ""
-        )
+        takes_next = option in {"-c", "--config-env", "--config"}
+        given = value if takes_next else option.removeprefix("-c") if option.startswith("-c") else ""
         key, _, setting = given.partition("=")
         if has_unknown_part(key) or (_GIT_RUNS.search(key) and setting not in _GIT_SETTINGS_HARMLESS):
             return EffectRule.HIDDEN_COMMAND
@@ -180,7 +165,7 @@ def git_options(words: Sequence[str], verb_at: int) -> EffectRule:
     return EffectRule.HIDDEN_COMMAND if any(word.startswith(runs) for word in words) else EffectRule.READS
 
 
-# Options by which a program that is harmless otherwise runs another; long ones may be shortened.
+# Options with which an otherwise harmless program runs another; long ones may be abbreviated.
 OPTIONS_RUN: Final[Mapping[str, tuple[str, ...]]] = {
     "ag": ("--pager",),
     "bat": ("--pager",),
@@ -194,7 +179,7 @@ OPTIONS_RUN: Final[Mapping[str, tuple[str, ...]]] = {
     "zip": ("-TT", "--unzip-command"),
     **dict.fromkeys(("c++", "cc", "clang", "clang++", "g++", "gcc"), ("-wrapper", "-fplugin", "-specs")),
 }
-# The shell computes an index in brackets, and a substitution in it runs, even where the word was quoted.
+# The shell computes an index in brackets and runs a substitution in it, even in a quoted word.
 _COMPUTING: Final = frozenset(
     {"[", "declare", "export", "let", "local", "printf", "read", "readonly", "test", "typeset", "unset"}
 )
@@ -211,7 +196,7 @@ _TARGET_TOOLS: Final = frozenset({"cmake", "nox", "tox"})
 
 
 def names_remote_target(name: str, words: Sequence[str]) -> bool:
-    """Whether a build tool is asked for something named after deploying: `tox -e publish`."""
+    """Whether a build tool gets a target named after deploying: `tox -e publish`."""
     if name not in _TARGET_TOOLS:
         return False
     parts = {part.lower() for word in words[1:] for part in _TASK_PART.findall(word[:200])}
@@ -242,15 +227,12 @@ def sed(words: Sequence[str], _stdin: str | None) -> EffectRule:
         return EffectRule.HIDDEN_COMMAND
     if any(map(_sed_runs, scripts)):
         return EffectRule.HIDDEN_COMMAND
-    return (
-        EffectRule.LOCAL_WRITE
-        if any(re.match(r"-[nErsuz]*i|--in-place", word) for word in words)
-        else EffectRule.READS
-    )
+    in_place = any(re.match(r"-[nErsuz]*i|--in-place", word) for word in words)
+    return EffectRule.LOCAL_WRITE if in_place else EffectRule.READS
 
 
 def _sed_line(words: Sequence[str]) -> tuple[list[str], list[str], bool]:
-    """Its scripts, its files, and whether there is an option nobody knows. Without -e the first operand is the script."""
+    """Its scripts, its files, and whether it has an unknown option. Without -e the first operand is the script."""
     scripts: list[str] = []
     files: list[str] = []
     strange = False
@@ -267,14 +249,14 @@ def _sed_line(words: Sequence[str]) -> tuple[list[str], list[str], bool]:
 
 
 def _sed_runs(script: str) -> bool:
-    """Without replacements, patterns and texts no letter e may be left: it would be the command that runs another."""
+    """Whether a letter e is left without replacements, patterns and texts: it is the command that runs a program."""
     if any(found[4] for found in _SED_REPLACES.finditer(script)):
         return True
     left = _SED_ADDRESS.sub("1", _SED_REPLACES.sub("", script))
     return "e" in _SED_TEXT.sub(r"\1", left)
 
 
-# A slash begins a pattern only where no value can stand before it; anything else may be a division.
+# A slash begins a pattern only where no value can precede it; otherwise it may be a division.
 _AWK_LITERAL: Final = re.compile(r'"(?:[^"\\\n]|\\.)*"|(?:^|(?<=[({,;!~&}\n]))\s*/(?:[^/\\\n]|\\.)*/|\|\|')
 _AWK_RUNS: Final = re.compile(r"\bsystem\b|\bgetline\b|\||@load|@include|@\w+\s*\(")
 
@@ -316,7 +298,7 @@ _CURL_FLAGS: Final = frozenset(
 )  # fmt: skip
 _CURL_KNOWN: Final = _CURL_FLAGS | _CURL_LONG_VALUED
 _CURL_BODY: Final = re.compile(r"-[dFTQ]$|--(?:data|form|json|upload-file|mail-|quote)")
-# Addresses where even asking acts.
+# Addresses where even a GET request acts.
 _ACTING_ADDRESSES: Final = re.compile(
     r"api\.telegram\.org/bot|/(?:hooks?|notify|send\w*|trigger\w*|webhooks?)(?:[/?]|$)", re.IGNORECASE
 )
@@ -339,7 +321,7 @@ def _curl(words: Sequence[str], _stdin: str | None) -> EffectRule:
 
 
 def _curl_options(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Each option with its value, also from a bundle such as `-sXPOST`; operands under no name."""
+    """Each option with its value, also from a bundle such as `-sXPOST`; operands with an empty name."""
     rest = iter(words[1:])
     for word in rest:
         if word.startswith("--"):
@@ -389,7 +371,7 @@ def _httpie(words: Sequence[str], stdin: str | None) -> EffectRule:
     method = given[0] if given[0].isalpha() and given[0].isupper() else ""
     body = stdin is not None or any(_HTTPIE_ITEM.match(item) and "==" not in item for item in given[1:])
     body = body or any(word.startswith(("--raw", "-f", "--form", "--multipart")) for word in words)
-    # Without a method it depends on whether something is piped in.
+    # Without a method the request depends on piped input.
     return _http(method, body=body) if method or body else EffectRule.HIDDEN_COMMAND
 
 
@@ -397,7 +379,7 @@ _GRAPHQL_MUTATES: Final = re.compile(r"\b(?:mutation|subscription)\b", re.IGNORE
 
 
 def gh_api_rule(rest: Sequence[str], stdin: str | None) -> EffectRule:
-    """`gh api`: GET unless a field, a body or another method is given; of GraphQL only a visible query reads."""
+    """`gh api`: GET unless it has a field, a body or another method; in GraphQL only a visible query reads."""
     method, fields = "", []
     for word, following in with_next(rest):
         if word in {"-X", "--method"}:
@@ -421,8 +403,8 @@ def _graphql(fields: Sequence[str], stdin: str | None) -> EffectRule:
     text = " ".join(queries) + (stdin or "")
     if _GRAPHQL_MUTATES.search(text):
         return EffectRule.FORGE_WRITE
-    seen = bool(queries) and all(re.match(r"\s*(?:query\b|\{|fragment\b|#)", query) for query in queries)
-    return EffectRule.NETWORK_READ if seen else EffectRule.FORGE_WRITE
+    reads = bool(queries) and all(re.match(r"\s*(?:query\b|\{|fragment\b|#)", query) for query in queries)
+    return EffectRule.NETWORK_READ if reads else EffectRule.FORGE_WRITE
 
 
 _CLOUD_READS: Final = re.compile(
@@ -436,7 +418,7 @@ _CLOUD_WRITES: Final = re.compile(
 
 
 def _cloud(words: Sequence[str], _stdin: str | None) -> EffectRule:
-    """aws, gcloud, az: the first word of the path that is a verb decides; none that reads means a change."""
+    """aws, gcloud, az: the first verb of the command path decides; without a reading verb it is a change."""
     valued = frozenset(
         {"--profile", "--region", "--project", "--output", "-o", "--subscription", "--endpoint-url"}
     )
@@ -448,11 +430,8 @@ def _cloud(words: Sequence[str], _stdin: str | None) -> EffectRule:
             break
         if _CLOUD_READS.match(word):
             return EffectRule.NETWORK_READ
-    return (
-        EffectRule.NETWORK_READ
-        if words[1:] and words[1] in {"--version", "version", "help"}
-        else EffectRule.CLOUD_WRITE
-    )
+    reads = words[1:] and words[1] in {"--version", "version", "help"}
+    return EffectRule.NETWORK_READ if reads else EffectRule.CLOUD_WRITE
 
 
 _SQL_READS: Final = re.compile(
@@ -475,7 +454,7 @@ _SQL_FUNCTIONS_READ: Final = frozenset(
 
 
 def _database(words: Sequence[str], stdin: str | None) -> EffectRule:
-    """psql, mysql: reads if every statement on the line does, and nothing comes from elsewhere."""
+    """psql, mysql: reads if every statement on the line reads, and there is no other input."""
     if stdin is not None or any(
         re.match(r"-[A-Za-z0-9]*f|--file|(?:-o|--output=)?\s*\|", word) for word in words[1:]
     ):
@@ -499,41 +478,11 @@ def _sql_reads(text: str) -> bool:
 
 _REDIS_READS: Final = frozenset(
     {
-        "get",
-        "mget",
-        "keys",
-        "scan",
-        "ttl",
-        "pttl",
-        "type",
-        "info",
-        "ping",
-        "llen",
-        "lrange",
-        "lindex",
-        "hget",
-        "hgetall",
-        "hkeys",
-        "hvals",
-        "hlen",
-        "hmget",
-        "exists",
-        "smembers",
-        "scard",
-        "sismember",
-        "zrange",
-        "zcard",
-        "zscore",
-        "xlen",
-        "xrange",
-        "xinfo",
-        "xpending",
-        "dbsize",
-        "strlen",
-        "time",
-        "object",
+        "get", "mget", "keys", "scan", "ttl", "pttl", "type", "info", "ping", "llen", "lrange", "lindex", "hget",
+        "hgetall", "hkeys", "hvals", "hlen", "hmget", "exists", "smembers", "scard", "sismember", "zrange", "zcard",
+        "zscore", "xlen", "xrange", "xinfo", "xpending", "dbsize", "strlen", "time", "object",
     }
-)
+)  # fmt: skip
 
 
 def _redis(words: Sequence[str], stdin: str | None) -> EffectRule:
@@ -546,22 +495,19 @@ def _redis(words: Sequence[str], stdin: str | None) -> EffectRule:
 
 
 def _sqlite(words: Sequence[str], stdin: str | None) -> EffectRule:
-    """A file of this machine; but its client can run programs."""
+    """The database is a local file, but its client can run programs."""
     if "-init" in words or (stdin is None and len(operands(words, frozenset({"-cmd", "-separator"}))) < 2):
         return EffectRule.HIDDEN_COMMAND
     text = " ".join([*words, stdin or ""])
-    return (
-        EffectRule.HIDDEN_COMMAND
-        if re.search(r"\.(?:sh|sy|imp|re|o|ex|lo)|load_extension|install", text)
-        else EffectRule.LOCAL_WRITE
-    )
+    runs = re.search(r"\.(?:sh|sy|imp|re|o|ex|lo)|load_extension|install", text)
+    return EffectRule.HIDDEN_COMMAND if runs else EffectRule.LOCAL_WRITE
 
 
 _HOST: Final = re.compile(r"[^/\s]*:(?!\\)|(?:rsync|scp|sftp)://")
 
 
 def _tar(words: Sequence[str], _stdin: str | None) -> EffectRule:
-    """tar runs a compressor or a command it is given, and takes `host:file` for another machine."""
+    """tar can run a compressor or command, and takes `host:file` for another machine."""
     bundles = [word for at, word in enumerate(words[1:]) if re.match(r"-(?!-)", word) or at == 0]
     if any("I" in word or "F" in word for word in bundles) or any(
         word.startswith(_TAR_RUNS) for word in words
@@ -574,7 +520,7 @@ _TAR_RUNS: Final = ("--to-", "--checkpoint-", "--use-c", "--info-s", "--new-v", 
 
 
 def _copy(words: Sequence[str], _stdin: str | None) -> EffectRule:
-    """scp, rsync: copying from a host changes nothing there, copying to it does."""
+    """scp, rsync: only copying to a host changes something there."""
     given = operands(words, frozenset({"-e", "--rsh", "-i", "-P", "-p", "-o", "-F", "-l", "-c", "-J", "-S"}))
     if any(word.startswith(("-e", "--rsh", "-S", "--remove-source", "--rsync-path")) for word in words):
         return EffectRule.OTHER_HOST

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class Effect(StrEnum):
-    """Where a call that was cut off may have left something half done. Unknown is treated as remote."""
+    """Where an interrupted call may have left something half done. Unknown is treated as remote."""
 
     LOCAL = "local"
     UNKNOWN = "unknown"
@@ -19,7 +19,7 @@ class Effect(StrEnum):
 
 
 class EffectRule(StrEnum):
-    """Why a call has its class. Each rule stands for one effect."""
+    """Why a call has its class. Each rule has one effect."""
 
     READS = "reads"
     NETWORK_READ = "network-read"
@@ -56,7 +56,7 @@ class EffectRule(StrEnum):
 
 
 class RuleMeaning(Struct, frozen=True):
-    """What a rule says. `reads_only`: nothing was changed at all, not even here."""
+    """Effect and description of a rule. `reads_only`: it changes nothing, not even locally."""
 
     effect: Effect
     says: str
@@ -64,7 +64,7 @@ class RuleMeaning(Struct, frozen=True):
 
 
 _LOCAL, _UNKNOWN, _REMOTE = Effect.LOCAL, Effect.UNKNOWN, Effect.REMOTE
-# From harmless to worst: of several parts the one furthest down speaks for the whole.
+# From harmless to worst: of several parts the worst decides.
 MEANINGS: Final[Mapping[EffectRule, RuleMeaning]] = {
     EffectRule.READS: RuleMeaning(_LOCAL, "looks at files, processes or its own books; changes nothing", reads_only=True),
     EffectRule.NETWORK_READ: RuleMeaning(
@@ -109,7 +109,7 @@ RANK: Final[Mapping[EffectRule, int]] = {rule: rank for rank, rule in enumerate(
 
 
 class Verbs(Struct, frozen=True):
-    """The subcommands of a program, of one or two words. `runs`: the rest of the line is a command of its own."""
+    """The subcommands of a program, of one or two words. `runs`: the rest of the line is another command."""
 
     rules: Mapping[str, EffectRule]
     otherwise: EffectRule
@@ -135,7 +135,7 @@ def _programs(**rules: str) -> Mapping[str, EffectRule]:
     }
 
 
-# Whatever their arguments. The shell's own words are among them.
+# Whatever their arguments. Includes shell builtins.
 PROGRAMS: Final[Mapping[str, EffectRule]] = _programs(
     reads=": [ [[ ag b2sum base32 base64 basename bat break cal cat cd cksum cloc cmp column comm compgen continue "
     "cut date declare df diff diffstat dig dir dirname dirs du echo egrep exa exit expand export expr eza false fgrep "
@@ -365,7 +365,7 @@ ALIASES: Final[Mapping[str, str]] = {
     "gsed": "sed", "gawk": "awk", "mawk": "awk", "gtimeout": "timeout", "gdate": "date", "gfind": "find",
 }  # fmt: skip
 
-# A task is local if its name holds one of the first and none of the second.
+# A task is local if its name contains a word of the first set and none of the second.
 TASK_WORDS: Final = frozenset(
     {
         "all", "bench", "build", "check", "clean", "codegen", "compile", "coverage", "cov", "doc", "docs",

@@ -36,14 +36,14 @@ from wakeful.effects.shell_parser import (
     read_script,
 )
 
-# Four times the longest recorded command. Of a longer one the beginning is judged, and the rest is unknown.
+# Four times the longest recorded command. Of a longer one the beginning is classified, and the rest is unknown.
 TEXT_CHARS_MAX: Final = 65_536
 # Commands inside commands: `sudo env bash -c "xargs sh -c ..."`.
 DEPTH_MAX: Final = 8
 WORDS_CHARS_MAX: Final = 200
 
 _ASSIGNMENT: Final = re.compile(r"(\w+)(?:\[[^]]*\])?\+?=(.*)", re.DOTALL)
-# Variables whose value some program runs as a command, or takes for settings that can.
+# Variables whose value some program runs as a command, or reads as settings that can.
 _RUNS_VALUE: Final = re.compile(
     r"EDITOR|PAGER|COMMAND|ASKPASS|BASH_ENV|GIT_SSH|BROWSER|GIT_EXTERNAL|_WRAPPER$|^PS[0-4]$"
 )
@@ -66,14 +66,14 @@ _TASK_RUNNERS: Final = frozenset(
 
 
 class Ruling(Struct, frozen=True):
-    """Which rule spoke, and the words it spoke about."""
+    """The rule that applies, and the words it applies to."""
 
     rule: EffectRule
     words: str = ""
 
 
 class _Context(Struct, frozen=True):
-    """Where a command stands: how deep, and which functions the text around it defines."""
+    """Nesting depth of a command, and the functions that the surrounding text defines."""
 
     depth: int = 0
     functions: frozenset[str] = frozenset()
@@ -90,13 +90,13 @@ _TOP_LEVEL: Final = _Context()
 def classify_text(text: str) -> Ruling:
     """The ruling for a shell text. Never raises; takes time in proportion to the text, up to a bound."""
     ruling = _text(_strip_marks(text[:TEXT_CHARS_MAX]), _TOP_LEVEL)
-    if not ruling.words:  # nothing in it deserved a word
+    if not ruling.words:
         ruling = Ruling(ruling.rule, _format_words([text]))
     return _worst([ruling, Ruling(EffectRule.UNREADABLE)]) if len(text) > TEXT_CHARS_MAX else ruling
 
 
 def classify_command(command: Command) -> Ruling:
-    """The ruling for one command of a text that defines no functions, as `read_script` gave it."""
+    """The ruling for one command of `read_script`, from a text that defines no functions."""
     return _command(command, _TOP_LEVEL)
 
 
@@ -106,7 +106,7 @@ def classify_words(words: Sequence[str]) -> Ruling:
 
 
 def _strip_marks(text: str) -> str:
-    """Our marks mean something only where we put them."""
+    """Remove marks from input: only the parser may set them."""
     return text.replace(QUOTED_UNKNOWN, "?").replace(UNQUOTED_UNKNOWN, "?")
 
 
@@ -129,7 +129,7 @@ def _text(text: str, place: _Context) -> Ruling:
 
 
 def _command(command: Command, place: _Context) -> Ruling:
-    # Of two inputs the last one counts, and of a file nothing is seen.
+    # Of two inputs the last one counts, and the content of a file is unknown.
     stdin = QUOTED_UNKNOWN if command.reads_file and command.stdin is not None else command.stdin
     rulings = [_words(command.words, stdin, place)]
     for target in command.targets:
@@ -143,7 +143,7 @@ def _command(command: Command, place: _Context) -> Ruling:
 
 
 def _words(words: Sequence[str], stdin: str | None, place: _Context) -> Ruling:
-    """The ruling for one simple command, whatever stands before its program."""
+    """The ruling for one simple command, with the assignments and keywords before its program."""
     start, before = 0, [_HARMLESS]
     while start < len(words):
         assigned = _ASSIGNMENT.fullmatch(words[start])
@@ -159,7 +159,7 @@ def _words(words: Sequence[str], stdin: str | None, place: _Context) -> Ruling:
 
 
 def _assignment(name: str, value: str, place: _Context) -> Ruling:
-    """A variable is harmless unless some program runs what it holds."""
+    """A variable is harmless unless some program runs its value."""
     if not value or value == "/dev/null":
         return _HARMLESS
     if name == "DOCKER_HOST":
@@ -167,7 +167,7 @@ def _assignment(name: str, value: str, place: _Context) -> Ruling:
     loads = name == "NODE_OPTIONS" and re.search(r"-r\b|require|import|loader", value)
     if _HIDDEN_EFFECT_VARIABLE.search(name) or loads or "proxycommand" in value.lower():
         return Ruling(EffectRule.HIDDEN_COMMAND, name)
-    # Git adds the host itself, and the subcommand says what it does there.
+    # Git adds the host itself, and its subcommand decides what happens there.
     harmless = not _RUNS_VALUE.search(name) or re.match(r"ssh( |$)", value)
     return _HARMLESS if harmless else _text(value, place.nested)
 
@@ -182,15 +182,15 @@ def _program(words: list[str], stdin: str | None, place: _Context) -> Ruling:
     name = name.removesuffix(".exe")
     ruling = _known_program(ALIASES.get(name, name), [name, *words[1:]], stdin, place)
     if ruling.rule is EffectRule.UNKNOWN_PROGRAM and words[0] in place.functions:
-        return _HARMLESS  # the commands of its body are judged where they stand
+        return _HARMLESS  # the commands of its body are classified at its definition
     if not folder or _TOOL_FOLDER.fullmatch(f"{folder}/") or name in {"gradlew", "mvnw"}:
         return ruling
-    its_own = Ruling(EffectRule.PROJECT_PROGRAM, _format_words(words))
-    return its_own if ruling.rule is EffectRule.UNKNOWN_PROGRAM else _worst([ruling, its_own])
+    project = Ruling(EffectRule.PROJECT_PROGRAM, _format_words(words))
+    return project if ruling.rule is EffectRule.UNKNOWN_PROGRAM else _worst([ruling, project])
 
 
 def _known_program(name: str, words: list[str], stdin: str | None, place: _Context) -> Ruling:
-    """A program by its name: one that runs others, one whose words decide, or one that is known as it is."""
+    """A program by its name: one that runs others, one whose words decide, or one of fixed class."""
     name = "python" if re.fullmatch(r"(?:python|pypy)[\d.]*", name) else name
     runs = _RUNNERS.get(name)
     if name in WRAPPERS:
@@ -304,18 +304,18 @@ _PACKAGE_RUNNERS: Final = frozenset({"bunx", "npx", "pnpx", "uvx", "npm", "pnpm"
 
 
 def _package_ruling(ruling: Ruling) -> Ruling:
-    """A package fetched by its name may have the name of anything: only well-known tools are believed."""
+    """A package fetched by name may have any name: only well-known tools are trusted."""
     if ruling.rule is EffectRule.TEST_OR_BUILD:
         return ruling
     return _worst([ruling, Ruling(EffectRule.UNKNOWN_PROGRAM, ruling.words)])
 
 
 def _shell(words: list[str], stdin: str | None, place: _Context) -> Ruling:
-    """A shell with its text on the line or in a heredoc; any other text is not seen."""
+    """A shell with its text on the command line or in a heredoc; any other text is unknown."""
     at = 1
     while at < len(words) and words[at].startswith(("-", "+")) and words[at] != "-":
         if re.fullmatch(r"-[a-zA-Z]*c[a-zA-Z]*", words[at]):
-            # Options may stand between -c and its text.
+            # Options may be between -c and its text.
             text = next((word for word in words[at + 1 :] if not word.startswith("-")), "")
             return _text(text, place.nested)
         if re.fullmatch(r"-[a-z]*n[a-z]*|--version|--help", words[at]):
@@ -330,16 +330,8 @@ def _shell(words: list[str], stdin: str | None, place: _Context) -> Ruling:
     )
 
 
-def _eval(words: list[str], _stdin: str | None, place: _Context) -> Ruling:
-    return _text(" ".join(words[1:]), place.nested)
-
-
-def _trap(words: list[str], _stdin: str | None, place: _Context) -> Ruling:
-    return _text(next(iter(operands(words)), ""), place.nested)
-
-
 def _alias(words: list[str], _stdin: str | None, place: _Context) -> Ruling:
-    """What an alias stands for is judged where it is made."""
+    """An alias is classified at its definition."""
     values = [word.partition("=")[2] for word in words[1:] if "=" in word]
     return _worst([_text(value, place.nested) for value in values])
 
@@ -360,14 +352,14 @@ _FIND_RUNS: Final = frozenset({"-exec", "-execdir", "-ok", "-okdir", "-x", "--ex
 
 
 def _find(words: list[str], _stdin: str | None, place: _Context) -> Ruling:
-    """find and fd with the commands they run on what they found."""
+    """find and fd with the commands they run on their results."""
     writes = any(word in {"-delete", "-fprint", "-fls", "-fprintf"} for word in words)
     rulings = [Ruling(EffectRule.LOCAL_WRITE if writes else EffectRule.READS, _format_words(words))]
     rest = iter(words)
     for word in rest:
         if word in _FIND_RUNS:
-            inner = [part.replace("{}", UNQUOTED_UNKNOWN) for part in takewhile(_is_no_terminator, rest)]
-            rulings.append(_words(inner, None, place))
+            inner = takewhile(lambda part: part not in {";", "+"}, rest)
+            rulings.append(_words([part.replace("{}", UNQUOTED_UNKNOWN) for part in inner], None, place))
         elif (
             word[:1] == UNQUOTED_UNKNOWN
             or (has_unknown_part(word) and word.startswith("-"))
@@ -375,10 +367,6 @@ def _find(words: list[str], _stdin: str | None, place: _Context) -> Ruling:
         ):
             rulings.append(Ruling(EffectRule.HIDDEN_COMMAND, _format_words(words)))
     return _worst(rulings)
-
-
-def _is_no_terminator(word: str) -> bool:
-    return word not in {";", "+"}
 
 
 def _python(words: list[str], stdin: str | None, place: _Context) -> Ruling:
@@ -390,19 +378,23 @@ def _node(words: list[str], stdin: str | None, _place: _Context) -> Ruling:
     return Ruling(node_line(words, stdin), _format_words(words))
 
 
-def _perl(words: list[str], stdin: str | None, _place: _Context) -> Ruling:
-    return Ruling(perl_line(words, stdin), _format_words(words))
-
-
 _Run = Callable[[list[str], str | None, _Context], Ruling]
 _RUNNERS: Final[Mapping[str, _Run]] = {
-    **dict.fromkeys(_SHELLS, _shell), **dict.fromkeys(("declare", "export", "local", "readonly", "typeset"), _export), ".": _source, "alias": _alias, "eval": _eval, "fd": _find, "fdfind": _find, "find": _find,
-    "node": _node, "nodejs": _node, "perl": _perl, "python": _python, "source": _source, "trap": _trap,
-}  # fmt: skip
+    **dict.fromkeys(_SHELLS, _shell),
+    **dict.fromkeys(("declare", "export", "local", "readonly", "typeset"), _export),
+    **dict.fromkeys(("fd", "fdfind", "find"), _find),
+    **dict.fromkeys(("node", "nodejs"), _node),
+    **dict.fromkeys((".", "source"), _source),
+    "alias": _alias,
+    "eval": lambda words, _stdin, place: _text(" ".join(words[1:]), place.nested),
+    "perl": lambda words, stdin, _place: Ruling(perl_line(words, stdin), _format_words(words)),
+    "python": _python,
+    "trap": lambda words, _stdin, place: _text(next(iter(operands(words)), ""), place.nested),
+}
 
 
 def _format_words(words: Sequence[str]) -> str:
-    """The words as they are shown to a person: one line, bounded, with `$…` where only the shell knew."""
+    """The words for display: one line, bounded, with `$…` for parts that only the shell knows."""
     text = " ".join(word[:WORDS_CHARS_MAX] for word in words[:WORDS_CHARS_MAX])
     text = " ".join(text.replace(QUOTED_UNKNOWN, "$…").replace(UNQUOTED_UNKNOWN, "$…").split())
     return text[:WORDS_CHARS_MAX]

@@ -11,10 +11,10 @@ from typing import Final
 
 from msgspec import Struct, field
 
-# Stand for what only the running shell knows: inside of quotes it stays in its word, outside it may become several.
+# Marks for parts that only the running shell knows: quoted they stay one word, unquoted they may become several.
 QUOTED_UNKNOWN: Final = "\x00"
 UNQUOTED_UNKNOWN: Final = "\x01"
-# Deeper than any person or agent writes; a text that goes on is not read to its end.
+# Deeper than any recorded command; a deeper text is not read to its end.
 DEPTH_MAX: Final = 16
 
 SPACE: Final = re.compile(r"(?:[ \t\n]|\\\n)+")
@@ -26,26 +26,26 @@ _ARRAY: Final = re.compile(r"\w+(?:\[[^]]*\])?\+?=")
 _ANSI_QUOTED: Final = re.compile(r"'((?:[^'\\]|\\.)*)'", re.DOTALL)
 _BACKTICKED: Final = re.compile(r"`((?:[^`\\]|\\.)*)`", re.DOTALL)
 _ESCAPES_QUOTED: Final = {"\n": "", "$": "$", "`": "`", '"': '"', "\\": "\\"}
-# Two words side by side are no arithmetic: `$((git push) )` is a subshell.
+# Two adjacent words are no arithmetic: `$((git push) )` is a subshell.
 _NO_ARITHMETIC: Final = re.compile(r"\w\s+\w|[;\"'`]")
 
 
 class TooDeepError(Exception):
-    """More nesting than is read."""
+    """More nesting than DEPTH_MAX."""
 
 
 def has_computed_index(word: str) -> bool:
-    """Whether a word holds an index that the shell would compute by running something."""
+    """Whether a word contains an index that the shell computes by running a command."""
     return "[" in word and ("$(" in word or "`" in word)
 
 
 def has_unknown_part(word: str) -> bool:
-    """Whether a part of the word is known to the running shell alone."""
+    """Whether only the running shell knows a part of the word."""
     return QUOTED_UNKNOWN in word or UNQUOTED_UNKNOWN in word
 
 
 class WordReader(ABC):
-    """Reads words, one pass. `whole` turns false when the text ends inside of one or is not understood."""
+    """Reads words in one pass. `is_complete` turns false when the text ends inside a word or is not understood."""
 
     def __init__(self, text: str, depth: int) -> None:
         self.text = text
@@ -55,11 +55,11 @@ class WordReader(ABC):
 
     @abstractmethod
     def read_commands(self, text: str) -> None:
-        """Note the commands of a text that the shell would run apart."""
+        """Record the commands of a text that the shell would run separately."""
 
     @abstractmethod
     def read_nested(self) -> None:
-        """Note the commands of a substitution or subshell, up to its closing parenthesis."""
+        """Record the commands of a substitution or subshell, up to its closing parenthesis."""
 
     def read_word(self) -> str:
         parts: list[str] = []
@@ -79,7 +79,7 @@ class WordReader(ABC):
         return "".join(parts)
 
     def read_quoted_part(self) -> str:
-        """The next piece of a text in which only expansions have a meaning."""
+        """The next part of a text in which only expansions are special."""
         plain = _PLAIN_QUOTED.match(self.text, self.at)
         if plain:
             self.at = plain.end()
@@ -102,7 +102,7 @@ class WordReader(ABC):
         return self.text[self.at : self.at + 1]
 
     def skip_arithmetic(self, *, is_loop: bool = False) -> None:
-        """Up to the closing pair; a text that is no arithmetic is one we did not understand."""
+        """Skip to the closing pair; a text that is no arithmetic counts as not understood."""
         start, pairs_open = self.at, 2
         self.depth = self.next_depth()
         while self.at < len(self.text) and pairs_open:
@@ -176,7 +176,7 @@ class WordReader(ABC):
         return "".join(parts)
 
     def _expansion(self, mark: str) -> str:
-        """At `$` or a backtick: what it would run is noted, what it would give is marked."""
+        """At `$` or a backtick: record the commands it would run, and mark its result as unknown."""
         if self.text[self.at] == "`":
             return self._backticks(mark)
         self.at += 1
@@ -204,7 +204,7 @@ class WordReader(ABC):
             self._mark_incomplete()
             return QUOTED_UNKNOWN
         self.at = found.end()
-        # Escapes could spell anything: the word is as good as computed.
+        # Escapes could produce any text: the word counts as computed.
         return QUOTED_UNKNOWN if "\\" in found[1] else found[1]
 
     def _substitution(self) -> None:
@@ -216,7 +216,7 @@ class WordReader(ABC):
             self.read_nested()
 
     def _braced(self) -> str:
-        """`${...}` up to its end; its text without what is nested in it."""
+        """`${...}` up to its end; returns its text without nested parts."""
         parts: list[str] = []
         self.depth = self.next_depth()
         while self.at < len(self.text):
@@ -246,7 +246,7 @@ class WordReader(ABC):
 
 
 OPENERS: Final = frozenset({"!", "do", "elif", "else", "if", "then", "time", "until", "while", "{"})
-# Nobody writes more of them before a command.
+# No real command has more of them before it.
 _OPENERS_MAX: Final = 8
 
 _MARKS_IN_INPUT: Final = {ord(QUOTED_UNKNOWN): "?", ord(UNQUOTED_UNKNOWN): "?", ord("\r"): " "}
@@ -257,7 +257,7 @@ _TEST_OPERATOR: Final = re.compile(r"&&|\|\||[<>()]")
 
 
 class Command(Struct):
-    """One simple command. `targets`: what it writes into by redirection; `stdin`: its heredoc."""
+    """One simple command. `targets`: the files it is redirected to; `stdin`: its heredoc."""
 
     words: list[str] = field(default_factory=list)
     targets: list[str] = field(default_factory=list)
@@ -266,7 +266,7 @@ class Command(Struct):
 
 
 class Script(Struct):
-    """What a text would run. Not `whole`: it ends inside of something, goes too deep, or was not understood."""
+    """The commands of a text. Not `whole`: it ends inside a construct, nests too deep, or was not understood."""
 
     commands: list[Command]
     functions: set[str]
@@ -291,7 +291,7 @@ def read_script(text: str) -> Script:
 
 
 class _Reader(WordReader):
-    """Reads commands: words, operators, redirections and what the shell reserves."""
+    """Reads commands: words, operators, redirections and reserved words."""
 
     def __init__(self, text: str, script: Script, depth: int) -> None:
         super().__init__(text, depth)
@@ -301,7 +301,7 @@ class _Reader(WordReader):
         self.heredocs: list[_Heredoc] = []
 
     def read_until(self, closer: str) -> bool:
-        """Read on to the closing parenthesis, or to the end of the text. Whether all of it was understood."""
+        """Read to the closing parenthesis, or to the end of the text. Returns whether all of it was understood."""
         while self.at < len(self.text):
             if self.skip(_BLANK):
                 continue
@@ -344,8 +344,8 @@ class _Reader(WordReader):
     def _newline(self) -> None:
         self._end()
         self.at += 1
-        waiting, self.heredocs = self.heredocs, []
-        for heredoc in waiting:
+        pending, self.heredocs = self.heredocs, []
+        for heredoc in pending:
             self._heredoc(heredoc)
 
     def _end(self) -> None:
@@ -355,7 +355,7 @@ class _Reader(WordReader):
 
     def _operator(self) -> None:
         found = _OPERATOR.match(self.text, self.at)
-        assert found is not None, "the caller saw its first letter"
+        assert found is not None, "the caller checked its first character"
         self.at = found.end()
         self._end()
         if found[0].startswith((";;", ";&")) and self.cases:
@@ -373,12 +373,12 @@ class _Reader(WordReader):
             self.at += 1
             self.skip_arithmetic(is_loop=words[-1:] == ["for"])
         else:
-            # After other words no shell would read it, or only with extended patterns.
+            # After other words a shell accepts it only with extended patterns.
             self.is_complete = self.is_complete and self._begins_command(0)
             self.read_nested()
 
     def _begins_command(self, behind: int) -> bool:
-        """Whether a command begins so many words behind the last."""
+        """Whether a command begins `behind` words before the end."""
         count = len(self.command.words) - behind
         return count <= _OPENERS_MAX and all(word in OPENERS for word in self.command.words[:count])
 
@@ -405,24 +405,23 @@ class _Reader(WordReader):
             del words[-2:]
 
     def _test(self) -> None:
-        """Up to `]]` there are no commands, whatever the signs between the words."""
+        """Skip to `]]`: there are no commands, whatever the operators between the words."""
         while self.at < len(self.text) and self.text[self.at] != "\n":
             operator = _TEST_OPERATOR.match(self.text, self.at)
             if operator:
                 self.at = operator.end()
             elif self.text[self.at] in ";&|":
                 break
-            elif not self.skip(_BLANK) and self._ends_test(self.read_word()):
-                return
+            elif not self.skip(_BLANK):
+                word = self.read_word()
+                # The shell computes an array index and runs a substitution in it, even in a quoted word.
+                self.is_complete = self.is_complete and not has_computed_index(word)
+                if word == "]]":
+                    return
         self.is_complete = False
 
-    def _ends_test(self, word: str) -> bool:
-        # The index of an array is computed, and a substitution in it runs, even where the word was quoted.
-        self.is_complete = self.is_complete and not has_computed_index(word)
-        return word == "]]"
-
     def _pattern(self) -> None:
-        """The pattern of a case branch, which is no command; the words of one that is broken still are."""
+        """Skip the pattern of a case branch, which is no command; the words of a broken pattern count as one."""
         self.command = Command()
         while self.at < len(self.text) and self.text[self.at] not in ";&<>":
             char = self.text[self.at]
@@ -475,7 +474,7 @@ class _Reader(WordReader):
         heredoc.command.stdin = body if heredoc.literal else self._expand(body)
 
     def _expand(self, body: str) -> str:
-        """A heredoc with its expansions marked; what they would run is noted."""
+        """A heredoc with its expansions marked; the commands they would run are recorded."""
         inner = _Reader(body, self.script, self.next_depth())
         parts: list[str] = []
         while inner.at < len(body):

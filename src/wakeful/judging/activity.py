@@ -35,23 +35,23 @@ from wakeful.judging.turn_state import OPEN, TRANSITIONS, TurnPhase, TurnStep
 RULE_VERSION: Final = 10
 # An assistant message opened at most 20 calls at once in the recordings.
 OPEN_CALLS_MAX: Final = 128
-# Results that stood before their call in the log; client 2.1.98 wrote 7 of 449 so, all within one message.
+# Results that precede their call in the log; client 2.1.98 wrote 7 of 449 this way, all within one message.
 EARLY_RESULTS_MAX: Final = 16
 INPUT_BYTES_KEPT_MAX: Final = 2048
-# Servers, builds and agents left running; the oldest is forgotten first.
+# Servers, builds and agents left running; the oldest is dropped first.
 BACKGROUND_MAX: Final = 32
-# Ids and names are short; a log that says otherwise must not fill the memory.
+# Ids and names are short; a log with longer ones must not fill the memory.
 NAME_CHARS_MAX: Final = 200
 TEXT_CHARS_KEPT_MAX: Final = 2000
 ERROR_BYTES_KEPT_MAX: Final = 400
-# A wait that nobody marked (a permission, a host that slept unseen) hides in a gap: it counts this much at most.
+# A gap may contain a wait without a mark (a permission, an unnoticed sleep of the host): it counts this much at most.
 GAP_SECONDS_MAX: Final = 600.0
 LATE_SECONDS_MAX: Final = 60.0
 _SLEEP: Final = re.compile(rb"\bsleep[ (]([0-9]{1,6})(?:\.[0-9]+)?([smhd]?)\b")
 _TIMEOUT: Final = re.compile(rb"\bg?timeout (?:-[ks] \S+ |-\S+ )*([0-9]{1,6})([smhd]?) ")
 _UNIT_SECONDS: Final = {b"": 1.0, b"s": 1.0, b"m": 60.0, b"h": 3600.0, b"d": 86_400.0}
 
-# Read for every record; before Python 3.12 an enum's member is looked up anew each time it is named.
+# Used for every record; before Python 3.12 each use of an enum's member is a new lookup.
 _PERSON: Final = e.CallKind.PERSON
 _SUBAGENT: Final = e.CallKind.SUBAGENT
 _ASKING: Final = TurnPhase.PERSON
@@ -63,7 +63,7 @@ _ENDED, _SETTLING = TurnPhase.ENDED, TurnPhase.SETTLING
 
 
 class OpenCall(Struct, frozen=True, gc=False):
-    """A call that has not come back."""
+    """A call without a result."""
 
     call: str
     tool: str
@@ -75,12 +75,12 @@ class OpenCall(Struct, frozen=True, gc=False):
     enforced: bool
     limit_seconds: float | None = None
     escalated: bool = False
-    # A number for the message that made it.
+    # A number for the message of the call.
     step: int = 0
 
 
 class BackgroundTask(Struct, frozen=True, gc=False):
-    """What a call left running behind the turn."""
+    """A task that goes on after its call returned."""
 
     tool: str
     since: Instant
@@ -93,31 +93,31 @@ class Activity(Struct, gc=False):
     phase: TurnPhase = TurnPhase.UNSEEN
     phase_since: Instant | None = None
     calls: dict[str, OpenCall] = field(default_factory=dict)
-    # Results whose call has not been read yet, with the task that goes on behind them.
+    # Results whose call has not been read yet, with the background task they left.
     early_results: dict[str, str] | None = None
-    # The last call that began; what its client's stream shows behind it never reached the log.
+    # The last call that began; later output in the client's stream never reached the log.
     newest_call: str = ""
     asked_about: str | None = None
     asked_at: Instant | None = None
-    # The turn brought a plan: it will end with a question.
+    # The turn proposed a plan: it will end with a question.
     proposed: bool = False
-    # The last call never ran: a person said no, or one beside it failed.
+    # The last call never ran: a person refused it, or a parallel call failed.
     refused: bool = False
     compacting_since: Instant | None = None
-    # Its texts say whether more follows: one that does not say so is no end. Of 26 recordings of clients up to
+    # Its texts state whether more follows: a text without that is no end. Of 26 recordings of clients up to
     # 2.1.41 none has such a text, though some state the reason of a call; from 2.1.100 on all do.
     states_stops: bool = False
-    # Told by the call that began it: a log read from its last turn on does not know those of earlier turns.
+    # Known from the call that began it: a log read from its last turn on does not know those of earlier turns.
     background: dict[str, BackgroundTask] = field(default_factory=dict)
 
     first_at: Instant | None = None
     last_at: Instant | None = None
     progress_at: Instant | None = None
-    # When a call last began or came back; a bookmark of an earlier version does not know.
+    # When a call last began or returned; missing in a bookmark of an earlier version.
     call_at: Instant | None = None
     closed: bool = False
 
-    # The question that its last words end with; nobody is called waiting for it.
+    # The question at the end of its last text; the session does not count as waiting for it.
     asks: str = ""
 
     failure: e.Failure | None = None
@@ -125,20 +125,20 @@ class Activity(Struct, gc=False):
 
     errors_in_a_row: int = 0
     errors_since: Instant | None = None
-    # The last of them, and how it failed.
+    # The last failed call, and its result.
     failed: Call | None = None
     failed_with: bytes = b""
     failed_step: int = 0
     retries_in_a_row: int = 0
     circles: LoopTracker = field(default_factory=LoopTracker)
-    # The agents that this turn sent out, if any.
+    # The subagents that this turn started, if any.
     spawns: Spawns | None = None
 
-    # When the newest of the earlier turns that ended well did; a bookmark of an earlier version does not know.
+    # The end of the newest earlier turn that ended well; missing in a bookmark of an earlier version.
     well_ended_at: Instant | None = None
-    # When a person asked for something last. None: not in what was read of the log.
+    # The last prompt of a person. None: not in the part of the log that was read.
     person_at: Instant | None = None
-    # Of the turn so far, a person's waits left out; what runs away is measured by these.
+    # Of the turn so far, without waits for a person; runaways are measured by these.
     turn_since: Instant | None = None
     active_seconds: float = 0.0
     turn_calls: int = 0
@@ -149,7 +149,7 @@ class Activity(Struct, gc=False):
     failure_key: int = 0
     limit_until: Instant | None = None
 
-    # What the run may spend, where its client says so; and whether the client has ended its log.
+    # The run's budget, if its client reports one; and whether the client has ended its log.
     budget: SpendingBudget | None = None
     log_closed: bool = False
 
@@ -158,7 +158,7 @@ class Activity(Struct, gc=False):
     output_tokens: int = 0
 
     known: int = 0
-    # Of those, what merely says that a turn goes on or is over: nobody's words, calls or prompts.
+    # Of those, marks that a turn goes on or is over: no texts, calls or prompts.
     marks: int = 0
     skipped: int = 0
     malformed: int = 0
@@ -169,7 +169,7 @@ class Activity(Struct, gc=False):
     version: str | None = None
     pid: int | None = None
     project: str | None = None
-    # Empty where nobody said it.
+    # Empty if unknown.
     permission_mode: str = ""
 
     @property
@@ -178,7 +178,7 @@ class Activity(Struct, gc=False):
 
     @property
     def is_out_of_budget(self) -> bool:
-        """Its client does nothing more in this turn, and says so nowhere."""
+        """Its client does nothing more in this turn and does not log that."""
         return self.budget is not None and self.phase in OPEN and self.budget.spending is Spending.USED_UP
 
     @property
@@ -189,19 +189,19 @@ class Activity(Struct, gc=False):
 
     @property
     def ended_well(self) -> bool:
-        """The agent itself ended its last turn; nobody cut it short or said no to what it wanted to do last."""
+        """The agent itself ended its last turn: it was not interrupted, and its last call was not refused."""
         return self.phase in _DONE and not self.refused
 
     def newest_well_end(self, *, settled: bool) -> Instant | None:
-        """When the newest turn that ended well did. `settled`: nothing more follows the last text."""
+        """The end of the newest turn that ended well. `settled`: nothing more follows the last text."""
         is_over = self.phase is _ENDED or (settled and self.phase is _SETTLING)
         return self.phase_since if is_over and not self.refused else self.well_ended_at
 
 
 def fold(activity: Activity, event: e.Event, at: Instant) -> None:
-    """Take one event into account. `at` is the event's time, translated by the clock's timeline."""
+    """Apply one event. `at` is the event's time, translated by the clock's timeline."""
     _HANDLERS[type(event)](activity, event, at)
-    if not event.at:  # a mark about bytes that have no time
+    if not event.at:  # a mark about bytes without a time
         return
     last_at = activity.last_at
     if last_at is None:
@@ -211,11 +211,11 @@ def fold(activity: Activity, event: e.Event, at: Instant) -> None:
 
 
 def is_boundary(event: e.Event) -> bool:
-    """Whether all that is judged of a turn follows this event, so that folding may begin with it.
+    """Whether everything that matters for judging a turn follows this event, so that folding may begin with it.
 
-    A prompt is none: that the prompts before it failed, and how, belongs to the judgement. Two things are lost: which
-    tasks earlier turns left running, and that the last one ended with a plan. An idle session then says nothing of
-    them; no finding depends on it.
+    A prompt is no boundary: failures of earlier prompts belong to the judgement. Two things are lost: which tasks
+    earlier turns left running, and that the last one ended with a plan. An idle session then does not show them; no
+    finding depends on it.
     """
     if isinstance(event, e.TurnEnded):
         return not event.by_mark
@@ -238,7 +238,7 @@ def _step(activity: Activity, step: TurnStep, at: Instant) -> None:
 
 
 def _precedes_question(activity: Activity, at: Instant) -> bool:
-    """A hook or a stream is quicker than the log: what happened before a question does not answer it."""
+    """A hook or a stream is quicker than the log: an event from before a question does not answer it."""
     return activity.asked_at is not None and at.wall < activity.asked_at.wall
 
 
@@ -260,10 +260,10 @@ def _truncate(text: str | None) -> str | None:
 
 
 def _is_late(activity: Activity, at: Instant) -> bool:
-    """A client may write its first batch out of order: what came of a prompt then stands before it.
+    """A client may write its first batch out of order: results of a prompt then precede it.
 
-    Only by a little: whatever is older was stamped by a clock that was set since. And only what came of it: where the
-    turn before it is over, a mark of another source (a stream says that the client is busy) is merely quicker.
+    Only by a little: an older stamp comes from a clock that was set since. And only results: if the turn before it is
+    over, a mark of another source (a stream reports that the client is busy) is merely quicker.
     """
     progress_at, since = activity.progress_at, activity.phase_since
     if activity.phase not in OPEN and since is not None and since.wall < at.wall:
@@ -277,11 +277,11 @@ def _on_prompt(activity: Activity, event: e.Prompted, at: Instant) -> None:
     if _is_late(activity, at):
         activity.known += 1
         if event.by_person or activity.turn_since is None:
-            # What stands before it is of the turn that began with it.
+            # The records before it belong to the turn that it began.
             activity.turn_since = at
         return
     activity.well_ended_at = activity.newest_well_end(settled=True)
-    # A resumed client leaves the calls of a killed turn dangling; a new prompt starts from none.
+    # A resumed client leaves the calls of a killed turn open; a new prompt starts without any.
     activity.calls.clear()
     activity.early_results = None
     activity.compacting_since = None
@@ -391,7 +391,7 @@ def _on_call_start(activity: Activity, event: e.CallStarted, at: Instant) -> Non
 
 
 def _finish_early_call(activity: Activity, call: OpenCall, at: Instant) -> None:
-    """Its result stands before it in the log: it is over."""
+    """Its result precedes it in the log: it is over."""
     assert activity.early_results is not None, "its result was read"
     task = activity.early_results.pop(call.call)
     if task:
@@ -400,15 +400,15 @@ def _finish_early_call(activity: Activity, call: OpenCall, at: Instant) -> None:
 
 
 def _step_number(activity: Activity, event: e.CallStarted) -> int:
-    """Of the message that makes a call; where the log names none, calls with no result between them are of one."""
+    """A number for the message of a call; if the log names none, calls without a result between them share one."""
     if event.message:
         return crc32(event.message.encode())
     return activity.calls_total - len(activity.calls) + 1
 
 
 def _declared_seconds(event: e.CallStarted, about: Call) -> float | None:
-    """How long a call may take by its own word: its timeout, or what its command asks for if that is longer."""
-    if about.meaning is None or is_write(about):  # nobody looked at it: it has no such word
+    """How long a call may take by its input: its timeout, or the sleep or timeout in its command if that is longer."""
+    if about.meaning is None or is_write(about):  # not analysed: it contains no such word
         return event.timeout_seconds
     given = event.input[:INPUT_BYTES_KEPT_MAX]
     asleep_seconds = sum(_seconds(*found) for found in _SLEEP.findall(given)) if about.polls else 0.0
@@ -432,7 +432,7 @@ def _on_call_end(activity: Activity, event: e.CallEnded, at: Instant) -> None:
         on_spawn_failed(activity.spawns, call.input)
     elif call is not None and not event.refused:
         result = event.result
-        if event.background:  # a launch is the same launch under any id
+        if event.background:  # equal launches differ only in their task id
             result = result.replace(event.background.encode(), b"~")
         on_call_result(
             activity.circles, call.about, result, call.since, at, failed=event.is_error, step=call.step
@@ -533,11 +533,11 @@ def _on_turn_end(activity: Activity, event: e.TurnEnded, at: Instant) -> None:
     if not event.by_mark:
         activity.closed = False
         activity.failures_alike = 0
-        # What is known from before a boundary must stand in the boundary itself.
+        # The boundary itself must contain everything that is known from before it.
         activity.states_stops = bool(event.words)
         if event.asks or event.words:
             activity.asks = event.asks.decode("utf-8", "replace")
-        # A text that was brought to its end is over, whatever it said.
+        # A completed text is over, whatever it says.
         _record_text(activity, event.words, 0, at)
     else:
         activity.marks += 1

@@ -7,7 +7,7 @@ redacted. State in memory is not redacted: folding a log is faster than redactin
 from msgspec.structs import replace
 
 from wakeful.core.redaction import redact
-from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
+from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, OpenCall
 from wakeful.judging.call_identity import BORDER_BYTES, Call, identity_of
 from wakeful.judging.evidence import AgentProcess
 from wakeful.judging.loops import LoopTracker, redacted_call
@@ -18,7 +18,10 @@ def redacted_activity(activity: Activity) -> Activity:
     return replace(
         activity,
         calls={key: _call(call) for key, call in activity.calls.items()},
-        background={key: _task(task) for key, task in activity.background.items()},
+        background={
+            key: replace(task, tool=redact(task.tool), input=_input(task.input))
+            for key, task in activity.background.items()
+        },
         asks=redact(activity.asks),
         failure_message=redact(activity.failure_message),
         failed=_about(activity.failed),
@@ -26,7 +29,7 @@ def redacted_activity(activity: Activity) -> Activity:
         circles=_redacted_loops(activity.circles),
         asked_about=_text(activity.asked_about),
         drifted=_text(activity.drifted),
-        # A folder or a project that is not what it was leads nowhere; the log says it again.
+        # A redacted folder or project is useless; the log will state it again.
         cwd=_drop_if_secret(activity.cwd),
         project=_drop_if_secret(activity.project),
     )
@@ -52,16 +55,12 @@ def _call(call: OpenCall) -> OpenCall:
     return replace(call, tool=redact(call.tool), input=_input(call.input), about=_call_of(call.about))
 
 
-def _task(task: BackgroundTask) -> BackgroundTask:
-    return replace(task, tool=redact(task.tool), input=_input(task.input))
-
-
 def _about(call: Call | None) -> Call | None:
     return _call_of(call) if call is not None else None
 
 
 def _call_of(call: Call) -> Call:
-    """With its meaning: a digest of all that it was, and the command as it is spelled in what was redacted."""
+    """With its identity: a digest of the original call, and the command of the redacted input."""
     identity, given = identity_of(call), _bytes(call.given)
     if given == call.given and redact(identity.command) == identity.command:
         return replace(call, meaning=identity)
@@ -70,10 +69,10 @@ def _call_of(call: Call) -> Call:
 
 
 def _input(given: bytes) -> bytes:
-    """An input that was cut ends with what may be half a secret."""
+    """The end of a cut input may be half a secret."""
     if len(given) < INPUT_BYTES_KEPT_MAX:
         return _bytes(given)
-    # As long as before: that it was cut is seen by its length.
+    # As long as before: the length shows that it was cut.
     return _bytes(given)[:-BORDER_BYTES].ljust(INPUT_BYTES_KEPT_MAX)
 
 

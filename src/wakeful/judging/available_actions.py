@@ -17,13 +17,11 @@ from wakeful.judging.evidence import RuntimeState, SessionIdentity, why_final
 from wakeful.judging.findings import MEANINGS, FindingCode, HealingAction, State, Verdict
 from wakeful.judging.resume_command import RESUMABLE_CLIENTS, resume_argv, resume_place
 
-# Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
+# Used for every record; before Python 3.12 each use of an enum's member is a new lookup.
 _ALIVE, _DEAD = ProcessState.ALIVE, ProcessState.DEAD
 
 
 class ActionName(StrEnum):
-    """All there are."""
-
     WAIT = "wait"
     ATTACH = "attach"
     SEND = "send"
@@ -37,7 +35,7 @@ class ActionName(StrEnum):
 
 
 class AvailableAction(Struct, frozen=True, gc=False):
-    """Something a person or an agent can do about the session, whether it may, and the exact command."""
+    """An action on the session for a person or an agent, whether it is allowed, and the exact command."""
 
     name: ActionName
     allowed: bool
@@ -49,18 +47,14 @@ class AvailableAction(Struct, frozen=True, gc=False):
 OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
 AT_DIALOG: Final = "a dialog is open in its terminal: attach and answer it first"
 INTERRUPTED_CALL: Final = "a call was cut off that may have happened elsewhere: a person has to look first"
-# What Wakeful's own hands do; the rest is a person's, or changes nothing but who may act.
+# Performed by Wakeful; the others are for a person, or only change whether Wakeful may act.
 _BY_WAKEFUL: Final = frozenset(
-    {
-        ActionName.SEND,
-        ActionName.INTERRUPT,
-        ActionName.REVIVE,
-        ActionName.RESUME,
-        ActionName.RESTART,
-        ActionName.STOP,
-    }
+    (
+        *(ActionName.SEND, ActionName.INTERRUPT, ActionName.STOP),
+        *(ActionName.REVIVE, ActionName.RESUME, ActionName.RESTART),
+    )
 )
-# What would go on inside a call that was cut off, and may repeat it.
+# They continue an interrupted call and may repeat it.
 _CONTINUING: Final = frozenset({ActionName.REVIVE, ActionName.RESUME})
 _WAIT, _ATTACH = ActionName.WAIT, ActionName.ATTACH
 _RESUME_REASONS: Final = {
@@ -69,7 +63,7 @@ _RESUME_REASONS: Final = {
     ProcessState.UNKNOWN: "its process was not seen",
 }
 _BUSY: Final = {True: "a turn runs", False: "its process is gone"}
-# What a revival does not help against; `plan` has the rules.
+# Findings that a resume does not help; `plan` has the rules.
 _NOT_HELPED: Final = {
     FindingCode.USAGE_LIMITED: "only time helps",
     FindingCode.AUTH_REQUIRED: "it needs a login",
@@ -86,11 +80,12 @@ def possible_actions(
     *,
     path_open: bool = False,
 ) -> tuple[AvailableAction, ...]:
-    """Every act that has a meaning for this session, those that may not be done now with the reason.
+    """Every action that makes sense for this session; those that are not allowed now with the reason.
 
-    `path_open`: a prompt would arrive, also where no process waits for one.
+    `path_open`: a prompt would arrive, even if no process waits for one.
     """
-    actions = [AvailableAction(_WAIT, True, "blocks until it is idle", _wait_argv(identity), True)]
+    wait_argv = (*_wakeful_command(_WAIT, identity), "--until", "idle")
+    actions = [AvailableAction(_WAIT, True, "blocks until it is idle", wait_argv, True)]
     pane = runtime.pane
     is_shown = pane is not None and pane.sight is _ALIVE
     if identity.agent is not None and not identity.managed:
@@ -105,21 +100,17 @@ def possible_actions(
     if conversation is not None and identity.provider in RESUMABLE_CLIENTS:
         place = resume_place(identity.folder, runtime.cwd, activity.cwd)
         actions.append(_resume(identity, conversation, verdict, place))
-        # Offered where somebody might want to act, not with every session that is well.
+        # Offered if there is a reason to act, not for every healthy session.
         if not identity.managed and (verdict.findings or verdict.agent is _DEAD):
             text = "Wakeful may then act on it"
-            actions.append(
-                AvailableAction(
-                    ActionName.ADOPT, True, text, _wakeful_command(ActionName.ADOPT, identity), True
-                )
-            )
+            actions.append(_by_command(identity, ActionName.ADOPT, True, text, reversible=True))
     if identity.managed:
         actions += _managed_actions(identity, runtime, verdict, state, path_open=path_open)
     return tuple(actions)
 
 
 def is_cut_off(activity: Activity, verdict: Verdict) -> bool:
-    """Whether something it began has not come back, and it is gone or in trouble: what of it may go on is asked then."""
+    """Whether it has unfinished calls, and is dead or has a finding: only then their effects matter."""
     is_open = bool(activity.calls or activity.background)
     return is_open and (verdict.agent is _DEAD or bool(verdict.findings))
 
@@ -127,7 +118,7 @@ def is_cut_off(activity: Activity, verdict: Verdict) -> bool:
 def restrict_actions(
     actions: tuple[AvailableAction, ...], *, observing: bool, held: bool
 ) -> tuple[AvailableAction, ...]:
-    """The acts on a session that is ours, without those the mode or a call that was cut off forbids."""
+    """The actions on a managed session; the mode and interrupted calls forbid some of them."""
     if observing:
         return tuple(_refuse(each, OBSERVING) if each.name in _BY_WAKEFUL else each for each in actions)
     if held:
@@ -138,24 +129,22 @@ def restrict_actions(
 
 
 def _refuse(action: AvailableAction, reason: str) -> AvailableAction:
-    """What is not to be had anyway keeps the reason that says more of it."""
+    """An action that is refused already keeps its more specific reason."""
     return replace(action, allowed=False, reason=reason) if action.allowed else action
 
 
 def _managed_actions(
     identity: SessionIdentity, runtime: RuntimeState, verdict: Verdict, state: State, *, path_open: bool
 ) -> list[AvailableAction]:
-    """What Wakeful does to a session it was given."""
     in_turn = verdict.agent is _ALIVE and verdict.active_prompt
-    interrupt, release = ActionName.INTERRUPT, ActionName.RELEASE
+    refused = _revive_refusal(runtime, verdict)
+    revived = refused or "brings it back in its conversation, told what was cut off"
     return [
         _send(identity, verdict, state, path_open=path_open, at_dialog=_at_dialog(runtime)),
-        AvailableAction(interrupt, in_turn, _TURN[in_turn], _wakeful_command(interrupt, identity), False),
-        _revive(identity, runtime, verdict),
+        _by_command(identity, ActionName.INTERRUPT, in_turn, _TURN[in_turn]),
+        _by_command(identity, ActionName.REVIVE, not refused, revived),
         _stop(verdict, _wakeful_command(ActionName.STOP, identity)),
-        AvailableAction(
-            release, True, "Wakeful then only watches it", _wakeful_command(release, identity), True
-        ),
+        _by_command(identity, ActionName.RELEASE, True, "Wakeful then only watches it", reversible=True),
     ]
 
 
@@ -165,7 +154,7 @@ _TURN: Final = {True: "a turn runs", False: "no turn runs"}
 def _agent_actions(
     agent: str, identity: SessionIdentity, verdict: Verdict, state: State, *, is_shown: bool, at_dialog: bool
 ) -> list[AvailableAction]:
-    """What can be done to a session by the agent that hosts it; its conversation is nobody else's to go on with."""
+    """Actions through the agent that hosts the session; only that agent may continue its conversation."""
     restart = ("wakeful", "agent", "restart-session", agent)
     reason = _RESUME_REASONS[verdict.agent]
     return [
@@ -184,19 +173,14 @@ def _send(
     path_open: bool = False,
     at_dialog: bool = False,
 ) -> AvailableAction:
-    # A client with a process for each turn needs none to be given the next prompt.
-    alive = verdict.agent is _ALIVE or path_open
     if state is State.DETACHED:
-        return AvailableAction(
-            ActionName.SEND, False, "no way leads to it", _wakeful_command(ActionName.SEND, identity), False
-        )
+        return _by_command(identity, ActionName.SEND, False, "no way leads to it")
     if at_dialog:
-        return AvailableAction(
-            ActionName.SEND, False, AT_DIALOG, _wakeful_command(ActionName.SEND, identity), False
-        )
+        return _by_command(identity, ActionName.SEND, False, AT_DIALOG)
+    # A client with one process per turn needs no process for the next prompt.
+    alive = verdict.agent is _ALIVE or path_open
     idle = alive and not verdict.active_prompt
-    reason = "it waits for a prompt" if idle else _BUSY[alive]
-    return AvailableAction(ActionName.SEND, idle, reason, _wakeful_command(ActionName.SEND, identity), False)
+    return _by_command(identity, ActionName.SEND, idle, "it waits for a prompt" if idle else _BUSY[alive])
 
 
 def _at_dialog(runtime: RuntimeState) -> bool:
@@ -210,16 +194,8 @@ def _stop(verdict: Verdict, argv: tuple[str, ...]) -> AvailableAction:
     )
 
 
-def _revive(identity: SessionIdentity, runtime: RuntimeState, verdict: Verdict) -> AvailableAction:
-    refused = _revive_refusal(runtime, verdict)
-    reason = refused or "brings it back in its conversation, told what was cut off"
-    return AvailableAction(
-        ActionName.REVIVE, not refused, reason, _wakeful_command(ActionName.REVIVE, identity), False
-    )
-
-
 def _revive_refusal(runtime: RuntimeState, verdict: Verdict) -> str:
-    """Why bringing it back is nothing to offer now; empty if it is."""
+    """Why a resume is not offered now; empty if it is."""
     if runtime.stopped:
         return why_final(runtime.heir, by_gateway=runtime.by_gateway)
     if not verdict.findings:
@@ -229,7 +205,7 @@ def _revive_refusal(runtime: RuntimeState, verdict: Verdict) -> str:
         return _NOT_HELPED[code]
     if verdict.agent is ProcessState.UNKNOWN:
         return "nobody knows whether its process lives"
-    # A runaway is revived once its progress ends, or where a rule of the operator says so.
+    # A runaway is resumed once its progress ends, or by a rule of the operator.
     helps = code is FindingCode.RUNAWAY or MEANINGS[code, verdict.state].act is HealingAction.REVIVE
     return "" if helps else "a person has to look at it first"
 
@@ -239,18 +215,18 @@ def _resume(
 ) -> AvailableAction:
     reason, allowed = _RESUME_REASONS[verdict.agent], verdict.agent is _DEAD
     if identity.managed:
-        return AvailableAction(
-            ActionName.RESUME, allowed, reason, _wakeful_command(ActionName.RESUME, identity), False
-        )
+        return _by_command(identity, ActionName.RESUME, allowed, reason)
     if place is None:
         return AvailableAction(ActionName.RESUME, False, "its folder is not known", (), False)
     argv = resume_argv(identity.provider, conversation, place)
     return AvailableAction(ActionName.RESUME, allowed, reason, argv, False)
 
 
-def _wakeful_command(act: ActionName, identity: SessionIdentity) -> tuple[str, ...]:
-    return ("wakeful", "session", act.value, identity.id)
+def _by_command(
+    identity: SessionIdentity, name: ActionName, allowed: bool, reason: str, *, reversible: bool = False
+) -> AvailableAction:
+    return AvailableAction(name, allowed, reason, _wakeful_command(name, identity), reversible)
 
 
-def _wait_argv(identity: SessionIdentity) -> tuple[str, ...]:
-    return (*_wakeful_command(_WAIT, identity), "--until", "idle")
+def _wakeful_command(name: ActionName, identity: SessionIdentity) -> tuple[str, ...]:
+    return ("wakeful", "session", name.value, identity.id)

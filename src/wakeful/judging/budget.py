@@ -1,8 +1,7 @@
 """Spending budget of a run, as its client reports it, and whether it is used up. Pure.
 
-Claude Code ends a run at its budget without a note: the log ends with an open call, as after SIGTERM. But
-before each request it writes the amount spent so far. The cost of the last message is estimated from those
-before it.
+Claude Code ends a run at its budget without a record: the log ends with an open call, as after SIGTERM. But
+before each request it writes the amount spent so far. The cost of the last message is estimated from earlier ones.
 """
 
 from enum import StrEnum
@@ -10,32 +9,30 @@ from typing import Final
 
 from msgspec import Struct
 
-# An estimate may be wrong by a model that was changed or a request beside the turn: below half of what was left it is not.
+# A changed model or a request outside the turn may distort an estimate, but not when it is below half of the rest.
 DOUBT: Final = 2.0
 
 
 class Spending(StrEnum):
-    """Whether the budget of a run is used up."""
-
     LEFT = "left"
     UNKNOWN = "unknown"
     USED_UP = "used up"
 
 
 class SpendingBudget(Struct, frozen=True, gc=False):
-    """The client's last word on its budget, and what was spent since, in tokens weighted by their price."""
+    """The client's last report of its budget, and the tokens spent since, weighted by their price."""
 
     used_usd: float
     total_usd: float
-    # What messages cost so far, and their weight: both only of requests that no subagent was at work beside.
+    # The cost of messages so far, and their weight: both only for requests without a parallel subagent.
     known_usd: float = 0.0
     known_weight: float = 0.0
     newest_weight: float = 0.0
-    # A subagent spends from the same budget, in a log of its own.
+    # A subagent spends from the same budget and has its own log.
     shared: bool = False
 
     def with_report(self, used_usd: float, total_usd: float) -> "SpendingBudget":
-        """With the word before the next request."""
+        """With the report before the next request."""
         if used_usd < self.used_usd or total_usd != self.total_usd:  # another run of the same conversation
             return SpendingBudget(used_usd, total_usd)
         if self.shared:

@@ -20,13 +20,13 @@ from wakeful.judging.plan_items import PlanShape, is_plan, plan_shape
 if TYPE_CHECKING:
     from wakeful.effects.rules import EffectRule
 
-# A longer input is hashed as it is, but for its description: it is not worth decoding it.
+# A longer input is not decoded, but hashed without its description.
 INPUT_BYTES_DECODED_MAX: Final = 4096
-# A longer one is looked at at once: what is kept of a call until it is made again has no more room.
+# A longer input is analysed at once, because only this much is kept until the call is repeated.
 GIVEN_BYTES_KEPT_MAX: Final = 512
-# A secret whose beginning is longer than this is recognised by it.
+# A secret is recognised by a beginning of this length.
 BORDER_BYTES: Final = 64
-# Of a result its beginning and its end: folding takes the same time for any.
+# Only the beginning and the end of a result are compared, so folding takes constant time.
 RESULT_END_BYTES: Final = 256
 
 _IGNORED_KEYS: Final = frozenset(
@@ -35,9 +35,9 @@ _IGNORED_KEYS: Final = frozenset(
         "timeout_seconds", "yield_time_ms",
     }
 )  # fmt: skip
-# For an agent that is sent out it is the name of its errand: several may be sent with the same words.
+# For a subagent it is the name of its task: several may be started with the same prompt.
 _TASK_NAME_KEY: Final = "description"
-# Inside of a text its quotes are escaped.
+# Quotes inside the text are escaped.
 _DESCRIPTION: Final = re.compile(rb'"description" ?: ?"(?:[^"\\]|\\.)*"')
 _SPAWNING_NAME: Final = re.compile(
     r"^(?:Task|Agent)$|sub_?agent|(?:spawn|launch|dispatch|delegate)_(?:agent|task)", re.IGNORECASE
@@ -53,7 +53,7 @@ _READING_TOOLS: Final = frozenset(
 _READING_NAME: Final = re.compile(
     r"(?:^|[_.-])(?:describe|fetch|find|get|glob|grep|list|lookup|query|read|search|show|view)(?:[_.-]|$)"
 )
-# One part of a command line, and what stands between two of them.
+# One part of a command line, and the separators of parts.
 _READING_COMMAND: Final = re.compile(
     r"(?:ls|cat|head|tail|grep|egrep|rg|ag|find|fd|pwd|wc|which|type|tree|file|stat|nl|jq|echo|sed -n|awk|diff|du|df|cd|sort"
     r"|uniq|cut|tr|column|less|true|test|git (?:status|diff|log|show|ls-files|blame|rev-parse|grep|branch(?=$| -[av]| --)"
@@ -63,16 +63,8 @@ _PARTS: Final = re.compile(r" ?(?:&&|\|\||[;|]) ?")
 _WRITING_COMMAND: Final = re.compile(
     r"(?<![<=-])>(?!&\d|>? ?/dev/null)|<<| -(?:delete|exec|execdir|ok|fprint)\b"
 )
-_POLLING_TOOLS: Final = frozenset(
-    {
-        "AgentOutputTool",
-        "BashOutput",
-        "Monitor",
-        "TaskOutput",
-        "write_stdin",
-    }
-)
-# What is typed into a running program is no wait: only an empty line asks how it goes.
+_POLLING_TOOLS: Final = frozenset({"AgentOutputTool", "BashOutput", "Monitor", "TaskOutput", "write_stdin"})
+# Text typed into a running program is no poll: only an empty line asks for its output.
 _TYPED_INPUT: Final = re.compile(rb'"chars" ?: ?"(?!")')
 _POLLING_NAME: Final = re.compile(
     r"(?:^|[_.-])(?:await|poll|sleep|wait|watch)(?:[_.-]|$)"
@@ -84,24 +76,24 @@ _POLLING_COMMAND: Final = re.compile(
     r"|\btail (?:[^;&|]* )?(?:-\w*[fF]\b|--follow)|\bkubectl [^;&|]*-w\b|\brollout status\b"
     r"|\b(?:docker|kubectl|podman|aws \S+) wait\b|\brun watch\b|\bwait-for|^(?:true|:) ?;?$"
 )
-# A command that leaves something running is no look, however long it waits behind it.
+# A command that leaves something running is no poll, however long it waits afterwards.
 _LAUNCHING_COMMAND: Final = re.compile(r"\s&(?=\s|$|\))|(?:^|[;&|(] ?)(?:nohup|setsid) ")
-# Looks at what goes on elsewhere: builds, deployments, containers. Also work of its own, unless what it says is not over.
+# Status checks of builds, deployments, containers. They count as work, unless the answer says that it is not over.
 _STATUS_COMMAND: Final = re.compile(
     r"(?:gh (?:run|pr|workflow) (?:view|list|checks|status)|glab (?:ci|pipeline|mr)|kubectl (?:get|describe)"
     r"|(?:docker|podman)(?: compose|-compose)? (?:ps|inspect)|aws \S+ (?:describe|get|list)-|gcloud .*\b(?:describe|list)"
     r"|az .*\bshow)\b"
 )
-# What sets something going, in a command whose program is not known or in the name of a tool.
+# Words that start something, in a command with an unknown program or in the name of a tool.
 _STARTING: Final = re.compile(
     r"(?:^|[^a-z])(?:build|create|daemon|deploy|dev|launch|publish|restart|run|send|serve|server|spawn|start|submit|trigger"
     r"|up)(?![a-z])",
     re.IGNORECASE,
 )
-# At processes, whose presence is all they say, at the end of a file that may grow, at what a background task has written.
+# Checks of processes, of the end of a file that may grow, of the output of a background task.
 _CHANGING_COMMAND: Final = re.compile(r"(?:ps|pgrep|jobs|squeue|sacct|qstat|tail)\b")
 _TASK_OUTPUT: Final = re.compile(rb"/tasks/[\w-]+\.output\b")
-# What an answer says of something that is not over. Test runners count their skipped tests as pending.
+# Words of an answer about something unfinished. Test runners count their skipped tests as pending.
 _PENDING: Final = re.compile(
     rb"\b(?:pending|queued|still (?:running|building|waiting)|not (?:yet )?ready|waiting for)\b|in[ _-]progress",
     re.IGNORECASE,
@@ -112,45 +104,23 @@ _RUNNING: Final = re.compile(
 _FINISHED: Final = re.compile(rb"fail|error|pass|\d pending", re.IGNORECASE)
 PENDING_BYTES_MAX: Final = 200
 _SLEEP_COMMAND: Final = re.compile(rb"\bsleep [0-9.]+[smhd]?")
-# The same inside other calls: a script that asks again, an empty line sent to a running program.
+# Polls inside other calls: a script that asks again, an empty line sent to a running program.
 _POLLING_INPUT: Final = re.compile(
     rb'"(?:action|operation)" ?: ?"(?:poll|wait|status)"|"chars" ?: ?""|"(?:command|cmd)" ?: ?"\s*"'
     rb"|\bwait\(|\bsleep [0-9]|\bwrite_stdin\((?![^)]*\bchars[\\\"']*\s*:\s*\\?[\"'`](?!\\?[\"'`]))"
 )
 
-# What it needs, looked for first: nearly every call has none of it, and a word is found faster than a pattern.
+# One of these is in every match of that pattern. They are searched first: nearly every call has none of them, and a
+# word is found faster than a pattern.
 _POLLING_WORDS: Final = (
-    b"sleep ",
-    b"wait(",
-    b"write_stdin(",
-    b'"action"',
-    b'"operation"',
-    b'"chars"',
-    b'"command"',
-    b'"cmd"',
+    *(b"sleep ", b"wait(", b"write_stdin("),
+    *(b'"action"', b'"operation"', b'"chars"', b'"command"', b'"cmd"'),
 )
-
-# One of these stands in every input of a call that waits, or says how long it may take.
+# One of these is in every input of a call that waits, or that says how long it may take.
 _WAITING_WORDS: Final = (
-    b"leep",
-    b"wait",
-    b"watch",
-    b"tail -f",
-    b"tail -F",
-    b"--follow",
-    b"kubectl ",
-    b"timeout ",
-    b"write_stdin(",
-    b'"action"',
-    b'"operation"',
-    b'"chars"',
-    b':""',
-    b': ""',
-    b':" ',
-    b': " ',
-    b'"true',
-    b':":',
-    b': ":',
+    *(b"leep", b"wait", b"watch", b"tail -f", b"tail -F", b"--follow", b"kubectl ", b"timeout "),
+    *(b"write_stdin(", b'"action"', b'"operation"', b'"chars"'),
+    *(b':""', b': ""', b':" ', b': " ', b'"true', b':":', b': ":'),
 )
 
 _decode: Final = json_decoder(dict[str, Any])
@@ -158,59 +128,58 @@ _encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class CallIdentity(msgspec.Struct, frozen=True, gc=False):
-    """Which call it is. What its command does is worked out when somebody asks."""
+    """The identity of a call. The effect of its command is computed on demand."""
 
     key: int
-    # A number for the folder and the variables its command was given, if any.
+    # A number for the folder and the variables of its command, if any.
     place: str
     command: str
     reads_by_name: bool
 
     @property
     def reads(self) -> bool:
-        """Whether it only reads."""
         return self.reads_by_name or (self.command != "" and _only_reads(self.command))
 
     def is_same(self, other: "CallIdentity") -> bool:
-        """Whether both ask for the same thing; one that names no folder asks where the other one did."""
+        """Whether both are the same request; a call without a folder matches any folder."""
         return self.key == other.key and (self.place == other.place or not (self.place and other.place))
 
 
 class Call(msgspec.Struct, frozen=True, gc=False):
-    """A call as it was made, and whether it waits. What else it means is worked out when somebody asks."""
+    """A call, and whether it polls. Its identity is computed on demand."""
 
     tool: str
-    # All of it, or its beginning if it was looked at.
+    # The whole input, or its beginning if it was analysed.
     given: bytes
     polls: bool
     meaning: CallIdentity | None = None
-    # Of a plan that is written: how many items it has and how many are done.
+    # If it writes the plan: the number of items and of done ones.
     plan: PlanShape | None = None
 
     @property
     def text(self) -> str:
-        """What it asked for; the agent's words."""
+        """Tool and input, as the agent wrote them."""
         return f"{self.tool} {self.given.decode('utf-8', 'replace')}"
 
 
 class _ToolTraits(msgspec.Struct, frozen=True, gc=False):
-    """What the name of a tool says by itself."""
+    """What the name of a tool says."""
 
     key: int
     reads: bool
     writes: bool
     polls: bool
-    # Whether it waits is for its input to say.
+    # Only its input says whether it polls.
     may_poll: bool
-    # It sends out another agent; it writes the plan.
+    # It starts another agent; it writes the plan.
     spawns: bool
     plans: bool
-    # What stands beside the call and is no part of it.
+    # Keys that do not belong to the request.
     beside: frozenset[str]
 
 
 def kept_prefix(raw: bytes, bytes_max: int) -> bytes:
-    """As much as is kept and shown, up to the last blank: half a secret would not be recognised."""
+    """The part that is kept and shown, up to the last blank: half a secret would not be recognised."""
     if len(raw) <= bytes_max:
         return raw
     blank = raw.rfind(b" ", bytes_max - BORDER_BYTES, bytes_max)
@@ -218,7 +187,7 @@ def kept_prefix(raw: bytes, bytes_max: int) -> bytes:
 
 
 def call_of(tool: str, given: bytes) -> Call:
-    """Take a call down. Constant time: nearly every one is made once, and nobody asks what it means."""
+    """Record a call, in constant time: nearly every call is made once, and its identity is never needed."""
     manner = _tool_traits(tool)
     may_poll = manner.may_poll and max(map(given.find, _WAITING_WORDS)) >= 0
     plan = plan_shape(given) if manner.plans else None
@@ -228,7 +197,7 @@ def call_of(tool: str, given: bytes) -> Call:
     command, place, plain = _normalize(manner, given)
     polls = polls or (may_poll and _has_poll(given[:INPUT_BYTES_DECODED_MAX], command))
     if polls:
-        # How long it waits this time is no part of what it waits for.
+        # The length of a sleep is no part of the request.
         plain = _SLEEP_COMMAND.sub(b"sleep", plain)
     return Call(
         tool, kept_prefix(given, GIVEN_BYTES_KEPT_MAX), polls, _identity(manner, command, place, plain), plan
@@ -236,7 +205,7 @@ def call_of(tool: str, given: bytes) -> Call:
 
 
 def identity_of(call: Call) -> CallIdentity:
-    """Look at a call. Constant time: long inputs are not decoded."""
+    """The identity of a call, in constant time: long inputs are not decoded."""
     if call.meaning is not None:
         return call.meaning
     manner = _tool_traits(call.tool)
@@ -244,22 +213,22 @@ def identity_of(call: Call) -> CallIdentity:
 
 
 def is_write(call: Call) -> bool:
-    """Whether its name alone says that something is written."""
+    """Whether the name of its tool says that it writes."""
     return _tool_traits(call.tool).writes
 
 
 def is_spawn(tool: str) -> bool:
-    """Whether it sends out another agent."""
+    """Whether the tool starts another agent."""
     return _tool_traits(tool).spawns
 
 
 def writes_nothing(identity: CallIdentity) -> bool:
-    """Whether a call only looks: at files, at a page, at a server that it asks for something."""
+    """Whether a call only reads: files, a page, an answer of a server."""
     return identity.reads or (identity.command != "" and _changes_nothing(identity.command))
 
 
 def starts_something(tool: str, identity: CallIdentity) -> bool:
-    """Whether a call sets something going: by what its command does, or by a word in it or in the tool's name."""
+    """Whether a call starts something: by the effect of its command, or by a word in it or in the tool's name."""
     if not identity.command:
         return _STARTING.search(tool) is not None
     if writes_nothing(identity):
@@ -269,34 +238,34 @@ def starts_something(tool: str, identity: CallIdentity) -> bool:
 
 @lru_cache(maxsize=256)
 def _changes_nothing(command: str) -> bool:
-    from wakeful.effects.rules import MEANINGS  # noqa: PLC0415 - as for the speller
+    from wakeful.effects.rules import MEANINGS  # noqa: PLC0415 - slow to import, see _normalizer
 
     return MEANINGS[_rule_of(command)].reads_only
 
 
 @lru_cache(maxsize=256)
 def _is_unknown(command: str) -> bool:
-    """Whether it runs a program that nobody knows: it may as well show how something goes."""
+    """Whether it runs an unknown program, which may just show a status."""
     return _rule_of(command) in {"project-program", "unknown-program"}
 
 
 def _rule_of(command: str) -> "EffectRule":
-    from wakeful.effects.shell import classify_text  # noqa: PLC0415 - as for the speller
+    from wakeful.effects.shell import classify_text  # noqa: PLC0415 - slow to import, see _normalizer
 
     return classify_text(command).rule
 
 
 def _identity(manner: _ToolTraits, command: str, place: str, plain: bytes) -> CallIdentity:
-    # Nobody can tell of a long one what all of it does.
-    kept = command if len(command) <= GIVEN_BYTES_KEPT_MAX else ""
+    # The effect of a long command is not computed.
+    short_command = command if len(command) <= GIVEN_BYTES_KEPT_MAX else ""
     # Its variables may be secret, and are only compared.
-    where = f"{crc32(place.encode()):08x}" if place else ""
-    return CallIdentity(crc32(plain, manner.key), where, kept, manner.reads)
+    place_key = f"{crc32(place.encode()):08x}" if place else ""
+    return CallIdentity(crc32(plain, manner.key), place_key, short_command, manner.reads)
 
 
 @lru_cache(maxsize=256)
 def _only_reads(command: str) -> bool:
-    """Whether all parts of a command line read and none of its output goes into a file."""
+    """Whether all parts of a command line read and no output goes into a file."""
     if _WRITING_COMMAND.search(command) is not None:
         return False
     return all(map(_READING_COMMAND.match, filter(None, _PARTS.split(command))))
@@ -307,7 +276,7 @@ def _tool_traits(tool: str) -> _ToolTraits:
     writes = _WRITING_NAME.search(tool) is not None
     reads = tool in _READING_TOOLS or (not writes and _READING_NAME.search(tool) is not None)
     polls = tool in _POLLING_TOOLS or _POLLING_NAME.search(tool) is not None
-    # What is written into a file may speak of waiting; that is no poll.
+    # A text written into a file may contain such words; that is no poll.
     may_poll = not (reads or writes or polls)
     sends = _SPAWNING_NAME.search(tool) is not None
     beside = _IGNORED_KEYS - {_TASK_NAME_KEY} if sends else _IGNORED_KEYS
@@ -320,74 +289,72 @@ def _has_poll(given: bytes, command: str) -> bool:
     if command:
         waits = _POLLING_COMMAND.search(command) is not None
         return waits and _LAUNCHING_COMMAND.search(command) is None
-    # The last place of any of them. Not `in`: bytes take what is looked for as a number first, and fail.
+    # Not `in`, which is slower: for bytes it first tries to take its operand as a number.
     return max(map(given.find, _POLLING_WORDS)) >= 0 and bool(_POLLING_INPUT.search(given))
 
 
 def reports_in_progress(call: Call, identity: CallIdentity, result: bytes) -> bool:
-    """Whether a look says of something that goes on elsewhere that it is not over. Whoever starts it does not look."""
+    """Whether the result of a check says that something outside is not over. A call that starts it is no check."""
     if starts_something(call.tool, identity):
         return False
-    said = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
-    if len(said) > PENDING_BYTES_MAX or _FINISHED.search(said) is not None:
+    text = result.replace(b"\\n", b"\n").replace(b"\\t", b"\t")
+    if len(text) > PENDING_BYTES_MAX or _FINISHED.search(text) is not None:
         return False
-    looks = _STATUS_COMMAND.match(identity.command) is not None
-    return _PENDING.search(said) is not None or (looks and _RUNNING.search(said) is not None)
+    is_status = _STATUS_COMMAND.match(identity.command) is not None
+    return _PENDING.search(text) is not None or (is_status and _RUNNING.search(text) is not None)
 
 
 def may_change(call: Call, identity: CallIdentity) -> bool:
-    """Whether a call looks at something that may change by itself."""
+    """Whether a call checks something that may change by itself."""
     return (
         _CHANGING_COMMAND.match(identity.command) is not None or _TASK_OUTPUT.search(call.given) is not None
     )
 
 
 def result_digest(result: bytes) -> bytes:
-    """All of a result that is ever compared: its beginning, its end and its length."""
+    """The compared part of a result: its beginning, its end and its length."""
     if len(result) <= 2 * RESULT_END_BYTES:
         return result
     return b"%b ... %b / %d" % (result[:RESULT_END_BYTES], result[-RESULT_END_BYTES:], len(result))
 
 
 def result_key(result: bytes, seed: int) -> int:
-    """A number for what came back, with everything volatile masked."""
+    """A number for a result, with everything volatile masked."""
     return crc32(mask_result(result_digest(result)), seed)
 
 
-# The folder that most commands of a session are run in, over and over.
+# Mostly the folder, which is the same for most commands of a session.
 _mask_other_input: Final = lru_cache(maxsize=64)(mask_command)
 
 
 @cache
 def _normalizer() -> Callable[[object], tuple[str, str]]:
-    from wakeful.judging.command_normalization import normalize_command  # noqa: PLC0415 - its patterns take as long as all else here
+    from wakeful.judging.command_normalization import normalize_command  # noqa: PLC0415 - its patterns double the import time
 
     return normalize_command
 
 
 def _normalize(manner: _ToolTraits, given: bytes) -> tuple[str, str, bytes]:
-    """The command inside an input with its place, if there is one, and the input as it is compared."""
+    """The command in an input with its place, if there is one, and the compared form of the input."""
     if not given.startswith(b"{"):  # a patch, a script
         return "", "", given
     if len(given) > INPUT_BYTES_DECODED_MAX:
         return "", "", _DESCRIPTION.sub(b"", given, count=1) if _TASK_NAME_KEY in manner.beside else given
     try:
-        asked = _decode(given)
+        arguments = _decode(given)
     except msgspec.DecodeError:
         return "", "", given
-    for key in manner.beside.intersection(asked):
-        del asked[key]
+    for key in manner.beside.intersection(arguments):
+        del arguments[key]
     command = place = ""
     for key in _COMMAND_KEYS:
-        if key in asked:
-            spelled, place = _normalizer()(asked.pop(key))
-            command += spelled
-    beside = _encode(asked) if asked else b""
-    # Only commands name pids and locks; a file written with another date in it is another file.
-    plain = _mask_unless_git(command) + _mask_other_input(beside) if command else beside
-    return command, place, plain
-
-
-def _mask_unless_git(command: str) -> bytes:
-    # To git an id is a commit: what the command is about.
-    return command.encode() if command.startswith("git ") else mask_command(command.encode())
+        if key in arguments:
+            normalized, place = _normalizer()(arguments.pop(key))
+            command += normalized
+    rest = _encode(arguments) if arguments else b""
+    if not command:
+        # Only commands name pids and locks; a file written with another date in it is another file.
+        return command, place, rest
+    # For git an id is a commit, the subject of the command.
+    masked = command.encode() if command.startswith("git ") else mask_command(command.encode())
+    return command, place, masked + _mask_other_input(rest)

@@ -10,53 +10,53 @@ import re
 from typing import Final
 
 _SHELLS: Final = frozenset({"bash", "sh", "zsh", "dash"})
-# A script handed to a shell as one word; a quote inside of it would mean that it ends earlier.
+# A script given to a shell as one word; a quote inside would mean that it ends earlier.
 _HANDED_OVER: Final = re.compile(r"""(?:\S*/)?(?:ba|z|da)?sh (?:-\w+ )*-\w*c (?:'([^']*)'|"([^"]*)")$""")
 _HANDED_OVER_MAX: Final = 3
-# Lines of their own: no word, no block and no here-document goes over the end of one.
+# Independent lines: no word, block or heredoc spans two of them.
 _IS_PLAIN: Final = re.compile(r"""[^'"\\<(){}]*""")
 _COMMENT: Final = re.compile(r"""(?:^|(?<=\s))#(?!!)[^'"\n]*$""", re.MULTILINE)
-# What stands before a command without changing what it asks: a folder, a variable, a time limit.
+# Before a command, without changing the request: a folder, a variable, a time limit.
 _PREFIX: Final = re.compile(
     r"(?:cd \S+ ?(?:&&|;) ?|(?:env )?[A-Z_]+=\S* |timeout (?:-\S+ )*\d+(?:\.\d+)?[smhd]? |time |nice (?:-n ?\d+ )?)+"
 )
-# And what stands behind it: where its errors go, how much of its output is shown. Spelled so that every way to begin
-# is a letter the search can skip to: four times as fast as beginning with an optional space.
+# After a command: where its errors go, how much of its output is shown. Written so that every alternative begins
+# with a letter the search can skip to: four times as fast as beginning with an optional space.
 _ERRORS_TO: Final = r"2>(?:&1|/dev/null)"
 _SHOWN_BY: Final = r"\| ?(?:cat|head|tail)(?: -n? ?-?\d+)?"
 _SUFFIX: Final = re.compile(
     rf"(?: {_ERRORS_TO}| {_SHOWN_BY}|{_ERRORS_TO}|{_SHOWN_BY})(?: ?(?:{_ERRORS_TO}|{_SHOWN_BY}))*$"
 )
 _SUFFIX_WORDS: Final = ("cat", "head", "tail", "/null")
-# Three of them together have less.
+# Three of them together are shorter.
 _SUFFIX_CHARS_MAX: Final = 48
-# Of what stands before it, the folder and the variables.
+# The folder and the variables in the prefix.
 _PLACE: Final = re.compile(r"(?<!\S)(?:cd (\S+?)/?(?= |$|[;&])|([A-Z_]+=\S*))")
 _GIT_PLACE: Final = re.compile(r"git (?:--no-pager |-c \S+ )*-C (\S+?)/? ")
 _GIT_NOISE: Final = re.compile(r"git (?:--no-pager |-C \S+ |-c \S+ )+")
-# An overview names no file: whatever has a slash, an extension or a `--` looks at something in particular.
+# An overview names no file: a slash, an extension or a `--` means something in particular.
 _GIT_OVERVIEW: Final = re.compile(
     r"^git (?:status|diff|ls-files|log|branch)(?: (?:-n ?\d+|-{1,2}[\w=-]+|HEAD\S*))*$"
 )
 _CHAINED: Final = re.compile(r" ?(?:&&|;) ?")
-# Those whose short flags are single letters, in any order.
+# Programs whose short flags are single letters, in any order.
 _INSPECTIONS: Final = frozenset(
     {"ag", "cat", "df", "du", "egrep", "fgrep", "file", "grep", "head", "ls", "nl", "rg", "stat", "tail", "tree", "wc"}
 )  # fmt: skip
-# Those whose words have their places: only quotes and `./` make no difference.
+# Programs whose words have fixed positions: only quotes and `./` make no difference.
 _ORDERED: Final = frozenset({"awk", "fd", "find", "jq", "sed"})
 _JOINED: Final = re.compile(r"[;&|<>`]|\$\(")
-# Around a word without blanks they change nothing, and around others both kinds do the same.
+# Quotes around a word without blanks change nothing, and around others both kinds are equal.
 _QUOTED_WORD: Final = re.compile(r"""(?<!\S)(['"])([\w./:,-]+)\1(?!\S)""")
 _DOUBLE_QUOTED: Final = re.compile(r"""(?<!\S)"([^"'$`\\]*)"(?!\S)""")
 _WRITES: Final = re.compile(r"-i\b|--in-place|-delete\b|-(?:exec|ok)(?:dir)?\b|-fprint|-fls\b")
-# How many lines `head` and `tail` show, spelled one way.
+# The number of lines that `head` and `tail` show, in one spelling.
 _LINES: Final = re.compile(r" (?:-n ?|--lines[= ])(?=[-+]?\d)-?")
 _SHORT_FLAGS: Final = re.compile(r"-[A-Za-z]+")
 
 
 def normalize_command(value: object) -> tuple[str, str]:
-    """One spelling of a command line, which may come as a list of words, and of the folder and variables around it."""
+    """The normalized command line, which may be a list of words, and the folder and variables around it."""
     text, places = _line_of(value), ""
     for _ in range(_HANDED_OVER_MAX):
         inner, place = _unwrap(text)
@@ -71,7 +71,8 @@ def normalize_command(value: object) -> tuple[str, str]:
 
 def _normalize(text: str) -> str:
     if text.startswith("git "):
-        return _normalize_git(text)
+        text = _GIT_NOISE.sub("git ", text)
+        return "git status" if all(map(_GIT_OVERVIEW.match, _CHAINED.split(text))) else text
     program = text.partition(" ")[0]
     if program in _ORDERED:
         return _normalize_words(text)
@@ -81,7 +82,7 @@ def _normalize(text: str) -> str:
 def _line_of(value: object) -> str:
     if isinstance(value, list):
         words = list(map(str, value))
-        # What a shell is told to run is all that matters of it.
+        # Of a shell only its script matters.
         handed_over = len(words) == 3 and words[0].rpartition("/")[2] in _SHELLS and words[1].endswith("c")
         return _one_line(words[2] if handed_over else " ".join(words))
     return _one_line(str(value))
@@ -96,7 +97,7 @@ def _one_line(text: str) -> str:
 
 
 def _unwrap(text: str) -> tuple[str, str]:
-    """The command without what stands around it, itself if nothing does; and the folder and variables that did."""
+    """The command without its wrappers, and the folder and variables from them."""
     place, prefix = "", _PREFIX.match(text)
     if prefix is not None:
         place = " ".join(sorted(folder or variable for folder, variable in _PLACE.findall(prefix[0])))
@@ -112,13 +113,8 @@ def _unwrap(text: str) -> tuple[str, str]:
     return text, place
 
 
-def _normalize_git(text: str) -> str:
-    text = _GIT_NOISE.sub("git ", text)
-    return "git status" if all(map(_GIT_OVERVIEW.match, _CHAINED.split(text))) else text
-
-
 def _normalize_inspection(text: str) -> str:
-    """Flags sorted and taken apart, quotes and `./` dropped; what is joined with another command stays as it is."""
+    """Flags split and sorted, quotes and `./` dropped; a command joined with another one stays unchanged."""
     if _JOINED.search(text):
         return text
     text = _unquote(text)
@@ -128,13 +124,13 @@ def _normalize_inspection(text: str) -> str:
     flags = sorted({flag for word in words if word.startswith("-") for flag in _flags_in(word)})
     places = [_normalize_path(word) for word in words if not word.startswith("-")]
     if program == "ls":
-        # However a folder is listed, its listing is what comes back.
+        # Whatever the flags, the result is a listing of the folder.
         flags, places = [], [place for place in places if place != "."]
     return " ".join((program, *flags, *places))
 
 
 def _normalize_words(text: str) -> str:
-    """Quotes and `./` spelled one way, unless it writes or is joined with another command."""
+    """Quotes and `./` normalized, unless it writes or is joined with another command."""
     if _JOINED.search(text) or _WRITES.search(text):
         return text
     program, *words = _unquote(text).split()

@@ -24,12 +24,12 @@ from wakeful.judging.wording import format_length, result_text
 
 # `claude -p` and `codex exec` end within seconds of the error that ends their turn.
 CLOSED_SECONDS_MIN: Final = 60.0
-# A `claude --resume` that fails holds the conversation for 0.03 to 1 s before it ends.
+# A failing `claude --resume` has the conversation open for 0.03 to 1 s before it ends.
 TWIN_SECONDS: Final = 3.0
 
 
 class DetectorInput(WaitInput, frozen=True, gc=False):
-    """All that a detector may look at."""
+    """Everything that a detector may use."""
 
     agent: ProcessState
     waits: tuple[ExpectedWait, ...]
@@ -39,7 +39,7 @@ def _detect_exit(facts: DetectorInput) -> Finding | None:
     """The process ended inside a turn. After a finished turn it simply stopped."""
     if facts.agent is not ProcessState.DEAD or facts.activity.phase not in OPEN:
         return None
-    # What a person typed into the client was nothing the agent owed an answer to.
+    # A command that a person typed into the client needs no answer of the agent.
     if facts.activity.phase in {TurnPhase.SETTLING, TurnPhase.OPENED}:
         return None
     if facts.activity.is_out_of_budget or facts.activity.may_be_out_of_budget:
@@ -63,7 +63,7 @@ def _detect_exit(facts: DetectorInput) -> Finding | None:
 def _death_evidence(facts: DetectorInput, process: AgentProcess | None) -> list[str]:
     lines = []
     if process is not None:
-        # A recording may not say which process it was.
+        # A recording may not name the process.
         which = f"process {process.process.pid}" if process.process.pid else "its process"
         lines.append(f"{which} is gone ({process.source})")
     if facts.activity.calls:
@@ -73,7 +73,7 @@ def _death_evidence(facts: DetectorInput, process: AgentProcess | None) -> list[
 
 
 def twins_since(runtime: RuntimeState) -> Instant | None:
-    """Since when more than one living process holds the conversation; None if one does, or none."""
+    """Since when more than one live process has the conversation; None with one or none."""
     living = runtime.living_processes
     return max(process.seen_at for process in living) if len(living) > 1 else None
 
@@ -111,7 +111,7 @@ def _detect_failed_turn(facts: DetectorInput) -> Finding | None:
 
 
 def _was_closed(facts: DetectorInput, failed_at: Instant) -> bool:
-    """Whether somebody ended it, having seen how its turn failed: a program that gives up by itself does so at once."""
+    """Whether a person closed it after the failed turn: a program that gives up by itself does so at once."""
     process = facts.presence.newest_process
     if facts.agent is not ProcessState.DEAD or process is None or process.ended_at is None:
         return False
@@ -119,7 +119,7 @@ def _was_closed(facts: DetectorInput, failed_at: Instant) -> bool:
 
 
 def _detect_poisoned(facts: DetectorInput) -> Finding | None:
-    """Every prompt fails the same way. A login, a limit and an outage are another matter: those have an end."""
+    """Every prompt fails the same way. Not for a login, a limit or an outage: those have an end."""
     activity = facts.activity
     if activity.failures_alike <= facts.policy.failures_alike_max or facts.phase is not TurnPhase.FAILED:
         return None
@@ -136,28 +136,22 @@ def _detect_poisoned(facts: DetectorInput) -> Finding | None:
 
 def _detect_error_cascade(facts: DetectorInput) -> Finding | None:
     activity, most = facts.activity, facts.policy.errors_in_a_row_max
-    if facts.phase not in OPEN:  # its log did not say that the turn ended, and it did
+    if facts.phase not in OPEN:  # the turn ended, even if its log does not say so
         return None
     if activity.errors_in_a_row > most and activity.errors_since is not None:
         summary = f"{activity.errors_in_a_row} failed calls in a row"
-        return Finding(
-            FindingCode.ERROR_CASCADE, activity.errors_since, summary, untrusted=_last_failure(activity)
-        )
-    # A client retries for three minutes by itself; only an outage as long as a silence is trouble.
+        last_call = (activity.failed.text,) if activity.failed is not None else ()
+        last_failure = (*last_call, result_text(activity.failed_with))
+        return Finding(FindingCode.ERROR_CASCADE, activity.errors_since, summary, untrusted=last_failure)
+    # A client retries for three minutes by itself; only an outage as long as a silence is a problem.
     if activity.retries_in_a_row > most and is_quiet(facts) and activity.progress_at is not None:
         summary = f"the provider refused {activity.retries_in_a_row} requests in a row"
         return Finding(FindingCode.ERROR_CASCADE, activity.progress_at, summary)
     return None
 
 
-def _last_failure(activity: Activity) -> tuple[str, ...]:
-    """The call that failed last, and what it said."""
-    called = (activity.failed.text,) if activity.failed is not None else ()
-    return (*called, result_text(activity.failed_with))
-
-
 def _detect_loop(facts: DetectorInput) -> Finding | None:
-    # After its death no time passes for a session: nothing it polled for stays unchanged any longer.
+    # After its death no time passes for a session: the time that a poll is unchanged does not grow.
     until = facts.now if facts.agent is ProcessState.ALIVE else facts.activity.last_at or facts.now
     found = detect_loop(facts.activity.circles, facts.policy, until, in_turn=facts.phase in OPEN)
     if found is None:
@@ -167,7 +161,7 @@ def _detect_loop(facts: DetectorInput) -> Finding | None:
 
 
 def polled_cycle_since(tracker: LoopTracker, policy: Policy) -> Instant | None:
-    """Since when a cycle goes round often enough to be a loop, but for the poll in it."""
+    """Since when a cycle repeats often enough to be a loop, apart from the poll in it."""
     for size, run in enumerate(tracker.runs, start=1):
         most = policy.repeats_max if size == 1 else policy.cycles_max
         if run.polled and run.since is not None and run.length // size >= most:
@@ -199,16 +193,16 @@ def _detect_runaway(facts: DetectorInput) -> Finding | None:
 
 
 def turn_cost(activity: Activity, policy: Policy) -> float:
-    """What the turn has cost so far, in dollars; nothing where nobody said what a token costs."""
-    heard_tokens = activity.turn_tokens - activity.turn_output_tokens
+    """The cost of the turn so far, in dollars; 0 without configured prices."""
+    input_tokens = activity.turn_tokens - activity.turn_output_tokens
     return (
-        heard_tokens * policy.input_usd_per_million
+        input_tokens * policy.input_usd_per_million
         + activity.turn_output_tokens * policy.output_usd_per_million
     ) / 1e6
 
 
 def active_seconds(facts: DetectorInput) -> float:
-    """How long the turn has been at work, a person's waits and long gaps left out."""
+    """How long the turn has been at work, without waits for a person and long gaps."""
     activity = facts.activity
     if activity.progress_at is None or activity.phase is TurnPhase.PERSON:
         return activity.active_seconds
@@ -216,7 +210,7 @@ def active_seconds(facts: DetectorInput) -> float:
 
 
 def _detect_never_started(facts: DetectorInput) -> Finding | None:
-    """The client says it is busy, and nothing of it was ever written down."""
+    """The client reports that it is busy, and its log is empty."""
     process = facts.presence.newest_process
     if facts.activity.last_at is not None or process is None or process.status is not ClientStatus.BUSY:
         return None
@@ -228,7 +222,7 @@ def _detect_never_started(facts: DetectorInput) -> Finding | None:
 
 
 def _detect_wedged_tool(facts: DetectorInput) -> Finding | None:
-    """Every wait has run out, and what was waited for is a call that should have come back."""
+    """Every wait has run out, and the session waits for a call that should have returned."""
     if (
         facts.agent is not ProcessState.ALIVE
         or facts.phase is not TurnPhase.TOOL
@@ -247,7 +241,7 @@ def _detect_wedged_tool(facts: DetectorInput) -> Finding | None:
 
 
 def _wedge_evidence(facts: DetectorInput, call: OpenCall) -> Iterator[str]:
-    """Why this is no question that the log does not mention, where that is known."""
+    """Why this is no permission question that the log does not mention, if that is known."""
     mode, process = facts.activity.permission_mode, facts.presence.newest_process
     if call.limit_seconds is not None:
         yield f"such a call comes back within {call.limit_seconds:.0f} s"
@@ -260,7 +254,7 @@ def _wedge_evidence(facts: DetectorInput, call: OpenCall) -> Iterator[str]:
 
 
 def waits_are_over(facts: DetectorInput) -> bool:
-    """A wait for a person is never over, and a log without a known writer just ends."""
+    """A wait for a person is never over, and a log without a known process just ends."""
     known = bool(facts.presence.living_processes) or facts.presence.vouched
     return (
         known
@@ -275,7 +269,7 @@ def is_quiet(facts: DetectorInput) -> bool:
 
 
 def _detect_silence(facts: DetectorInput) -> Finding | None:
-    """Every wait has run out and nobody else can be blamed: not a client's own call, not a provider's refusals."""
+    """Every wait has run out and there is no other cause: no call that the client ends, no refusals of the provider."""
     if facts.agent is not ProcessState.ALIVE or facts.phase not in OPEN or not waits_are_over(facts):
         return None
     if facts.activity.retries_in_a_row > facts.policy.errors_in_a_row_max:
@@ -298,19 +292,18 @@ def _detect_silence(facts: DetectorInput) -> Finding | None:
 def _detect_drift(facts: DetectorInput) -> Finding | None:
     dialog = facts.presence.dialog
     if dialog is not None and dialog.kind is DialogKind.UNKNOWN and facts.agent is ProcessState.ALIVE:
-        told = "its client shows neither an input line nor a dialog that Wakeful knows"
-        return Finding(FindingCode.READER_DRIFT, dialog.since, told, untrusted=(dialog.words,))
-    summary = format_drift(facts.activity, facts.policy)
-    return (
-        Finding(FindingCode.READER_DRIFT, facts.activity.first_at or facts.now, summary) if summary else None
-    )
+        summary = "its client shows neither an input line nor a dialog that Wakeful knows"
+        return Finding(FindingCode.READER_DRIFT, dialog.since, summary, untrusted=(dialog.words,))
+    drift = format_drift(facts.activity, facts.policy)
+    since = facts.activity.first_at or facts.now
+    return Finding(FindingCode.READER_DRIFT, since, drift) if drift else None
 
 
 def format_drift(activity: Activity, policy: Policy) -> str | None:
-    """How the log's format changed, in words."""
+    """How the log's format changed, as text."""
     if activity.drifted is not None:
         return f"the log's format changed: no {activity.drifted}"
-    # Whoever only says that it is at work, and much else beside, need not have turns.
+    # A log with marks of activity and many unknown records need not have turns.
     is_strange = activity.skipped > activity.known and activity.skipped >= policy.drift_records_min
     if is_strange and activity.known == activity.marks:
         what = "record of a turn" if activity.marks else "record"
@@ -334,8 +327,7 @@ DETECTORS: Final[tuple[Callable[[DetectorInput], Finding | None], ...]] = (
 
 
 def detectors(runtime: RuntimeState) -> tuple[Callable[[DetectorInput], Finding | None], ...]:
-    """A transcript whose writer was never seen alive raises no alarm, but for being unreadable; so does what a person
-    stopped."""
+    """For a transcript whose process was never seen alive, and for a session that a person stopped, only drift counts."""
     if runtime.stopped and runtime.agent_state is ProcessState.DEAD:
         return (_detect_drift,)
     return DETECTORS if was_seen(runtime) else (_detect_drift,)

@@ -17,7 +17,7 @@ HEADLESS: Final = "headless"
 
 
 class CallKind(StrEnum):
-    """What an open call makes the session wait for."""
+    """What the session waits for during an open call."""
 
     TOOL = "tool"
     SUBAGENT = "subagent"
@@ -25,7 +25,7 @@ class CallKind(StrEnum):
 
 
 class Failure(StrEnum):
-    """Why a turn failed, as far as the client said."""
+    """Why a turn failed, as far as the client says."""
 
     AUTH = "auth"
     LIMIT = "limit"
@@ -35,13 +35,13 @@ class Failure(StrEnum):
 
 
 class Event(Struct, frozen=True, gc=False):
-    """Anything a log told us, at the wall time it states."""
+    """Any record of a log, at the wall time it states."""
 
     at: float
 
 
 class LogOpened(Event, frozen=True, gc=False):
-    """The log says whose it is."""
+    """The log identifies its session."""
 
     conversation_id: ConversationId | None = None
     cwd: str | None = None
@@ -51,17 +51,17 @@ class LogOpened(Event, frozen=True, gc=False):
 
 
 class PermissionModeSet(Event, frozen=True, gc=False):
-    """Which calls the client asks a person about, in its own word; `HEADLESS` where it has nobody to ask."""
+    """Which calls the client asks a person about, in its own term; `HEADLESS` without a person to ask."""
 
     mode: str
 
 
 class Prompted(Event, frozen=True, gc=False):
-    """Somebody asked for something: a turn begins, or goes on with new orders.
+    """A prompt: a turn begins, or goes on with a new request.
 
-    `by_wakeful`: Wakeful's own words, so that what a person asked for before goes on; else it is folded like theirs.
-    `unasked`: the client opened a turn and has not said what for. Nothing follows where a person typed a command of
-    their own into it.
+    `by_wakeful`: Wakeful wrote it, so the earlier request of a person goes on; otherwise it is folded like a person's.
+    `unasked`: the client opened a turn without a prompt so far. No prompt follows if a person typed a command into the
+    client.
     """
 
     by_person: bool = True
@@ -70,10 +70,10 @@ class Prompted(Event, frozen=True, gc=False):
 
 
 class Progressed(Event, frozen=True, gc=False):
-    """The agent is at work: thinking, text before more to come, a subagent's line, a tool's progress mark.
+    """The agent is at work: thinking, text with more to follow, a subagent's line, a tool's progress mark.
 
-    `words` is a number for the text, 0 if there is none: a monologue is told by it. `echoes`: how often the text
-    repeats its own end.
+    `words` is a number for the text, 0 without one: it reveals repeated messages. `echoes`: how often the text repeats
+    its own end.
     """
 
     words: int = 0
@@ -83,7 +83,7 @@ class Progressed(Event, frozen=True, gc=False):
 class TextWritten(Event, frozen=True, gc=False):
     """The agent wrote text and the log does not say whether more follows (dialects without stop reason).
 
-    `asks` is the question it ends with, if it does.
+    `asks` is the question at its end, if there is one.
     """
 
     words: int = 0
@@ -92,28 +92,26 @@ class TextWritten(Event, frozen=True, gc=False):
 
 
 class CallStarted(Event, frozen=True, gc=False):
-    """A tool call began."""
-
     call: str
     tool: str
     kind: CallKind = CallKind.TOOL
     input: bytes = b"{}"
     timeout_seconds: float | None = None
-    # The client itself ends its calls, or asks a person first: one that stays open is a wedge, not silence.
+    # The client itself ends its calls, or asks a person first: a call that stays open is stuck, not silent.
     enforced: bool = False
-    # The client's own limit: by then such a call has come back, unless the client asks for a permission first.
+    # The client's own limit: by then such a call has returned, unless the client asks for a permission first.
     limit_seconds: float | None = None
     # The call itself asks for more than its client allows.
     escalated: bool = False
-    # The id of the message that made it, where the log has one: equal calls of one message are one step.
+    # The id of its message, if the log has one: equal calls of one message are one step.
     message: str = ""
 
 
 class CallEnded(Event, frozen=True, gc=False):
-    """A tool call came back. `refused`: it never ran, for a person said no or a sibling failed; no error.
+    """A tool call returned. `refused`: it never ran, because a person refused it or a parallel call failed; no error.
 
-    Logs without call ids leave `call` empty: the newest open call of `tool` is meant. `background` names the task
-    that goes on behind the turn although its call came back.
+    Logs without call ids leave `call` empty: the newest open call of `tool` is meant. `background` names the task that
+    goes on although its call returned.
     """
 
     call: str
@@ -125,29 +123,29 @@ class CallEnded(Event, frozen=True, gc=False):
 
 
 class TaskEnded(Event, frozen=True, gc=False):
-    """A task that ran behind the turn is over."""
+    """A background task is over."""
 
     task: str
 
 
 class QuestionAsked(Event, frozen=True, gc=False):
-    """The session waits for a person: a permission, a question. Empty `about`: nobody said for what."""
+    """The session waits for a person: a permission, a question. Empty `about`: unknown."""
 
     about: str
 
 
 class QuestionAnswered(Event, frozen=True, gc=False):
-    """The person answered and the turn goes on; with `about`, only if that is what was asked about."""
+    """The person answered and the turn goes on; with `about`, only if it matches the question."""
 
     about: str | None = None
 
 
 class PlanProposed(Event, frozen=True, gc=False):
-    """A plan was put before the person: the turn that ends with it waits for their yes."""
+    """The agent proposed a plan: the turn that ends with it waits for approval."""
 
 
 class TurnEnded(Event, frozen=True, gc=False):
-    """The turn is over. `by_mark`: its books were closed, whichever way it ended; a failure stays one."""
+    """The turn is over. `by_mark`: a mark closes it, however it ended; a failure stays a failure."""
 
     by_mark: bool = False
     words: int = 0
@@ -168,11 +166,11 @@ class RequestRetried(Event, frozen=True, gc=False):
 
 
 class TurnInterrupted(Event, frozen=True, gc=False):
-    """A person or a signal cut the turn short."""
+    """A person or a signal interrupted the turn."""
 
 
 class CompactionStarted(Event, frozen=True, gc=False):
-    """The client began to summarise the conversation: a model's work that leaves no line before its end."""
+    """The client began to summarise the conversation: the model works without any line until the end."""
 
 
 class CompactionEnded(Event, frozen=True, gc=False):
@@ -180,17 +178,17 @@ class CompactionEnded(Event, frozen=True, gc=False):
 
 
 class ClientClosed(Event, frozen=True, gc=False):
-    """The program said goodbye: its exit was meant."""
+    """The program announced its exit, which is intended."""
 
 
 class LogClosed(Event, frozen=True, gc=False):
-    """The client wrote the line that it ends its log with: it ended in order, whatever ended it."""
+    """The client wrote the last line of its log: it ended in order, whatever the cause."""
 
 
 class TokensSpent(Event, frozen=True, gc=False):
-    """Tokens of one model message, already counted once per message.
+    """Tokens of one model message, counted once per message.
 
-    `weight`: all of them, weighted by what they cost beside each other, where a budget is told in money.
+    `weight`: all of them, weighted by their relative price, if a budget in money is known.
     """
 
     input_tokens: int
@@ -199,14 +197,14 @@ class TokensSpent(Event, frozen=True, gc=False):
 
 
 class BudgetReported(Event, frozen=True, gc=False):
-    """What a run has spent, and what it may: said before each request."""
+    """The amount a run has spent, and its budget: reported before each request."""
 
     used_usd: float
     total_usd: float
 
 
 class RecordSkipped(Event, frozen=True, gc=False):
-    """A record of a type this reader does not know: skipped and counted, as formats grow."""
+    """A record of an unknown type: skipped and counted, because formats grow."""
 
     kind: str
 
@@ -218,6 +216,6 @@ class LineMalformed(Event, frozen=True, gc=False):
 
 
 class FormatDrifted(Event, frozen=True, gc=False):
-    """A known record without a field we need: the format changed under us."""
+    """A known record without a required field: the format has changed."""
 
     field: str

@@ -17,7 +17,7 @@ from wakeful.core.process import Process, ProcessState
 
 
 class LivenessLevel(StrEnum):
-    """From the ground up. A verdict names the deepest one seen alive and the first one that is not."""
+    """From the host up. A verdict names the deepest one alive and the first one that is not."""
 
     HOST = "host"
     RUNTIME = "runtime"
@@ -31,7 +31,7 @@ class LivenessLevel(StrEnum):
 
 
 class ClientStatus(StrEnum):
-    """What the client itself says it is doing, where it says so."""
+    """The status that the client itself reports."""
 
     BUSY = "busy"
     IDLE = "idle"
@@ -39,7 +39,7 @@ class ClientStatus(StrEnum):
 
 
 class DialogKind(StrEnum):
-    """What a client asks a person before it takes a prompt, in words for people."""
+    """What a client asks a person before it accepts a prompt, as text for people."""
 
     TRUST = "folder trust"
     BYPASS = "bypass-permissions warning"
@@ -49,12 +49,12 @@ class DialogKind(StrEnum):
     MCP_SERVER = "new MCP server"
     SECURITY_NOTES = "security notes"
     UPDATE = "update"
-    # Neither an input line nor any of the above: nobody can say what it waits for.
+    # Neither an input line nor any of the above: it is unknown what the client waits for.
     UNKNOWN = "unknown screen"
 
 
 class Dialog(Struct, frozen=True, gc=False):
-    """A dialog on the screen of the client `process` that no prompt gets past. `words` are the screen's own."""
+    """A dialog on the screen of the client `process` that blocks prompts. `words` is the text on the screen."""
 
     kind: DialogKind
     words: str
@@ -62,13 +62,13 @@ class Dialog(Struct, frozen=True, gc=False):
     process: Process
 
 
-# A conversation has one owner; a handful of remembered holders is enough to see twins and past deaths.
+# A conversation has one owner; a few stored processes are enough to detect twins and past deaths.
 PROCESSES_MAX: Final = 8
 _seen_at: Final = attrgetter("seen_at")
 
 
 class AgentProcess(Struct, gc=False):
-    """A process that holds the conversation, by the word of a registry file, a writer lock or the log itself."""
+    """A process that runs the conversation, according to a registry file, a writer lock or the log itself."""
 
     process: Process
     sight: ProcessState
@@ -78,13 +78,11 @@ class AgentProcess(Struct, gc=False):
     status: ClientStatus | None = None
     status_at: Instant | None = None
     waiting_for: str | None = None
-    # What it said of itself last, before it ended: nobody asked it anything.
+    # Its last status before it ended was idle.
     ended_idle: bool = False
 
 
 class Pane(Struct, frozen=True, gc=False):
-    """The tmux pane that shows the session."""
-
     socket: str
     session: str
     target: str
@@ -95,7 +93,7 @@ class Pane(Struct, frozen=True, gc=False):
 
 
 def dead_pane(pane: Pane) -> Pane:
-    """The same pane, after whoever showed it ended."""
+    """The same pane, after its server ended."""
     return replace(pane, sight=ProcessState.DEAD, runtime=ProcessState.DEAD)
 
 
@@ -107,7 +105,7 @@ class Orphan(Struct, frozen=True, gc=False):
 
 
 class RuntimeState(Struct, gc=False):
-    """Everything seen of one session outside its log; written by the eyes only."""
+    """All evidence about one session outside its log; only the sources write it."""
 
     holders: dict[int, AgentProcess] = field(default_factory=dict)
     pane: Pane | None = None
@@ -115,22 +113,22 @@ class RuntimeState(Struct, gc=False):
     orphans: tuple[Orphan, ...] = ()
     tool_seen_at: Instant | None = None
     grown_at: Instant | None = None
-    # The newest line of its log that none of its known processes can have written: they had ended before.
+    # The newest line of its log that no known process can have written: they had ended before.
     written_after_at: Instant | None = None
     vouched: bool = False
-    # It ended on purpose: whatever went before is nobody's trouble once its agent is gone.
+    # It ended on purpose: earlier problems do not matter once its agent is gone.
     stopped: bool = False
-    # Not a person, but the chat gateway ended it.
+    # The chat gateway ended it, not a person.
     by_gateway: bool = False
-    # Not a person, but Wakeful ended it: its work goes on in this conversation.
+    # Wakeful ended it, not a person: its work goes on in this conversation.
     heir: SessionId | None = None
     cwd: str | None = None
-    # The host's last sleep: whoever made no progress since has only just woken up.
+    # The host's last sleep: a session without progress since has only just woken up.
     slept: Sleep | None = None
 
     @property
     def agent_state(self) -> ProcessState:
-        """Alive if any holder is; dead only if one is known and gone; else unknown."""
+        """Alive if any process is; dead only if one is known and gone; else unknown."""
         if not self.holders:
             return ProcessState.UNKNOWN
         sights = {process.sight for process in self.holders.values()}
@@ -141,7 +139,7 @@ class RuntimeState(Struct, gc=False):
 
     @property
     def ran_in_container(self) -> bool:
-        """Whether a process of it ran in a container: its folders are not those of this host."""
+        """Whether one of its processes ran in a container: its folders are not on this host."""
         return any(process.process.is_foreign for process in self.holders.values())
 
     @property
@@ -150,44 +148,42 @@ class RuntimeState(Struct, gc=False):
 
     @property
     def newest_process(self) -> AgentProcess | None:
-        """The holder to speak of: the living one, else the one that was seen last.
+        """The relevant process: the live one, else the one that was seen last.
 
-        Of two living ones it is the one that says what it does: a resume that fails never does.
+        Of two live ones it is the one that reports a status: a failing resume never does.
         """
-        if len(self.holders) <= 1:  # nearly always, and asked for several times per verdict
+        if len(self.holders) <= 1:  # nearly always, and used several times per verdict
             return next(iter(self.holders.values()), None)
         living = self.living_processes
-        saying = [process for process in living if process.status is not None]
-        return max(saying or living or self.holders.values(), key=_seen_at)
+        with_status = [process for process in living if process.status is not None]
+        return max(with_status or living or self.holders.values(), key=_seen_at)
 
 
 STOPPED_BY_PERSON: Final = "a person stopped it"
-
-
 STOPPED_BY_GATEWAY: Final = "the chat gateway stopped it"
 
 
 def stop_reason(heir: SessionId | None, *, by_gateway: bool = False) -> str:
-    """Who ended what ended on purpose: Wakeful, for the conversation in its place, the chat gateway, or a person."""
+    """Why a session ended on purpose: another conversation replaced it, or the chat gateway or a person stopped it."""
     if heir is not None:
         return f"its work goes on in {heir}"
     return STOPPED_BY_GATEWAY if by_gateway else STOPPED_BY_PERSON
 
 
 def why_final(heir: SessionId | None, *, by_gateway: bool = False) -> str:
-    """The same, as a reason not to bring it back. What the gateway stopped comes back with a message there."""
-    words = stop_reason(heir, by_gateway=by_gateway)
-    return words if words == STOPPED_BY_GATEWAY else f"{words}, which is final"
+    """The same, as a reason not to resume it. A session that the gateway stopped resumes with a chat message."""
+    reason = stop_reason(heir, by_gateway=by_gateway)
+    return reason if reason == STOPPED_BY_GATEWAY else f"{reason}, which is final"
 
 
-# A process writes its last lines up to 0.4 s before its end is told; a clock read twice differs by less.
+# A process writes its last lines up to 0.4 s before its exit is reported; two clock readings differ by less.
 LAST_LINES_SECONDS: Final = 2.0
 
 
 def note_late_write(runtime: RuntimeState, newest: Instant, *, live: bool) -> None:
-    """Remember a line that was written after every known process of the session had ended: somebody else lives.
+    """Record a line that was written after every known process of the session had ended: another process lives.
 
-    When a process ended that was found dead is not known; only a line that comes in now is newer than that.
+    The end time of a process that was found dead is unknown; only a line that arrives now is newer than that.
     """
     if runtime.agent_state is not ProcessState.DEAD:
         return
@@ -199,7 +195,7 @@ def note_late_write(runtime: RuntimeState, newest: Instant, *, live: bool) -> No
 
 
 def remember_process(runtime: RuntimeState, process: AgentProcess) -> bool:
-    """Remember a holder; True if it is new. A pid that came back with another start time is another process."""
+    """Record a process of the conversation; True if it is new. A pid with another start time is another process."""
     known = runtime.holders.get(process.process.pid)
     is_new = known is None or known.process != process.process
     if known is not None and not is_new:
@@ -215,12 +211,12 @@ def remember_process(runtime: RuntimeState, process: AgentProcess) -> bool:
     return is_new
 
 
-# A client that resumes a conversation registers and says what it does within 1 s; a busy machine takes longer.
+# A client that resumes a conversation registers and reports its status within 1 s; on a busy machine later.
 STARTING_SECONDS: Final = 10.0
 
 
 def is_starting(runtime: RuntimeState, last_at: Instant | None, now: Instant) -> bool:
-    """Whether the newest holder was just started and has neither written nor said what it does."""
+    """Whether the newest process has just started, has written nothing and reports no status."""
     newest = runtime.newest_process
     if newest is None or newest.sight is not ProcessState.ALIVE or newest.status is not None:
         return False
@@ -228,9 +224,9 @@ def is_starting(runtime: RuntimeState, last_at: Instant | None, now: Instant) ->
 
 
 def has_written_nothing_yet(runtime: RuntimeState, last_at: Instant | None) -> bool:
-    """Whether the newest holder wrote nothing since the one before it ended: a resume that has yet to begin, or failed.
+    """Whether the newest process wrote nothing since the previous one ended: a resume that has not begun, or failed.
 
-    One that ended while the newest was there already does not count. `last_at`: the newest record of the log.
+    A process that ended after the newest one started does not count. `last_at`: the newest record of the log.
     """
     newest = runtime.newest_process
     if newest is None:
@@ -243,11 +239,11 @@ def has_written_nothing_yet(runtime: RuntimeState, last_at: Instant | None) -> b
 
 
 STREAM: Final = "stream"
-"""The source of what a driven client says on its own stream, whose lines carry no time."""
+"""The source name for the output stream of a managed client, whose lines have no time."""
 
 
 class SessionIdentity(Struct, frozen=True, gc=False):
-    """Who a session is, apart from how it is."""
+    """The identity of a session, without its state."""
 
     id: SessionId
     provider: str
@@ -257,19 +253,19 @@ class SessionIdentity(Struct, frozen=True, gc=False):
     project: str = ""
     agent: str | None = None
     attempt: int = 0
-    # Held by itself, with a hosting of its own. The record calls what an agent of the hub hosts managed, too.
+    # It has its own ManagedSession. The record also calls sessions that a hub agent hosts managed.
     managed: bool = False
-    # Its log is its own word: alive until it says that it closed. Only where no process can be known.
+    # It counts as alive until its log says that it closed. Only where no process can be known.
     vouched: bool = False
-    # What a person called it, and what Wakeful did not see the end of.
+    # Its name, chosen by a person, and an action whose end is unknown.
     name: str | None = None
     note: str = ""
-    # The client's own folder that its log is in, where the conversation is found only from the place it was begun in.
+    # The client's folder of its log, if the client finds the conversation only from the directory where it began.
     folder: str = ""
-    # Its client has begun no conversation yet: it stands for the one to come, and goes when that begins.
+    # Its client has no conversation yet: it stands for the next one, and disappears when that begins.
     awaited: bool = False
 
     @property
     def is_managed(self) -> bool:
-        """Whether Wakeful started it or was given it: the session itself, or the agent of the hub that hosts it."""
+        """Whether Wakeful may act on it: the session itself is managed, or a hub agent hosts it."""
         return self.managed or self.agent is not None

@@ -1,8 +1,8 @@
-"""Explains a verdict: evidence, rules that fired or are held back, liveness levels, next step. Pure.
+"""Explains a verdict: evidence, rules that fired or are suppressed, liveness levels, next step. Pure.
 
-It is computed for `why` only: a verdict never depends on it, and nothing is judged a second time. A held-back
-rule would fire but for an expected wait or live evidence; each function for one stands for the exception in
-the detector of its code. Text of agents, clients and providers is under `untrusted`, and in backquotes in the
+It is computed for `why` only: a verdict never depends on it, and nothing is judged a second time. A suppressed
+rule would fire without an expected wait or live evidence; each function for one mirrors the exception in the
+detector of its code. Text of agents, clients and providers is under `untrusted`, and in backquotes in the
 sentence.
 """
 
@@ -40,7 +40,7 @@ from wakeful.judging.waits import call_end, current_waits
 
 
 class SuppressedRule(Struct, frozen=True, gc=False):
-    """A rule that would speak. `by` is a kind of wait, or `poll`, `login` or `pauses`."""
+    """A rule that would fire. `by` is a kind of wait, or `poll`, `login`, `outage` or `pauses`."""
 
     code: FindingCode
     by: str
@@ -50,7 +50,7 @@ class SuppressedRule(Struct, frozen=True, gc=False):
 
 
 def suppressed_rules(facts: DetectorInput, fired: frozenset[FindingCode]) -> Iterator[SuppressedRule]:
-    """Every rule held back now; one that speaks all the same is not among them."""
+    """Every rule that is suppressed now; rules that fired are not among them."""
     for code, restrain in _SUPPRESSIONS.items():
         if code not in fired:
             yield from restrain(facts, code)
@@ -65,7 +65,7 @@ def _silence(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule
     if facts.phase not in OPEN or progress_at is None:
         return
     for wait in current_waits(facts.waits, facts.now):
-        # By the clock on the wall a night's sleep is a silence; only the sleep says otherwise.
+        # In wall time a night's sleep of the host is a silence; only the sleep explains it.
         slept_through = facts.now.wall - progress_at.wall > facts.policy.silence_seconds
         if is_quiet(facts) or (wait.kind is WaitKind.SLEEP and slept_through):
             yield _by_wait(code, wait)
@@ -121,8 +121,8 @@ def _start(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
     process = facts.presence.newest_process
     if facts.activity.last_at is not None or process is None or process.sight is not ProcessState.ALIVE:
         return
-    told = process.status in {ClientStatus.IDLE, ClientStatus.WAITING}
-    if told and facts.now.seconds_since(process.seen_at) > facts.policy.never_started_seconds:
+    is_ready = process.status in {ClientStatus.IDLE, ClientStatus.WAITING}
+    if is_ready and facts.now.seconds_since(process.seen_at) > facts.policy.never_started_seconds:
         yield SuppressedRule(
             code, WaitKind.PERSON, None, f"its client says {process.status}", process.waiting_for or ""
         )
@@ -133,8 +133,8 @@ def _age(facts: DetectorInput, code: FindingCode) -> Iterator[SuppressedRule]:
     if facts.phase not in OPEN or since is None:
         return
     if facts.now.wall - since.wall > facts.policy.runaway_seconds >= seconds:
-        told = f"{seconds / 3600:.1f} h at work: a person's time, long gaps and the host's sleep are left out"
-        yield SuppressedRule(code, "pauses", None, told)
+        text = f"{seconds / 3600:.1f} h at work: a person's time, long gaps and the host's sleep are left out"
+        yield SuppressedRule(code, "pauses", None, text)
 
 
 _SUPPRESSIONS: Final[
@@ -151,8 +151,6 @@ _SUPPRESSIONS: Final[
 
 
 class LevelState(StrEnum):
-    """Whether a rung holds."""
-
     ALIVE = "alive"
     BROKEN = "broken"
     UNKNOWN = "unknown"
@@ -174,9 +172,9 @@ _LEVEL_STATES: Final[Mapping[ProcessState, LevelState]] = {
 def liveness_levels(
     activity: Activity, runtime: RuntimeState, verdict: Verdict, policy: Policy, now: Instant
 ) -> tuple[LivenessLevelRecord, ...]:
-    """Every rung from the ground up."""
-    holds = {
-        # Whoever judges runs on it.
+    """Every level from the host up."""
+    states = {
+        # Wakeful runs on it.
         LivenessLevel.HOST: LevelState.ALIVE,
         LivenessLevel.CONTAINER: LevelState.NOT_APPLICABLE,
         **_pane_levels(runtime.pane),
@@ -186,8 +184,8 @@ def liveness_levels(
         LivenessLevel.PROGRESS: _progress(activity, verdict, policy, now),
     }
     if verdict.broken_at is not None:
-        holds[verdict.broken_at] = LevelState.BROKEN
-    return tuple(LivenessLevelRecord(rung, holds[rung]) for rung in LivenessLevel)
+        states[verdict.broken_at] = LevelState.BROKEN
+    return tuple(LivenessLevelRecord(level, states[level]) for level in LivenessLevel)
 
 
 def _pane_levels(pane: Pane | None) -> dict[LivenessLevel, LevelState]:
@@ -197,10 +195,9 @@ def _pane_levels(pane: Pane | None) -> dict[LivenessLevel, LevelState]:
             LevelState.NOT_APPLICABLE,
         )
     runtime, process = _LEVEL_STATES[pane.runtime], _LEVEL_STATES[pane.sight]
-    # A server that lives says nothing about a session of which only a dead pane is known.
-    session = (
-        LevelState.UNKNOWN if runtime is LevelState.ALIVE and process is not LevelState.ALIVE else runtime
-    )
+    # A live server says nothing about a session whose only known pane is dead.
+    is_unclear = runtime is LevelState.ALIVE and process is not LevelState.ALIVE
+    session = LevelState.UNKNOWN if is_unclear else runtime
     return {
         LivenessLevel.RUNTIME: runtime,
         LivenessLevel.TMUX_SESSION: session,
@@ -224,7 +221,7 @@ def _tool(activity: Activity, runtime: RuntimeState, verdict: Verdict) -> LevelS
 
 
 def _progress(activity: Activity, verdict: Verdict, policy: Policy, now: Instant) -> LevelState:
-    """Seen within the time that counts as silence; nobody expects it from a session that waits for a person."""
+    """Progress within the silence threshold; a session that waits for a person needs none."""
     if verdict.state is State.WAITING or _turn(activity, verdict) is LevelState.NOT_APPLICABLE:
         return LevelState.NOT_APPLICABLE
     since = activity.progress_at
@@ -234,7 +231,7 @@ def _progress(activity: Activity, verdict: Verdict, policy: Policy, now: Instant
 
 SCHEMA: Final = 1
 
-# What each rule says, with its numbers; `docs/explanation/how-it-judges.md` has the reasons.
+# Each rule with its numbers; `docs/explanation/how-it-judges.md` has the reasons.
 RULE_TEXTS: Final[Mapping[FindingCode, str]] = {
     FindingCode.SESSION_DEAD: "a process that was seen, or registered, is gone in the middle of a turn",
     FindingCode.AGENT_EXITED: "the agent is gone in the middle of a turn and its pane shows a shell",
@@ -273,7 +270,7 @@ RULE_TEXTS: Final[Mapping[FindingCode, str]] = {
 
 
 class ExplanationEvidence(Struct, frozen=True, gc=False):
-    """One reading: when, by which eye, what. `at` is null for what was true whenever it was asked."""
+    """One reading: time, source, text. `at` is null for a reading without a time of its own."""
 
     at: str | None
     source: str
@@ -282,7 +279,7 @@ class ExplanationEvidence(Struct, frozen=True, gc=False):
 
 
 class FiredRule(Struct, frozen=True, gc=False):
-    """A rule that speaks, in words with its thresholds, and what it rests on."""
+    """A rule that fired, as text with its thresholds, and its evidence."""
 
     code: FindingCode
     since: str
@@ -293,9 +290,9 @@ class FiredRule(Struct, frozen=True, gc=False):
 
 
 class SuppressedRuleRecord(Struct, frozen=True, gc=False):
-    """A rule that would speak but for an expected wait, or for live evidence.
+    """A rule that would fire without an expected wait or live evidence.
 
-    `by` is a kind of wait, or `poll`, `login` or `pauses`. Without `until` no time alone ends it.
+    `by` is a kind of wait, or `poll`, `login`, `outage` or `pauses`. Without `until` time alone does not end it.
     """
 
     code: FindingCode
@@ -307,14 +304,14 @@ class SuppressedRuleRecord(Struct, frozen=True, gc=False):
 
 
 class RefusedAction(Struct, frozen=True, gc=False):
-    """A way back that is not to be had now, and why."""
+    """An action that would bring the session back but is not possible now, and why."""
 
     name: ActionName
     reason: str
 
 
 class Explanation(Struct, frozen=True, gc=False):
-    """A verdict, explained. `command` is the one right next step, `command_text` says what it does."""
+    """An explained verdict. `command` is the one right next step, `command_text` says what it does."""
 
     schema: int
     id: SessionId
@@ -331,7 +328,7 @@ class Explanation(Struct, frozen=True, gc=False):
     command: tuple[str, ...]
     command_text: str
     refused: tuple[RefusedAction, ...] = ()
-    # Which words of the sentence the agent chose.
+    # The parts of the sentence that the agent wrote.
     untrusted: tuple[str, ...] = ()
 
 
@@ -348,8 +345,8 @@ def explain(
     *,
     place_gone: bool = False,
 ) -> Explanation:
-    """Explain the verdict that `record` shows. `now` only tells how long ago things were."""
-    # The folder of an agent may be one inside its container, where nobody looked.
+    """Explain the verdict in `record`. `now` is only for durations."""
+    # The folder of a hub agent may be inside its container, where it was not checked.
     place_gone = place_gone and record.agent is None and not runtime.ran_in_container
     unfinished = describe_unfinished_turn(activity, runtime)
     command, text = _next_step(record, runtime, verdict, unfinished=unfinished, place_gone=place_gone)
@@ -371,24 +368,25 @@ def explain(
         next_change_at=record.valid_until,
         command=command,
         command_text=text,
-        refused=tuple(_refused_actions(record.actions, verdict)),
+        refused=_refused_actions(record.actions, verdict),
         untrusted=quotations((words,)),
     )
 
 
-# What brings a session back; where one of them may be done, the others are not missed.
+# Actions that bring a session back; if one of them is allowed, the others are not needed.
 _RESUMING_ACTIONS: Final = frozenset({ActionName.REVIVE, ActionName.RESUME, ActionName.RESTART})
 
 
-def _refused_actions(actions: tuple[AvailableAction, ...], verdict: Verdict) -> Iterator[RefusedAction]:
-    """Of a session in trouble: why it cannot be brought back now."""
-    ways = [each for each in actions if each.name in _RESUMING_ACTIONS]
-    if verdict.findings and not any(each.allowed for each in ways):
-        yield from (RefusedAction(each.name, each.reason) for each in ways)
+def _refused_actions(actions: tuple[AvailableAction, ...], verdict: Verdict) -> tuple[RefusedAction, ...]:
+    """Why a session with a finding cannot be brought back now."""
+    resuming = [each for each in actions if each.name in _RESUMING_ACTIONS]
+    if not verdict.findings or any(each.allowed for each in resuming):
+        return ()
+    return tuple(RefusedAction(each.name, each.reason) for each in resuming)
 
 
 def rule_text(code: FindingCode, policy: Policy) -> str:
-    """A rule as it is applied now."""
+    """A rule with its current thresholds."""
     return RULE_TEXTS[code].format_map(msgspec.structs.asdict(policy))
 
 
@@ -403,34 +401,30 @@ def _fired_rule(finding: Finding, policy: Policy) -> FiredRule:
     )
 
 
-def _suppressed_record(held: SuppressedRule, policy: Policy) -> SuppressedRuleRecord:
-    until = iso(held.until.wall) if held.until is not None else None
-    rule = rule_text(held.code, policy)
-    return SuppressedRuleRecord(held.code, rule, held.by, until, held.evidence, safe(held.untrusted))
+def _suppressed_record(each: SuppressedRule, policy: Policy) -> SuppressedRuleRecord:
+    until = iso(each.until.wall) if each.until is not None else None
+    rule = rule_text(each.code, policy)
+    return SuppressedRuleRecord(each.code, rule, each.by, until, each.evidence, safe(each.untrusted))
 
 
 def _evidence(
     record: SessionRecord, activity: Activity, runtime: RuntimeState
 ) -> Iterator[ExplanationEvidence]:
-    """Processes first, then what shows them, then the log: the order of the ladder."""
+    """Processes, then panes, then the log: the order of the liveness levels."""
     for process in runtime.holders.values():
         yield from _process_evidence(process)
     if not runtime.holders:
         yield ExplanationEvidence(None, "processes", "no process is known to hold it", "")
     if runtime.pane is not None:
-        text = (
-            f"pane {process_state_text(runtime.pane.sight)}, tmux {process_state_text(runtime.pane.runtime)}"
-        )
-        yield ExplanationEvidence(None, "tmux", text, safe(f"{runtime.pane.session} {runtime.pane.target}"))
+        pane = runtime.pane
+        text = f"pane {process_state_text(pane.sight)}, tmux {process_state_text(pane.runtime)}"
+        yield ExplanationEvidence(None, "tmux", text, safe(f"{pane.session} {pane.target}"))
     for orphan in runtime.orphans:
-        pid = orphan.process.pid
-        yield ExplanationEvidence(
-            None, "processes", f"its tool still runs as process {pid}", safe(orphan.command)
-        )
+        text = f"its tool still runs as process {orphan.process.pid}"
+        yield ExplanationEvidence(None, "processes", text, safe(orphan.command))
     if runtime.slept is not None:
-        slept = runtime.slept
-        text = f"the host slept from {iso(slept.began.wall)}, woke up"
-        yield _evidence_at(slept.woke, "clock", text)
+        text = f"the host slept from {iso(runtime.slept.began.wall)}, woke up"
+        yield _evidence_at(runtime.slept.woke, "clock", text)
     if runtime.tool_seen_at is not None:
         yield _evidence_at(runtime.tool_seen_at, "processes", "a tool of it was seen alive")
     yield from _log_evidence(record.source, activity, runtime)
@@ -450,8 +444,8 @@ def _log_evidence(source: str, activity: Activity, runtime: RuntimeState) -> Ite
     if activity.progress_at is not None:
         yield _evidence_at(activity.progress_at, source, "last progress")
     if activity.phase_since is not None:
-        said = activity.failure_message if activity.failure is not None else activity.asks
-        yield _evidence_at(activity.phase_since, source, f"turn: {activity.phase}", said)
+        text = activity.failure_message if activity.failure is not None else activity.asks
+        yield _evidence_at(activity.phase_since, source, f"turn: {activity.phase}", text)
     for call in activity.calls.values():
         text = f"{call.tool} {call.input.decode('utf-8', 'replace')}"
         yield _evidence_at(call.since, source, "call open", text)
@@ -464,11 +458,11 @@ def _log_evidence(source: str, activity: Activity, runtime: RuntimeState) -> Ite
         yield _evidence_at(runtime.grown_at, source, "its log grew while it was watched")
 
 
-def _evidence_at(at: Instant, source: str, text: str, said: str = "") -> ExplanationEvidence:
-    return ExplanationEvidence(iso(at.wall), source, text, safe(said))
+def _evidence_at(at: Instant, source: str, text: str, untrusted: str = "") -> ExplanationEvidence:
+    return ExplanationEvidence(iso(at.wall), source, text, safe(untrusted))
 
 
-# What ends a trouble that nobody but a person can end, once the session is before them.
+# How a person ends a problem at the session's pane.
 _AT_ITS_PANE: Final[Mapping[FindingCode, str]] = {
     FindingCode.LOOP: "go to its pane, interrupt it and say what to do instead",
     FindingCode.ERROR_CASCADE: "go to its pane, interrupt it and say what to do instead",
@@ -480,8 +474,6 @@ _AT_ITS_PANE: Final[Mapping[FindingCode, str]] = {
     FindingCode.POISONED_CONVERSATION: "go to its pane and begin a new conversation",
 }
 LOGINS: Final[Mapping[str, tuple[str, ...]]] = {"claude": ("claude", "/login"), "codex": ("codex", "login")}
-
-
 _FOLDER_GONE: Final = ExplanationEvidence(None, "folders", "its working directory is gone", "")
 
 
@@ -493,7 +485,7 @@ def _next_step(
     unfinished: str | None,
     place_gone: bool,
 ) -> tuple[tuple[str, ...], str]:
-    """The one right command and what it does. `unfinished`: what became of a turn whose end is not in the log."""
+    """The one right command and its description. `unfinished`: the fate of a turn whose end is not in the log."""
     allowed = {action.name: action.argv for action in record.actions if action.allowed}
     inspect = ("wakeful", "session", "inspect", record.id)
     attach = allowed.get(ActionName.ATTACH)
@@ -527,7 +519,7 @@ def _limit_step(
     allowed: Mapping[ActionName, tuple[str, ...]],
     inspect: tuple[str, ...],
 ) -> tuple[tuple[str, ...], str]:
-    """Only time helps: what there is to do then."""
+    """Only time helps: what to do after that."""
     has_end = any(wait.kind is WaitKind.LIMIT and wait.until is not None for wait in verdict.waits)
     send, attach = allowed.get(ActionName.SEND), allowed.get(ActionName.ATTACH)
     if record.managed and send is not None and has_end:
@@ -540,15 +532,14 @@ def _limit_step(
 
 
 def _forbidden_step(record: SessionRecord, inspect: tuple[str, ...]) -> tuple[tuple[str, ...], str] | None:
-    """What to do where it could come back, but for the mode or for what was cut off."""
-    reasons = {action.reason: action for action in record.actions if not action.allowed}
+    """What to do if only the mode or an interrupted call prevents a resume."""
+    reasons = {action.reason for action in record.actions if not action.allowed}
     if OBSERVING in reasons:
         return inspect, "the mode is observe: Wakeful acts on nothing, so look at it and act yourself"
-    revive = reasons.get(INTERRUPTED_CALL)
-    if revive is None:
+    if INTERRUPTED_CALL not in reasons:
         return None
-    looked = ("wakeful", "session", "revive", record.id, "--yes")
-    return looked, "brings it back, once you looked: what was cut off may have happened"
+    revive = ("wakeful", "session", "revive", record.id, "--yes")
+    return revive, "brings it back, once you looked: what was cut off may have happened"
 
 
 def _prompt_step(
@@ -557,7 +548,7 @@ def _prompt_step(
     inspect: tuple[str, ...],
     unfinished: str | None,
 ) -> tuple[tuple[str, ...], str]:
-    """How one that is not in a turn gets its next prompt."""
+    """How a session outside a turn gets its next prompt."""
     if record.state is State.DETACHED:
         well = unfinished or "nothing is wrong"
         return inspect, f"{well}, but only who started it can prompt it; stopped, it can be resumed"
@@ -573,14 +564,14 @@ def _prompt_step(
 def _revive_step(
     allowed: Mapping[ActionName, tuple[str, ...]], runtime: RuntimeState, code: FindingCode | None
 ) -> tuple[tuple[str, ...], str] | None:
-    """How one whose process is gone comes back, if it can."""
+    """How a session without a process comes back, if it can."""
     if ActionName.RESTART in allowed:
         return allowed[ActionName.ATTACH], "go to its agent: it is restarted or removed from there"
     if ActionName.RESUME not in allowed or code is FindingCode.POISONED_CONVERSATION:
         return None
     revive = allowed.get(ActionName.REVIVE)
     if revive is not None and not runtime.orphans:
-        # What Wakeful was given comes back by the plan: told what was cut off, held where a person has to look first.
+        # A managed session is resumed by the plan: with a note about interrupted calls, or after a person's decision.
         return revive, _REVIVE_TEXT
     return allowed[ActionName.RESUME], _resume_text(runtime)
 
@@ -596,13 +587,8 @@ def _answer_step(
     if probable:
         return inspect, "find its terminal and see what it asks"
     if record.managed:
-        return (
-            "wakeful",
-            "session",
-            "answer",
-            record.id,
-            "allow",
-        ), "says yes to what it asks; `deny` says no"
+        argv = ("wakeful", "session", "answer", record.id, "allow")
+        return argv, "says yes to what it asks; `deny` says no"
     return inspect, "find its process, then answer it"
 
 

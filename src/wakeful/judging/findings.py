@@ -1,8 +1,7 @@
 """Findings, states, health and verdicts: closed values, and what each finding means in each state.
 
-The reference page is generated from the table. A new detector adds its code to Code and its function to
-DETECTORS. A Verdict says what a session does, its health, the reasons, and when that can change by time
-alone.
+The reference page is generated from the table. A new detector adds its code to FindingCode and its function to
+DETECTORS. A Verdict says what a session does, its health, the reasons, and when that can change by time alone.
 """
 
 from collections.abc import Mapping
@@ -17,7 +16,7 @@ from wakeful.judging.evidence import LivenessLevel
 
 
 class State(StrEnum):
-    """What a session is doing, as an operator would say it."""
+    """What a session is doing, in an operator's words."""
 
     IDLE = "idle"
     PROMPTING = "prompting"
@@ -53,7 +52,7 @@ class Notice(StrEnum):
 
 
 class HealingAction(StrEnum):
-    """What healing may do about it, once a session is managed."""
+    """What healing may do about it, if the session is managed."""
 
     NONE = "none"
     NOTIFY = "notify"
@@ -62,7 +61,7 @@ class HealingAction(StrEnum):
 
 
 class Attention(StrEnum):
-    """Who or what has to move next."""
+    """Who or what has to act next."""
 
     NONE = "none"
     PERSON = "person"
@@ -72,11 +71,11 @@ class Attention(StrEnum):
 
 
 NEEDS_YOU: Final = (Attention.PERSON, Attention.LOGIN, Attention.OPERATOR)
-"""Whatever waits for a person, the most pressing first: what lists and reports count as an open problem."""
+"""Everything that waits for a person, most urgent first: lists and reports count these as open problems."""
 
 
 class FindingCode(StrEnum):
-    """In order of precedence: the first finding names the session's trouble."""
+    """In order of precedence: the first finding names the session's problem."""
 
     SESSION_DEAD = "session_dead"
     AGENT_EXITED = "agent_exited"
@@ -96,8 +95,6 @@ class FindingCode(StrEnum):
 
 
 class FindingMeaning(Struct, frozen=True):
-    """What a finding amounts to."""
-
     health: Health
     severity: Severity
     notice: Notice
@@ -149,12 +146,12 @@ _ALWAYS: Final[Mapping[FindingCode, FindingMeaning]] = {
     FindingCode.SILENT: _STUCK,
     FindingCode.TOOL_WEDGED: _STUCK,
     FindingCode.NEVER_STARTED: _STUCK,
-    # Age alone tells somebody; it revives nothing while progress is fresh.
+    # Age alone only notifies; nothing is resumed while progress is fresh.
     FindingCode.RUNAWAY: _NOTIFY_ONLY,
     FindingCode.RUNTIME_LOST: _UNREADABLE,
     FindingCode.READER_DRIFT: _UNREADABLE,
 }
-# A turn that failed and whose program then ended by itself is over: a person reads why, nothing is revived.
+# After a failed turn whose program then ended by itself: a person reads why, nothing is resumed.
 _EXCEPTIONS: Final[Mapping[tuple[FindingCode, State], FindingMeaning]] = {
     (FindingCode.TURN_FAILED, State.STOPPED): _NOTIFY_ONLY,
     (FindingCode.ERROR_CASCADE, State.STOPPED): _NOTIFY_ONLY,
@@ -170,7 +167,7 @@ _RANK: Final[Mapping[Health, int]] = {health: rank for rank, health in enumerate
 
 
 def worst(healths: list[Health]) -> Health:
-    """The worst of them; healthy if there are none."""
+    """The worst of them; healthy without any."""
     return max(healths, key=_RANK.__getitem__, default=Health.HEALTHY)
 
 
@@ -189,7 +186,7 @@ class WaitKind(StrEnum):
 
 
 class Finding(Struct, frozen=True, gc=False):
-    """One closed code with the evidence behind it. `untrusted` holds what an agent wrote."""
+    """One closed code with its evidence. `untrusted` contains text of an agent."""
 
     code: FindingCode
     since: Instant
@@ -199,20 +196,18 @@ class Finding(Struct, frozen=True, gc=False):
 
 
 class ExpectedWait(Struct, frozen=True, gc=False):
-    """A named, evidenced, expiring permission to be silent. Without `until` only a person ends it."""
+    """A named reason to be silent, with evidence and an end. Without `until` only a person ends it."""
 
     kind: WaitKind
     since: Instant
     until: Instant | None
     evidence: str
     untrusted: str = ""
-    # A guess: nobody said that it waits for this.
+    # A guess: no source says that it waits for this.
     probable: bool = False
 
 
 class Verdict(Struct, frozen=True, gc=False):
-    """What is true of a session now."""
-
     state: State
     health: Health
     agent: ProcessState

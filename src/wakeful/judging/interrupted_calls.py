@@ -25,7 +25,7 @@ _decode: Final = json_decoder(dict[str, Any])
 
 
 class EffectVerdict(Struct, frozen=True):
-    """The class of a call, the rule that decided and the words it decided by, which an agent wrote."""
+    """The class of a call, the deciding rule, and the agent's words that it applies to."""
 
     effect: Effect
     rule: EffectRule
@@ -33,12 +33,12 @@ class EffectVerdict(Struct, frozen=True):
 
     @property
     def reads_only(self) -> bool:
-        """Whether nothing at all was changed, not even here."""
+        """Whether nothing was changed, not even locally."""
         return MEANINGS[self.rule].reads_only
 
 
 class InterruptedCall(Struct, frozen=True):
-    """A call that had not come back when its session ended. `given`: the beginning of its input."""
+    """A call that had not returned when its session ended. `given`: the beginning of its input."""
 
     call: str
     tool: str
@@ -48,29 +48,22 @@ class InterruptedCall(Struct, frozen=True):
 
 
 def classify(tool: str, given: bytes) -> EffectVerdict:
-    """The class of one call. Never raises; an input that cannot be read is unknown."""
+    """The class of one call. Never raises; an unreadable input is unknown."""
     return _verdict(_ruling_for(tool, given), tool, given)
 
 
 def interrupted_calls(activity: Activity) -> tuple[InterruptedCall, ...]:
-    """What a session had not finished, oldest first: its open calls, and the commands it left running behind them."""
-    behind = [
-        InterruptedCall(
-            handle,
-            task.tool,
-            task.since,
-            _call_verdict(_classify_kept_input(task.tool, task.input), task),
-            task.input,
-        )
+    """The unfinished work of a session, oldest first: its open calls, and the commands it left running."""
+    tasks = [
+        _interrupted(handle, task, _classify_kept_input(task.tool, task.input))
         for handle, task in activity.background.items()
     ]
-    calls = [
-        InterruptedCall(
-            call.call, call.tool, call.since, _call_verdict(_of_call(call, activity), call), call.input
-        )
-        for call in activity.calls.values()
-    ]
-    return tuple(sorted([*behind, *calls], key=lambda each: each.since))
+    calls = [_interrupted(call.call, call, _of_call(call, activity)) for call in activity.calls.values()]
+    return tuple(sorted([*tasks, *calls], key=lambda each: each.since))
+
+
+def _interrupted(handle: str, call: OpenCall | BackgroundTask, ruling: Ruling) -> InterruptedCall:
+    return InterruptedCall(handle, call.tool, call.since, _verdict(ruling, call.tool, call.input), call.input)
 
 
 def _of_call(call: OpenCall, activity: Activity) -> Ruling:
@@ -85,7 +78,7 @@ def _of_call(call: OpenCall, activity: Activity) -> Ruling:
 
 
 def _classify_kept_input(tool: str, given: bytes) -> Ruling:
-    """The ruling for an input of which only the beginning may have been kept."""
+    """The ruling for a stored input, which may be cut."""
     ruling = _ruling_for(tool, given)
     if len(given) < INPUT_BYTES_KEPT_MAX or tool in TOOLS:
         return ruling
@@ -96,17 +89,13 @@ _HANDLE: Final = re.compile(rb'\b(?:session_id|task_id|bash_id|shell_id)"?\s*:\s
 
 
 def _polls_known(given: bytes, activity: Activity) -> bool:
-    """Whether what a call waits for stands among the commands left running, with a class of its own."""
+    """Whether a call waits for a known background command, which has its own class."""
     handles = [handle.decode("ascii", "replace") for handle in _HANDLE.findall(given)]
     return bool(handles) and all(handle in activity.background for handle in handles)
 
 
-def _call_verdict(ruling: Ruling, call: OpenCall | BackgroundTask) -> EffectVerdict:
-    return _verdict(ruling, call.tool, call.input)
-
-
 def _verdict(ruling: Ruling, tool: str, given: bytes) -> EffectVerdict:
-    """With its words as people may see them: those of the redacted input, whose quotes still say where a secret ends."""
+    """With its words from the redacted input: only whole quotes show where a secret ends."""
     text = given.decode("utf-8", "replace")
     clean = redact(text)
     words = ruling.words if clean == text else redact(_ruling_for(tool, clean.encode()).words)
@@ -144,9 +133,9 @@ SHELL_TOOLS: Final = (
 def _ruling_for(tool: str, given: bytes) -> Ruling:
     if tool in TOOLS:
         return Ruling(TOOLS[tool], tool)
-    look = _TOOL_CLASSIFIERS.get(tool)
-    if look is not None:
-        return look(given)
+    classifier = _TOOL_CLASSIFIERS.get(tool)
+    if classifier is not None:
+        return classifier(given)
     return Ruling(_mcp_rule(tool) if tool.startswith("mcp__") else EffectRule.UNKNOWN_TOOL, tool[:200])
 
 
@@ -154,14 +143,14 @@ _CUT_COMMAND: Final = re.compile(rb'"(?:command|cmd)"\s*:\s*"((?:[^"\\]|\\.)*)',
 
 
 def shell_command(given: bytes) -> str | list[str] | None:
-    """What a shell tool was given to run: a text or an argument list. Raises ValueError if its input was cut."""
+    """The command of a shell tool: a text or an argument list. Raises ValueError if its input was cut."""
     try:
-        asked = _decode(given)
+        arguments = _decode(given)
     except msgspec.DecodeError as error:
         raise ValueError("not whole") from error
-    inner = asked.get("action")
-    asked = inner if isinstance(inner, dict) else asked
-    command = next((asked[key] for key in ("command", "cmd", "script") if key in asked), None)
+    inner = arguments.get("action")
+    arguments = inner if isinstance(inner, dict) else arguments
+    command = next((arguments[key] for key in ("command", "cmd", "script") if key in arguments), None)
     if isinstance(command, list) and command:
         return [str(word) for word in command]
     return command if isinstance(command, str) else None
@@ -171,21 +160,17 @@ def _shell(given: bytes) -> Ruling:
     try:
         command = shell_command(given)
     except ValueError:
-        return _cut_shell(given)
+        # The rest of a cut input can still show that it is remote.
+        found = _CUT_COMMAND.search(given)
+        text = found[1].decode("utf-8", "replace").replace("\\n", "\n").replace('\\"', '"') if found else ""
+        return _worst(classify_text(text), Ruling(EffectRule.UNREADABLE))
     if isinstance(command, list):
         return classify_words(command)
     return classify_text(command) if command is not None else Ruling(EffectRule.UNREADABLE)
 
 
-def _cut_shell(given: bytes) -> Ruling:
-    """What is left of a cut input can still say that it is remote."""
-    found = _CUT_COMMAND.search(given)
-    text = found[1].decode("utf-8", "replace").replace("\\n", "\n").replace('\\"', '"') if found else ""
-    return _worst(classify_text(text), Ruling(EffectRule.UNREADABLE))
-
-
 def _classify_typed_input(given: bytes) -> Ruling:
-    """An empty line asks how it goes, Ctrl-C ends it, anything else is typed into it."""
+    """An empty line polls a program, Ctrl-C ends it, anything else is input for it."""
     try:
         chars = _decode(given).get("chars", "")
     except msgspec.DecodeError:
@@ -202,17 +187,14 @@ def _typed_chars(chars: str | None) -> Ruling:
 
 
 def _script(given: bytes) -> Ruling:
-    """Code that calls tools: each of its calls is judged; what cannot be read as such is hidden."""
+    """Code that calls tools: each call is classified; unreadable parts count as hidden commands."""
     script = read_tool_script(given.decode("utf-8", "replace"))
     rulings = [_classify_tool_call(call.tool, call.argument) for call in script.calls]
     if not script.whole:
-        # The texts in it may be the commands it runs.
-        afar = [
-            ruling
-            for ruling in map(classify_text, script.texts)
-            if MEANINGS[ruling.rule].effect is Effect.REMOTE
-        ]
-        rulings += [Ruling(EffectRule.HIDDEN_COMMAND, "tools in a script"), *afar]
+        # Its texts may be the commands it runs.
+        texts = map(classify_text, script.texts)
+        remote = [each for each in texts if MEANINGS[each.rule].effect is Effect.REMOTE]
+        rulings += [Ruling(EffectRule.HIDDEN_COMMAND, "tools in a script"), *remote]
     return _worst(Ruling(EffectRule.READS, "a script without tools"), *rulings)
 
 
@@ -221,9 +203,9 @@ def _classify_tool_call(tool: str, argument: str | None) -> Ruling:
         return classify_text(argument) if argument is not None else Ruling(EffectRule.HIDDEN_COMMAND, tool)
     if tool == "write_stdin":
         return _typed_chars(argument)
-    return (
-        _ruling_for(tool, b"{}") if tool not in _TOOL_CLASSIFIERS else Ruling(EffectRule.HIDDEN_COMMAND, tool)
-    )
+    if tool in _TOOL_CLASSIFIERS:
+        return Ruling(EffectRule.HIDDEN_COMMAND, tool)
+    return _ruling_for(tool, b"{}")
 
 
 _TOOL_CLASSIFIERS: Final[Mapping[str, Callable[[bytes], Ruling]]] = {
@@ -252,8 +234,8 @@ _MCP_WRITES: Final = frozenset(
 
 
 def _mcp_rule(tool: str) -> EffectRule:
-    """A tool reads if a reading verb is among the first two words of its name and no writing one in any."""
+    """A tool reads if one of the first two words of its name is a reading verb and none is a writing one."""
     parts = [part.lower() for part in _NAME_PART.findall(tool[:200].rsplit("__", 1)[-1])]
-    # A query may change what it asks, as SQL does.
+    # A query may change data, as in SQL.
     reads = bool(_MCP_READS.intersection(parts[:2])) and parts[0] != "query"
     return EffectRule.MCP_READ if reads and not _MCP_WRITES.intersection(parts) else EffectRule.MCP_TOOL

@@ -49,7 +49,7 @@ from wakeful.judging.waits import (
     with_current_wall_time,
 )
 
-# Most logs of most machines: somebody wrote them once. No time and no rule can change that.
+# For most logs of most machines: they are old, and no time and no rule changes their verdict.
 NO_EVIDENCE_VERDICT: Final = Verdict(
     state=State.STOPPED,
     health=Health.UNKNOWN,
@@ -65,7 +65,7 @@ NO_EVIDENCE_VERDICT: Final = Verdict(
 
 
 def judge(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> Verdict:
-    """Say what is true of a session at `now`. Never looks at anything but its arguments."""
+    """The verdict on a session at `now`, from the arguments alone."""
     if not was_seen(runtime) and not runtime.stopped and format_drift(activity, policy) is None:
         return NO_EVIDENCE_VERDICT
     facts = detector_input(activity, runtime, policy, now)
@@ -87,7 +87,7 @@ def judge(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instan
 
 
 def detector_input(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> DetectorInput:
-    """Who lives, where the turn stands and what it waits for: all that the detectors look at."""
+    """The input of the detectors: process state, phase of the turn, and expected waits."""
     agent = _agent(activity, runtime, policy, now)
     phase = _phase(activity, runtime, policy, now)
     if (
@@ -102,8 +102,8 @@ def detector_input(activity: Activity, runtime: RuntimeState, policy: Policy, no
 
 
 def _agent(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> ProcessState:
-    """Whether the agent lives. A log that grows under our eyes has a living writer, known by name or not, and one
-    that grew after every known process had ended has another one."""
+    """Whether the agent lives. A log that grows while watched has a live process, known or not, and a log that grew
+    after the end of all known processes has another one."""
     is_unknown = runtime.agent_state is ProcessState.UNKNOWN or runtime.written_after_at is not None
     if not is_unknown:
         return runtime.agent_state
@@ -115,15 +115,16 @@ def _agent(activity: Activity, runtime: RuntimeState, policy: Policy, now: Insta
 
 
 def _phase(activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant) -> TurnPhase:
-    """The turn's phase, corrected by the client's own word where that is newer than the log."""
+    """The turn's phase, corrected by the client's status if that is newer than the log."""
     if runtime.dialog is not None:
-        # It takes no prompt before that is answered, whatever an earlier process wrote.
+        # It accepts no prompt before the dialog is answered, whatever an earlier process wrote.
         return TurnPhase.UNSEEN
     if activity.phase in OPEN and is_starting(runtime, activity.last_at, now):
-        # The turn that the process before left open is not its own.
+        # The open turn belongs to the previous process.
         return TurnPhase.UNSEEN
-    phase = activity.phase
-    if activity.is_out_of_budget or (phase is TurnPhase.SETTLING and _has_settled(activity, policy, now)):
+    phase, since = activity.phase, activity.progress_at
+    has_settled = since is None or now.seconds_since(since) >= policy.settle_seconds
+    if activity.is_out_of_budget or (phase is TurnPhase.SETTLING and has_settled):
         phase = TurnPhase.ENDED
     process = runtime.newest_process
     if phase not in OPEN and _is_compacting(activity, process, policy, now):
@@ -134,18 +135,13 @@ def _phase(activity: Activity, runtime: RuntimeState, policy: Policy, now: Insta
 
 
 def _is_compacting(activity: Activity, process: AgentProcess | None, policy: Policy, now: Instant) -> bool:
-    """Between turns too a conversation is summarised. A person who cuts that short leaves no word of it, so that
-    beyond its time only a client that calls itself busy is believed."""
+    """A conversation is also summarised between turns. The log does not show that a person interrupts it, so after its
+    time only a client that reports itself busy counts."""
     since = activity.compacting_since
     if since is None:
         return False
     busy = process is not None and process.status is ClientStatus.BUSY
     return busy or now.seconds_since(since) < policy.compaction_seconds
-
-
-def _has_settled(activity: Activity, policy: Policy, now: Instant) -> bool:
-    since = activity.progress_at
-    return since is None or now.seconds_since(since) >= policy.settle_seconds
 
 
 def _by_status(phase: TurnPhase, process: AgentProcess, activity: Activity) -> TurnPhase:
@@ -177,31 +173,28 @@ def _health(facts: DetectorInput, state: State, findings: tuple[Finding, ...]) -
     if findings:
         return worst([MEANINGS[finding.code, state].health for finding in findings])
     if facts.agent is ProcessState.UNKNOWN:
-        # A process that a person ended while nobody watched is not missed; one that cannot be looked at may be.
+        # A process that a person ended while Wakeful did not run is no problem; one that cannot be probed may be.
         is_ended = facts.presence.stopped and not facts.presence.holders
         return Health.HEALTHY if is_ended else Health.UNKNOWN
-    if ended_without_log(facts.activity, facts.presence, facts.agent) or _has_unclear_end(facts):
+    # The log does not say whether the budget or a person ended it.
+    has_unclear_end = facts.agent is ProcessState.DEAD and facts.activity.may_be_out_of_budget
+    if has_unclear_end or ended_without_log(facts.activity, facts.presence, facts.agent):
         return Health.UNKNOWN
     stale_at = _stale_at(facts) if state is State.IDLE else None
     return Health.STALE if stale_at is not None and stale_at <= facts.now else Health.HEALTHY
 
 
 def ended_without_log(activity: Activity, runtime: RuntimeState, agent: ProcessState) -> bool:
-    """A process that is gone, and nothing of its log is there to say how: whether it ended well is not known, unless
-    it had called itself idle."""
+    """Whether the process is gone without a log that says how, so that it is unknown whether it ended well. A process
+    that had reported itself idle ended well."""
     process = runtime.newest_process
     if agent is not ProcessState.DEAD or activity.last_at is not None or process is None or runtime.stopped:
         return False
     return not process.ended_idle and process.status is not ClientStatus.IDLE
 
 
-def _has_unclear_end(facts: DetectorInput) -> bool:
-    """Its log does not say whether its budget ended it or somebody did."""
-    return facts.agent is ProcessState.DEAD and facts.activity.may_be_out_of_budget
-
-
 def _stale_at(facts: DetectorInput) -> Instant | None:
-    """When an idle session that only its log vouches for counts as stale; one whose process is seen never does."""
+    """When an idle session without a visible process counts as stale; one with a live process never does."""
     if facts.presence.living_processes:
         return None
     seen = latest((facts.presence.grown_at, facts.activity.last_at))
@@ -229,7 +222,7 @@ def _alive_to(facts: DetectorInput) -> LivenessLevel:
     return LivenessLevel.HOST
 
 
-# What a finding says about the ladder; a failed turn precedes whatever made no progress.
+# The liveness level that a finding breaks; a failed turn precedes missing progress.
 _BROKEN_LEVELS: Final = {
     FindingCode.AUTH_REQUIRED: LivenessLevel.TURN,
     FindingCode.USAGE_LIMITED: LivenessLevel.TURN,
@@ -253,7 +246,7 @@ def _broken_at(facts: DetectorInput, findings: tuple[Finding, ...]) -> LivenessL
 
 
 def _next_check_at(facts: DetectorInput) -> Instant | None:
-    """The earliest moment at which this verdict can change although nothing happens."""
+    """The earliest moment at which this verdict can change by time alone."""
     moments = [wait.until for wait in facts.waits if wait.until is not None]
     if facts.phase is TurnPhase.SETTLING and facts.activity.progress_at is not None:
         moments.append(facts.activity.progress_at.plus(facts.policy.settle_seconds))
@@ -275,7 +268,7 @@ def _next_check_at(facts: DetectorInput) -> Instant | None:
 
 
 def _rule_deadlines(facts: DetectorInput) -> list[Instant]:
-    """When rules that count time alone would fire."""
+    """When rules that depend on time alone would fire."""
     activity, policy = facts.activity, facts.policy
     if facts.agent is not ProcessState.ALIVE:
         return []
@@ -285,7 +278,7 @@ def _rule_deadlines(facts: DetectorInput) -> list[Instant]:
     if facts.phase in OPEN and facts.phase is not TurnPhase.PERSON and activity.progress_at is not None:
         moments.append(activity.progress_at.plus(policy.silence_seconds))
         left_seconds = policy.runaway_seconds - activity.active_seconds
-        # Within one gap more than GAP_SECONDS_MAX never counts, so nothing is due beyond it.
+        # One gap counts GAP_SECONDS_MAX at most, so nothing is due after it.
         if left_seconds < GAP_SECONDS_MAX:
             moments.append(activity.progress_at.plus(max(left_seconds, 0.0) + 1))
     if facts.phase is TurnPhase.TOOL:

@@ -33,38 +33,38 @@ from wakeful.judging.stagnation import PlanRun, SameAnswerRun, extend_plan_run, 
 from wakeful.judging.thresholds import Policy
 
 CYCLE_CALLS_MAX: Final = 5
-# Distinct calls remembered since the last new write; a turn with more of them is not going in circles.
+# Distinct calls kept since the last new write; a turn with more of them is no loop.
 CALLS_REMEMBERED_MAX: Final = 64
-# A call repeated with others in between still goes on if it came within the last few.
+# A call repeated with others in between still continues if it is among the last few.
 RECENT_CALLS: Final = 3
-# What is waited for at once: a handful of background tasks.
+# Things that are waited for at once: a few background tasks.
 POLLS_MAX: Final = 4
-# Half of all model waits end within 3 s: whoever looks again later than this has waited, and sooner hammers.
+# Half of all model waits end within 3 s: a check repeated later than this has waited, an earlier one has not.
 POLL_PAUSE_SECONDS_MIN: Final = 10.0
-# And whoever looks at anything again after a minute: 37 of the 51 equal looks in 40 recordings of work came so late.
+# Any read repeated after a minute has waited, too: 37 of the 51 equal reads in 40 recordings of work came so late.
 SPACED_SECONDS_MIN: Final = 60.0
 
 
 class _RepeatedCall(Struct, gc=False):
-    """A call with its result, and how often it was made since something new was written."""
+    """A call with its result, and how often it was made since the last new write."""
 
     call: Call
     result: bytes
     since: Instant
     asked: Instant
-    # The place where it came first, and the one where counting began: the same until something new is written.
+    # The index of its first occurrence, and the one where counting began: equal until something new is written.
     number: int = 0
     counted_from: int = 0
     last_index: int = 0
     count: int = 1
     meaning: CallIdentity | None = None
     masked: bytes | None = None
-    # The message it was last made in; 0: not known.
+    # Its last message; 0: unknown.
     step: int = 0
 
 
 class _Poll(Struct, gc=False):
-    """What is asked again and again, and how long its answer has been the same."""
+    """A repeated poll, and how long its answer has been the same."""
 
     made: _RepeatedCall
     since: Instant
@@ -72,7 +72,7 @@ class _Poll(Struct, gc=False):
 
 
 class _Run(Struct, gc=False):
-    """How many calls in a row equalled the one a cycle's length before."""
+    """How many calls in a row equalled the call one cycle length before."""
 
     length: int = 0
     since: Instant | None = None
@@ -80,17 +80,17 @@ class _Run(Struct, gc=False):
 
 
 class LoopTracker(Struct, gc=False):
-    """What one turn has repeated so far. Every session has one, and most of them repeat nothing: that takes no room."""
+    """The repetitions of one turn. Every session has one, and most of them repeat nothing: that needs no memory."""
 
-    # The last calls with their results by their numbers, and when each was made.
+    # Numbers of the last calls with their results, and when each was made.
     recent: tuple[int, ...] = ()
     recent_since: tuple[Instant, ...] = ()
-    # One for each length of a cycle; none while nothing is repeated and nothing polled.
+    # One for each cycle length; empty without repetitions and polls.
     runs: tuple[_Run, ...] = ()
-    # The last distinct calls, and a number for what masking leaves of each result.
+    # The last distinct calls, and a number for the unmasked part of each result.
     made: list[_RepeatedCall] = field(default_factory=list)
     outlines: list[int] = field(default_factory=list)
-    # How often the one that came back last was made.
+    # How often the last call was made.
     last_count: int = 0
     index: int = 0
     words: int = 0
@@ -101,24 +101,24 @@ class LoopTracker(Struct, gc=False):
     # Summaries of the conversation with nothing done between them.
     compactions: int = 0
     compacted_since: Instant | None = None
-    # What is waited for, the one asked last at the end; news of one is news for all.
+    # The current polls, the newest last; a change of one is a change for all.
     polls: tuple[_Poll, ...] = ()
-    # The call before the last poll, by its place: what was made since then is not merely asked again.
+    # Index of the call before the last poll: calls since then are not mere polls.
     polled_index: int = -1
-    # Runs count by time only because a look was taken again after a longer pause.
+    # Runs count by time only because a read was repeated after a longer pause.
     spaced: bool = False
-    # The last call if it failed, and how often in a row it did, whatever it said each time.
+    # The last call if it failed, and how often in a row it failed, with any result.
     failing: Call | None = None
     failing_since: Instant | None = None
     failing_step: int = 0
     failures: int = 0
-    # Reading calls in a row with one answer, and writes of a plan in a row that neither grew nor got done.
+    # Reading calls in a row with one answer, and writes of a plan in a row without a new or done item.
     alike: SameAnswerRun | None = None
     plan: PlanRun | None = None
 
 
 class DetectedLoop(Struct, frozen=True):
-    """A loop that is going on now. `call` is one of those it goes round with; words alone have none."""
+    """A loop that is going on now. `call` is one of its calls; repeated texts have none."""
 
     since: Instant
     summary: str
@@ -126,18 +126,18 @@ class DetectedLoop(Struct, frozen=True):
 
 
 def reset(tracker: LoopTracker) -> None:
-    """Begin afresh: a person spoke, or something new was written."""
+    """Start over: a person sent a prompt, or something new was written."""
     reset_calls(tracker)
     reset_texts(tracker)
 
 
 def reset_texts(tracker: LoopTracker) -> None:
-    """Somebody or something asked: whoever gives the same answer to the next question is no monologue."""
+    """After any prompt: the same answer to another prompt is no repetition."""
     tracker.words = tracker.words_repeats = 0
 
 
 def reset_calls(tracker: LoopTracker) -> None:
-    """A turn is over, and its calls with it. What was said stays: a hook that asks again gets the same words."""
+    """At the end of a turn. Texts stay: a hook may ask again and get the same text."""
     tracker.recent = tracker.recent_since = tracker.runs = ()
     tracker.made.clear()
     tracker.outlines.clear()
@@ -157,7 +157,7 @@ def on_call_result(
     failed: bool = False,
     step: int = 0,
 ) -> None:
-    """A call came back; `since` is when it was made, `step` a number for the message that made it."""
+    """Add a returned call; `since` is when it was made, `step` a number for its message."""
     tracker.echoes = tracker.compactions = tracker.words = tracker.words_repeats = 0
     if call.plan is not None or tracker.plan is not None:
         tracker.plan = extend_plan_run(tracker.plan, call, since, step)
@@ -185,7 +185,7 @@ def on_call_result(
 
 
 def on_text(tracker: LoopTracker, words: int, echoes: int, at: Instant) -> None:
-    """The agent said something; `words` is a number for it."""
+    """Add a text of the agent; `words` is a number for it."""
     tracker.echoes, tracker.compactions = echoes, 0
     if words == tracker.words:
         tracker.words_repeats += 1
@@ -194,7 +194,6 @@ def on_text(tracker: LoopTracker, words: int, echoes: int, at: Instant) -> None:
 
 
 def on_compaction(tracker: LoopTracker, at: Instant) -> None:
-    """The conversation was summarised."""
     if not tracker.compactions:
         tracker.compacted_since = at
     tracker.compactions += 1
@@ -203,7 +202,7 @@ def on_compaction(tracker: LoopTracker, at: Instant) -> None:
 def detect_loop(
     tracker: LoopTracker, policy: Policy, now: Instant, *, in_turn: bool = True
 ) -> DetectedLoop | None:
-    """The loop that goes on now, if one does. Between turns only the words are left: a hook may ask for them again."""
+    """The current loop, if there is one. Between turns only texts count: a hook may ask for them again."""
     if not in_turn:
         return _repeated_message(tracker, policy)
     return (
@@ -220,7 +219,7 @@ def detect_loop(
 
 
 def _find_equal_call(tracker: LoopTracker, new: _RepeatedCall, trace: int) -> _RepeatedCall | None:
-    """The same call with the same result, if it is remembered; then it is the last one from now on."""
+    """The same call with the same result, if it is stored; it becomes the last one."""
     for place, made in enumerate(tracker.made):
         if tracker.outlines[place] == trace and _is_same(made, new):
             tracker.made.append(tracker.made.pop(place))
@@ -240,7 +239,7 @@ def _is_same(one: _RepeatedCall, other: _RepeatedCall) -> bool:
 def redacted_call(
     made: _RepeatedCall, call_at_rest: Callable[[Call], Call], result_at_rest: Callable[[bytes], bytes]
 ) -> _RepeatedCall:
-    """As it may be written to disk: compared by digests, with no more of its result than a rule reads."""
+    """The form for disk: compared by digests, and only as much of its result as a rule reads."""
     digest = _masked_digest(made)
     result = result_at_rest(made.result) if len(made.result) <= PENDING_BYTES_MAX else b""
     return replace(made, call=call_at_rest(made.call), result=result, meaning=None, masked=digest)
@@ -253,14 +252,14 @@ def _identity(made: _RepeatedCall) -> CallIdentity:
 
 
 def _masked_digest(made: _RepeatedCall) -> bytes:
-    """A digest of its result with everything volatile masked, made once: it is compared with many."""
+    """A digest of its result with everything volatile masked; computed once, because it is compared often."""
     if made.masked is None:
         made.masked = blake2b(mask_result(made.result), digest_size=16).digest()
     return made.masked
 
 
 def _remember(tracker: LoopTracker, new: _RepeatedCall, trace: int) -> _RepeatedCall:
-    # What stands before something newly written counts no more; it may still be part of a cycle.
+    # Calls before a new write do not count any more; they may still be part of a cycle.
     room = CYCLE_CALLS_MAX if is_write(new.call) else CALLS_REMEMBERED_MAX
     if len(tracker.made) >= room:
         del tracker.made[: 1 - room], tracker.outlines[: 1 - room]
@@ -276,7 +275,7 @@ def _count(tracker: LoopTracker, made: _RepeatedCall, since: Instant) -> None:
     elif paused_seconds >= SPACED_SECONDS_MIN and writes_nothing(_identity(made)):
         _count_runs_by_time(tracker, tracker.index - 1, spaced=True)
     elif tracker.spaced:
-        # Nobody waits any more: what is repeated without a pause begins to count here.
+        # No pause any more: repetitions begin to count here.
         tracker.runs, tracker.spaced = (), False
     made.asked, made.last_index = since, tracker.index
     if _is_counted(tracker, made):
@@ -286,12 +285,12 @@ def _count(tracker: LoopTracker, made: _RepeatedCall, since: Instant) -> None:
 
 
 def _is_counted(tracker: LoopTracker, made: _RepeatedCall) -> bool:
-    """Whether nothing was written anew behind it: every call that was new there only reads."""
+    """Whether nothing new was written after it: every new call since only reads."""
     return all(_identity(other).reads for other in tracker.made if other.counted_from > made.counted_from)
 
 
 def _is_waiting(tracker: LoopTracker, made: _RepeatedCall) -> bool:
-    """Whether it is asked again because something is not over; or looks at what may move, and nothing else was done."""
+    """Whether it is repeated because something is not over, or checks something that may change, with nothing between."""
     identity = _identity(made)
     if reports_in_progress(made.call, identity, made.result):
         return True
@@ -313,7 +312,7 @@ def asks_the_same(one: Call, other: Call) -> bool:
 
 
 def _count_runs_by_time(tracker: LoopTracker, polled_index: int, *, spaced: bool = False) -> None:
-    """Somebody waits: what is repeated counts by time."""
+    """The agent waits: repetitions count by time."""
     tracker.runs = tracker.runs or _no_runs()
     tracker.spaced = spaced and (tracker.spaced or not any(run.polled for run in tracker.runs))
     for run in tracker.runs:
@@ -361,7 +360,8 @@ def _cycle(tracker: LoopTracker, policy: Policy, now: Instant) -> DetectedLoop |
         if run.polled and now.seconds_since(run.since) < policy.poll_seconds:
             continue
         what = "the same call" if size == 1 else f"the same {size} calls"
-        return DetectedLoop(run.since, f"{what} with the same result {rounds} times", _last_call(tracker))
+        last_call = next((made.call for made in tracker.made if made.number == tracker.recent[-1]), None)
+        return DetectedLoop(run.since, f"{what} with the same result {rounds} times", last_call)
     return None
 
 
@@ -372,14 +372,10 @@ def _repeated_failure(tracker: LoopTracker, policy: Policy) -> DetectedLoop | No
     return DetectedLoop(tracker.failing_since, what, tracker.failing)
 
 
-def _last_call(tracker: LoopTracker) -> Call | None:
-    return next((made.call for made in tracker.made if made.number == tracker.recent[-1]), None)
-
-
 def _frequent_call(tracker: LoopTracker, policy: Policy, now: Instant) -> DetectedLoop | None:
     for made in tracker.made:
         is_recent = tracker.index - made.last_index < RECENT_CALLS
-        # With a wait between the same calls they are a poll in pieces.
+        # Equal calls with a wait between them are a poll.
         if tracker.polled_index >= made.counted_from and now.seconds_since(made.since) < policy.poll_seconds:
             continue
         if made.count > policy.duplicates_max and is_recent and _is_counted(tracker, made):
@@ -397,7 +393,7 @@ def _poll(tracker: LoopTracker, policy: Policy) -> DetectedLoop | None:
 
 
 def unchanged_seconds(tracker: LoopTracker) -> float:
-    """How long what was polled last has given the same answer."""
+    """How long the last poll has given the same answer."""
     return tracker.polls[-1].last.seconds_since(tracker.polls[-1].since) if tracker.polls else 0.0
 
 

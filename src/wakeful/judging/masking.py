@@ -15,7 +15,7 @@ from functools import cache
 from typing import Final
 
 _DIGITS: Final = b"0123456789"
-# What a digit can begin, behind it.
+# The rest of patterns that begin with a digit.
 _AFTER_DIGIT: Final = (
     rb"\d{3}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d(?:[.,]\d+)?)?(?:Z|[+-]\d\d:?\d\d)?"  # a date with its time
     rb"|\d:\d\d:\d\d(?:[.,]\d+)?"  # a time of day
@@ -25,9 +25,9 @@ _AFTER_DIGIT: Final = (
 _AFTER_LETTER: Final = (
     rb"[a-f](?=[0-9a-f]{3})(?=[0-9a-f-]*\d)[0-9a-f]{3,}(?:-[0-9a-f]+)*\b"
     rb"|(?:p(?:id|rocess)|PID)[ =:#]{1,3}\d+"
-    rb"|tmp[._-]\w{6,}"  # a name made by mktemp
+    rb"|tmp[._-]\w{6,}"  # a name of mktemp
 )
-# One word boundary and one look at the first letter for all, and the digit that most begin with asked for once: four
+# One word boundary and one check of the first letter for all, and one check of the digit that most begin with: four
 # times as fast as plain alternatives.
 _IN_COMMANDS: Final = rb"\b(?=[\da-fpPt])(?:\d(?:%b)|%b)" % (_AFTER_DIGIT, _AFTER_LETTER)
 _LONG_TIMES: Final = (
@@ -40,29 +40,29 @@ _IN_RESULTS: Final = (
     rb"\b(?=[\da-fA-FpPst])(?:\d(?:%b|%b|(?=[0-9A-F]*[A-F])[0-9A-F]{7,}\b)|%b"
     rb"|[A-F](?=[0-9A-F]*\d)[0-9A-F]{7,}\b"
     rb"|sess(?:ion)?[ =:#_-]{1,3}\d+"
-    rb"|tmp(?:[a-z0-9_]{8}\b|/[A-Za-z]+-\d+))"  # a name made by Python, or counted up
+    rb"|tmp(?:[a-z0-9_]{8}\b|/[A-Za-z]+-\d+))"  # a name of Python's tempfile, or a numbered one
 ) % (_LONG_TIMES, _AFTER_DIGIT, _AFTER_LETTER)
-# An id that its name says is new each time; what a chat or a file is called by is not.
+# Names of ids that are new each time; ids of a chat or a file are not.
 _ID_NAMES: Final = (b"Id", b"_id", b"ID")
-# An answer that has one is short; in what was read of a file nothing is new.
+# An answer with such an id is short; the content of a file has none.
 _WITH_ID_BYTES_MAX: Final = 300
 _NAMED_ID: Final = (
     rb"((?:background with |[mM]essage|[mM]sg|[rR]equest|[rR]un|[tT]race|[sS]pan|[rR]eceipt|[cC]orrelation|[eE]xecution|[iI]nvocation"
     rb"|[tT]ransaction)[ _-]?[iI][dD][\\\"' =:#]{1,6}|/tasks/(?=[\w-]{1,64}\.output))[\w.-]{1,64}"
 )
-# A number that its name says is volatile; the name stays, and is looked for first.
+# Names of volatile numbers; the name stays, and is searched first.
 _NAMES: Final = (b'pid\\"', b"uration", b"lapsed", b"imestamp", b"atency")
 _NAMED: Final = rb"((?:pid|[dD]uration|[eE]lapsed|[tT]imestamp|[lL]atency)\w{0,12}[\\\"' =:]{1,6})\d+(?:\.\d+)?(?:[hm]\d*(?:\.\d+)?)*s?"
-# Every letter that a match of these can have, random names left aside, and what the masking puts in and takes out.
+# Every character that a match of these can have, apart from random names, and that masking inserts or removes.
 _MASKABLE: Final = f"{string.hexdigits}TZPIhimnoprstux -:.,+=#~\\\nµμ".encode()
-# Also within a word: masking what stands before it may make it one of its own.
+# Also within a word: masking the part before it may make it a separate word.
 _TEMPORARY: Final = rb"tmp(?:[._-]\w{6,}|[a-z0-9_]{8}\b|/[A-Za-z]+-\d+)"
-# Compiled when first needed: every command of ours that reads a record would wait for it.
+# Compiled when first needed: otherwise every command that reads a record would wait for it.
 _pattern: Final = cache(re.compile)
 
 
 def outline(result: bytes) -> bytes:
-    """What masking leaves alone: results that differ here are not alike, and masking costs more than all else."""
+    """The part that masking never changes: results that differ here are not equal, and masking is slow."""
     if result.find(b"tmp") >= 0:
         result = _pattern(_TEMPORARY).sub(b"", _unescape(result))
     if _may_have_id(result):
@@ -71,7 +71,7 @@ def outline(result: bytes) -> bytes:
 
 
 def mask_result(result: bytes) -> bytes:
-    """A result's JSON with everything volatile masked; an escaped line break or tab is no letter of what stands behind it."""
+    """A result's JSON with everything volatile masked; an escaped line break or tab is no part of the next word."""
     if not _may_be_volatile(result):
         return result
     has_id = _may_have_id(result)
@@ -84,7 +84,7 @@ def mask_result(result: bytes) -> bytes:
 
 
 def mask_command(text: bytes) -> bytes:
-    """The same for what was asked."""
+    """The same for a command."""
     return _pattern(_IN_COMMANDS).sub(b"~", text.replace(b"\\n", b"\n")) if _may_be_volatile(text) else text
 
 
@@ -97,20 +97,20 @@ def _unescape(result: bytes) -> bytes:
 
 
 def _may_be_volatile(text: bytes) -> bool:
-    # Taking the digits out is the fastest way to learn whether there are any.
+    # Removing the digits is the fastest test for any.
     return len(text.translate(None, _DIGITS)) != len(text) or text.find(b"tmp") >= 0
 
 
-# As often as a model says the same when it has lost its thread; and a shorter text has no room for that.
+# How often a model in a loop repeats itself at least; a shorter text is too short for that.
 REPEATED_ENDS_MIN: Final = 10
 _TEXT_BYTES_MIN: Final = 400
-# What is repeated is no longer than this.
+# The repeated part is no longer than this.
 _PERIOD_BYTES_MAX: Final = 300
-# Found first; the repeated thing may be shorter.
+# Searched first; the repeated part may be shorter.
 _PIECE_BYTES: Final = 32
-# Blanks behind the last one are often left out.
+# Blanks after the last repetition are often missing.
 _LACKING_BYTES_MAX: Final = 8
-# Enough of the end to see what it is made of, with an escape that is cut in half before it.
+# Enough of the end to see its characters, after an escape that may be cut in half.
 _CHECKED_BYTES: Final = 120
 _HALF_ESCAPE_CHARS: Final = 5
 _ESCAPE: Final = re.compile(r"\\(?:u([0-9a-fA-F]{4})|.)")
@@ -119,7 +119,7 @@ _FENCE: Final = b"```"
 
 
 def count_repeated_ends(text: bytes) -> int:
-    """How often a text says the same thing at its end, if that is often; 0 for nearly every text."""
+    """How often a text repeats its end, if that is often; 0 for nearly every text."""
     if len(text) < _TEXT_BYTES_MIN:
         return 0
     end = len(text) - text.endswith(b'"')
@@ -130,7 +130,7 @@ def count_repeated_ends(text: bytes) -> int:
 
 
 def _periods(text: bytes, end: int) -> Iterator[int]:
-    """How far before the end its last piece stands too, the nearest first."""
+    """Distances at which the last piece occurs before the end, the nearest first."""
     start = end - _PIECE_BYTES
     piece, at = text[start:end], start
     while (at := text.rfind(piece, max(0, start - _PERIOD_BYTES_MAX), at + _PIECE_BYTES - 1)) >= 0:
@@ -150,17 +150,15 @@ def _is_repetitive_format(text: bytes, end: int) -> bool:
 
 
 def _is_divider(piece: bytes) -> bool:
-    """A line of dashes, a bar and a run of dots have no letter; whoever says one letter for ever does."""
-    shown = _ESCAPE.sub(_decode_escape, piece.decode("utf-8", "ignore"))
-    return not any(map(str.isalnum, shown[_HALF_ESCAPE_CHARS:]))
-
-
-def _decode_escape(found: re.Match[str]) -> str:
-    return chr(int(found[1], 16)) if found[1] else " "
+    """A line of dashes, a bar and a run of dots have no letter; an endlessly repeated letter is one."""
+    decoded = _ESCAPE.sub(
+        lambda found: chr(int(found[1], 16)) if found[1] else " ", piece.decode("utf-8", "ignore")
+    )
+    return not any(map(str.isalnum, decoded[_HALF_ESCAPE_CHARS:]))
 
 
 def _count(text: bytes, end: int, period: int) -> int:
-    """By halves: a model that lost its thread may say one letter a million times."""
+    """By binary search: a model in a loop may repeat one letter a million times."""
     least, most = REPEATED_ENDS_MIN, end // period
     while least < most:
         times = (least + most + 1) // 2

@@ -20,20 +20,20 @@ _OPENING_BYTES_MAX: Final = 200
 
 
 def says_outage(result: bytes) -> bool:
-    """Whether the result of a subagent is a provider's refusal: it never got to work."""
+    """Whether the result of a subagent is a provider's refusal: it never started."""
     return _REFUSED.search(result, 0, _OPENING_BYTES_MAX) is not None
 
 
 def is_network(activity: "Activity") -> bool:
-    """Whether the last failed turn says that it did not get through."""
+    """Whether the last failed turn had a network problem."""
     return says_network(activity.failure_message)
 
 
 def says_network(text: str) -> bool:
-    """Whether a sentence says that a request did not get through."""
+    """Whether a sentence reports a network problem."""
     return _NETWORK.search(text) is not None
 
 
 def is_outage(activity: "Activity") -> bool:
-    """Whether it ended because nobody answered, wherever that lies."""
+    """Whether it failed because of the provider or the network."""
     return activity.failure is Failure.PROVIDER or is_network(activity)

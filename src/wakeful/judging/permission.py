@@ -1,7 +1,7 @@
 """Guesses that an open call waits for a permission which the log does not mention. Pure.
 
 A client writes a call to its log before it asks, and nothing more until the call returns. The result is shown
-as a guess. There is no guess where the client reports what it does, or where a process of the call was seen.
+as a guess. There is no guess if the client reports its status, or if a process of the call was seen.
 """
 
 from typing import Final
@@ -21,8 +21,9 @@ NEVER_ASKING_MODES: Final = frozenset({"auto", "bypassPermissions", "dontAsk", "
 def call_awaiting_permission(
     activity: Activity, runtime: RuntimeState, policy: Policy, now: Instant
 ) -> OpenCall | None:
-    """The oldest open call that probably asks; None if none does, or the client itself says what it is doing."""
-    if activity.phase is not TurnPhase.TOOL or _has_client_status(runtime):
+    """The oldest open call that probably asks; None without one, or if the client reports its status."""
+    process = runtime.newest_process
+    if activity.phase is not TurnPhase.TOOL or (process is not None and process.status is not None):
         return None
     for call in activity.calls.values():
         at = permission_expected_at(call, activity, runtime, policy)
@@ -34,28 +35,17 @@ def call_awaiting_permission(
 def permission_expected_at(
     call: OpenCall, activity: Activity, runtime: RuntimeState, policy: Policy
 ) -> Instant | None:
-    """When a question is the likeliest story of a call that is still open; None if it never is."""
-    if (
-        activity.permission_mode in NEVER_ASKING_MODES
-        or call.kind is not CallKind.TOOL
-        or _has_run(call, runtime)
-    ):
+    """When a question becomes the likeliest explanation of an open call; None if it never does."""
+    if activity.permission_mode in NEVER_ASKING_MODES or call.kind is not CallKind.TOOL:
+        return None
+    # A process that started after the call: it was permitted, or had no need to ask.
+    if runtime.tool_seen_at is not None and runtime.tool_seen_at >= call.since:
         return None
     if call.escalated:
         return call.since
-    # Nobody looks for the processes of a client that was never seen.
+    # Without a known client its tool processes are not searched.
     if call.limit_seconds is None or not (runtime.living_processes or runtime.vouched):
         return None
     at = call.since.plus(call.limit_seconds + policy.tool_grace_seconds)
     slept = runtime.slept
     return max(at, slept.woke.plus(policy.wake_grace_seconds)) if slept and slept.woke > call.since else at
-
-
-def _has_client_status(runtime: RuntimeState) -> bool:
-    process = runtime.newest_process
-    return process is not None and process.status is not None
-
-
-def _has_run(call: OpenCall, runtime: RuntimeState) -> bool:
-    """A process that was started since the call began: it was permitted, or had no need to ask."""
-    return runtime.tool_seen_at is not None and runtime.tool_seen_at >= call.since

@@ -8,7 +8,7 @@ from typing import Final
 
 from msgspec import Struct
 
-# The whole plan at once, in several clients; and one item of it.
+# Tools of several clients that write the whole plan, and one that writes a single item.
 _PLANS: Final = re.compile(
     r"(?:^|[_.-])(?:todo_?write|update_plan|(?:write|update|set)_todos?(?:_list)?|manage_todo_list|TaskUpdate)$",
     re.IGNORECASE,
@@ -19,19 +19,19 @@ _ITEM: Final = re.compile(rb'"taskId" ?: ?"?([\w-]{1,40})')
 
 
 class PlanShape(Struct, frozen=True, gc=False):
-    """What a plan looks like without its words. `item`: the one that was written, where it was only one."""
+    """A plan without its texts. `item`: the written one, if it was only one."""
 
     items: int
     done: int
     item: bytes = b""
 
     def goes_beyond(self, before: "PlanShape") -> bool:
-        """Whether an item was created or done since; another item than before is another write."""
+        """Whether an item was created or done since; a write of another item counts, too."""
         return self.items > before.items or self.done > before.done or self.item != before.item
 
 
 def is_plan(tool: str) -> bool:
-    """Whether a tool writes the agent's own plan."""
+    """Whether a tool writes the agent's plan."""
     return _PLANS.search(tool) is not None
 
 

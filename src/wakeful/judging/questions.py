@@ -12,17 +12,17 @@ from wakeful.core.redaction import redact
 QUESTION_CHARS_MAX: Final = 300
 _CHECKED_CHARS: Final = 3000
 _MARKS: Final = ("?", "\uff1f", "\u061f")
-# Emphasis and quotes around a sentence, and what opens a line of a list or a heading.
+# Emphasis and quotes around a sentence, and the beginning of a list item or heading.
 _BEHIND: Final = " \t\r\n*_`~\"')]}\u201d\u2019\u00bb"
 _BEFORE: Final = " \t*_`~\"'([{#>-\u2022\u201c\u2018\u00ab"
 _SENTENCE_END: Final = re.compile(r"(?<=[.!?:\u2026\uff1f\u3002])\s+")
 
 
 def question_in(text: str) -> str:
-    """The last sentence of a text if that asks something, else nothing."""
-    said = text.rstrip(_BEHIND)
-    if not said.endswith(_MARKS):
+    """The last sentence of a text if it is a question, else empty."""
+    stripped = text.rstrip(_BEHIND)
+    if not stripped.endswith(_MARKS):
         return ""
-    # What says that a word is secret may stand in the sentence before.
-    line = redact(said[-_CHECKED_CHARS:]).rpartition("\n")[2]
+    # The name of a secret may be in the sentence before.
+    line = redact(stripped[-_CHECKED_CHARS:]).rpartition("\n")[2]
     return _SENTENCE_END.split(line)[-1].lstrip(_BEFORE)[-QUESTION_CHARS_MAX:]

@@ -20,37 +20,37 @@ _CLIENTS: Final[dict[str, tuple[str, ...]]] = {"claude": ("claude", "--resume"),
 RESUMABLE_CLIENTS: Final = frozenset(_CLIENTS)
 _NOT_ALPHANUMERIC: Final = re.compile("[^a-zA-Z0-9]")
 _SHELL: Final = ("sh", "-c")
-# Nothing to redact and nothing to escape: no secret is as short as these names are. Most folders of a cold start.
+# Nothing to redact or escape: no secret is as short as these names. Most folders of a cold start match.
 _SIMPLE: Final = re.compile(r"(?:/[a-zA-Z0-9_.-]{1,15})+", re.ASCII)
 
 
 def resume_argv(provider: str, conversation: str, place: str) -> tuple[str, ...]:
-    """Goes to its folder, then on with the conversation."""
+    """The command that changes to the folder and resumes the conversation."""
     return (*_SHELL, _resume_in(provider, place) + quote(conversation))
 
 
 @lru_cache(maxsize=1024)
 def _resume_in(provider: str, place: str) -> str:
-    # Cached: a cold start writes it for every session, and most folders hold several.
+    # Cached: a cold start needs it for every session, and most folders have several.
     return f"{join(('cd', place))} && {join(_CLIENTS[provider])} "
 
 
 def command_line(argv: Sequence[str]) -> str:
-    """A command as a person types it; what a shell is to run is typed as it is."""
+    """A command as a person types it; a script for a shell is typed without the shell."""
     return argv[2] if len(argv) == 3 and tuple(argv[:2]) == _SHELL else join(argv)
 
 
 def project_folder(cwd: str) -> str:
-    """What Claude Code calls the folder in which it keeps the conversations that were begun in `cwd`."""
+    """The name of Claude Code's folder for the conversations that began in `cwd`."""
     return _NOT_ALPHANUMERIC.sub("-", cwd)
 
 
 @lru_cache(maxsize=1024)
 def resume_place(folder: str, *cwds: str | None) -> str | None:
-    """Where to start the client, of the working directories that are known; None if no such place can be told.
+    """Which of the known working directories to start the client in; None if it is unknown.
 
-    `folder` is the one of Claude Code's that the log is in. An agent that changes its directory keeps that folder: the
-    conversation is found only where it was begun.
+    `folder` is Claude Code's folder of the log. An agent that changes its directory keeps that folder: the client finds
+    the conversation only where it began.
     """
     known = [cwd for cwd in cwds if cwd and _is_typed(cwd)]
     if not folder:
@@ -65,7 +65,7 @@ def _upwards(cwd: str) -> Iterator[str]:
 
 
 def _is_typed(cwd: str) -> bool:
-    """Whether what a person reads is what the folder is called."""
+    """Whether the displayed path is exactly the folder's path."""
     if _SIMPLE.fullmatch(cwd) is not None and len(cwd) <= PATH_CHARS_MAX:
         return True
     return cwd.startswith("/") and plain(redact(cwd), PATH_CHARS_MAX) == cwd

@@ -41,12 +41,12 @@ from wakeful.judging.wake_eligibility import (
 )
 
 SCHEMA: Final = 1
-# Bump when judging changes. Folding has a version of its own: what was folded by another one is read again.
+# Bump when judging changes. Folding has its own version: state of another one is folded again from the log.
 JUDGE_VERSION: Final = 6
 RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
-"""By which rules a verdict was reached, so that two verdicts can be told apart by more than their time."""
+"""The rules of a verdict, which distinguish two verdicts besides their time."""
 UNTRUSTED_CHARS_MAX: Final = 300
-# Asked for with every record; before Python 3.12 an enum's member is looked up anew each time it is named.
+# Used for every record; before Python 3.12 each use of an enum's member is a new lookup.
 _ALIVE, _DEAD = ProcessState.ALIVE, ProcessState.DEAD
 _IDLE, _STARTING, _STOPPED = State.IDLE, State.STARTING, State.STOPPED
 _BETWEEN_TURNS: Final = frozenset({State.IDLE, State.DETACHED})
@@ -68,7 +68,7 @@ class WaitRecord(Struct, frozen=True, gc=False):
     until: str | None
     evidence: str
     untrusted: str
-    # A guess: nobody said that it waits for this.
+    # A guess: no source says that it waits for this.
     probable: bool = False
 
 
@@ -79,14 +79,14 @@ class ErrorRecord(Struct, frozen=True, gc=False):
 
 
 class AskRecord(Struct, frozen=True, gc=False):
-    """The question that the last turn ended with; the session is idle all the same."""
+    """The question at the end of the last turn; the session is still idle."""
 
     at: str
     untrusted: str
 
 
 class UntrustedNames(Struct, frozen=True, gc=False):
-    """Names as an agent or a person chose them, redacted and plain."""
+    """Names that an agent or a person chose, redacted and plain."""
 
     project: str
     cwd: str | None
@@ -94,7 +94,7 @@ class UntrustedNames(Struct, frozen=True, gc=False):
 
 
 class SessionRecord(Struct, frozen=True, gc=False):
-    """What every door shows of a session."""
+    """The public record of a session, the same through every interface."""
 
     schema: int
     id: SessionId
@@ -131,7 +131,7 @@ class SessionRecord(Struct, frozen=True, gc=False):
     rules: str
     name: str | None = None
     asks: AskRecord | None = None
-    # Where `project`, `cwd` or `name` are labels that differ from what was chosen.
+    # Set if `project`, `cwd` or `name` are labels that differ from the chosen names.
     untrusted: UntrustedNames | None = None
 
     @property
@@ -172,7 +172,7 @@ def build_record(
 ) -> SessionRecord:
     """The record of a verdict. Nothing in it is computed again when it is read.
 
-    `held`: a call was cut off that may have happened elsewhere, and nobody has looked.
+    `held`: an interrupted call may have had remote effects, and no person has checked.
     """
     process = runtime.newest_process
     reason = _ineligibility(verdict, reachability)
@@ -201,7 +201,7 @@ def build_record(
         ineligibility_reason=reason,
         session_alive=verdict.agent is _ALIVE,
         attention=verdict.attention,
-        findings=_findings(verdict),
+        findings=tuple(_finding(each, verdict.state) for each in verdict.findings),
         expected_waits=tuple(map(_wait, verdict.waits)),
         alive_to=verdict.alive_to,
         broken_at=verdict.broken_at,
@@ -223,10 +223,10 @@ def build_record(
 
 
 def _state(verdict: Verdict, reachability: Reachability) -> State:
-    """The verdict's, but where a start, a stop or a lost way says more than evidence of the agent can.
+    """The verdict's state, unless a start, a stop or a lost connection says more than evidence of the agent.
 
-    A start is over once its agent is seen, and a stop once it is not. Only who is idle is called detached: whoever works
-    or asks is not waiting for a prompt.
+    A start is over once its agent is seen, and a stop once it is not. Only an idle session is detached: a working or
+    asking one does not wait for a prompt.
     """
     state = verdict.state
     if reachability.underway is not None and (reachability.underway is _STARTING) == (state is _STOPPED):
@@ -235,7 +235,7 @@ def _state(verdict: Verdict, reachability: Reachability) -> State:
 
 
 def mark_stopped(stored: SessionRecord, at: str) -> SessionRecord:
-    """A record whose session left nothing behind: it is over, and nobody knows how it ended."""
+    """The record of a session without any traces: it is over, and its end is unknown."""
     return replace(
         stored,
         state=State.STOPPED,
@@ -261,7 +261,7 @@ def mark_stopped(stored: SessionRecord, at: str) -> SessionRecord:
 
 @lru_cache(maxsize=4096)
 def _untrusted_names(project: str, cwd: str | None, name: str | None) -> UntrustedNames | None:
-    """None, as for nearly every session, where all of them are labels."""
+    """None, as for nearly every session, if all of them are labels already."""
     labels = label(project), path_label(cwd) if cwd else cwd, label(name) if name else name
     if labels == (project, cwd, name):
         return None
@@ -275,32 +275,26 @@ def _ask_record(activity: Activity, state: State) -> AskRecord | None:
 
 
 def project_label(identity: SessionIdentity, activity: Activity, runtime: RuntimeState) -> str:
-    """What doors call the project of a session."""
+    """The label of a session's project."""
     return label(activity.project or project_of(identity, activity.cwd or runtime.cwd))
 
 
 def project_of(identity: SessionIdentity, cwd: str | None) -> str:
-    """The last part of the working directory; what a person calls the project."""
+    """The last part of the working directory, which people use as the project's name."""
     return (cwd or "").rstrip("/").rpartition("/")[2] or identity.project
 
 
 def safe(text: str) -> str:
-    """Text from outside as it may be shown: redacted, plain, short."""
+    """Text from outside, safe to show: redacted, plain, short."""
     return plain(redact(text), UNTRUSTED_CHARS_MAX)
 
 
-# Sessions are judged many at once, at one time.
+# Many sessions are judged at the same time.
 _stamp = lru_cache(maxsize=1)(iso)
 
 
 def _iso(instant: Instant | None) -> str | None:
     return iso(instant.wall) if instant is not None else None
-
-
-def _findings(verdict: Verdict) -> tuple[FindingRecord, ...]:
-    if not verdict.findings:
-        return ()
-    return tuple(_finding(finding, verdict.state) for finding in verdict.findings)
 
 
 def _finding(finding: Finding, state: State) -> FindingRecord:
@@ -332,7 +326,7 @@ def _last_error(verdict: Verdict) -> ErrorRecord | None:
 def _last_presence(
     runtime: RuntimeState, process: AgentProcess | None, verdict: Verdict, now: Instant
 ) -> Instant | None:
-    """A process whose end we would be told of is present until that moment."""
+    """A live process, whose exit would be reported, is present until now."""
     if runtime.agent_state is _ALIVE:
         return now
     grown_at = runtime.grown_at if verdict.agent is not _DEAD else None
@@ -340,9 +334,8 @@ def _last_presence(
 
 
 def _ineligibility(verdict: Verdict, reachability: Reachability) -> IneligibilityReason | None:
-    """What the session itself and the configuration say; hours, files and cooldowns are asked when it is woken."""
-    if not reachability.ours:
-        # Nearly every session there is.
+    """By the session itself and the configuration; hours, files and cooldowns are checked at the wake."""
+    if not reachability.ours:  # nearly every session
         return _NOT_MANAGED
     return ineligibility(
         WakeFacts(reach=reachability, health=verdict.health, active_prompt=verdict.active_prompt)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from wakeful.judging.thresholds import Policy
 
 WINDOW_SECONDS: Final = 600.0
-# More than any policy is likely to allow; the oldest are forgotten first.
+# More than any policy is likely to allow; the oldest are dropped first.
 SPAWNS_KEPT_MAX: Final = 128
 PROMPTS_KEPT_MAX: Final = 32
 _PROMPT_KEYS: Final = ("prompt", "message", "task", "instructions")
@@ -27,7 +27,7 @@ _decode: Final = json_decoder(dict[str, Any])
 
 
 class _PromptCount(Struct, gc=False):
-    """One prompt: how often it was given, first when and last in which message."""
+    """One prompt: how often it was given, when first, and in which message last."""
 
     since: Instant
     step: int
@@ -35,21 +35,20 @@ class _PromptCount(Struct, gc=False):
 
 
 class Spawns(Struct, gc=False):
-    """The agents that one turn sent out."""
+    """The subagents that one turn started."""
 
     times: list[Instant] = field(default_factory=list)
     prompts: dict[int, _PromptCount] = field(default_factory=dict)
 
 
 class SpawnStorm(Struct, frozen=True):
-    """More agents than a working session sends out."""
+    """More subagents than a working session starts."""
 
     since: Instant
     summary: str
 
 
 def on_spawn(spawns: Spawns, given: bytes, at: Instant, step: int) -> None:
-    """An agent was sent out by a call with this input."""
     spawns.times = [*spawns.times[1 - SPAWNS_KEPT_MAX :], at]
     key = _prompt_key(given)
     before = spawns.prompts.pop(key, None)
@@ -63,24 +62,24 @@ def on_spawn(spawns: Spawns, given: bytes, at: Instant, step: int) -> None:
 
 
 def on_spawn_failed(spawns: Spawns, given: bytes) -> None:
-    """An agent never got to work: its prompt was not given."""
+    """A subagent never started: its prompt does not count."""
     each = spawns.prompts.get(_prompt_key(given))
     if each is not None:
         each.count -= 1
 
 
 def _prompt_key(given: bytes) -> int:
-    """A number for what the agent is asked to do, however the call is described; of any input if it has no prompt."""
+    """A number for the prompt of the call, whatever its description; for the whole input without a prompt."""
     try:
-        asked = _decode(given)
+        arguments = _decode(given)
     except msgspec.DecodeError:
         return crc32(given)
-    prompt = next((asked[key] for key in _PROMPT_KEYS if isinstance(asked.get(key), str)), None)
+    prompt = next((arguments[key] for key in _PROMPT_KEYS if isinstance(arguments.get(key), str)), None)
     return crc32(given if prompt is None else " ".join(prompt.split()).encode())
 
 
 def detect_storm(activity: "Activity", policy: "Policy") -> SpawnStorm | None:
-    """What is too much of the agents this turn sent out, if anything is."""
+    """Which number of subagents of this turn is too high, if any."""
     spawns = activity.spawns
     if spawns is None:
         return None
@@ -95,7 +94,7 @@ def detect_storm(activity: "Activity", policy: "Policy") -> SpawnStorm | None:
 
 
 def _running(activity: "Activity") -> list[Instant]:
-    """Since when agents of this turn are at work; those of earlier turns are not known from every log."""
+    """The start times of running subagents of this turn; not every log shows those of earlier turns."""
     since = activity.turn_since
     calls: list[OpenCall] = [call for call in activity.calls.values() if is_spawn(call.tool)]
     behind = [task for task in activity.background.values() if is_spawn(task.tool)]
@@ -106,6 +105,6 @@ def _running(activity: "Activity") -> list[Instant]:
 
 
 def _recent(spawns: Spawns) -> list[Instant]:
-    """Those of the last ten minutes before the newest: a storm does not end by time, but with its turn."""
+    """The starts in the ten minutes before the newest: a storm does not end by time, but with its turn."""
     newest = spawns.times[-1]
     return [at for at in spawns.times if newest.seconds_since(at) < WINDOW_SECONDS]

@@ -16,7 +16,7 @@ from wakeful.judging.plan_items import PlanShape
 
 # A shorter answer says little: "No matches found", "true", an empty list.
 RESULT_BYTES_MIN: Final = 40
-# What stands around a text in a result's JSON.
+# JSON around the text of a result.
 _AROUND: Final = (b'[{"type":"text","text":', b'[{"type": "text", "text": ', b"Output:\\n", b'"')
 _BEHIND: Final = (b"}]", b'"')
 
@@ -44,7 +44,7 @@ class PlanRun(Struct, frozen=True, gc=False):
 def extend_same_answer_run(
     run: SameAnswerRun | None, call: Call, result: bytes, since: Instant, step: int
 ) -> SameAnswerRun | None:
-    """The run with a call that was not made before; what is asked again is no other question."""
+    """The run with a call that was not made before; a repeated call is no other question."""
     if _text_bytes(result) < RESULT_BYTES_MIN:
         return None
     answer = crc32(result)
@@ -60,7 +60,7 @@ def extend_same_answer_run(
 
 
 def _text_bytes(result: bytes) -> int:
-    """How much an answer says, its JSON left aside."""
+    """The length of an answer without its JSON."""
     for opening in _AROUND:
         result = result.removeprefix(opening)
     for closing in _BEHIND:

@@ -17,14 +17,14 @@ from wakeful.judging.turn_state import TurnPhase
 from wakeful.judging.waits import PROBABLY_ASKS
 from wakeful.judging.wording import format_length, format_time_of_day, quote
 
-# From here on quiet is worth a word: half of all waits for a model or a tool are over within 3 s.
+# From here on silence is mentioned: half of all waits for a model or a tool are over within 3 s.
 QUIET_SECONDS_MIN: Final = 60.0
 
 
 def summarize(
     activity: Activity, runtime: RuntimeState, verdict: Verdict, now: Instant, state: State = State.IDLE
 ) -> str:
-    """What is true of the session, and why that is well or not. `state`: the record's, who also knows the way to it."""
+    """One sentence about the session. `state`: the record's, which also considers whether a prompt can reach it."""
     if verdict.findings:
         finding = verdict.findings[0]
         return _FINDING_TEXTS.get(finding.code, _describe_finding)(finding, activity, runtime, now)
@@ -45,7 +45,7 @@ def summarize(
 def _describe_living(
     activity: Activity, runtime: RuntimeState, verdict: Verdict, now: Instant, state: State
 ) -> str:
-    """Of a session that nothing is wrong with and nobody is asked by."""
+    """For a session without findings and questions."""
     ending = _describe_turn_end(activity, runtime, now)
     if verdict.health is Health.STALE:
         seen = latest((runtime.grown_at, activity.last_at)) or now
@@ -64,13 +64,12 @@ _READY: Final = {State.DETACHED: "; it lives, and Wakeful has no way to give it 
 
 
 def quiet_seconds(activity: Activity, now: Instant) -> float:
-    """Since the last sign of progress."""
     return now.seconds_since(activity.progress_at) if activity.progress_at is not None else 0.0
 
 
 def _describe_finding(finding: Finding, _activity: Activity, _runtime: RuntimeState, now: Instant) -> str:
-    said = next(filter(None, finding.untrusted), None)
-    about = f": {quote(said)}" if said is not None else ""
+    text = next(filter(None, finding.untrusted), None)
+    about = f": {quote(text)}" if text is not None else ""
     return f"{finding.summary}{about}, since {format_time_of_day(finding.since, now)}"
 
 
@@ -97,8 +96,8 @@ def _calls(calls: list[OpenCall]) -> str:
 def _describe_cascade(finding: Finding, activity: Activity, runtime: RuntimeState, now: Instant) -> str:
     if len(finding.untrusted) < 2:
         return _describe_finding(finding, activity, runtime, now)
-    call, said = map(quote, finding.untrusted)
-    return f"{finding.summary}, the last {call} with {said}, since {format_time_of_day(finding.since, now)}"
+    call, result = map(quote, finding.untrusted)
+    return f"{finding.summary}, the last {call} with {result}, since {format_time_of_day(finding.since, now)}"
 
 
 def _describe_silence(finding: Finding, _activity: Activity, _runtime: RuntimeState, now: Instant) -> str:
@@ -108,13 +107,10 @@ def _describe_silence(finding: Finding, _activity: Activity, _runtime: RuntimeSt
 
 
 def _describe_limit(finding: Finding, activity: Activity, runtime: RuntimeState, now: Instant) -> str:
-    until = activity.limit_until
-    end = (
-        f"; it ends at {format_time_of_day(until, now)}"
-        if until is not None and until.wall > now.wall
-        else ""
-    )
-    return _describe_finding(finding, activity, runtime, now) + end
+    text, until = _describe_finding(finding, activity, runtime, now), activity.limit_until
+    if until is None or until.wall <= now.wall:
+        return text
+    return f"{text}; it ends at {format_time_of_day(until, now)}"
 
 
 def _describe_drift(finding: Finding, _activity: Activity, _runtime: RuntimeState, _now: Instant) -> str:
@@ -134,10 +130,10 @@ _FINDING_TEXTS: Final[Mapping[FindingCode, Callable[[Finding, Activity, RuntimeS
 def _describe_waits(waits: tuple[ExpectedWait, ...], activity: Activity, now: Instant) -> str:
     person = next((wait for wait in waits if wait.kind is WaitKind.PERSON), None)
     if person is not None:
-        # Shown as what it is: nobody saw the question.
+        # Marked as a guess: no source shows the question.
         how = PROBABLY_ASKS if person.probable else "waits for you"
         return f"{how}: {_question_text(person.untrusted)}"
-    # The session may be silent until the last of its waits is over.
+    # The session may be silent until its last wait is over.
     last = max(waits, key=lambda wait: wait.until or now)
     quiet = quiet_seconds(activity, now)
     silent = f"silent {format_length(quiet)}, expected" if quiet >= QUIET_SECONDS_MIN else "at work"
@@ -145,13 +141,13 @@ def _describe_waits(waits: tuple[ExpectedWait, ...], activity: Activity, now: In
     return f"{silent}: {_wait_text(last)}{until}"
 
 
-def _question_text(said: str) -> str:
-    """What it asks, and the call it asks about where the client named both."""
-    # Whole: one half may say that the other is secret.
-    what, _, call = redact(said).partition(": ")
+def _question_text(text: str) -> str:
+    """The question, and its call if the client named both."""
+    # Redacted before the split: one half may show that the other is secret.
+    what, _, call = redact(text).partition(": ")
     if " {" in call:
         return f"{quote(what)}, {quote(call)}"
-    return quote(said) if said else "a question is open"
+    return quote(text) if text else "a question is open"
 
 
 def _wait_text(wait: ExpectedWait) -> str:
@@ -177,7 +173,7 @@ _ENDINGS: Final[Mapping[TurnPhase, str]] = {
     TurnPhase.PROPOSED: "proposed a plan",
     TurnPhase.FAILED: "its turn failed",
     TurnPhase.INTERRUPTED: "was interrupted",
-    # Text came and nothing after it.
+    # Text, and nothing after it.
     TurnPhase.SETTLING: "finished",
 }
 
@@ -191,7 +187,6 @@ def _describe_unclear_end(activity: Activity, verdict: Verdict) -> str:
 
 
 def _describe_turn_end(activity: Activity, runtime: RuntimeState, now: Instant) -> str:
-    """How the last turn ended and when."""
     since = activity.phase_since or activity.last_at
     how = "used up its budget" if activity.is_out_of_budget else _ENDINGS.get(activity.phase)
     if (unfinished := describe_unfinished_turn(activity, runtime)) is not None:
@@ -208,7 +203,7 @@ TURN_END_UNKNOWN: Final = "its log does not say how its last turn ended"
 
 
 def describe_unfinished_turn(activity: Activity, runtime: RuntimeState) -> str | None:
-    """What became of a turn that is over, and whose end is not in the log; None where the log has it."""
+    """The fate of a turn that is over and whose end is not in the log; None if the log has its end."""
     if not activity.in_turn or activity.phase is TurnPhase.SETTLING or activity.is_out_of_budget:
         return None
     ends = [
@@ -226,14 +221,13 @@ def orphan_text(orphans: Sequence[Orphan]) -> str:
 
 
 def still_running_text(orphans: Sequence[Orphan]) -> str:
-    """What an agent left running is not over: nobody may take it for cut off. Empty if nothing was left."""
+    """Says that tools still run, so that no one takes them for interrupted. Empty without any."""
     if not orphans:
         return ""
     return f"its command still runs as {orphan_text(orphans)} and may yet happen"
 
 
 def process_state_text(agent: ProcessState) -> str:
-    """What a probe said of a process."""
     return {
         ProcessState.ALIVE: "is alive",
         ProcessState.DEAD: "is gone",

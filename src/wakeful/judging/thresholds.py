@@ -5,7 +5,7 @@ from typing import NewType
 from msgspec import Struct
 
 Dollars = NewType("Dollars", float)
-"""Money; the other numbers with a point are seconds."""
+"""Money; all other floats are seconds."""
 
 
 class Policy(Struct, frozen=True):
@@ -20,9 +20,9 @@ class Policy(Struct, frozen=True):
     # Claude Code ends a Bash call after 120 s unless it declared a timeout; its longest is 600 s.
     tool_seconds: float = 600.0
     tool_grace_seconds: float = 30.0
-    # A subagent whose own log is out of sight; one that is seen is judged by its log.
+    # A subagent without a visible log; otherwise its log decides.
     subagent_seconds: float = 3600.0
-    # A summary is one long answer of the model; the log says nothing until it is there.
+    # A summary is one long answer of the model; the log has nothing before its end.
     compaction_seconds: float = 600.0
     # A client notices its broken connections some time after the host woke up.
     wake_grace_seconds: float = 60.0
@@ -30,9 +30,9 @@ class Policy(Struct, frozen=True):
     errors_in_a_row_max: int = 5
     # Four: no recorded healthy session repeats the same call with the same result four times in a turn.
     repeats_max: int = 3
-    # Three rounds of two to five calls, or three times the same words; two rounds of a pair occur in healthy work.
+    # Three rounds of two to five calls, or three times the same text; two rounds of a pair occur in healthy work.
     cycles_max: int = 2
-    # A conversation that is summarised ten times in a row does not fit, however often it is tried.
+    # A conversation that is summarised ten times in a row does not fit, however often the client tries.
     compactions_max: int = 9
     # One call with one result six times, only reading in between.
     duplicates_max: int = 5
@@ -40,26 +40,26 @@ class Policy(Struct, frozen=True):
     alike_results_max: int = 7
     # Six writes of the plan in a row with no item created or done: in 40 recordings never more than one.
     plan_writes_max: int = 5
-    # Agents sent out by one turn: 20 at once, 40 in ten minutes, 5 with one prompt. In 40 recordings 3, 3 and 1 at most.
+    # Subagents of one turn: 20 at once, 40 in ten minutes, 5 with one prompt. In 40 recordings 3, 3 and 1 at most.
     spawns_open_max: int = 19
     spawns_max: int = 39
     spawn_repeats_max: int = 4
     # A poll exists to wait. Half an hour without any change is no longer waiting.
     poll_seconds: float = 1800.0
-    # Two hours without an end. Every gap counts ten minutes at most, and a person's time not at all.
+    # Two hours without an end. A gap counts ten minutes at most, and waiting for a person does not count.
     runaway_seconds: float = 7200.0
     # More than ten times the longest turn of nine in ten recorded sessions.
     runaway_calls_max: int = 2000
     runaway_tokens_max: int = 20_000_000
-    # Logs state tokens, not money. Who says what a token costs also gets a limit in money.
+    # Logs state tokens, not money. This limit needs the prices below.
     runaway_cost_usd: Dollars = Dollars(50.0)
     input_usd_per_million: Dollars = Dollars(0.0)
     output_usd_per_million: Dollars = Dollars(0.0)
-    # Three prompts in a row that fail the same way will not be healed by a fourth.
+    # After three prompts in a row that fail the same way, a fourth does not help.
     failures_alike_max: int = 2
     # A client starts in 0.7 to 1.1 s; sixteen at once on two cores took 45 s.
     never_started_seconds: float = 120.0
-    # Records a reader must fail to understand, with none it does, before it says that the format changed.
+    # Unknown records, without any known one, before a reader reports a changed format.
     drift_records_min: int = 20
     # Sessions with no live process and no record for this long are folded in lists.
     fold_after_seconds: float = 86_400.0

@@ -11,25 +11,23 @@ from typing import Final
 
 
 class TurnPhase(StrEnum):
-    """What the turn is doing."""
-
-    # Asked for with every event; an enum's own is written in Python.
+    # Used for every event; the hash of Enum is written in Python.
     __hash__ = str.__hash__
 
-    UNSEEN = "unseen"  # nothing of a turn was read yet
-    OPENED = "opened"  # a turn was opened and nothing was asked of the model: a person's own command runs
+    UNSEEN = "unseen"  # no turn was read yet
+    OPENED = "opened"  # a turn without a request to the model: a command that a person typed runs
     MODEL = "model"  # the model's answer is pending
     TOOL = "tool"  # at least one call is open
     PERSON = "person"  # a question or a permission is open
-    SETTLING = "settling"  # text came and the log does not say whether more follows
+    SETTLING = "settling"  # text, and the log does not say whether more follows
     ENDED = "ended"
-    PROPOSED = "proposed"  # over, and the plan it ended with waits for a person's yes
+    PROPOSED = "proposed"  # over, and its plan waits for approval
     FAILED = "failed"
     INTERRUPTED = "interrupted"
 
 
 class TurnStep(StrEnum):
-    """What an event did to the turn."""
+    """The effect of an event on the turn."""
 
     __hash__ = str.__hash__
 
@@ -55,7 +53,7 @@ OPEN: Final = frozenset(
 )
 """Phases inside a turn."""
 ANSWERED: Final = OPEN - {TurnPhase.OPENED, TurnPhase.MODEL} | {TurnPhase.ENDED, TurnPhase.PROPOSED}
-"""Phases that only a model's word leads to."""
+"""Phases that only an answer of the model leads to."""
 
 _ALWAYS: Final[Mapping[TurnStep, TurnPhase]] = {
     TurnStep.OPENED: TurnPhase.OPENED,
@@ -82,7 +80,7 @@ _EXCEPTIONS: Final[Mapping[tuple[TurnPhase, TurnStep], TurnPhase]] = {
     (TurnPhase.PERSON, TurnStep.PROGRESSED): TurnPhase.PERSON,
     (TurnPhase.PERSON, TurnStep.CALL_OPENED): TurnPhase.PERSON,
     (TurnPhase.PERSON, TurnStep.CALLS_REMAIN): TurnPhase.PERSON,
-    # An answer lets the call that asked run; its result comes later.
+    # After an answer the call runs; its result comes later.
     (TurnPhase.PERSON, TurnStep.ANSWERED): TurnPhase.TOOL,
     (TurnPhase.TOOL, TurnStep.ANSWERED): TurnPhase.TOOL,
     # Marks written after the end (summaries, late results of background commands) open nothing.
@@ -99,7 +97,7 @@ _EXCEPTIONS: Final[Mapping[tuple[TurnPhase, TurnStep], TurnPhase]] = {
     (TurnPhase.INTERRUPTED, TurnStep.PROGRESSED): TurnPhase.INTERRUPTED,
     (TurnPhase.INTERRUPTED, TurnStep.CALLS_DONE): TurnPhase.INTERRUPTED,
     (TurnPhase.INTERRUPTED, TurnStep.ANSWERED): TurnPhase.INTERRUPTED,
-    # A failed turn is closed by its client too; the failure is what a person needs to know.
+    # A client also closes a failed turn; a person needs to know about the failure.
     (TurnPhase.FAILED, TurnStep.MARKED): TurnPhase.FAILED,
     (TurnPhase.INTERRUPTED, TurnStep.MARKED): TurnPhase.INTERRUPTED,
     # A tool's progress mark after text keeps the turn open without saying what it waits for.

@@ -1,8 +1,7 @@
 """Applies lessons: command prefixes that a person taught as local in a project. Pure.
 
 A lesson applies to one simple command, never to the rest of its line, which is classified as usual. It turns
-unknown into local. A command that a rule knows to be remote stays remote, unless the lesson says that it
-covers even that.
+unknown into local. A command that a rule knows to be remote stays remote, unless the lesson covers remote ones.
 """
 
 import shlex
@@ -22,7 +21,7 @@ from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX
 from wakeful.judging.interrupted_calls import SHELL_TOOLS, EffectVerdict, InterruptedCall, shell_command
 
 PREFIX_CHARS_MAX: Final = 300
-# Programs that run whatever they are given: a lesson must say what.
+# Programs that run any command: a lesson must name it.
 _RUN_ANYTHING: Final = frozenset(
     {"ash", "bash", "dash", "fish", "ksh", "sh", "zsh", "eval", "exec", "source", ".", "ssh", "python", "python3"}
     | {"node", "perl", "ruby", "php", "docker", "podman", "kubectl", *WRAPPERS}
@@ -37,7 +36,7 @@ class BadLesson(OperatorError):
 
 
 class Lesson(Struct, frozen=True):
-    """In this project, commands that begin with these words change nothing elsewhere."""
+    """In this project, commands that begin with these words are local."""
 
     project: str
     prefix: str
@@ -47,7 +46,7 @@ class Lesson(Struct, frozen=True):
 
 
 def prefix_words(prefix: str) -> list[str]:
-    """The words a command must begin with. Raises BadLesson for what is no beginning, or of nearly everything."""
+    """The words a command must begin with. Raises BadLesson if they are invalid or match nearly everything."""
     if len(prefix) > PREFIX_CHARS_MAX or has_hidden_characters(prefix):
         raise BadLesson(shown=prefix[:60], reason="it is too long, or something in it cannot be seen")
     try:
@@ -66,17 +65,14 @@ def prefix_words(prefix: str) -> list[str]:
 
 
 def apply_lessons(calls: Iterable[InterruptedCall], lessons: Sequence[Lesson]) -> tuple[InterruptedCall, ...]:
-    """The same calls, classed by what was taught where no rule is sure."""
+    """The same calls, reclassified by lessons where no rule is certain."""
     if not lessons:
         return tuple(calls)
     taught = [(prefix_words(each.prefix), each.even_remote) for each in lessons]
     return tuple(_reclassify(call, taught) for call in calls)
 
 
-_TaughtPrefix = tuple[list[str], bool]
-
-
-def _reclassify(call: InterruptedCall, taught: Sequence[_TaughtPrefix]) -> InterruptedCall:
+def _reclassify(call: InterruptedCall, taught: Sequence[tuple[list[str], bool]]) -> InterruptedCall:
     text = _text_of(call) if call.verdict.effect is not Effect.LOCAL else None
     script = read_script(text) if text is not None else None
     if script is None or not script.whole or script.functions:
@@ -89,7 +85,7 @@ def _reclassify(call: InterruptedCall, taught: Sequence[_TaughtPrefix]) -> Inter
 
 
 def _text_of(call: InterruptedCall) -> str | None:
-    """The shell text of a call that was kept whole."""
+    """The shell text of a call whose input was not cut."""
     if call.tool not in SHELL_TOOLS or len(call.given) >= INPUT_BYTES_KEPT_MAX:
         return None
     try:
@@ -98,12 +94,12 @@ def _text_of(call: InterruptedCall) -> str | None:
         return None
     if not isinstance(command, list):
         return command
-    # `bash -lc TEXT`, which is how Codex runs everything.
+    # `bash -lc TEXT`: Codex runs everything this way.
     runs_text = len(command) == _WITH_TEXT and command[1] in {"-c", "-lc"}
     return command[2] if runs_text and _name(command[0]) in {"bash", "sh", "zsh"} else None
 
 
-def _ruling_for(command: Command, taught: Sequence[_TaughtPrefix]) -> Ruling:
+def _ruling_for(command: Command, taught: Sequence[tuple[list[str], bool]]) -> Ruling:
     ruling = classify_command(command)
     effect = MEANINGS[ruling.rule].effect
     if effect is Effect.LOCAL or any(map(_is_connection, command.targets)):
@@ -120,7 +116,7 @@ def _name(program: str) -> str:
 
 
 def _is_connection(target: str) -> bool:
-    """A file that is a connection: what is written into it is no matter of the program that writes."""
+    """Whether the file is a network connection: then a write is remote, whatever the program."""
     return (
         "/dev/tcp" in target
         or "/dev/udp" in target

@@ -1,7 +1,7 @@
 """Expected waits: named reasons for a silence, each with its evidence and its end. Pure.
 
-Silence is judged only against these. A wait without `until` is ended only by a person; every other one runs
-out. Whether it has, and what follows, is decided elsewhere.
+Silence is judged only against these. Only a person ends a wait without `until`; every other one runs out. The
+detectors decide whether it has, and what follows.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import OPEN, TurnPhase
 from wakeful.judging.wording import format_length
 
-# What each wait rests on, and when it is over though nothing happens; `docs/reference/findings.md` shows it.
+# The evidence of each wait, and when time alone ends it; `docs/reference/findings.md` shows it.
 WAIT_TEXTS: Final[Mapping[WaitKind, tuple[str, str]]] = {
     WaitKind.MODEL: ("a prompt or a result, and no answer yet", "`silence_seconds` after the last progress"),
     WaitKind.TOOL: (
@@ -59,7 +59,7 @@ PROBABLY_ASKS: Final = "probably asks for a permission"
 
 
 class WaitInput(Struct, frozen=True, gc=False):
-    """What waits are read from: the log, what else was seen, and where the turn stands by both."""
+    """The input for waits: the log, other evidence, and the phase of the turn from both."""
 
     activity: Activity
     presence: RuntimeState
@@ -69,7 +69,7 @@ class WaitInput(Struct, frozen=True, gc=False):
 
 
 def expected_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
-    """Every wait of a living session, those that have run out too."""
+    """Every wait of a live session, including those that have run out."""
     if (dialog := facts.presence.dialog) is not None:
         return _dialog_waits(dialog)
     if facts.phase in OPEN:
@@ -95,11 +95,11 @@ def _within_turn(facts: WaitInput) -> tuple[ExpectedWait, ...]:
 
 
 def _dialog_waits(dialog: Dialog) -> tuple[ExpectedWait, ...]:
-    """Only a person answers a dialog. Of a screen that is not understood nobody knows what it waits for."""
+    """Only a person answers a dialog. It is unknown what an unknown screen waits for."""
     if dialog.kind is DialogKind.UNKNOWN:
         return ()
-    told = f"a dialog of its client is open ({dialog.kind}): no prompt gets past it"
-    return (ExpectedWait(WaitKind.PERSON, dialog.since, None, told, dialog.words),)
+    evidence = f"a dialog of its client is open ({dialog.kind}): no prompt gets past it"
+    return (ExpectedWait(WaitKind.PERSON, dialog.since, None, evidence, dialog.words),)
 
 
 def _model_wait(facts: WaitInput, since: Instant) -> ExpectedWait:
@@ -107,15 +107,14 @@ def _model_wait(facts: WaitInput, since: Instant) -> ExpectedWait:
     compacting_since = activity.compacting_since
     if compacting_since is not None:
         until = compacting_since.plus(policy.compaction_seconds)
-        told = "its hook said that it summarises the conversation"
-        return ExpectedWait(WaitKind.COMPACTION, compacting_since, until, told)
+        evidence = "its hook said that it summarises the conversation"
+        return ExpectedWait(WaitKind.COMPACTION, compacting_since, until, evidence)
     started = latest((since, _status_at(facts.presence))) or since
-    until = started.plus(
-        policy.settle_seconds if facts.phase is TurnPhase.SETTLING else policy.silence_seconds
-    )
+    is_settling = facts.phase is TurnPhase.SETTLING
+    until = started.plus(policy.settle_seconds if is_settling else policy.silence_seconds)
     if activity.retries_in_a_row:
-        told = f"the client retries a refused request ({activity.retries_in_a_row} so far)"
-        return ExpectedWait(WaitKind.RETRY, started, until, told)
+        evidence = f"the client retries a refused request ({activity.retries_in_a_row} so far)"
+        return ExpectedWait(WaitKind.RETRY, started, until, evidence)
     return ExpectedWait(WaitKind.MODEL, started, until, "the model's answer is pending")
 
 
@@ -138,18 +137,15 @@ def _plan_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
 
 
 def _permission_wait(call: OpenCall) -> ExpectedWait:
-    evidence = f"{PROBABLY_ASKS}: {_ask_reason(call)}"
+    reason = "the call asks to run outside of its sandbox"
+    if not call.escalated and call.limit_seconds is not None:
+        reason = f"such a call comes back within {call.limit_seconds:.0f} s, and no process of it is seen"
+    evidence = f"{PROBABLY_ASKS}: {reason}"
     return ExpectedWait(WaitKind.PERSON, call.since, None, evidence, call_text(call), probable=True)
 
 
-def _ask_reason(call: OpenCall) -> str:
-    if call.escalated or call.limit_seconds is None:
-        return "the call asks to run outside of its sandbox"
-    return f"such a call comes back within {call.limit_seconds:.0f} s, and no process of it is seen"
-
-
 def _call_wait(call: OpenCall, facts: WaitInput, progress_at: Instant) -> ExpectedWait:
-    """A call may take its own time, and nobody is silent before the silence is long."""
+    """A call may take its declared time, and at least the silence threshold."""
     if call.kind is CallKind.PERSON:
         return ExpectedWait(WaitKind.PERSON, call.since, None, "a question is open", call.tool)
     policy, runtime = facts.policy, facts.presence
@@ -157,7 +153,7 @@ def _call_wait(call: OpenCall, facts: WaitInput, progress_at: Instant) -> Expect
     if call.timeout_seconds is not None:
         evidence = f"call open, may run {call.timeout_seconds:.0f} s"
     if call.kind is CallKind.SUBAGENT and runtime.grown_at is not None:
-        # Its own log is in sight: while that stands still, so does the subagent.
+        # Its log is visible: while the log does not grow, the subagent makes no progress.
         until = runtime.grown_at.plus(policy.silence_seconds)
     until = max(until, progress_at.plus(policy.silence_seconds))
     if runtime.tool_seen_at is not None:
@@ -169,45 +165,46 @@ def _call_wait(call: OpenCall, facts: WaitInput, progress_at: Instant) -> Expect
 
 
 def _sleep_waits(facts: WaitInput, since: Instant) -> tuple[ExpectedWait, ...]:
-    """Whoever was at work when the host fell asleep may take up its work for a while after it woke."""
+    """A session that was at work when the host fell asleep gets time to continue after the wake-up."""
     slept, policy = facts.presence.slept, facts.policy
     if slept is None or since > slept.woke:
         return ()
-    told = f"the host slept for {format_length(slept.seconds)}"
+    evidence = f"the host slept for {format_length(slept.seconds)}"
     until = max(slept.woke.plus(policy.wake_grace_seconds), since.plus(policy.silence_seconds))
-    return (ExpectedWait(WaitKind.SLEEP, slept.began, until, told),)
+    return (ExpectedWait(WaitKind.SLEEP, slept.began, until, evidence),)
 
 
 def limit_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
-    """A limit holds whether or not the program that met it still runs."""
+    """A usage limit applies whether or not its program still runs."""
     activity, now = facts.activity, facts.now
     if facts.phase is not TurnPhase.FAILED or activity.limit_until is None or activity.phase_since is None:
         return ()
-    # The provider's clock does not stand still while this host sleeps.
+    # The provider's clock goes on while this host sleeps.
     until = now.plus(activity.limit_until.wall - now.wall)
-    told = "the provider said when the limit ends"
-    return (ExpectedWait(WaitKind.LIMIT, activity.phase_since, until, told),)
+    evidence = "the provider said when the limit ends"
+    return (ExpectedWait(WaitKind.LIMIT, activity.phase_since, until, evidence),)
 
 
 def _background_waits(facts: WaitInput) -> tuple[ExpectedWait, ...]:
-    """Between turns a task may go on, and its end begins the next turn. Within one the model is what counts:
-    a server left running would excuse any silence."""
+    """Between turns a task may go on, and its end begins the next turn. Within a turn only the model counts: a server
+    left running would excuse any silence."""
     policy, seen_at, grown_at = facts.policy, facts.presence.tool_seen_at, facts.presence.grown_at
     waits = []
     for task in facts.activity.background.values():
-        until, told = task.since.plus(policy.tool_seconds), "a call left it running behind the turn"
+        until, evidence = task.since.plus(policy.tool_seconds), "a call left it running behind the turn"
         if grown_at is not None and is_spawn(task.tool):
-            # An agent has no process of its own; its log is in sight.
+            # A subagent has no process of its own, but a visible log.
             until = max(until, grown_at.plus(policy.silence_seconds))
         if seen_at is not None and seen_at.plus(policy.silence_seconds) > until:
-            until, told = seen_at.plus(policy.silence_seconds), f"{told}; a process of it was seen alive"
+            until = seen_at.plus(policy.silence_seconds)
+            evidence = f"{evidence}; a process of it was seen alive"
         text = f"{task.tool} {task.input.decode('utf-8', 'replace')}"
-        waits.append(ExpectedWait(WaitKind.BACKGROUND, task.since, until, told, text))
+        waits.append(ExpectedWait(WaitKind.BACKGROUND, task.since, until, evidence, text))
     return tuple(waits)
 
 
 def call_end(call: OpenCall, policy: Policy) -> Instant:
-    """When a call should have come back by its own word, or by that of the policy."""
+    """When a call should have returned, by its declared timeout or by the policy."""
     if call.timeout_seconds is None:
         is_agent = call.kind is CallKind.SUBAGENT
         return call.since.plus(policy.subagent_seconds if is_agent else policy.tool_seconds)
@@ -219,7 +216,7 @@ def call_text(call: OpenCall) -> str:
 
 
 def current_waits(waits: tuple[ExpectedWait, ...], now: Instant) -> tuple[ExpectedWait, ...]:
-    """Those that have not run out, each with the time of day at which it will."""
+    """The waits that have not run out, each with the current wall time of its end."""
     return tuple(_with_current_end(wait, now) for wait in waits if wait.until is None or wait.until > now)
 
 
@@ -229,13 +226,10 @@ def _with_current_end(wait: ExpectedWait, now: Instant) -> ExpectedWait:
 
 
 def with_current_wall_time(moment: Instant, now: Instant) -> Instant:
-    """The same awake moment with the wall time it will come at: a sleep since then has moved it."""
+    """The same awake moment with its current wall time: a sleep since then has moved it."""
     moved_seconds = (now.wall - now.awake) - (moment.wall - moment.awake)
-    return (
-        moment
-        if abs(moved_seconds) < JUMP_SECONDS_MIN
-        else Instant(moment.awake, moment.wall + moved_seconds)
-    )
+    has_moved = abs(moved_seconds) >= JUMP_SECONDS_MIN
+    return Instant(moment.awake, moment.wall + moved_seconds) if has_moved else moment
 
 
 def _seen_at(runtime: RuntimeState) -> Instant | None:

@@ -34,7 +34,7 @@ class IneligibilityReason(StrEnum):
 
 
 class PolicyState(StrEnum):
-    """What an agent's HEARTBEAT.md amounts to."""
+    """State of an agent's HEARTBEAT.md."""
 
     VALID = "valid"
     DISABLED = "disabled"
@@ -43,19 +43,19 @@ class PolicyState(StrEnum):
 
 
 class Reachability(Struct, frozen=True, gc=False):
-    """What stands between Wakeful and a session: whether it may act on it, and whether a prompt would arrive.
+    """Whether Wakeful may act on a session, and whether a prompt would arrive.
 
-    `enabled` is the configuration's word about waking as such.
+    `enabled` is the configuration's switch for waking.
     """
 
     ours: bool = False
     path_open: bool = False
     enabled: bool = True
-    # Its agent was seen alive and the way to it gone: more than a way that is shut for a moment.
+    # Its agent is alive and the path to it is gone, not just closed for a moment.
     path_lost: bool = False
-    # What Wakeful is bringing it to just now: `starting` or `stopping`.
+    # A start or stop in progress: `starting` or `stopping`.
     underway: State | None = None
-    # The mode is observe: whoever asks, nothing is done.
+    # The mode is observe: no action is allowed.
     observing: bool = False
 
 
@@ -63,7 +63,7 @@ UNREACHABLE: Final = Reachability()
 
 
 class WakeFacts(Struct, frozen=True, kw_only=True):
-    """Everything a wake is decided by. The defaults speak for nothing and against nothing."""
+    """Everything that decides about a wake. The defaults are neutral."""
 
     found: bool = True
     reach: Reachability = UNREACHABLE
@@ -75,14 +75,14 @@ class WakeFacts(Struct, frozen=True, kw_only=True):
     quiet: bool = False
     cooling: bool = False
     cycle_spent: bool = False
-    # A prompt began inside the gate, after the session had been found ready.
+    # A prompt began inside the action gate, after the session had been found ready.
     raced: bool = False
-    # The prompt was given and not seen taken.
+    # The prompt was sent and its acceptance was not confirmed.
     failed: bool = False
 
 
 class WakeRule(NamedTuple):
-    """A reason, when it is given, and the same in words."""
+    """A reason, its condition, and its description."""
 
     reason: IneligibilityReason
     speaks: Callable[[WakeFacts], bool]
@@ -155,15 +155,15 @@ RULES: Final = (
         "the prompt was not taken, or nobody saw whether it was",
     ),
 )
-"""In order of precedence: the first that speaks is the answer."""
+"""In order of precedence: the first that applies is the answer."""
 
 
 def refusing_rule(facts: WakeFacts) -> WakeRule | None:
-    """The one rule by which a session may not be woken; None if it may."""
+    """The rule that forbids to wake a session; None if none does."""
     return next((rule for rule in RULES if rule.speaks(facts)), None)
 
 
 def ineligibility(facts: WakeFacts) -> IneligibilityReason | None:
-    """The one reason why a session may not be woken; None if it may."""
+    """The reason why a session may not be woken; None if it may."""
     rule = refusing_rule(facts)
     return rule.reason if rule is not None else None

@@ -13,26 +13,17 @@ from wakeful.core.decoding import decode_json
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
-# What a call is about, in the order in which it says most. The rest of its input stays in `inspect`.
+# The subject of a call, the most telling key first. `inspect` shows the rest of its input.
 _SUBJECT_KEYS: Final = (
-    "command",
-    "cmd",
-    "file_path",
-    "path",
-    "pattern",
-    "query",
-    "url",
-    "description",
-    "prompt",
-    "question",
-    "questions",
+    *("command", "cmd", "file_path", "path", "pattern", "query", "url"),
+    *("description", "prompt", "question", "questions"),
 )
 _CUT_SUBJECT: Final = re.compile(rf'"(?:{"|".join(_SUBJECT_KEYS)})"\s*:\s*\[?"((?:[^"\\]|\\.)*)')
-# What an error says of itself, however deep it is.
+# The message of an error, at any depth.
 _MESSAGE: Final = re.compile(r'"message"\s*:\s*"((?:[^"\\]|\\.)+)')
 # A text, or a list of parts that begins with one; it may be cut anywhere.
 _RESULT_TEXT: Final = re.compile(r'(?:\[\{"type": ?"text", ?"text": ?)?"((?:[^"\\]|\\.)*)', re.DOTALL)
-# A sentence stays one line of a terminal.
+# Short enough that a sentence fits one line of a terminal.
 QUOTED_CHARS_MAX: Final = 60
 
 
@@ -41,7 +32,7 @@ def call_subject(arguments: str) -> str:
     try:
         decoded = decode_json(arguments, dict[str, Any])
     except msgspec.DecodeError:
-        # Records keep the beginning of a long input only.
+        # Records contain only the beginning of a long input.
         found = _CUT_SUBJECT.search(arguments)
         return plain(found[1]) if found else ""
     value = next((decoded[key] for key in _SUBJECT_KEYS if key in decoded), "")
@@ -49,16 +40,16 @@ def call_subject(arguments: str) -> str:
 
 
 def _part(value: Any) -> str:
-    """One of several questions is named by its own words."""
+    """One of several questions is named by its text."""
     return str(value.get("question", value) if isinstance(value, dict) else value)
 
 
 def call_text(text: str) -> str:
-    """A call in a person's words: `Bash {"command": "make test"}` is `Bash: make test`.
+    """A call for people: `Bash {"command": "make test"}` becomes `Bash: make test`.
 
-    Of a question about a call (`permission prompt: Bash {…}`) the call is what matters.
+    Of a question about a call (`permission prompt: Bash {…}`) only the call is used.
     """
-    # Whole: the part that is left out may say that the other one is secret.
+    # Redacted as a whole: the omitted part may show that the other one is secret.
     text = redact(text)
     question, _, asked = text.partition(": ")
     if " {" in asked and " {" not in question:
@@ -69,29 +60,29 @@ def call_text(text: str) -> str:
 
 
 def readable_text(text: str) -> str:
-    """What a client or provider said, without JSON: of a call what it is about, of an answer its message."""
+    """A text of a client or provider without JSON: the subject of a call, the message of an answer."""
     text = redact(text)
-    said = call_text(text)
+    short = call_text(text)
     before, brace, rest = text.partition("{")
-    if "{" not in said or not brace or '"' not in rest:
-        return said
+    if "{" not in short or not brace or '"' not in rest:
+        return short
     found = _MESSAGE.search(rest)
     about = found[1].replace('\\"', '"').replace("\\n", " ") if found is not None else "…"
     return f"{before}{about}".strip()
 
 
 def result_text(raw: bytes) -> str:
-    """What a call said at its end, from the beginning of the JSON it said it in."""
-    # Before its lines are one: where a line ends, a secret ends.
+    """The text of a call's result, from the beginning of its JSON."""
+    # Before the lines are joined: the end of a line ends a secret.
     text = redact(raw.decode("utf-8", "replace"))
     found = _RESULT_TEXT.match(text)
     return " ".join((found[1] if found is not None else text).replace("\\n", " ").replace('\\"', '"').split())
 
 
 def quote(text: str) -> str:
-    """Text from outside inside a sentence of ours: redacted, plain, short, and it cannot leave its backquotes.
+    """Text from outside for a sentence of Wakeful: redacted, plain, short, and unable to leave its backquotes.
 
-    Of a call (`Bash {"command": "make"}`) only what it is about.
+    Of a call (`Bash {"command": "make"}`) only its subject.
     """
     tool, _, arguments = redact(text).partition(" ")
     about = (call_subject(arguments) or tool) if arguments.startswith("{") else f"{tool} {arguments}"
@@ -99,7 +90,7 @@ def quote(text: str) -> str:
 
 
 def format_length(seconds: float) -> str:
-    """A length in whole minutes, so that two doors asked one after the other say the same."""
+    """A duration in whole minutes, so that two interfaces show the same one after the other."""
     minutes = int(seconds // 60)
     if minutes < 1:
         return "less than a minute"
@@ -110,7 +101,7 @@ def format_length(seconds: float) -> str:
 
 
 def format_time_of_day(moment: Instant, now: Instant) -> str:
-    """The time of day in UTC, with its date where that is another one than today's."""
+    """The time of day in UTC, with its date if that is not today."""
     stamp, today = iso(moment.wall), iso(now.wall)[:10]
     day = "" if stamp.startswith(today) else f"{stamp[:10]} "
     return f"{day}{stamp[11:16]} UTC"

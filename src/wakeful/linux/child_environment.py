@@ -1,6 +1,6 @@
 """Environments of all programs that Wakeful starts: one function for each kind of program, and no other way.
 
-The secrets to keep back are known after the configuration is read: see `learn`.
+The secrets to withhold are known after the configuration is read: see `configure_environments`.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,8 +17,6 @@ from wakeful.core.environment_allowlist import (
 
 
 class _Withholding:
-    """What this process was configured with."""
-
     def __init__(self) -> None:
         self.withheld_secrets: frozenset[str] = frozenset()
         self.passed_patterns: tuple[str, ...] = ()
@@ -28,18 +26,18 @@ _withholding = _Withholding()
 
 
 def configure_environments(secrets: Iterable[str], passed: Iterable[str] = ()) -> None:
-    """From now on no program gets a value with one of these secrets in it; agents and hooks get what `passed` matches."""
+    """Withhold every value that contains one of these secrets; give agents and hooks the variables that `passed` matches."""
     _withholding.withheld_secrets = frozenset(word for each in secrets for word in secret_parts(each))
     _withholding.passed_patterns = tuple(passed)
 
 
 def helper_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """For tmux, git, docker, systemctl, notify-send and their like."""
+    """For tmux, git, docker, systemctl, notify-send and similar programs."""
     return without_secrets(select_variables(environ, HELPER), _withholding.withheld_secrets)
 
 
 def gh_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """For `gh`, which gets its user's own token."""
+    """For `gh`, which gets its user's token."""
     return without_secrets(select_variables(environ, GH), _withholding.withheld_secrets)
 
 
@@ -58,7 +56,7 @@ def agent_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def declared_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """For an agent of the configuration: what it has without naming it in `env`."""
+    """For an agent of the configuration: the variables that it gets without naming them in `env`."""
     return without_secrets(select_variables(environ, USUAL), _withholding.withheld_secrets)
 
 
@@ -68,21 +66,23 @@ def given_environ(environ: Mapping[str, str]) -> dict[str, str]:
 
 
 def kept_back(environ: Mapping[str, str]) -> set[str]:
-    """The names of settings of Wakeful and of values with a secret of it: what no other program may be given."""
+    """The names that no other program may get: Wakeful's settings, and values that contain one of its secrets."""
     return environ.keys() - given_environ(environ).keys()
 
 
 def own_environ(environ: Mapping[str, str]) -> dict[str, str]:
-    """For Wakeful's daemon and gateway, which read their settings there. For nothing else."""
+    """Only for Wakeful's daemon and gateway, which read their settings there."""
     return dict(environ)
 
 
 def leaked_names(held: Mapping[str, str], environ: Mapping[str, str]) -> list[str]:
-    """Of the variables a tmux server holds: those that it must not hand on, and those it took from an earlier daemon.
+    """The variables of a tmux server that it must not pass on, or that it inherited from an earlier daemon.
 
     A variable that a person set on the server, which the daemon's environment does not have, stays.
     """
     harmless = helper_environ(held)
     inherited = {name for name, value in held.items() if environ.get(name) == value}
-    kept = given_environ(held)
-    return sorted(name for name in held if name not in kept or (name in inherited and name not in harmless))
+    allowed = given_environ(held)
+    return sorted(
+        name for name in held if name not in allowed or (name in inherited and name not in harmless)
+    )

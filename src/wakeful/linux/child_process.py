@@ -1,7 +1,7 @@
 """Keeps a child program running beside the daemon, and restarts it with growing pauses.
 
-The child ends with the daemon, however that ends: its standard input is a pipe that only the daemon holds,
-and its end is the order to stop. Its output goes to its own log.
+The child ends with the daemon, however the daemon ends: its standard input is a pipe that only the daemon
+holds, and end of file is the order to stop. Its output goes to its own log.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from wakeful.linux.log_files import shorten
 
 FIRST_PAUSE_SECONDS: Final = 1.0
 PAUSE_SECONDS_MAX: Final = 60.0
-# One that lived this long is well: its next end is a new trouble.
+# A child that ran this long is stable: its next end is a new problem.
 STABLE_SECONDS: Final = 60.0
 STOP_SECONDS_MAX: Final = 10.0
 LOG_SECONDS: Final = 3600.0
@@ -30,7 +30,7 @@ log = logging.getLogger("wakeful")
 
 
 class ChildSupervisor:
-    """One such program. `line` says how it is."""
+    """One child program. `status_line` describes its state."""
 
     def __init__(
         self, name: str, argv: Sequence[str], log: Path, environ: Mapping[str, str] | None = None
@@ -43,7 +43,7 @@ class ChildSupervisor:
         self.status_line = f"{name}: not started yet"
 
     async def run(self) -> None:
-        """Keep it running until cancelled; then it is ended, and seen to end."""
+        """Keep it running until cancelled; then end it and wait for its exit."""
         loop = asyncio.get_running_loop()
         pause_seconds = FIRST_PAUSE_SECONDS
         while True:
@@ -51,8 +51,8 @@ class ChildSupervisor:
             code = await self._run_once()
             if loop.time() - began >= STABLE_SECONDS:
                 pause_seconds = FIRST_PAUSE_SECONDS
-            words = f": {self._last_log_line()}" if code else ""
-            self.status_line = f"{self._name}: ended with {code}, starts again in {pause_seconds:g} s{words}"
+            reason = f": {self._last_log_line()}" if code else ""
+            self.status_line = f"{self._name}: ended with {code}, starts again in {pause_seconds:g} s{reason}"
             await asyncio.sleep(pause_seconds)
             pause_seconds = min(2 * pause_seconds, PAUSE_SECONDS_MAX)
 

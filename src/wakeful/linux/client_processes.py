@@ -19,7 +19,7 @@ INIT: Final = 1
 
 
 class ClientProgram(Struct, frozen=True):
-    """How the files of one client are called. `packages` are the folders in which its script has any name of `scripts`."""
+    """File names of one client. A name of `scripts` counts only inside one of the folders `packages`."""
 
     names: frozenset[str]
     prefixes: tuple[str, ...] = ()
@@ -39,20 +39,20 @@ CLIENTS: Final[Mapping[str, ClientProgram]] = {
         names=frozenset({"codex", "codex.js", "codex-exec"}), prefixes=("codex-x86_64-", "codex-aarch64-")
     ),
 }
-# With a version behind them, as python3.12.
+# A version may follow, as in python3.12.
 _INTERPRETERS: Final = ("node", "bun", "deno", "python")
-# Options of these interpreters that take the next word.
+# Options of these interpreters that take a value.
 _OPTIONS_WITH_VALUE: Final = frozenset(
     {"-r", "--require", "--import", "--loader", "-C", "--conditions", "-W", "-X"}
 )
 # `bun run FILE`, `deno run FILE`.
 _RUN: Final = "run"
-# The kernel says so of a file that an update replaced while it runs.
+# The kernel's suffix for an executable that was replaced by an update while it runs.
 _DELETED: Final = " (deleted)"
 
 
 def client_of(pid: int) -> str | None:
-    """The client that this process is; None for every other program, and for one that is gone."""
+    """The client that this process runs; None for any other program and for an ended process."""
     executable, words = proc.executable(pid), proc.command(pid)
     return next((name for name, each in CLIENTS.items() if runs_client(executable, words, each)), None)
 
@@ -64,22 +64,23 @@ def is_client(pid: int, provider: str) -> bool:
 
 
 def runs_client(executable: str | None, words: Sequence[str], program: ClientProgram) -> bool:
-    """The same of an executable and its arguments. Where the kernel hides the executable, the first word stands for it."""
+    """Whether an executable with these arguments is the client. If the kernel hides the executable, the first word counts."""
     if not words:
         return False
-    path = executable.removesuffix(_DELETED) if executable is not None else words[0]
-    if _is_native(PurePosixPath(path), program):
+    path = PurePosixPath(executable.removesuffix(_DELETED) if executable is not None else words[0])
+    installed = path.parent.name == "versions" and path.parent.parent.name in program.names
+    if path.name in program.names or path.name.startswith(program.prefixes) or installed:
         return True
-    if not PurePosixPath(path).name.startswith(_INTERPRETERS):
+    if not path.name.startswith(_INTERPRETERS):
         return False
-    # A script of Node may replace its arguments by a title of its own.
+    # A Node script may replace its arguments by a title.
     titled = PurePosixPath(words[0]).name in program.names
     script = _script(words[1:])
     return titled or (script is not None and _is_script(PurePosixPath(script), program))
 
 
 def reason_against(process: Process, provider: str, *, any_user: bool = False) -> str | None:
-    """Why this living process cannot hold a session of this client; None if it can."""
+    """Why this live process cannot run a session of this client; None if it can."""
     reason = reason_to_spare(process, any_user=any_user)
     if reason is None and not is_client(process.pid, provider):
         reason = f"process {process.pid} does not run {provider}"
@@ -87,7 +88,7 @@ def reason_against(process: Process, provider: str, *, any_user: bool = False) -
 
 
 def reason_to_spare(process: Process, *, any_user: bool = False) -> str | None:
-    """Why this process must never be signalled or taken for a session's, whatever it runs; None if nothing forbids it."""
+    """Why this process must never be signalled or count as a session's, whatever it runs; None without a reason."""
     if process.pid == INIT:
         return "process 1 is the first process of this host"
     if process.pid == os.getpid():
@@ -100,18 +101,12 @@ def reason_to_spare(process: Process, *, any_user: bool = False) -> str | None:
 
 
 def user_of(pid: int) -> int | None:
-    """Whose it is: its real user; None when it is gone, or when its effective user is another one."""
+    """Its real user; None when it has ended, or when its effective user differs."""
     for line in proc.status(pid).splitlines():
         if line.startswith(b"Uid:"):
             real, effective = line.split()[1:3]
             return int(real) if real == effective else None
     return None
-
-
-def _is_native(path: PurePosixPath, program: ClientProgram) -> bool:
-    name = path.name
-    installed = path.parent.name == "versions" and path.parent.parent.name in program.names
-    return name in program.names or name.startswith(program.prefixes) or installed
 
 
 def _is_script(path: PurePosixPath, program: ClientProgram) -> bool:
@@ -121,10 +116,10 @@ def _is_script(path: PurePosixPath, program: ClientProgram) -> bool:
 
 def _script(words: Sequence[str]) -> str | None:
     """The file that an interpreter runs."""
-    left = iter(words)
-    for word in left:
+    rest = iter(words)
+    for word in rest:
         if word in _OPTIONS_WITH_VALUE:
-            next(left, None)
+            next(rest, None)
         elif word != _RUN and not word.startswith("-"):
             return word
     return None

@@ -6,32 +6,29 @@ from typing import Final
 
 from wakeful.core.clock import ClockReading, Instant, Sleep, Timeline
 
-# Three calls take a microsecond. Longer apart, we were stopped between them and they do not belong together.
+# Three calls take a microsecond. If they take longer, this process was stopped between them and they do not match.
 READING_SECONDS_MAX: Final = 0.01
 READING_ATTEMPTS_MAX: Final = 5
 
 
 class SystemClock:
-    """Implements core.clock.Clock."""
-
     def __init__(self) -> None:
         self._timeline = Timeline(_read())
 
     @property
     def jumps(self) -> int:
-        """How often the host slept or its clock was set while we watched."""
+        """How often the host slept or its clock was set since this clock was made."""
         return self._timeline.jumps
 
     @property
     def last_sleep(self) -> Sleep | None:
-        """The host's last sleep, as far as somebody looked."""
         return self._timeline.last_sleep
 
     def now(self) -> Instant:
         return self._timeline.observe(_read())
 
     def instant(self, wall: float) -> Instant:
-        # A record newer than our last look would count as written back then: look again first.
+        # A record newer than the last reading would count as written at that reading: read again first.
         if wall > self._timeline.newest.wall:
             self.now()
         return self._timeline.instant(wall)
@@ -40,15 +37,14 @@ class SystemClock:
         await self.sleep_until(self.now().awake + seconds)
 
     async def sleep_until(self, awake: float) -> None:
-        # Whoever walks through deadlines that have passed must still let others run.
+        # A caller with a series of past deadlines must still let other tasks run.
         await asyncio.sleep(0)
-        # The loop's timers run on the same clock, and may come a tick early.
+        # The loop's timers use the same clock and may fire a tick early.
         while (seconds_left := awake - self.now().awake) > 0:  # noqa: ASYNC110 - it waits for time itself
             await asyncio.sleep(seconds_left)
 
 
 def _read(attempts_left: int = READING_ATTEMPTS_MAX) -> ClockReading:
-    """All three clocks at one moment."""
     began = time.clock_gettime(time.CLOCK_MONOTONIC)
     reading = ClockReading(
         wall=time.clock_gettime(time.CLOCK_REALTIME),

@@ -21,7 +21,7 @@ from wakeful.linux import proc
 from wakeful.linux.owner_only import owner_only
 
 _STEP: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC
-# A pipe would have to be opened from its other end, too.
+# Opening a pipe would block until its other end is opened.
 _LAST: Final = _STEP | os.O_NONBLOCK | os.O_NOCTTY
 
 
@@ -59,7 +59,7 @@ def _names(folder: Path, wanted: Path) -> tuple[str, ...]:
 
 
 def open_below(root: str, names: tuple[str, ...]) -> int:
-    """The last one, opened; each step from the folder before it. Raises OSError where a link is on the way."""
+    """Open the last name, each step relative to the folder before it. Raises OSError at a symlink."""
     at = os.open(root, _STEP | os.O_DIRECTORY)
     try:
         for name in names[:-1]:
@@ -80,10 +80,10 @@ def _check(found: os.stat_result, bytes_max: int) -> None:
 
 
 def read_small(path: Path, bytes_max: int) -> bytes | None:
-    """The content of a regular file; None if it is gone, unreadable, larger, a link or no file at all."""
+    """The content of a regular file; None if it is missing, unreadable, larger, a symlink or no file."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except (OSError, ValueError):  # a path from outside may hold a NUL
+    except (OSError, ValueError):  # a path from outside may contain a NUL
         return None
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -97,7 +97,7 @@ def read_small(path: Path, bytes_max: int) -> bytes | None:
 
 
 def entries(folder: Path) -> list[Path]:
-    """What lies in a folder, by name; nothing if it is missing, no folder or closed to us."""
+    """The entries of a folder, sorted; empty if it is missing, no folder or unreadable."""
     try:
         return sorted(folder.iterdir())
     except OSError:
@@ -115,13 +115,13 @@ class _StoredProblem(Struct, frozen=True):
 
 
 class ProblemFile:
-    """One file. What a process wrote that has ended counts no more."""
+    """One file. Its content counts only while its writer lives."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def write(self, words: str) -> None:
-        """Say this from now on; nothing if it is empty. A disk that refuses it is no trouble of its own."""
+        """Set the line; an empty one removes it. A failed write is only logged."""
         writer = proc.identify_or_none(os.getpid())
         try:
             if not words or writer is None:
@@ -135,10 +135,10 @@ class ProblemFile:
             log.warning("%s cannot be written: %s", self._path.name, problem.strerror)
 
     def read(self) -> str:
-        """What is said now; empty if nothing is, or nobody who lives says it."""
+        """The current line; empty without one, or if its writer has ended."""
         content = read_small(self._path, FILE_BYTES_MAX)
         try:
-            said = decode_json(content or b"", _StoredProblem)
+            stored = decode_json(content or b"", _StoredProblem)
         except msgspec.DecodeError:
             return ""
-        return "" if proc.state_of(said.writer) is ProcessState.DEAD else said.words
+        return "" if proc.state_of(stored.writer) is ProcessState.DEAD else stored.words

@@ -13,23 +13,21 @@ _VMSTAT: Final = Path("/proc/vmstat")
 
 
 class Disk:
-    """The disk that holds a folder."""
-
     def __init__(self, folder: str) -> None:
         self.folder = folder
 
     def free_bytes(self) -> int | None:
-        """What a user may still write there; nothing where no file can be made any more."""
+        """Bytes that a user may still write there; 0 without free inodes, None if unknown."""
         try:
-            seen = os.statvfs(self.folder)
+            disk = os.statvfs(self.folder)
         except OSError:
             return None
-        full_of_files = seen.f_files > 0 and seen.f_favail == 0
-        return 0 if full_of_files else seen.f_bavail * seen.f_frsize
+        has_no_inodes = disk.f_files > 0 and disk.f_favail == 0
+        return 0 if has_no_inodes else disk.f_bavail * disk.f_frsize
 
 
 class HostInfo:
-    """Implements what healing asks of its surroundings."""
+    """Facts about the host, as healing needs them."""
 
     def __init__(self, host: str, clock: Clock, vmstat: Path = _VMSTAT) -> None:
         self.host = host
@@ -41,13 +39,13 @@ class HostInfo:
         self._oom_at: float | None = None
 
     async def run(self) -> None:
-        """Look now and then, until cancelled: the kernel says how often it ended processes, never when."""
+        """Check at an interval until cancelled: the kernel counts its kills and does not say when they were."""
         while True:
             self._check_oom_kills()
             await self._clock.sleep(OOM_CHECK_SECONDS)
 
     def exists(self, folder: str) -> bool:
-        # The path comes from a log: however long it is and whatever it holds, it is a folder or none.
+        # The path comes from a log and may be too long or contain anything: it is a folder or not.
         return os.path.isdir(folder)  # noqa: PTH112 - pathlib raises for paths that are too long
 
     def oom_killed(self) -> bool:
@@ -56,14 +54,14 @@ class HostInfo:
 
     def _check_oom_kills(self) -> None:
         kills, now = _oom_kills(self._vmstat), self._clock.now().awake
-        # After a long time without a look nobody can say that it was lately.
+        # After a long time without a check the kill may not be recent.
         if kills > self._oom_kills and now - self._checked_at <= OOM_SECONDS:
             self._oom_at = now
         self._oom_kills, self._checked_at = kills, now
 
 
 def _oom_kills(vmstat: Path) -> int:
-    """How many processes the kernel has ended for memory since it booted; 0 where it does not say."""
+    """How many processes the kernel has ended for memory since boot; 0 if unknown."""
     try:
         rows = vmstat.read_text("ascii").splitlines()
     except OSError:

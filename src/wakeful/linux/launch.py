@@ -17,9 +17,9 @@ from wakeful.core.process import Process
 from wakeful.linux import proc
 from wakeful.linux.child_environment import given_environ
 
-# The daemon raises its own limit for pidfds; programs that use select() expect the one their user has.
+# The daemon raises its own limit for pidfds; programs that use select() expect their user's limit.
 _DESCRIPTORS: Final = resource.getrlimit(resource.RLIMIT_NOFILE)
-# Kept until reaped, as the kernel keeps them: a child that is forgotten stays as a zombie.
+# Kept until reaped: a child that is not waited for stays a zombie.
 _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
 
 
@@ -32,27 +32,27 @@ class Streams(NamedTuple):
 
 
 def launch(argv: Sequence[str], *, cwd: str, environ: Mapping[str, str], streams: Streams) -> Process:
-    """Start a program; to be called inside the loop that will reap it.
+    """Start a program; call it inside the loop that will reap it.
 
-    The program is looked for on the PATH of `environ`. Raises FolderGone, ClientMissing or StartFailed: nothing runs.
+    It is searched on the PATH of `environ`. After WorkingDirectoryGone, ClientMissing or StartFailed nothing runs.
     """
     reap()
     program = find_program(argv[0], cwd=cwd, path=environ.get("PATH", os.defpath))
     child = _spawn(program, argv, cwd, environ, streams)
     _children[child.pid] = child
     resource.prlimit(child.pid, resource.RLIMIT_NOFILE, _DESCRIPTORS)
-    # Read before anybody reaps it, so that even one that has ended already has an identity.
+    # Read before it is reaped, so that even a child that has ended already has an identity.
     process = proc.parse_stat(Path(f"/proc/{child.pid}/stat").read_bytes()).process
     _reap_on_exit(child)
     return process
 
 
 def find_program(name: str, *, cwd: str, path: str) -> str:
-    """The program's path. Raises FolderGone or ClientMissing."""
+    """The program's path. Raises WorkingDirectoryGone or ClientMissing."""
     # Path.is_dir raises for a name that is too long.
     if not os.path.isdir(cwd):  # noqa: PTH112
         raise WorkingDirectoryGone(folder=cwd)
-    # A relative entry would mean another program in every folder, among them those an agent may write to.
+    # A relative entry would find another program in every folder, also in those an agent may write to.
     folders = os.pathsep.join(folder for folder in path.split(os.pathsep) if folder.startswith("/"))
     wanted = str(Path(cwd) / name) if "/" in name else name
     found = shutil.which(wanted, path=folders) if name else None
@@ -62,7 +62,7 @@ def find_program(name: str, *, cwd: str, path: str) -> str:
 
 
 def launched_pids() -> frozenset[int]:
-    """Those of our children that are to outlive us."""
+    """The children that outlive Wakeful."""
     return frozenset(_children)
 
 
@@ -91,7 +91,7 @@ def _spawn(
             start_new_session=True,
         )
     except (FileNotFoundError, NotADirectoryError, PermissionError) as problem:
-        # The folder may have gone since it was looked at; a script's interpreter may never have been there.
+        # The folder may have gone since it was checked; a script's interpreter may be missing.
         if problem.filename == cwd:
             raise WorkingDirectoryGone(folder=cwd) from problem
         raise ClientMissing(program=argv[0]) from problem
@@ -103,7 +103,7 @@ def _reap_on_exit(child: subprocess.Popen[bytes]) -> None:
     try:
         pidfd = os.pidfd_open(child.pid)
     except OSError:
-        # No descriptor to be had: the next start collects it.
+        # No free descriptor: the next launch reaps it.
         return
     asyncio.get_running_loop().add_reader(pidfd, _on_exit, child, pidfd)
 

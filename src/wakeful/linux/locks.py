@@ -1,7 +1,6 @@
 """Locks for one process at a time, which the kernel releases when the holder ends, however it ends.
 
-A lock on a file is for processes that share its folder; a lock on a name is for the whole host and all its
-users.
+A file lock is for processes that share its folder; a name lock is for the whole host and all its users.
 """
 
 import asyncio
@@ -18,7 +17,7 @@ from typing import Final
 
 from wakeful.core.errors import WorldError
 
-# What a socket knows of the process at its other end: pid, uid and gid.
+# SO_PEERCRED: pid, uid and gid of the process at the other end.
 _PEER: Final = struct.Struct("3i")
 _HOLDER_SECONDS_MAX: Final = 1.0
 
@@ -32,7 +31,7 @@ class LockTaken(WorldError):
 
 @contextmanager
 def exclusive_file_lock(path: Path, what: str) -> Iterator[None]:
-    """Be the only one inside. Raises LockTaken."""
+    """Hold the lock of this file. Raises LockTaken."""
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         try:
@@ -49,10 +48,10 @@ def exclusive_file_lock(path: Path, what: str) -> Iterator[None]:
 
 @contextmanager
 def exclusive_host_lock(name: str, what: str) -> Iterator[None]:
-    """Be the only one of this host with the name; inside a running loop. Raises LockTaken."""
+    """Hold this name on the host; inside a running loop. Raises LockTaken."""
     with socket.socket(socket.AF_UNIX) as listener:
         try:
-            # An address without a file: nothing is left behind, and no folder has to be agreed upon.
+            # An abstract address leaves no file behind and needs no agreed folder.
             listener.bind(f"\0{name}")
         except OSError as problem:
             if problem.errno != errno.EADDRINUSE:
@@ -69,18 +68,18 @@ def exclusive_host_lock(name: str, what: str) -> Iterator[None]:
 
 
 def gateway_name(token: str) -> str:
-    """The name of a bot's gateway on its host. All users can read names on a host; none can read the token from it."""
+    """The lock name of a bot's gateway. All users can read names on a host, so it contains only a hash of the token."""
     return f"wakeful-gateway-{hashlib.sha256(token.encode()).hexdigest()}"
 
 
 def _close_connection(listener: socket.socket) -> None:
-    """Whoever calls knows by now who we are."""
+    # The caller only wanted the peer credentials, which it has by now.
     with suppress(BlockingIOError):
         listener.accept()[0].close()
 
 
 def holder_on_host(name: str) -> int | None:
-    """The process that has the name. None: it has gone meanwhile, or is in a container whose processes we do not see."""
+    """The process that holds the name. None: it ended meanwhile, or it is in a container and not visible here."""
     with socket.socket(socket.AF_UNIX) as asker:
         asker.settimeout(_HOLDER_SECONDS_MAX)
         try:

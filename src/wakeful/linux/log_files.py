@@ -1,4 +1,4 @@
-"""Keeps append-only logs short: a long log is copied to the file beside it and emptied."""
+"""Keeps append-only logs short: a long log is copied to the file beside it and truncated."""
 
 import asyncio
 import logging
@@ -8,7 +8,7 @@ import stat
 from pathlib import Path
 from typing import Final
 
-# More than a week of a calm program; then the log begins again beside the one before it.
+# More than a week of a program without problems.
 LOG_BYTES_MAX: Final = 4 * 1024 * 1024
 CHECK_SECONDS: Final = 30.0
 STANDARD_ERROR: Final = 2
@@ -17,7 +17,7 @@ log = logging.getLogger("wakeful")
 
 
 def shorten(path: Path) -> None:
-    """Begin a log again that has grown long. A program that has it open only appends, and goes on at its new end."""
+    """Restart a long log. A program that has it open only appends, so it goes on at the new end."""
     try:
         if path.exists() and path.stat().st_size > LOG_BYTES_MAX:
             shutil.copy(path, path.with_name(f"{path.name}.1"))
@@ -27,22 +27,22 @@ def shorten(path: Path) -> None:
 
 
 async def keep_own_log_short() -> None:
-    """Look now and then at the file that this program writes its errors to."""
+    """Check the file behind standard error at an interval."""
     while True:
         await asyncio.to_thread(shorten_own, STANDARD_ERROR)
         await asyncio.sleep(CHECK_SECONDS)
 
 
 def shorten_own(descriptor: int) -> None:
-    """Shorten the file behind a descriptor of this program, if it only appends to it."""
+    """Shorten the file behind a descriptor, if this program only appends to it."""
     path = _appended_file(descriptor)
     if path is not None:
         shorten(path)
 
 
 def _appended_file(descriptor: int) -> Path | None:
-    """None for a terminal, a pipe, the journal of systemd, and a file that somebody else writes as a whole."""
-    import fcntl  # noqa: PLC0415 - asked twice a minute
+    """None for a terminal, a pipe, systemd's journal, and a file that another program writes as a whole."""
+    import fcntl  # noqa: PLC0415 - needed twice a minute
 
     try:
         if not stat.S_ISREG(os.fstat(descriptor).st_mode):
@@ -52,5 +52,5 @@ def _appended_file(descriptor: int) -> Path | None:
         path = Path(f"/proc/self/fd/{descriptor}").readlink()
         return path if os.path.samestat(path.stat(), os.fstat(descriptor)) else None
     except OSError:
-        # Removed since, or closed: there is nothing to shorten.
+        # Removed or closed meanwhile.
         return None

@@ -1,8 +1,8 @@
 """Logging of the daemon: silences libraries that log secret addresses, and rate-limits warnings.
 
-A bot's token and the ping's address are parts of addresses. Warnings go to standard error. Outside causes (a
-failed request, an unreadable log) must not fill a disk, so equal warnings are counted once there are many.
-Transitions of agents and cycles are never left out: there are only as many as agents and cycles make.
+Bot tokens and the ping's secret are parts of addresses. Warnings go to standard error. Outside causes (a failed
+request, an unreadable log) must not fill a disk, so many equal warnings are only counted. Transitions of agents
+and cycles are never dropped: their number is limited by the agents and cycles.
 """
 
 import logging
@@ -15,23 +15,23 @@ _SILENCED_LOGGERS: Final = ("httpx", "httpcore", "telegram", "urllib3", "request
 
 
 def silence_libraries() -> None:
-    """Let them write nothing. What failed is told by whoever called them, without addresses."""
+    """Let them log nothing: their callers report failures without addresses."""
     for name in _SILENCED_LOGGERS:
         logging.getLogger(name).setLevel(logging.CRITICAL + 1)
 
 
-# A person reads the first few of the same; the rest is a number.
+# A person reads the first few equal messages; the rest are only counted.
 EQUAL_MESSAGES_MAX: Final = 20
 WINDOW_SECONDS: Final = 60.0
-# Messages have few templates; one that is made up each time is cut off here.
+# Messages have few templates; this bounds templates that differ each time.
 TEMPLATES_MAX: Final = 1000
-# asyncio puts the address of each object into its messages, so that no two of them are equal.
+# asyncio puts object addresses into its messages, so no two of them are equal.
 LOGGER_MESSAGES_MAX: Final = 100
 MESSAGE_CHARS_MAX: Final = 8000
 
 
 class LogRateLimit(logging.Filter):
-    """Lets so many messages of one template through in a minute; the next one says how many were left out."""
+    """Limits messages of one template per minute; the next one says how many were left out."""
 
     def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
         super().__init__()
@@ -44,7 +44,7 @@ class LogRateLimit(logging.Filter):
         )
 
     def _may_pass(self, record: logging.LogRecord, template: str, most: int) -> bool:
-        """Whether fewer than `most` of this template passed in this minute; an empty one stands for all of its logger."""
+        """Whether fewer than `most` of this template passed in this minute; an empty template means the whole logger."""
         key, now = (record.name, template), self._now()
         began, count = self._counts.get(key, (now, 0))
         left_out = max(0, count - most)
@@ -60,7 +60,7 @@ class LogRateLimit(logging.Filter):
 
 
 class ShorteningFormatter(logging.Formatter):
-    """A message that quotes what came from outside, or a long traceback, is cut in its middle."""
+    """Cuts the middle out of long messages: tracebacks, and quoted text from outside."""
 
     def format(self, record: logging.LogRecord) -> str:
         text = super().format(record)
@@ -69,22 +69,22 @@ class ShorteningFormatter(logging.Formatter):
 
 
 def limit_log() -> None:
-    """Write the warnings of Wakeful and its libraries to standard error, never without end; asked twice it is once."""
+    """Write the warnings of Wakeful and its libraries to standard error, rate-limited. Repeated calls have no effect."""
     log = logging.getLogger()
     if not log.handlers:
-        written = logging.StreamHandler(sys.stderr)
-        written.setLevel(logging.WARNING)
-        written.setFormatter(ShorteningFormatter())
-        written.addFilter(LogRateLimit())
-        log.addHandler(written)
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setLevel(logging.WARNING)
+        handler.setFormatter(ShorteningFormatter())
+        handler.addFilter(LogRateLimit())
+        log.addHandler(handler)
 
 
 def log_to_stderr(log: logging.Logger) -> None:
-    """From now on; asked twice it is once."""
+    """Write this logger's messages with their time to standard error. Repeated calls have no effect."""
     if log.handlers:
         return
-    written = logging.StreamHandler(sys.stderr)
-    written.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
-    log.addHandler(written)
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(logging.Formatter("%(asctime)s %(message)s"))
+    log.addHandler(handler)
     log.setLevel(logging.INFO)
     log.propagate = False

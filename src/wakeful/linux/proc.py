@@ -2,8 +2,8 @@
 
 A process may vanish between two reads; that is an answer, not an error. Reads are not cached, except the boot
 id. This module sends no signals and draws no conclusions. `InnerProcesses` finds processes of containers by
-their pid inside, which means another process on the host or none. It keeps one pass over /proc, which covers
-every process that started before it, and makes another only for a younger one.
+their inner pid, which on the host belongs to another process or none. It keeps the result of one pass over
+/proc, which covers every process that started before it, and makes another pass only for a younger one.
 """
 
 import os
@@ -19,13 +19,13 @@ from msgspec import Struct
 from wakeful.core.errors import WorldError
 from wakeful.core.process import Process, ProcessState
 
-# The kernel's own ceiling (PID_MAX_LIMIT); pids come out of files that anybody may have written.
+# The kernel's limit (PID_MAX_LIMIT); pids come from files that any program may have written.
 PID_MAX: Final = 2**22
 _READ_BYTES: Final = 65536
 _TICKS_PER_SECOND: Final = os.sysconf("SC_CLK_TCK")
 # PF_EXITING of the kernel's sched.h.
 _EXITING: Final = 0x4
-# Stopped, and stopped by a tracer, as proc(5) has it.
+# Stopped, and stopped by a tracer; see proc(5).
 _STOPPED: Final = "Tt"
 _NO_PROCESS_ERRORS: Final = (FileNotFoundError, ProcessLookupError)
 
@@ -37,7 +37,7 @@ class ProcessHidden(WorldError):
 
 
 class Stat(Struct, frozen=True, gc=False):
-    """What one line of /proc/PID/stat says about a process."""
+    """One line of /proc/PID/stat."""
 
     pid: int
     comm: str
@@ -49,7 +49,7 @@ class Stat(Struct, frozen=True, gc=False):
 
     @property
     def has_ended(self) -> bool:
-        """A zombie has ended. One with threads left has not: only its first thread did."""
+        """A zombie has ended. A zombie with threads has not: only its first thread ended."""
         return self.state in "ZXx" and self.threads <= 1
 
     @property
@@ -58,7 +58,7 @@ class Stat(Struct, frozen=True, gc=False):
 
 
 def parse_stat(line: bytes) -> Stat:
-    """Read a stat line. The name in it is the process's own choice and may hold spaces and parentheses."""
+    """Read a stat line. The process chooses its name, which may contain spaces and parentheses."""
     opened, closed = line.index(b"("), line.rindex(b")")
     # The first field after the name is number 3 of proc(5).
     fields = line[closed + 2 :].split()
@@ -75,12 +75,11 @@ def parse_stat(line: bytes) -> Stat:
 
 @cache
 def boot_id() -> str:
-    """Which boot of the host this is."""
     return _read("/proc/sys/kernel/random/boot_id").decode().strip()
 
 
 def identify(pid: int) -> Process | None:
-    """The process that has this pid now; None if there is none or it is a zombie. Raises ProcessHidden."""
+    """The process with this pid; None without one or for a zombie. Raises ProcessHidden."""
     try:
         stat = _stat(pid)
     except OSError as problem:
@@ -89,7 +88,7 @@ def identify(pid: int) -> Process | None:
 
 
 def state_of(process: Process) -> ProcessState:
-    """Whether this very process lives. Ask about processes of this host only: another boot id means dead."""
+    """Whether exactly this process lives. Only for processes of this host: another boot id means dead."""
     if process.boot_id != boot_id():
         return ProcessState.DEAD
     try:
@@ -102,7 +101,7 @@ def state_of(process: Process) -> ProcessState:
 
 
 def is_running(process: Process) -> bool:
-    """Whether this very process lives and is not stopped: by Ctrl-Z, a signal or a debugger, and then it reads nothing."""
+    """Whether exactly this process lives and is not stopped. A process stopped by Ctrl-Z, signal or debugger reads nothing."""
     if process.boot_id != boot_id():
         return False
     try:
@@ -118,7 +117,7 @@ def is_running(process: Process) -> bool:
 
 
 def is_ending(pid: int) -> bool:
-    """Whether this process has begun to end. A container's first one takes everybody else in there along before it is gone."""
+    """Whether this process has begun to end. A container's first process ends all others there before it is gone."""
     try:
         stat = _stat(pid)
     except OSError:
@@ -127,18 +126,18 @@ def is_ending(pid: int) -> bool:
 
 
 def age_seconds(process: Process) -> float:
-    """How long ago it was started, the host's sleep included."""
+    """Seconds since its start, including the host's sleep."""
     return time.clock_gettime(time.CLOCK_BOOTTIME) - process.started / _TICKS_PER_SECOND
 
 
 def parent_of(process: Process) -> Process | None:
-    """Its parent; None for the first process, for one that is gone, and where the parent cannot be seen."""
+    """Its parent; None for the first process, for an ended one, and if the parent is hidden."""
     try:
         stat = _stat(process.pid)
         parent = None if stat is None or stat.process != process else _stat(stat.parent_pid)
     except OSError:
         return None
-    # A parent that is younger than its child is a stranger who got the pid in between.
+    # A parent younger than its child is another process that got the pid meanwhile.
     if parent is None or parent.has_ended or parent.started > process.started:
         return None
     return parent.process
@@ -154,20 +153,20 @@ def ancestors(pid: int) -> list[Process]:
 
 
 def children_by_parent() -> dict[int, list[Process]]:
-    """Every living process under its parent's pid, from one pass. Hand it on when asking about many."""
+    """Every live process by its parent's pid, from one pass. Pass it to `children` when asking about many."""
     found: dict[int, list[Process]] = {}
     for pid in _pids():
         try:
             stat = _stat(pid)
         except OSError:
-            continue  # Hidden from us, like everything it started as somebody else.
+            continue  # Hidden, like all processes of another user.
         if stat is not None and not stat.has_ended:
             found.setdefault(stat.parent_pid, []).append(stat.process)
     return found
 
 
 def children(process: Process, known: Mapping[int, Sequence[Process]] | None = None) -> list[Process]:
-    """Its living children; none if the process itself is gone, whoever has its pid now."""
+    """Its live children; none if the process has ended, even if its pid is in use again."""
     known = children_by_parent() if known is None else known
     if state_of(process) is not ProcessState.ALIVE:
         return []
@@ -175,12 +174,12 @@ def children(process: Process, known: Mapping[int, Sequence[Process]] | None = N
 
 
 def descendants(process: Process, known: Mapping[int, Sequence[Process]] | None = None) -> list[Process]:
-    """Its living children, theirs, and so on. Whoever was orphaned on the way is not among them: see `carriers`."""
+    """Its live descendants, without orphaned ones: for those see `processes_with_variable`."""
     known = children_by_parent() if known is None else known
     found: dict[Process, None] = {}
     unvisited = [process]
     while unvisited:
-        # A pid that changed hands during the pass can close a circle: nobody is visited twice.
+        # A pid reused during the pass can close a circle: no process is visited twice.
         fresh = [child for child in children(unvisited.pop(), known) if child not in found]
         found |= dict.fromkeys(fresh)
         unvisited += fresh
@@ -188,45 +187,45 @@ def descendants(process: Process, known: Mapping[int, Sequence[Process]] | None 
 
 
 def child_pids(pid: int) -> list[int]:
-    """The pids of its children, by one read; none where the kernel does not list them, or it is gone."""
+    """The pids of its children, by one read; empty if the kernel does not list them or it has ended."""
     return [int(each) for each in _read_or_empty(f"/proc/{pid}/task/{pid}/children").split()]
 
 
 def command(pid: int) -> tuple[str, ...]:
-    """Its argument list, empty when it is gone. May hold secrets and anything else: not for showing as it is."""
+    """Its arguments, empty if it has ended. They may contain secrets: redact before showing."""
     raw = _read_or_empty(f"/proc/{pid}/cmdline")
     return tuple(os.fsdecode(part) for part in raw.removesuffix(b"\0").split(b"\0")) if raw else ()
 
 
 def executable(pid: int) -> str | None:
-    """The file that it runs; None when it is gone or not ours to read."""
+    """Its executable; None if it has ended or is unreadable."""
     return _target(f"/proc/{pid}/exe")
 
 
 def comm(pid: int) -> str:
-    """Its short name, empty when it is gone."""
+    """Its short name, empty if it has ended."""
     return os.fsdecode(_read_or_empty(f"/proc/{pid}/comm").removesuffix(b"\n"))
 
 
 def status(pid: int) -> bytes:
-    """Everything /proc/PID/status says, empty when it is gone or not ours to read."""
+    """The content of /proc/PID/status, empty if it has ended or is unreadable."""
     return _read_or_empty(f"/proc/{pid}/status")
 
 
 def cwd(pid: int) -> str | None:
-    """Its working folder; None when it is gone or not ours to read."""
+    """Its working folder; None if it has ended or is unreadable."""
     return _target(f"/proc/{pid}/cwd")
 
 
 def has_terminal(pid: int) -> bool:
-    """Whether it belongs to a terminal: a person's window, a pane. False when it is gone or not ours to read."""
+    """Whether it has a terminal: a person's window, a pane. False if it has ended or is unreadable."""
     line = _read_or_empty(f"/proc/{pid}/stat")
-    # Field 7 of proc(5); the first one after the name is number 3.
+    # Field 7 of proc(5); the first field after the name is number 3.
     return bool(line) and line[line.rindex(b")") + 2 :].split()[4] != b"0"
 
 
 def environ_value(pid: int, name: str) -> str | None:
-    """A variable it was started with; None when it has none, is gone or is not ours to read."""
+    """A variable of its initial environment; None without it, or if the process has ended or is unreadable."""
     wanted = os.fsencode(f"{name}=")
     for entry in _read_or_empty(f"/proc/{pid}/environ").split(b"\0"):
         if entry.startswith(wanted):
@@ -235,7 +234,7 @@ def environ_value(pid: int, name: str) -> str | None:
 
 
 def environ(pid: int) -> dict[str, str]:
-    """All it was started with; nothing when it is gone or not ours to read."""
+    """Its initial environment; empty if it has ended or is unreadable."""
     entries = (
         os.fsdecode(each).partition("=") for each in _read_or_empty(f"/proc/{pid}/environ").split(b"\0")
     )
@@ -243,30 +242,30 @@ def environ(pid: int) -> dict[str, str]:
 
 
 def environ_values(pid: int, names: Collection[str]) -> dict[str, str]:
-    """Those of these variables that it was started with and that are not empty."""
+    """The non-empty ones of these variables in its initial environment."""
     return {name: value for name in names if (value := environ_value(pid, name))}
 
 
 def open_files(pid: int) -> list[str]:
-    """The paths of the files it has open; none when it is gone or not ours to read."""
+    """The paths of its open files; empty if it has ended or is unreadable."""
     found = []
     with suppress(*_NO_PROCESS_ERRORS, PermissionError):
         for descriptor in Path(f"/proc/{pid}/fd").iterdir():
-            with suppress(OSError):  # it was closed while we looked
+            with suppress(OSError):  # closed meanwhile
                 found.append(str(descriptor.readlink()))
     return found
 
 
 def processes_with_variable(name: str, value: str, uid: int) -> list[Process]:
-    """The user's processes that were started with NAME=value: a session's tools, orphans among them.
+    """The user's processes that were started with NAME=value: a session's tools, including orphans.
 
-    A process in the middle of exec has no environment for a moment (seen once in 1,500 fresh ones), so that
-    one look proves who is there, not that nobody is.
+    A process in the middle of exec has no environment for a moment (seen once in 1,500 new ones), so one look
+    proves presence, never absence.
     """
     wanted = os.fsencode(f"\0{name}={value}\0")
     found = []
     for pid in _pids(uid):
-        # Identity first: should the pid change hands now, the answer names somebody who is gone, not a stranger.
+        # Identity first: if the pid is reused now, the answer names an ended process, not an unrelated one.
         process = identify_or_none(pid)
         if process is not None and wanted in b"\0" + _read_or_empty(f"/proc/{pid}/environ"):
             found.append(process)
@@ -274,7 +273,7 @@ def processes_with_variable(name: str, value: str, uid: int) -> list[Process]:
 
 
 def processes_by_variable(names: Collection[str], uid: int) -> dict[tuple[str, str], list[Process]]:
-    """As `carriers`, for every value of these variables, by one pass: many sessions that end at once cost one."""
+    """As `processes_with_variable`, for all values of these variables, in one pass for many sessions."""
     wanted = {os.fsencode(f"{name}="): name for name in names}
     found: dict[tuple[str, str], list[Process]] = {}
     for pid in _pids(uid):
@@ -288,14 +287,14 @@ def processes_by_variable(names: Collection[str], uid: int) -> dict[tuple[str, s
     return found
 
 
-# The device and inode of a file, as os.stat has them.
+# Device and inode of a file, as in os.stat.
 FileKey = tuple[int, int]
 
 
 def flock_holders(keys: Collection[FileKey]) -> dict[FileKey, int]:
-    """Which process holds the flock of each of these files; unlocked ones are missing. One read for all.
+    """The process that holds the flock of each of these files, from one read; unlocked files are missing.
 
-    The pid is the one that took the lock; it may be gone while a child still holds the descriptor.
+    The pid is the one that took the lock; it may have ended while a child still holds the descriptor.
     """
     wanted = set(keys)
     by_inode = {inode: (device, inode) for device, inode in wanted}
@@ -309,7 +308,7 @@ def flock_holders(keys: Collection[FileKey]) -> dict[FileKey, int]:
 
 
 def parse_flocks(text: bytes) -> list[tuple[int, int, int]]:
-    """Device, inode and pid of every flock held, from /proc/locks. Those who wait for one (`->`) hold nothing."""
+    """Device, inode and pid of every held flock in /proc/locks. Waiting ones (`->`) hold nothing."""
     held = []
     for line in text.splitlines():
         fields = line.split()
@@ -320,7 +319,7 @@ def parse_flocks(text: bytes) -> list[tuple[int, int, int]]:
 
 
 def _has_open(pid: int, key: FileKey) -> bool:
-    """Whether the process has this file open. btrfs and overlayfs show one device to stat, another in locks."""
+    """Whether the process has this file open. btrfs and overlayfs show another device in stat than in locks."""
     try:
         with os.scandir(f"/proc/{pid}/fd") as descriptors:
             return any(_key_of(descriptor) == key for descriptor in descriptors)
@@ -337,13 +336,13 @@ def _key_of(entry: os.DirEntry[str]) -> FileKey | None:
 
 
 def _stat(pid: int) -> Stat | None:
-    """Its stat, or None if no such process exists. Raises OSError where that cannot be told."""
+    """Its stat, or None if no such process exists. Raises OSError if that is unknown."""
     if not 0 < pid <= PID_MAX:
         return None
     try:
         return parse_stat(_read(f"/proc/{pid}/stat"))
     except _NO_PROCESS_ERRORS:
-        # Mounted with hidepid, or not at all, /proc says the same of living processes.
+        # /proc mounted with hidepid, or not mounted, gives the same error for live processes.
         if _pid_exists(pid):
             raise
         return None
@@ -360,7 +359,7 @@ def _pid_exists(pid: int) -> bool:
 
 
 def identify_or_none(pid: int) -> Process | None:
-    """The process that has this pid now; None if there is none, or none that we may look at."""
+    """The process with this pid; None without one, or if it is hidden."""
     try:
         return identify(pid)
     except ProcessHidden:
@@ -368,7 +367,6 @@ def identify_or_none(pid: int) -> Process | None:
 
 
 def _pids(uid: int | None = None) -> Iterator[int]:
-    """Every pid, or those of one user."""
     with os.scandir("/proc") as entries:
         for entry in entries:
             if entry.name.isdigit() and (uid is None or _owner_of(entry) == uid):
@@ -390,7 +388,6 @@ def _target(link: str) -> str | None:
 
 
 def _read_or_empty(path: str) -> bytes:
-    """The file's content, empty when its process is gone or not ours to read."""
     try:
         return _read(path)
     except (*_NO_PROCESS_ERRORS, PermissionError):
@@ -408,33 +405,32 @@ def _read(path: str) -> bytes:
         os.close(descriptor)
 
 
-# A start is rounded down to a tick, and a process is listed a moment after it was started.
+# A start time is rounded down to a tick, and a process is listed a moment after its start.
 _SLACK_TICKS = 2
 
 
 class InnerProcesses:
-    """Whoever lives in another namespace than ours, by number and start in there."""
+    """Processes in other pid namespaces, by their inner pid and start time."""
 
     def __init__(self) -> None:
         self._known: dict[tuple[int, int], Process] = {}
         self._seen_until = 0
 
     def find(self, pid: int, started: int) -> Process | None:
-        """The process with this number in a namespace of its own; it may have ended since. Starts share one clock."""
+        """The process with this pid in its own namespace; it may have ended meanwhile. All namespaces share one clock."""
         if started + _SLACK_TICKS >= self._seen_until:
             self._seen_until = int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS_PER_SECOND)
-            self._known = _inner_processes()
+            live = (each for row in children_by_parent().values() for each in row)
+            self._known = {
+                (inner, each.started): each
+                for each in live
+                if (inner := inner_pid(each.pid)) is not None and inner != each.pid
+            }
         return self._known.get((pid, started))
 
 
-def _inner_processes() -> dict[tuple[int, int], Process]:
-    living = (each for row in children_by_parent().values() for each in row)
-    numbered = ((each, inner_pid(each.pid)) for each in living)
-    return {(pid, each.started): each for each, pid in numbered if pid is not None and pid != each.pid}
-
-
 def inner_pid(pid: int) -> int | None:
-    """The number a process has in its own namespace; None when it is gone or not ours to read."""
+    """The pid of a process in its own namespace; None if it has ended or is unreadable."""
     for line in status(pid).splitlines():
         if line.startswith(b"NSpid:"):
             return int(line.split()[-1])

@@ -23,7 +23,7 @@ from wakeful.core.text import plain
 from wakeful.linux.child_environment import given_environ, helper_environ, hook_environ
 from wakeful.linux.launch import find_program
 
-# SIGKILL ends a process at once, unless the kernel itself is stuck on its behalf: then nobody can wait for it.
+# SIGKILL ends a process at once, unless the kernel is stuck on its behalf: then waiting is useless.
 REAP_SECONDS_MAX: Final = 1.0
 # A program that prints without end is cut off here.
 OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -31,7 +31,7 @@ READ_BYTES: Final = 64 * 1024
 
 
 class CommandResult(Struct, frozen=True):
-    """`exit_code` is None if the program had not finished, or had said more than anybody needs."""
+    """`exit_code` is None if the program had not finished, or its output was too long."""
 
     exit_code: int | None
     output: bytes
@@ -47,20 +47,21 @@ async def run_command(
     given: bytes = b"",
     cwd: str | None = None,
 ) -> CommandResult:
-    """Run the program and give what it said by the deadline. Raises OSError if it cannot be started.
+    """Run the program and return its output by the deadline. Raises OSError if it cannot be started.
 
-    It reads `given` from its standard input. Whatever it left holding its pipes is not waited for; `with_children` ends what it started along with it.
+    It reads `given` from its standard input. Processes that it leaves with open pipes are not waited for;
+    `with_children` ends its children with it.
     """
-    # A nameless file: whoever does not read it keeps nobody waiting.
+    # An unnamed file: a program that does not read it blocks nothing.
     with ExitStack() as opened:
-        words = opened.enter_context(TemporaryFile()) if given else None
-        if words is not None:
-            words.write(given)
-            words.seek(0)
-        # Not as a context: that waits for its end, however long the kernel is stuck.
+        stdin = opened.enter_context(TemporaryFile()) if given else None
+        if stdin is not None:
+            stdin.write(given)
+            stdin.seek(0)
+        # Not as a context: that would wait for its exit, even while the kernel is stuck.
         program = subprocess.Popen(  # noqa: ASYNC220 - returns once the program runs; the answer is awaited
             argv,
-            stdin=words if words is not None else subprocess.DEVNULL,
+            stdin=stdin if stdin is not None else subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=helper_environ(os.environ) if environ is None else given_environ(environ),
@@ -76,14 +77,12 @@ async def run_command(
             program.kill()
             program.wait()
             raise
-        inquiry = _RunningCommand(
-            program, pidfd, (program.stdout.fileno(), program.stderr.fileno()), with_children
-        )
-        return await inquiry.wait(deadline_seconds)
+        pipes = (program.stdout.fileno(), program.stderr.fileno())
+        return await _RunningCommand(program, pidfd, pipes, with_children).wait(deadline_seconds)
 
 
 class _RunningCommand:
-    """Collects what a program says, up to a bound."""
+    """Collects the output of a program, up to a bound."""
 
     def __init__(
         self, program: subprocess.Popen[bytes], pidfd: int, pipes: tuple[int, int], with_children: bool
@@ -95,7 +94,7 @@ class _RunningCommand:
         self._output, self._errors = output, errors = pipes
         self._buffers = {output: bytearray(), errors: bytearray()}
         self._exited: asyncio.Future[None] = self._loop.create_future()
-        # True once the program is gone and both pipes are read to the end, False if it said too much.
+        # True once the program has ended and both pipes are read to the end, False if the output is too long.
         self._complete: asyncio.Future[bool] = self._loop.create_future()
         self._open = {output, errors, pidfd}
 
@@ -115,15 +114,15 @@ class _RunningCommand:
             await self._release()
 
     def _on_output(self, pipe: int) -> None:
-        words = os.read(pipe, READ_BYTES)
-        self._buffers[pipe] += words
-        if not words:
+        chunk = os.read(pipe, READ_BYTES)
+        self._buffers[pipe] += chunk
+        if not chunk:
             self._close(pipe)
         elif len(self._buffers[pipe]) > OUTPUT_BYTES_MAX and not self._complete.done():
             self._complete.set_result(False)
 
     def _on_exit(self) -> None:
-        # Until it is waited for, its number is that of its group and of nobody else.
+        # Before wait(): until then no other process or group can get its pid.
         if self._with_children:
             self._kill()
         self._program.wait()
@@ -154,16 +153,16 @@ class _RunningCommand:
             os.killpg(self._program.pid, signal.SIGKILL)
 
 
-# A client starts within 1.1 s, and a status command asks nobody.
+# A client starts within 1.1 s, and a status command makes no request.
 STATUS_SECONDS_MAX: Final = 15.0
-# Codex tries a refused request for 7 s.
+# Codex retries a refused request for 7 s.
 PROBE_SECONDS_MAX: Final = 60.0
 PROBE_PROMPT: Final = "Reply with the word OK and nothing else."
 _NO_RESULT: Final = CommandResult(None, b"", b"")
 
 
 class ClientCommands:
-    """One client, as it is configured."""
+    """Runs commands of one client with its configured arguments."""
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
         assert argv, "a program first"
@@ -172,14 +171,14 @@ class ClientCommands:
         self._environ = environ
 
     async def run_status(self, *words: str) -> CommandResult:
-        """Without the operator's own flags: they are for turns. A client that cannot be run gave no answer."""
+        """Run without the operator's flags, which are for turns. A client that cannot be run gives an empty result."""
         return await self._run((self._argv[0], *words), STATUS_SECONDS_MAX)
 
     async def run_probe(self, *words: str) -> CommandResult:
         return await self._run((*self._argv, *words), PROBE_SECONDS_MAX)
 
     async def run_model(self, prompt: str, seconds_max: float, *words: str) -> CommandResult:
-        """The prompt goes in by standard input: everybody may read arguments."""
+        """Run with the prompt on standard input: any user can read arguments."""
         return await self._run((*self._argv, *words), seconds_max, prompt.encode())
 
     async def _run(self, argv: Sequence[str], seconds_max: float, given: bytes = b"") -> CommandResult:
@@ -197,7 +196,7 @@ class ClientCommands:
 
 
 def credentials_fingerprint(paths: Sequence[str], environ: Mapping[str, str], names: Sequence[str]) -> str:
-    """A mark over files, by their age and size, and over variables, by their digest: no secret is in it."""
+    """A digest of files (time, size, inode) and of variables; it contains no secret."""
     digest = sha256()
     for path in paths:
         digest.update(_file_fingerprint(path))
@@ -208,10 +207,10 @@ def credentials_fingerprint(paths: Sequence[str], environ: Mapping[str, str], na
 
 def _file_fingerprint(path: str) -> bytes:
     try:
-        seen = Path(path).stat()
+        status = Path(path).stat()
     except OSError:
         return b"none\0"
-    return f"{seen.st_mtime_ns}:{seen.st_size}:{seen.st_ino}\0".encode()
+    return f"{status.st_mtime_ns}:{status.st_size}:{status.st_ino}\0".encode()
 
 
 DEADLINE_SECONDS: Final = 10.0
@@ -219,14 +218,14 @@ ERROR_CHARS_MAX: Final = 200
 
 
 class HookProgram:
-    """One argv list, run for every event."""
+    """A program that runs once for every event."""
 
     def __init__(self, argv: Sequence[str], deadline_seconds: float = DEADLINE_SECONDS) -> None:
         self._argv = tuple(argv)
         self._deadline_seconds = deadline_seconds
 
     async def run(self, event: bytes) -> str | None:
-        """Tell the program; what went wrong, or None."""
+        """Run it with the event on standard input; returns the problem, or None."""
         try:
             answer = await run_command(
                 self._argv,
@@ -241,5 +240,7 @@ class HookProgram:
             return f"ended, for it said more than {OUTPUT_BYTES_MAX} bytes"
         if answer.exit_code is None:
             return f"not done after {self._deadline_seconds:g} s"
-        words = plain(redact(answer.errors.decode(errors="replace")), ERROR_CHARS_MAX)
-        return None if answer.exit_code == 0 else f"exit {answer.exit_code} {words}".rstrip()
+        if answer.exit_code == 0:
+            return None
+        errors = plain(redact(answer.errors.decode(errors="replace")), ERROR_CHARS_MAX)
+        return f"exit {answer.exit_code} {errors}".rstrip()

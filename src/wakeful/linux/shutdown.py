@@ -6,7 +6,7 @@ import sys
 
 
 def shutdown_event(*, supervised: bool = False) -> asyncio.Event:
-    """Set once somebody wants it; inside a running loop. `supervised`: also when standard input ends."""
+    """An event that is set by a signal, and if `supervised` when standard input ends; inside a running loop."""
     loop = asyncio.get_running_loop()
     ended = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):

@@ -33,7 +33,7 @@ log = logging.getLogger("wakeful")
 
 
 class SystemdNotifier:
-    """Tells whoever started us. `watchdog_seconds` is how long it waits for a word; None if it does not wait."""
+    """Sends messages to systemd. `watchdog_seconds` is its watchdog timeout; None without one."""
 
     def __init__(self, address: str = "", watchdog_seconds: float | None = None) -> None:
         self._address = address
@@ -41,20 +41,20 @@ class SystemdNotifier:
 
     @classmethod
     def from_environ(cls, environ: MutableMapping[str, str]) -> Self:
-        """The one of our environment, which does not have it afterwards."""
+        """Read the address from the environment and remove it there."""
         address, usec, pid = (environ.pop(name, "") for name in _VARIABLES)
-        meant = pid in {"", str(os.getpid())}
-        waits = float(usec) / 1e6 if usec.isdecimal() and meant and int(usec) else None
-        return cls(address if address[:1] in {"/", "@"} else "", waits)
+        is_for_us = pid in {"", str(os.getpid())}
+        watchdog_seconds = float(usec) / 1e6 if usec.isdecimal() and is_for_us and int(usec) else None
+        return cls(address if address[:1] in {"/", "@"} else "", watchdog_seconds)
 
     def send(self, word: str) -> None:
-        """One word, such as READY=1. That it could not be told is logged: what we do does not depend on it."""
+        """Send one message, such as READY=1. A failure is only logged: nothing depends on it."""
         if not self._address:
             return
-        # A leading @ is the kernel's own space of names, which begins with a NUL there.
+        # A leading @ means an abstract address, which begins with a NUL.
         where = f"\0{self._address[1:]}" if self._address[0] == "@" else self._address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
-            # It reads at once, unless the machine is in trouble: then one word is lost, and the next one comes.
+            # systemd reads at once, unless the machine has a problem: then one message is lost and the next one follows.
             speaker.settimeout(SEND_SECONDS_MAX)
             try:
                 speaker.sendto(word.encode(), where)
@@ -63,15 +63,15 @@ class SystemdNotifier:
 
 
 BEAT_SECONDS: Final = 5.0
-# The longest the loop was ever seen busy in one piece is a second, with ten thousand logs.
+# The longest measured block of the loop is one second, with ten thousand logs.
 STALL_SECONDS: Final = 20.0
-# A thread that is itself so late was stopped along with the loop, or starved: that is no stall.
+# A thread that is this late was itself stopped or starved with the loop: that is no stall.
 LATE_FACTOR: Final = 2.0
 STALL_FILES_MAX: Final = 10
 
 
 class LoopWatchdog:
-    """Beats as long as its loop runs."""
+    """Sends watchdog messages as long as its loop runs."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class LoopWatchdog:
     ) -> None:
         self._logs = logs
         self._notifier = notifier
-        # systemd advises half of what it waits; a third forgives one that is late.
+        # systemd advises half of the timeout; a third allows one late message.
         self._beat_seconds = min(beat_seconds, (notifier.watchdog_seconds or beat_seconds * 3) / 3)
         self._stall_seconds = stall_seconds
         self._beat_at = time.monotonic()
@@ -91,7 +91,7 @@ class LoopWatchdog:
         self._has_dumped = False
 
     async def run(self) -> None:
-        """Tell that we are ready, and then that the loop runs, until cancelled."""
+        """Report readiness and then, until cancelled, that the loop runs."""
         self._notifier.send("READY=1")
         watcher = threading.Thread(target=self._watch, name="wakeful-pulse", daemon=True)
         self._beat_at = time.monotonic()
@@ -139,20 +139,14 @@ class LoopWatchdog:
 
 
 NAME: Final = "wakeful.service"
-# By this a unit is known as ours: any other of that name is somebody's own.
+# Marks a unit as written by Wakeful: any other unit of that name belongs to the operator.
 MARK: Final = "# Written by `wakeful autostart install`; `wakeful autostart remove` removes it."
-# Where clients, tools and we ourselves look for things. No other variable of a terminal belongs into a file.
+# Folders of clients, tools and Wakeful. No other variable of a terminal belongs into a file.
 VARIABLES: Final = (
-    "PATH",
-    "WAKEFUL_HOME",
-    "WAKEFUL_CONFIG",
-    "CLAUDE_CONFIG_DIR",
-    "CODEX_HOME",
-    "TMUX_TMPDIR",
-    "XDG_CONFIG_HOME",
-    "XDG_STATE_HOME",
+    *("PATH", "WAKEFUL_HOME", "WAKEFUL_CONFIG", "CLAUDE_CONFIG_DIR", "CODEX_HOME", "TMUX_TMPDIR"),
+    *("XDG_CONFIG_HOME", "XDG_STATE_HOME"),
 )
-# Three times what a stalled loop needs to be noticed and written down.
+# Three times what it takes to notice a stalled loop and write its stacks.
 WATCHDOG_SECONDS: Final = 60
 _UNIT: Final = """\
 {mark}
@@ -183,8 +177,8 @@ TasksMax=infinity
 [Install]
 WantedBy=default.target
 """
-# No namespace of files or users: in a user namespace of its own it could not look into /proc of agents any more, and
-# ~/.claude, ~/.codex and the sockets of tmux are read where they are.
+# No file or user namespace: in a user namespace Wakeful could not read /proc of agents any more, and ~/.claude,
+# ~/.codex and the sockets of tmux are read where they are.
 _HARDENING: Final = """\
 # Nothing is started from here, so nothing else is bound by this.
 NoNewPrivileges=yes
@@ -201,7 +195,7 @@ UMask=0077
 
 
 def unit_text(argv: Sequence[str], environ: Mapping[str, str], *, watch_only: bool) -> str:
-    """The unit for this command, with those of VARIABLES that are set."""
+    """The unit for this command, with the set ones of VARIABLES."""
     chosen = {name: environ[name] for name in VARIABLES if environ.get(name)}
     if watch_only:
         chosen["WAKEFUL_DAEMON__MODE"] = "observe"
@@ -215,14 +209,14 @@ def unit_text(argv: Sequence[str], environ: Mapping[str, str], *, watch_only: bo
 
 
 def _quote(word: str, *, in_command: bool = False) -> str:
-    """A word as systemd.syntax(7) wants it: quoted, specifiers and, in a command, variables taken literally."""
+    """A word quoted by systemd.syntax(7): specifiers and, in a command, variables are taken literally."""
     plain = word.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n").replace("%", "%%")
     return f'"{plain.replace("$", "$$") if in_command else plain}"'
 
 
-# Until then the unit's own words protect what was started.
+# Until the sweep, the unit's KillMode protects new processes.
 SWEEP_SECONDS: Final = 5.0
-# Somebody may install one meanwhile.
+# A bus may be installed meanwhile.
 NO_BUS_SECONDS: Final = 3600.0
 BUS_SECONDS_MAX: Final = 5.0
 _GROUPS: Final = Path("/sys/fs/cgroup")
@@ -230,26 +224,26 @@ _CALL: Final = (
     *("busctl", "--user", "--quiet", "call", "org.freedesktop.systemd1", "/org/freedesktop/systemd1"),
     *("org.freedesktop.systemd1.Manager", "StartTransientUnit", "ssa(sv)a(sa(sv))"),
 )
-# One process that runs out of memory must not take its family along; older managers do not know the word, nor the act.
+# One process that runs out of memory must not end its family; older managers do not know this property.
 _OOM_CONTINUE: Final = ("OOMPolicy", "s", "continue")
-# In the words of busctl; whoever has none at all is told the same.
+# The message of busctl; a missing busctl gives the same.
 _NO_BUS: Final = "Failed to connect to bus"
 
 
 async def move_agents_to_scopes(listing: Path) -> None:
-    """Move what is to outlive us out of the group of this list as it appears, until cancelled."""
+    """Move processes that outlive Wakeful out of the service's group as they appear, until cancelled."""
     while True:
-        there = await _move_families(listing)
-        await asyncio.sleep(SWEEP_SECONDS if there else NO_BUS_SECONDS)
+        has_bus = await _move_families(listing)
+        await asyncio.sleep(SWEEP_SECONDS if has_bus else NO_BUS_SECONDS)
 
 
 def service_group() -> Path | None:
-    """The list of our group's processes; None if we are not the service."""
+    """The process list of the service's group; None if this process is not the service."""
     return group_of(Path("/proc/self/cgroup").read_text())
 
 
 def group_of(groups: str) -> Path | None:
-    """The same by the text of a /proc/PID/cgroup, of either version."""
+    """The same from the text of a /proc/PID/cgroup, of either version."""
     for line in groups.splitlines():
         number, controllers, path = line.split(":", 2)
         if not path.endswith(f"/{NAME}"):
@@ -264,34 +258,34 @@ def group_of(groups: str) -> Path | None:
 def agent_families(
     parents: Mapping[int, int], own: int, launched: Collection[int]
 ) -> dict[int, tuple[int, ...]]:
-    """Those of a group that are to outlive us, by the eldest of each family: what we launched, and who left us.
+    """The processes of a group that outlive Wakeful, by the eldest of each family: launched ones, and detached ones.
 
-    Children of ours that were not launched (questions to other programs, the gateway) end with us.
+    Other children (helper commands, the gateway) end with Wakeful.
     """
     found: dict[int, list[int]] = {}
     for pid in parents:
         eldest = pid
         while parents.get(eldest, 0) in parents and parents[eldest] != own:
             eldest = parents[eldest]
-        is_ours = eldest == own or (parents[eldest] == own and eldest not in launched)
-        if not is_ours:
+        ends_with_us = eldest == own or (parents[eldest] == own and eldest not in launched)
+        if not ends_with_us:
             found.setdefault(eldest, []).append(pid)
     return {eldest: tuple(pids) for eldest, pids in found.items()}
 
 
 async def _move_families(listing: Path) -> bool:
-    """False if there is no bus to ask over."""
-    seen = {each.pid: each for each in _members(listing)}
-    parents = {pid: each.parent_pid for pid, each in seen.items()}
+    """False without a bus."""
+    members = {each.pid: each for each in _members(listing)}
+    parents = {pid: each.parent_pid for pid, each in members.items()}
     for eldest, pids in agent_families(parents, os.getpid(), launch.launched_pids()).items():
-        said = await _move_to_scope(seen[eldest].process, pids)
-        if said:
+        problem = await _move_to_scope(members[eldest].process, pids)
+        if problem:
             log.info(
                 "%d processes stay in the service's group, where KillMode=process protects them: %s",
                 len(pids),
-                said,
+                problem,
             )
-        if _NO_BUS in said:
+        if _NO_BUS in problem:
             return False
     return True
 
@@ -301,22 +295,17 @@ def _members(listing: Path) -> Iterable[proc.Stat]:
         try:
             yield proc.parse_stat(Path(f"/proc/{line}/stat").read_bytes())
         except (OSError, ValueError):
-            # It ended meanwhile.
-            continue
+            continue  # It ended meanwhile.
 
 
 async def _move_to_scope(eldest: Process, pids: Sequence[int]) -> str:
-    """What went wrong; empty if nothing did."""
+    """The problem; empty after success."""
     name = f"wakeful-agent-{eldest.pid}-{eldest.started}.scope"
-    said = ""
+    error = ""
     for more in (_OOM_CONTINUE, ()):
         properties = (
-            "Description",
-            "s",
-            "An agent of Wakeful",
-            "CollectMode",
-            "s",
-            "inactive-or-failed",
+            *("Description", "s", "An agent of Wakeful"),
+            *("CollectMode", "s", "inactive-or-failed"),
             *more,
         )
         count = 3 if more else 2
@@ -327,5 +316,5 @@ async def _move_to_scope(eldest: Process, pids: Sequence[int]) -> str:
             return f"{_NO_BUS}: {problem}"
         if answer.exit_code == 0:
             return ""
-        said = answer.errors.decode(errors="replace").strip()
-    return said or "no answer"
+        error = answer.errors.decode(errors="replace").strip()
+    return error or "no answer"

@@ -15,14 +15,14 @@ from wakeful.linux.client_processes import user_of
 
 Address = tuple[str, int]
 _TABLES: Final = {socket.AF_INET: Path("/proc/net/tcp"), socket.AF_INET6: Path("/proc/net/tcp6")}
-# The columns of a row: its own address, the other one, and the inode of its socket.
+# Columns of a row: own address, peer address, inode of the socket.
 _OWN, _OTHER, _INODE = 1, 2, 9
 
 
 def tcp_callers(client: Address, server: Address) -> list[int]:
     """The processes that have the client's end of this connection open; none if that end is closed.
 
-    Where none is seen to, these are the ones whose descriptors are hidden from us: one of them has it.
+    If no visible process has it open, the processes with hidden descriptors: one of them has it.
     """
     family = socket.AF_INET6 if ":" in client[0] else socket.AF_INET
     inode = inode_of(_TABLES[family].read_text(), client, server)
@@ -41,7 +41,7 @@ def inode_of(table: str, own: Address, other: Address) -> int | None:
 
 
 def _hexadecimal(address: Address) -> str:
-    """As the kernel writes it: the host in words of four bytes, each in the machine's own order, then the port."""
+    """The kernel's format: the host in words of four bytes, each in the machine's byte order, then the port."""
     host, port = address
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     packed = socket.inet_pton(family, host.partition("%")[0])
@@ -52,6 +52,6 @@ def _hexadecimal(address: Address) -> str:
 def _openers(link: str) -> list[int]:
     numbers = (int(each.name) for each in Path("/proc").iterdir() if each.name.isdigit())
     own = [pid for pid in numbers if user_of(pid) == os.getuid()]
-    # A server for remote logins, for one, does not let us see its descriptors.
+    # An SSH server, for example, hides its descriptors.
     hidden = (pid for pid in own if not os.access(f"/proc/{pid}/fd", os.R_OK))
     return [pid for pid in own if link in proc.open_files(pid)] or list(hidden)

@@ -57,7 +57,7 @@ _decode: Final = json_decoder(_Record)
 
 
 class NeutralReader:
-    """Reads one event log; remembers nothing."""
+    """Reads one event log; has no state."""
 
     def read(self, line: bytes) -> Sequence[e.Event]:
         try:
@@ -77,12 +77,12 @@ class NeutralReader:
         return (write(record, at) if missing is None else e.FormatDrifted(at, f"{record.event}.{missing}"),)
 
     def is_boundary(self, line: bytes) -> bool:
-        # Only here does the log name its process; a turn read without it would have nobody behind it.
+        # Only this event names the process; a turn read without it would have no process.
         return b"opened" in line and any(type(event) is e.LogOpened for event in self.read(line))
 
 
 def _drift_event(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
-    """Only a record we would have read can drift."""
+    """Only a record of a known event can drift."""
     event = record.get("event")
     if isinstance(event, str) and event not in _EVENTS:
         return e.RecordSkipped(0.0, event[:40])
@@ -142,7 +142,7 @@ _EVENTS: Final[Mapping[str, Callable[[Any, float], e.Event]]] = {
 
 
 def event_logs(folders: tuple[Path, ...], host: str) -> LogFormat:
-    """Logs that any program appends to. They vouch for themselves until they name a process or say `closed`."""
+    """Logs that any program appends to. A session counts as alive until its log names a process or says `closed`."""
 
     def owner(parts: tuple[str, ...]) -> LogOwner | None:
         try:

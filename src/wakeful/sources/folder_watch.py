@@ -20,12 +20,12 @@ from wakeful.sources.log_file import ReadRefusal
 if TYPE_CHECKING:
     from asyncinotify import Inotify, Watch
 
-# One read takes at least 480 events (names of full length), some 2,000 usual ones: a few ms of work.
+# One read takes at least 480 events with names of full length, some 2,000 usual ones: a few ms of work.
 _READ_BYTES: Final = 128 * 1024
-# The kernel's struct inotify_event up to the name: watch descriptor, mask, cookie, length of the name.
+# struct inotify_event up to the name: watch descriptor, mask, cookie, length of the name.
 _EVENT: Final = struct.Struct("iIII")
 
-# From <sys/inotify.h>, as plain integers and not asyncinotify's enum: its events take eleven times as long.
+# From <sys/inotify.h>, as plain integers: events of asyncinotify's enum take eleven times as long.
 _MODIFY, _CLOSE_WRITE = 0x2, 0x8
 _MOVED_FROM, _MOVED_TO = 0x40, 0x80
 _CREATE, _DELETE, _DELETE_SELF = 0x100, 0x200, 0x400
@@ -54,10 +54,10 @@ class _WatchedFolder(Struct, frozen=True, gc=False):
 
 
 class FolderWatch:
-    """Tells what changes in the folders added, in batches, as long as it is entered.
+    """Reports changes in the added folders, in batches. An asynchronous context manager.
 
-    A folder is watched without those below it. `slow_folders` could not be watched because a limit of the
-    kernel is reached; adding one again tries again.
+    A folder is watched without those below it. `slow_folders` could not be watched because a kernel limit is
+    reached; adding one again tries again.
     """
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class FolderWatch:
         self._closed = False
 
     async def __aenter__(self) -> Self:
-        from asyncinotify import Inotify  # noqa: PLC0415 - ctypes and more: only whoever watches pays for it
+        from asyncinotify import Inotify  # noqa: PLC0415 - it imports ctypes and more, which few commands need
 
         try:
             self._inotify = Inotify()
@@ -76,7 +76,7 @@ class FolderWatch:
             if error.errno not in _LIMIT_REACHED:
                 raise
         else:
-            os.set_blocking(self._inotify.fd, False)  # asyncinotify's own flag for this sets another one
+            os.set_blocking(self._inotify.fd, False)  # asyncinotify's flag for this sets another one
         return self
 
     async def __aexit__(
@@ -86,12 +86,12 @@ class FolderWatch:
         if self._waiting is not None:
             _wake(self._waiting)
         if self._inotify is not None:
-            # Before closing: the number may belong to somebody else right after.
+            # Before closing: the descriptor number may be reused right after.
             asyncio.get_running_loop().remove_reader(self._inotify.fd)
             self._inotify.close()
 
     def add(self, folder: str) -> bool:
-        """Watch this folder's entries; False if it is no folder to be read, or a limit is reached."""
+        """Watch this folder's entries; False if it is no readable folder, or a limit is reached."""
         try:
             watch = self._watch(folder)
         except OSError as error:
@@ -124,7 +124,7 @@ class FolderWatch:
         return self._inotify.add_watch(folder, Mask(_MASK))
 
     async def _wait_readable(self) -> None:
-        """Until there is something to read, or for ever without inotify, or until closed."""
+        """Wait until there is something to read or it is closed; without inotify only until it is closed."""
         if self._closed:
             return
         loop = asyncio.get_running_loop()
@@ -150,7 +150,7 @@ class FolderWatch:
 
     def _on_folder_deleted(self, descriptor: int, changes: FileChanges) -> None:
         watched = self._watched_folders.pop(descriptor, None)
-        # A folder may be back under its old name before the end of the first one is told.
+        # A folder may exist again under its old name before the deletion of the first one is reported.
         if watched is not None and watched.folder not in changes.folders:
             changes.gone.add(watched.folder)
 
@@ -166,7 +166,7 @@ class FolderWatch:
             self._forget_below(path)
 
     def _forget_below(self, folder: str) -> None:
-        """A folder that was moved away takes its watches along, under names that are no longer true."""
+        """The watches of a moved folder move with it, and their names are no longer valid."""
         inside = f"{folder}/"
         self.slow_folders -= {each for each in self.slow_folders if f"{each}/".startswith(inside)}
         for descriptor, watched in list(self._watched_folders.items()):
@@ -192,8 +192,8 @@ def scan_tree(
 ) -> list[ScannedFile]:
     """Every regular file with this suffix, at most `depth_max` folders below the root.
 
-    `on_folder` hears of each folder below the root before it is listed: a watch set there misses nothing.
-    What has the suffix and is no regular file, and folders that are closed to us, are added to `odd`.
+    `on_folder` is called for each folder below the root before it is listed: a watch set there misses nothing.
+    Entries with the suffix that are no regular files, and unreadable folders, are added to `odd`.
     """
     found: list[ScannedFile] = []
     odd = {} if odd is None else odd
@@ -209,7 +209,7 @@ def scan_tree(
 
 
 def _list(folder: str, suffix: str, found: list[ScannedFile], odd: dict[str, ReadRefusal]) -> list[str]:
-    """Add the files of a folder to those found; the folders in it."""
+    """Add the files of a folder to `found`; returns its folders."""
     folders: list[str] = []
     try:
         with os.scandir(folder) as entries:
@@ -224,7 +224,7 @@ def _list(folder: str, suffix: str, found: list[ScannedFile], odd: dict[str, Rea
                     folders.append(entry.path)
     except PermissionError:
         odd[folder] = ReadRefusal.CLOSED
-    except OSError as error:  # vanished: nothing to be read there now, and the next scan looks again
+    except OSError as error:  # vanished: the next scan looks again
         if error.errno == ENAMETOOLONG:
             odd[folder] = ReadRefusal.TOO_LONG
     return folders
@@ -253,19 +253,19 @@ def _wake(waiting: asyncio.Future[None]) -> None:
         waiting.set_result(None)
 
 
-# A way of this many folders can come into being while it is being watched, one at each look.
+# A path of this many folders can be created while it is being watched, one at each attempt.
 _ATTEMPTS_MAX: Final = 64
 
 
 def watch_or_await(folders: FolderWatcher, folder: str) -> bool:
-    """Watch a folder, or the nearest one above it that exists, to be told when it appears.
+    """Watch a folder, or the nearest existing one above it, which reports when it appears.
 
-    False: a limit of the kernel is reached, and it must be swept. One that is closed to us has nothing to sweep.
+    False: a kernel limit is reached, and it must be swept. An unreadable folder has nothing to sweep.
     """
     nearest = _nearest(folder)
     for _ in range(_ATTEMPTS_MAX):
         watched = folders.add(nearest)
-        # What appeared or vanished before the watch was set is told by nobody: look once more behind it.
+        # No event reports folders that appeared or vanished before the watch was set: check once more.
         before, nearest = nearest, _nearest(folder)
         if nearest == before:
             return watched or not os.access(nearest, os.R_OK)

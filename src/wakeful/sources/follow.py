@@ -20,12 +20,12 @@ if TYPE_CHECKING:
     from asyncinotify import Inotify
 
 SLICE_BYTES: Final = 256 * 1024
-# Only where the kernel has no watch or pidfd left to give.
+# Only without a free inotify watch or pidfd.
 POLL_SECONDS: Final = 0.1
 
 
 class FileFollower:
-    """One file and the process that writes it, as long as it is entered."""
+    """One file and the process that writes it. An asynchronous context manager."""
 
     def __init__(self, path: Path, process: Process) -> None:
         self._path = path
@@ -40,10 +40,10 @@ class FileFollower:
     async def __aenter__(self) -> Self:
         self._file = os.open(self._path, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         loop = asyncio.get_running_loop()
-        with suppress(OSError):  # without it the file is looked at now and then
+        with suppress(OSError):  # without it the file is polled
             self._inotify = self._watch()
             loop.add_reader(self._inotify.fd, self._on_change)
-        with suppress(OSError):  # ended, or no descriptor left: `sight` tells which
+        with suppress(OSError):  # ended, or no descriptor left: `is_alive` says which
             self._pidfd = os.pidfd_open(self._process.pid)
             loop.add_reader(self._pidfd, self._on_exit)
         return self
@@ -62,13 +62,13 @@ class FileFollower:
 
     @property
     def is_alive(self) -> bool:
-        """Whether the process was not seen dead."""
+        """Whether the process is not known to be dead."""
         return proc.state_of(self._process) is not ProcessState.DEAD
 
     def read(self) -> list[bytes]:
-        """Whole lines that are there now, some of them if there are many; none if there are none."""
+        """Complete lines that are available now; if there are many, the first of them."""
         if os.fstat(self._file).st_size < self._offset:
-            # Somebody trimmed it: what is there now is new.
+            # The file was truncated: its content is new.
             self._offset = 0
             self._lines.forget()
         while chunk := os.pread(self._file, SLICE_BYTES, self._offset):
@@ -80,7 +80,7 @@ class FileFollower:
     async def feed_until(
         self, feed: Callable[[bytes], None], reached: Callable[[], bool], seconds: float
     ) -> bool:
-        """Feed the lines as they come until `reached`; whether it was, before the process ended or time was up."""
+        """Feed the lines as they come until `reached`; False if the process ended or time was up before."""
         deadline = asyncio.get_running_loop().time() + seconds
         while not reached():
             lines = await self.next_lines(deadline)
@@ -91,10 +91,10 @@ class FileFollower:
         return True
 
     async def next_lines(self, deadline: float) -> list[bytes]:
-        """The next lines; none once the process has ended and all is read, or the loop's clock is at `deadline`."""
+        """The next lines; empty once the process has ended and all is read, or the loop's clock is at `deadline`."""
         while True:
             self._wakeup.clear()
-            # First whether it lives, then what it said: what it wrote before its end is never missed.
+            # First its state, then its output: nothing written before its end is missed.
             alive = self.is_alive
             if lines := self.read():
                 return lines
@@ -102,18 +102,18 @@ class FileFollower:
                 return []
 
     async def _wait(self, deadline: float) -> bool:
-        """Until something happened; False once the time is up."""
+        """Wait for a change; False once the time is up."""
         seconds_left = deadline - asyncio.get_running_loop().time()
         if seconds_left <= 0:
             return False
-        told = self._inotify is not None and self._pidfd >= 0
+        is_notified = self._inotify is not None and self._pidfd >= 0
         with suppress(TimeoutError):
-            async with asyncio.timeout(seconds_left if told else min(seconds_left, POLL_SECONDS)):
+            async with asyncio.timeout(seconds_left if is_notified else min(seconds_left, POLL_SECONDS)):
                 await self._wakeup.wait()
         return True
 
     def _watch(self) -> "Inotify":
-        from asyncinotify import Inotify, Mask  # noqa: PLC0415 - ctypes and more: only whoever follows pays for it
+        from asyncinotify import Inotify, Mask  # noqa: PLC0415 - it imports ctypes and more, which few commands need
 
         inotify = Inotify()
         try:
@@ -130,6 +130,6 @@ class FileFollower:
         self._wakeup.set()
 
     def _on_exit(self) -> None:
-        # Readable for ever from now on: once is enough.
+        # From now on it is always readable: once is enough.
         asyncio.get_running_loop().remove_reader(self._pidfd)
         self._wakeup.set()

@@ -1,8 +1,8 @@
 """Reads one append-only log: splits bytes into lines, reads new lines, or reads backwards from the end.
 
-Splitting is pure and bounded, and gives the same lines however the bytes were cut into chunks. A line never
-fails: NULs and blanks that a crash left are cut off, a line that is too long becomes a mark, and `rescue`
-finds the good record behind a torn one.
+Splitting is pure and bounded, and gives the same lines whatever the chunks. A line never fails: NULs and blanks
+that a crash left are cut off, a line that is too long becomes a mark, and `rescue` finds the good record behind
+a torn one.
 
 Logs are opened for reading only, and only during a call; nothing is written or locked. No symlink is followed
 below the root: folders are opened one by one, each relative to the one before, so nothing can be swapped
@@ -25,36 +25,36 @@ from msgspec import DecodeError, Raw, Struct
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import OwnError
 
-# 75 times the longest of 15,932 recorded lines (216 KB): room for images, and little enough to hold.
+# 75 times the longest of 15,932 recorded lines (216 KB): enough for images, and small enough for memory.
 LINE_BYTES_MAX: Final = 16 * 1024 * 1024
-# What is kept of a line given up, so that a good record glued to its end can still be rescued.
+# Kept of a line that is too long, so that a good record at its end can still be rescued.
 TAIL_BYTES: Final = 64 * 1024
-# Together some tens of ms of looking back, whatever a hostile line holds; a bigger record is given up.
+# Together they bound `rescue` to some tens of ms for any hostile line; a bigger record is lost.
 RESCUE_BYTES_MAX: Final = 2 * 1024 * 1024
 RESCUE_TOKENS_MAX: Final = 65_536
 
 # Cut off at both ends of a line. A crash can leave NULs where the file system had room but no bytes yet.
 BLANK: Final = b"\0 \t\r\v\f"
 AROUND: Final = BLANK + b"\n"
-# A brace or a whole string of JSON read backwards, where an escaped quote comes before its backslashes.
-# `\Z`: an endless string is one token too, or looking for its end from every quote would be quadratic.
+# A brace or a whole JSON string read backwards, where an escaped quote comes before its backslashes.
+# `\Z`: a string without end is one token too, or searching its end from every quote would be quadratic.
 _TOKEN_BACKWARDS: Final = re.compile(rb'[{}]|"[^"]*+(?:"(?=\\(?:\\\\)*+(?!\\))[^"]*+)*+(?:"|\Z)')
 _DEPTH: Final = {b"}": 1, b"{": -1}
 _decode_object: Final = json_decoder(dict[str, Raw])
 
 
 class Oversized(Struct, frozen=True, gc=False):
-    """A line that was too long to keep: its length in bytes and its last ones."""
+    """A line that was too long to keep: its length and its last bytes."""
 
     length: int
     tail: bytes
 
 
 class LineSplitter:
-    """Cuts a stream into lines without their newline; the unterminated rest waits for its end.
+    """Splits a stream into lines without their newline; the unterminated rest waits for its end.
 
-    `pending_bytes` is how much was fed since the last newline. `given_up` says that the line in
-    progress will end as a mark: it grew too long, or the stream was entered inside of it.
+    `pending_bytes` is the number of bytes since the last newline. `given_up`: the current line will become a
+    mark, because it is too long or the stream began inside it.
     """
 
     __slots__ = ("_bytes_max", "_cut_bytes", "_rest", "_tail_bytes", "given_up", "pending_bytes")
@@ -69,11 +69,11 @@ class LineSplitter:
         self.given_up = inside
 
     def feed(self, chunk: bytes) -> list[bytes | Oversized]:
-        """The lines that this chunk completes, in order; blank ones are nothing."""
+        """The lines that this chunk completes, in order, without blank ones."""
         return [line for each in self.cut(chunk) if (line := without_blanks(each))]
 
     def cut(self, chunk: bytes) -> list[bytes | Oversized]:
-        """The same as they stand, blank ones too: JSON is read as well with blanks around it, and without a copy."""
+        """The same with blanks and blank lines: JSON decodes with blanks around it, and this saves a copy."""
         if len(chunk) > self._bytes_max:  # so that no line inside one chunk can be too long
             return [line for piece in self._pieces(chunk) for line in self.cut(piece)]
         first_end = chunk.find(b"\n")
@@ -81,7 +81,7 @@ class LineSplitter:
             self._keep(chunk)
             return []
         self._keep(chunk[:first_end])
-        # Twice as fast as splitting, which looks at one byte after the other.
+        # Twice as fast as splitting, which checks each byte.
         others = BytesIO(chunk)
         others.seek(first_end + 1)
         first, whole = self._end(), others.readlines()
@@ -90,7 +90,7 @@ class LineSplitter:
         return [first, *whole]
 
     def forget(self) -> None:
-        """Drop the unterminated rest: its bytes will be fed again, or never."""
+        """Drop the unterminated rest; its bytes may be fed again."""
         self._rest.clear()
         self._cut_bytes = self.pending_bytes = 0
         self.given_up = False
@@ -100,7 +100,7 @@ class LineSplitter:
 
     def _keep(self, piece: bytes) -> None:
         self.pending_bytes += len(piece)
-        # Leading blanks never count: a gigabyte of NULs must not take the record behind it along.
+        # Leading blanks do not count: the record behind a gigabyte of NULs must not be lost.
         self._rest += piece if self._rest else piece.lstrip(BLANK)
         self.given_up = self.given_up or len(self._rest) > self._bytes_max
         spare = len(self._rest) - self._tail_bytes
@@ -119,15 +119,15 @@ class LineSplitter:
 
 
 def without_blanks(line: bytes | Oversized) -> bytes | Oversized:
-    """What stands in a line; nothing if it is blank."""
+    """The content of a line; empty if it is blank."""
     return line.strip(AROUND) if type(line) is bytes else line
 
 
 def rescue(line: bytes) -> bytes | None:
-    """The complete JSON object that a line which failed to decode ends with, if there is one.
+    """The complete JSON object at the end of a line that failed to decode, if there is one.
 
-    Reading JSON backwards from its end is exact: outside strings the last `}` has one partner, and
-    nothing before that one is looked at, so anything torn may stand in front of it.
+    Reading JSON backwards from its end is exact: outside strings the last `}` has one partner, and nothing before
+    that one is read, so anything torn may precede it.
     """
     backwards = line[-RESCUE_BYTES_MAX:][::-1]
     depth = 0
@@ -141,21 +141,21 @@ def rescue(line: bytes) -> bytes | None:
 def _whole_object(suffix: bytes) -> bytes | None:
     try:
         return suffix if _decode_object(suffix) else None
-    except DecodeError:  # no record after all: that is the answer
+    except DecodeError:
         return None
 
 
-# A few milliseconds of decoding, so that one long log does not keep the others waiting.
+# A few milliseconds of decoding, so that one long log does not delay the others.
 SLICE_BYTES_MAX: Final = 4 * 1024 * 1024
-# From 64 KiB on a bigger buffer decodes no faster; this one saves some calls.
+# A buffer above 64 KiB decodes no faster; this one saves some calls.
 BUFFER_BYTES: Final = 256 * 1024
-# One page: the last words of a finished turn and the marks behind them have half of that.
+# One page: the last text of a finished turn and the records behind it have half of that.
 BACK_BYTES_FIRST: Final = 4 * 1024
 BACK_BYTES_MAX: Final = 4 * 1024 * 1024
 BACK_GROWTH: Final = 4
 HEAD_BYTES: Final = 256
-# An unterminated rest up to this is read anew each time: cheap, and a torn end that its writer repairs
-# is never glued to what follows. A longer one is kept, so that cost follows new bytes.
+# An unterminated rest up to this is read again each time: that is cheap, and a torn end that its writer repairs
+# is never joined to the following bytes. A longer one is kept, so that the cost depends on new bytes only.
 REREAD_BYTES_MAX: Final = 64 * 1024
 
 _Line: TypeAlias = bytes | Oversized
@@ -164,23 +164,21 @@ _Reach: TypeAlias = Iterator[int]
 
 _SPECIAL_NAMES: Final = frozenset(("", ".", ".."))
 _FOLDER_FLAGS: Final = os.O_PATH | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
-# Non-blocking: a pipe in the place of a log must not hold us up.
+# Non-blocking: a pipe in place of a log must not block.
 _LOG_FLAGS: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class ReadRefusal(StrEnum):
-    """Why a log was not read."""
-
     MISSING = "missing"
     SYMLINK = "symlink"
-    # Something on the way is no folder; a symlink to one counts as none.
+    # A part of the path is no folder; a symlink to a folder is none.
     NOT_A_FOLDER = "not_a_folder"
-    # A folder, pipe, socket or device stands where a file should.
+    # A folder, pipe, socket or device in place of a file.
     NOT_A_FILE = "not_a_file"
     UNREADABLE = "unreadable"
-    # A folder that we may not list: whatever lies in it is not seen at all.
+    # A folder that cannot be listed: its content is invisible.
     CLOSED = "closed"
-    # Its path is longer than the kernel takes.
+    # Its path is longer than the kernel allows.
     TOO_LONG = "too_long"
     FAILED = "failed"
 
@@ -203,10 +201,10 @@ class LogOutsideRoot(OwnError):
 
 
 class LogBatch(Struct, frozen=True, gc=False):
-    """What one look at a log gave.
+    """The result of one read.
 
     `reset`: the log was truncated, replaced or rewritten; these lines come from its new beginning.
-    `more`: the slice was full, look again. `refused`: why the rest could not be read.
+    `more`: the slice was full, read again. `refused`: why the rest could not be read.
     """
 
     lines: list[bytes] = []
@@ -217,7 +215,7 @@ class LogBatch(Struct, frozen=True, gc=False):
 
 
 class Position(Struct, frozen=True, gc=False):
-    """Where to go on after a restart; `head_hash` is None while the head was not needed yet."""
+    """Where to continue after a restart; `head_hash` is None while the head was not needed yet."""
 
     inode: int
     offset: int
@@ -239,20 +237,20 @@ class LogFile:
 
     @property
     def offset(self) -> int:
-        """The end of the last complete line seen."""
+        """The end of the last complete line."""
         return self._at - self._lines.pending_bytes
 
     def position(self) -> Position | None:
-        """What to keep for `resume`; None until the log was read once."""
+        """The position for `resume`; None until the log was read once."""
         return None if self._inode is None else Position(self._inode, self.offset, self._head_hash)
 
     def resume(self, inode: int, offset: int, head_hash: int | None) -> None:
-        """Go on from a kept position. Costs nothing: the next `read_new` says `reset` if it fits no more."""
+        """Continue from a stored position. No I/O: the next `read_new` says `reset` if it does not fit any more."""
         self._seek(offset)
         self._inode, self._head_hash = inode, head_hash
 
     def read_new(self, *, bytes_max: int = SLICE_BYTES_MAX) -> LogBatch:
-        """The complete lines since the last look; an unterminated one waits for its newline."""
+        """The complete lines since the last read; an unterminated one waits for its newline."""
         return self._open_and_read(lambda fd, status: self._read_new(fd, status, bytes_max))
 
     def read_back(
@@ -262,17 +260,17 @@ class LogFile:
         bytes_first: int = BACK_BYTES_FIRST,
         bytes_max: int = BACK_BYTES_MAX,
     ) -> LogBatch:
-        """The complete lines from the last boundary on, looking back only as far as it takes.
+        """The complete lines from the last boundary on, reading back only as far as necessary.
 
-        Without a boundary within `bytes_max`: the lines there are. Forgets any earlier position;
-        `read_new` goes on behind the last line.
+        Without a boundary within `bytes_max`: the lines in that range. Drops any earlier position; `read_new`
+        continues behind the last line.
         """
         assert 0 < bytes_first <= bytes_max <= LINE_BYTES_MAX, "the boundary must be a line that is kept"
         reach = _reach(bytes_first, bytes_max)
         return self._open_and_read(lambda fd, status: self._read_back(fd, status, is_boundary, reach))
 
     def last_lines(self, bytes_max: int = BACK_BYTES_FIRST) -> list[bytes]:
-        """The complete lines among its last bytes, newest first. Moves nothing, and none is as good as unreadable."""
+        """The complete lines among its last bytes, newest first; empty if unreadable. Keeps the position."""
         return self._open_and_read(lambda fd, status: _last_lines(fd, status.st_size, bytes_max)).lines
 
     def _open_and_read(self, read: Callable[[int, os.stat_result], LogBatch]) -> LogBatch:
@@ -305,7 +303,7 @@ class LogFile:
         reset = not self._is_same_log(fd, status, head)
         if reset:
             self._seek(0)
-        elif self._at > status.st_size:  # only an unterminated end was cut off: no line is undone
+        elif self._at > status.st_size:  # only an unterminated end was cut off
             self._seek(self.offset)
         stop = min(status.st_size, self._at + bytes_max)
         ended, refused = self._feed_until(fd, stop)
@@ -316,14 +314,14 @@ class LogFile:
         return LogBatch(*_lines_and_marks(ended), reset=reset, more=more, refused=refused)
 
     def _is_same_log(self, fd: int, status: os.stat_result, head: bytes) -> bool:
-        """Whether the log is still the one that was read up to here."""
+        """Whether this is still the log that was read before."""
         if self._inode is None:
             return True
         if status.st_ino != self._inode or status.st_size < self.offset:
             return False
         if self._head_hash not in (None, crc32(head[: self.offset])):
             return False
-        # A log cut short and grown again keeps its head, but hardly has a newline at this very place.
+        # A log that was truncated and grew again keeps its head, but hardly has a newline exactly here.
         return self._at == 0 or self._lines.pending_bytes > 0 or os.pread(fd, 1, self._at - 1) == b"\n"
 
     def _feed_until(self, fd: int, stop: int) -> tuple[list[_Line], ReadRefusal | None]:
@@ -332,7 +330,7 @@ class LogFile:
             while self._at < stop and (chunk := os.pread(fd, min(BUFFER_BYTES, stop - self._at), self._at)):
                 self._at += len(chunk)
                 ended += self._lines.feed(chunk)
-        except OSError as error:  # what was read before it failed is good
+        except OSError as error:  # the lines read before it failed are valid
             return ended, _refusal(error)
         return ended, None
 
@@ -367,22 +365,22 @@ def _last_lines(fd: int, size: int, bytes_max: int) -> LogBatch:
 def _search_back(
     fd: int, size: int, is_boundary: _IsBoundary, reach: _Reach
 ) -> tuple[int, bytes, int | None]:
-    """The shortest end of the log that holds a boundary, or the longest allowed.
+    """The shortest end of the log that contains a boundary, or the longest allowed.
 
-    Gives its place, its bytes, and where in them the boundary begins.
+    Returns its offset, its bytes, and the position of the boundary in them.
     """
-    start, window, asked_from = size, b"", size
+    start, window, checked_from = size, b"", size
     for start, window in _windows(fd, size, reach):
         first = _first_line(start, window)
-        boundary = _last_boundary(window[: asked_from - start], first, is_boundary)
+        boundary = _last_boundary(window[: checked_from - start], first, is_boundary)
         if boundary is not None:
             return start, window, boundary
-        asked_from = asked_from if first is None else start + first
+        checked_from = checked_from if first is None else start + first
     return start, window, None
 
 
 def _first_line(start: int, window: bytes) -> int | None:
-    """Where the first line that is surely whole begins; None if all of the window lies inside one."""
+    """Where the first surely complete line begins; None if the whole window is inside one line."""
     return 0 if start == 0 else window.find(b"\n") + 1 or None
 
 
@@ -398,13 +396,13 @@ def _last_boundary(window: bytes, first: int | None, is_boundary: _IsBoundary) -
 
 
 def _windows(fd: int, size: int, reach: _Reach) -> Iterator[tuple[int, bytes]]:
-    """Longer and longer ends of a log, each with its place."""
+    """Growing ends of a log, each with its offset."""
     start, window = size, b""
     for length in reach:
         begin = max(0, size - length)
         older = _read_range(fd, begin, start)
         if window and len(older) < start - begin:
-            return  # truncated under our eyes: the next `read_new` says so
+            return  # truncated meanwhile: the next `read_new` says so
         start, window = begin, older + window
         yield start, window
         if start == 0:
@@ -420,7 +418,7 @@ def _reach(bytes_first: int, bytes_max: int) -> _Reach:
 
 
 def _read_range(fd: int, start: int, stop: int) -> bytes:
-    """All of it; less only where the file ends before."""
+    """The whole range; less only if the file ends before."""
     chunks = []
     while start < stop and (chunk := os.pread(fd, stop - start, start)):
         chunks.append(chunk)
@@ -435,7 +433,7 @@ def _lines_and_marks(ended: list[_Line]) -> tuple[list[bytes], list[Oversized]]:
 
 
 def _steps(path: str, root: str) -> tuple[list[str], str]:
-    """The folders to open one inside the other, and the log's name; the root's own path is trusted."""
+    """The folders to open one inside the other, and the log's name; the path of the root is trusted."""
     prefix = root.rstrip("/") + "/"
     first, *others = path.removeprefix(prefix).split("/")
     if not path.startswith(prefix) or "\0" in path or not _SPECIAL_NAMES.isdisjoint((first, *others)):
@@ -450,7 +448,7 @@ def _open_log(name: str, folder: int | None) -> int:
     except PermissionError as error:
         if error.errno != EPERM:
             raise
-        # Only a file's owner may ask to leave its access time alone; others read it the plain way.
+        # Only the owner of a file may use O_NOATIME.
         return os.open(name, _LOG_FLAGS, dir_fd=folder)
 
 

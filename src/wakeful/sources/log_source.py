@@ -26,11 +26,11 @@ from wakeful.sources.log_file import LogBatch, LogFile, ReadRefusal
 from wakeful.sources.parsing import read_damaged
 from wakeful.storage.base import Bookmark
 
-# Enough to recognise what went wrong; the rest is counted.
+# Enough to recognise the problem; the rest is counted.
 NAMED_MAX: Final = 3
 _NAME_CHARS_MAX: Final = 200
 
-# For one and for several, in the order in which they are told.
+# Singular and plural, in the order of the report.
 _REFUSAL_TEXTS: Final[Mapping[ReadRefusal, tuple[str, str]]] = {
     ReadRefusal.CLOSED: ("folder cannot be listed (permission)", "folders cannot be listed (permission)"),
     ReadRefusal.TOO_LONG: ("path is too long to be read", "paths are too long to be read"),
@@ -46,7 +46,7 @@ _REFUSAL_TEXTS: Final[Mapping[ReadRefusal, tuple[str, str]]] = {
 
 
 class SkippedLogs:
-    """What the last scan saw and could not be a log, and what could not be read since."""
+    """Entries of the last scan that cannot be logs, and logs that could not be read since."""
 
     def __init__(self) -> None:
         self._scanned: dict[str, ReadRefusal] = {}
@@ -56,29 +56,26 @@ class SkippedLogs:
         return path in self._refused
 
     def add_scan(self, odd: Mapping[str, ReadRefusal]) -> None:
-        """A part of the tree was scanned."""
         self._scanned |= odd
 
     def replace_scan(self, odd: Mapping[str, ReadRefusal]) -> list[str]:
-        """All of it was scanned; the folders that were closed before and are not any more."""
+        """After a full scan; returns the folders that have become readable."""
         before, self._scanned = self._scanned, dict(odd)
         return [each for each, why in before.items() if why is ReadRefusal.CLOSED and each not in odd]
 
     def on_read(self, path: str, refused: ReadRefusal | None) -> None:
-        """A log was read, or refused to be."""
         if refused is not None and refused in _REFUSAL_TEXTS:
             self._refused[path] = refused
         else:
             self._refused.pop(path, None)
 
     def forget(self, gone: str) -> None:
-        """A file is gone, or a folder with all in it."""
         for each in (self._scanned, self._refused):
             for path in [path for path in each if path == gone or path.startswith(f"{gone}/")]:
                 del each[path]
 
     def summary(self) -> str | None:
-        """How many, why, and which; None if nothing is left out."""
+        """How many, why, and which; None without any."""
         return "; ".join(_summary_lines(self._refused | self._scanned)) or None
 
 
@@ -91,14 +88,13 @@ def _summary_lines(left_out: Mapping[str, ReadRefusal]) -> Iterator[str]:
             yield f"{len(paths)} {one if len(paths) == 1 else several}: {named}{more}"
 
 
-# One turn of the loop reads at most this much of one log before others get theirs.
+# One loop iteration reads at most this much of one log before it reads others.
 SLICES_AT_ONCE_MAX: Final = 64
 # How far back `read_last_events` reads: a turn of some hundred calls.
 LAST_LINES_BYTES_MAX: Final = 4 * 1024 * 1024
-# More than anybody has at work at once. Beyond these a log is only glimpsed: what it says changes no verdict
-# before somebody holds it, asks for it or it grows, and then it is read.
+# More than anyone runs at once. Of further logs only age and folder are reported: their content changes no verdict
+# before a process runs the session, a request needs it or the log grows, and then it is read.
 READ_AT_START_MAX: Final = 64
-
 
 _mtime: Final = attrgetter("mtime")
 # Reported for paths of any name: they may hide logs.
@@ -106,14 +102,14 @@ _OF_ANY_NAME: Final = frozenset({ReadRefusal.CLOSED, ReadRefusal.TOO_LONG})
 
 
 class LogOwner(Struct, frozen=True, gc=False):
-    """Whose a log is. A side log (a subagent's) only shows that its session moves."""
+    """The session of a log. A side log (a subagent's) only shows that its session makes progress."""
 
     subject: SessionIdentity
     side: bool = False
 
 
 class LogFormat(Struct, frozen=True):
-    """Where logs of one format lie, whose they are, and how to read them."""
+    """Where logs of one format are, to which session each belongs, and how to read them."""
 
     name: str
     roots: tuple[Path, ...]
@@ -121,13 +117,11 @@ class LogFormat(Struct, frozen=True):
     depth_max: int
     owner: Callable[[tuple[str, ...]], LogOwner | None]
     reader: Callable[[], LogReader]
-    # The folder that a client keeps the logs of a working directory in; None if it sorts them in other ways.
+    # The client's folder for the logs of a working directory; None if it sorts them in another way.
     folder_of: Callable[[str], str] | None = None
 
 
 class _FollowedLog(Struct):
-    """A log that is being read."""
-
     file: LogFile
     reader: LogReader
     subject: SessionIdentity
@@ -135,7 +129,7 @@ class _FollowedLog(Struct):
 
 
 class LogFileSource:
-    """Eyes for one LogFormat."""
+    """Log source for one LogFormat."""
 
     def __init__(
         self,
@@ -159,7 +153,7 @@ class LogFileSource:
         self._cwds: dict[str, str] = {}
         self._unwatched = 0
         self._skipped_logs = SkippedLogs()
-        # Readings that were refused, since the start.
+        # Failed reads since the start.
         self.failed_reads = 0
 
     @property
@@ -178,7 +172,7 @@ class LogFileSource:
         return self._skipped_logs.summary()
 
     def scan(self) -> None:
-        """Scan every root; read what is recent or grew, remember the rest."""
+        """Scan every root; read logs that are recent or grew, report the rest."""
         self._unwatched = 0
         odd: dict[str, ReadRefusal] = {}
         for root in self._format.roots:
@@ -188,7 +182,7 @@ class LogFileSource:
         self._skipped_logs.replace_scan(self._unreadable_logs(odd))
 
     async def sweep(self) -> None:
-        """The same without holding up the loop: folders are watched already, and files are listed in a thread."""
+        """The same without blocking the loop: folders are watched already, and a thread lists the files."""
         odd: dict[str, ReadRefusal] = {}
         for root in self._format.roots:
             found = await asyncio.to_thread(
@@ -199,7 +193,7 @@ class LogFileSource:
             self._watch(opened)
 
     def report_scan(self, root: Path, found: list[ScannedFile]) -> None:
-        """Logs as a scan shows them, newest first."""
+        """Report the logs of a scan, newest first."""
         oldest_recent = self._clock.now().wall - self._fold_after_seconds
         for rank, each in enumerate(sorted(found, key=_mtime, reverse=True)):
             if each.mtime < oldest_recent and each.path not in self._scanned_stats:
@@ -208,7 +202,7 @@ class LogFileSource:
                 self._report_log(root, each, is_recent=each.mtime >= oldest_recent, rank=rank)
 
     def _report_old(self, root: Path, found: ScannedFile) -> None:
-        """An old log, for the first time: nine in ten of what a start finds."""
+        """An old log, for the first time: nine of ten logs at a start."""
         self._scanned_stats[found.path] = found.size, found.mtime
         owner = self._owner(root, found.path)
         if owner is not None and not owner.side:
@@ -228,7 +222,7 @@ class LogFileSource:
                 self._on_removal(gone)
 
     def _on_new_folder(self, folder: str) -> None:
-        """A new folder, perhaps full already. Below a root nothing else has to be looked at."""
+        """A new folder, perhaps not empty. Below a root nothing else has to be scanned."""
         root = self._root_of(folder)
         if root is not None:
             self._watch(folder)
@@ -241,7 +235,7 @@ class LogFileSource:
             self.scan()
 
     def release(self) -> None:
-        """Its roots went away as they are, as a container's do: what was read is forgotten with them."""
+        """The roots are gone, as when a container ends: drop everything read from them."""
         for root in self._format.roots:
             self._on_removal(str(root))
 
@@ -250,19 +244,19 @@ class LogFileSource:
         if path is None:
             return
         root = self._root_of(path)
-        assert root is not None, "only logs below a root are remembered"
+        assert root is not None, "only logs below a root have a path here"
         if path in self._followed_logs:
             self._read_new(path)
         elif (owner := self._owner(root, path)) is not None:
             self._follow(root, path, owner)
 
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
-        """The last events of a session's log, read anew: what is followed stays where it is. Empty if it has none."""
+        """The last events of a session's log, read separately: positions do not change. Empty without a log."""
         reader = self._format.reader()
         return [event for line in self.read_last_lines(session_id) for event in reader.read(line)][-limit:]
 
     def read_last_lines(self, session_id: SessionId) -> Sequence[bytes]:
-        """The last lines of a session's log as they stand there."""
+        """The last raw lines of a session's log."""
         path = self._paths.get(session_id)
         root = self._root_of(path) if path is not None else None
         if path is None or root is None:
@@ -270,7 +264,7 @@ class LogFileSource:
         return LogFile(path, str(root)).read_back(lambda _line: False, bytes_max=LAST_LINES_BYTES_MAX).lines
 
     def take_bookmarks(self) -> Iterator[Bookmark]:
-        """How far each log was read since the last time this was asked."""
+        """Positions and states of the logs that were read since the last call."""
         for path, followed in self._followed_logs.items():
             if followed.unsaved:
                 followed.unsaved = False
@@ -280,10 +274,10 @@ class LogFileSource:
         position = followed.file.position()
         if position is not None:
             head = b"" if position.head_hash is None else position.head_hash.to_bytes(4)
-            kept = self._sink.snapshot(followed.subject.id)
-            # A log without one complete line is no session yet: there is nothing to go on from.
-            if kept is not None:
-                yield Bookmark(path, position.inode, position.offset, head, RULE_VERSION, kept)
+            folded = self._sink.snapshot(followed.subject.id)
+            # A log without a complete line is no session yet: there is nothing to continue from.
+            if folded is not None:
+                yield Bookmark(path, position.inode, position.offset, head, RULE_VERSION, folded)
 
     def _watch(self, folder: str) -> None:
         if self._folders is not None and not watch_or_await(self._folders, folder):
@@ -296,7 +290,7 @@ class LogFileSource:
         return self._format.owner(tuple(path[len(str(root)) + 1 :].split("/")))
 
     def _unreadable_logs(self, odd: Mapping[str, ReadRefusal]) -> dict[str, ReadRefusal]:
-        """Of what a scan found odd: closed folders, and what has the name of a session's log."""
+        """The relevant odd entries of a scan: unreadable folders, and entries with the name of a session's log."""
         return {
             path: why
             for path, why in odd.items()
@@ -305,17 +299,17 @@ class LogFileSource:
         }
 
     def _report_log(self, root: Path, found: ScannedFile, *, is_recent: bool, rank: int) -> None:
-        """A log as a scan shows it: unchanged, grown, recent or old. `rank` counts newer ones."""
+        """A scanned log: unchanged, grown, recent or old. `rank` is the number of newer ones."""
         path = found.path
         stamp = (found.size, found.mtime)
         before = self._scanned_stats.get(path)
         if before is not None and path in self._skipped_logs:
-            # It could not be read, so it is met anew: permissions change without a trace in size and time.
+            # It could not be read, so it counts as new: changed permissions leave size and time unchanged.
             before = None
         if before == stamp:
             return
         self._scanned_stats[path] = stamp
-        # One that appeared under our eyes is followed before any scan has seen it.
+        # A log that appeared while watching is followed before any scan has found it.
         if before is not None or path in self._followed_logs:
             self._on_log_change(root, path)
         elif (owner := self._owner(root, path)) is not None and not owner.side:
@@ -328,7 +322,7 @@ class LogFileSource:
                 self._report_recent(root, found, owner.subject)
 
     def _on_log_change(self, root: Path, path: str) -> None:
-        """A log grew, or appeared, while we watched."""
+        """A log grew or appeared while watching."""
         owner = self._owner(root, path)
         if owner is None:
             return
@@ -341,7 +335,7 @@ class LogFileSource:
             self._follow(root, path, owner, live=True)
 
     def _report_recent(self, root: Path, found: ScannedFile, identity: SessionIdentity) -> None:
-        """Report whose it is and how old, reading one log of each folder that stands for a working directory."""
+        """Report session, age and working directory; of each folder for a working directory only one log is read."""
         folder = found.path.rpartition("/")[0]
         cwd = self._cwds.get(folder)
         if cwd is None:
@@ -368,7 +362,7 @@ class LogFileSource:
         self._report(followed, batch, live=live)
 
     def _restore(self, followed: _FollowedLog, bookmark: Bookmark) -> bool:
-        """Go on where an earlier daemon stopped; a file that fits no more says so when it is read."""
+        """Continue where an earlier daemon stopped; if the file does not fit any more, its next read says so."""
         if bookmark.rule_version != RULE_VERSION:
             return False
         if not self._sink.restore(followed.subject, bookmark.folded):
@@ -401,7 +395,7 @@ class LogFileSource:
         self._sink.on_events(followed.subject, events, live=live, anew=batch.reset)
 
     def _on_removal(self, gone: str) -> None:
-        """A log is gone, or a folder with all in it."""
+        """A log was removed, or a folder with its content."""
         self._skipped_logs.forget(gone)
         for session_id, path in list(self._paths.items()):
             if path == gone or path.startswith(f"{gone}/"):

@@ -25,20 +25,20 @@ from wakeful.sources.log_file import AROUND, rescue
 
 MALFORMED: Final = e.LineMalformed(0.0, "not a JSON object")
 
-# Programs that cut text at a fixed length leave half a character behind: an escape without its partner.
+# Programs that cut text at a fixed length may leave half a surrogate pair.
 _SURROGATES: Final = re.compile(
     rb"(\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2})|\\u[dD][89a-fA-F][0-9a-fA-F]{2}"
 )
 
 
 class _Timed(Struct, gc=False):
-    """What a call declares about its own patience, in milliseconds."""
+    """The timeout that a call declares, in milliseconds."""
 
     timeout: float | None = None
     timeout_ms: float | None = None
 
 
-# A question mark with emphasis, quotes and a line's end behind it.
+# A question mark followed by emphasis, quotes and a line break.
 _TAIL_BYTES: Final = 24
 _QUESTION_MARKS: Final = (b"?", b"\xef\xbc\x9f", b"\xd8\x9f")
 
@@ -52,37 +52,32 @@ def read_undecodable(
     read: Callable[[bytes], Sequence[e.Event]],
     misshapen: Callable[[dict[str, Any], msgspec.ValidationError], e.Event],
 ) -> Sequence[e.Event]:
-    """The events of a line that `read` failed to decode : of another shape, torn, or blank."""
-    if isinstance(error, msgspec.ValidationError) and (strange := plain_record(line)) is not None:
-        return (misshapen(strange, error),)
+    """The events of a line that `read` failed to decode: of another shape, torn, or blank."""
+    if isinstance(error, msgspec.ValidationError) and (record := plain_record(line)) is not None:
+        return (misshapen(record, error),)
     return read_damaged(line, read) if line.strip(AROUND) else ()
 
 
 def read_damaged(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequence[e.Event]:
-    """The events of a line that `read` could not decode: mended, or the last whole record in it."""
-    mended = _repair_line(line)
-    if mended and mended != line:
-        return read(mended)
+    """The events of a line that `read` could not decode: of the repaired line, or of its last complete record."""
+    # Without blanks around it, and invalid Unicode replaced; a second repair changes nothing more.
+    whole = _SURROGATES.sub(lambda found: found[1] or rb"\ufffd", line.strip(AROUND))
+    repaired = whole.decode("utf-8", "replace").encode()
+    if repaired and repaired != line:
+        return read(repaired)
     rescued = rescue(line)
     if rescued is None or len(rescued) == len(line):
         return (MALFORMED,)
     events = read(rescued)
-    # The end of a torn record can look like a record of its own; what such a piece lacks is no drift.
-    return (
-        (MALFORMED,) if any(isinstance(event, e.FormatDrifted) for event in events) else (MALFORMED, *events)
-    )
-
-
-def _repair_line(line: bytes) -> bytes:
-    """The line without blanks around it, whatever is no Unicode replaced; mending twice changes nothing more."""
-    whole = _SURROGATES.sub(lambda found: found[1] or rb"\ufffd", line.strip(AROUND))
-    return whole.decode("utf-8", "replace").encode()
+    # The end of a torn record can look like a record; its missing fields are no format drift.
+    has_drift = any(isinstance(event, e.FormatDrifted) for event in events)
+    return (MALFORMED,) if has_drift else (MALFORMED, *events)
 
 
 def plain_record(line: bytes) -> dict[str, Any] | None:
-    """The record without any expectation of its shape; None if the line holds none.
+    """The record, decoded without a schema; None if the line has none.
 
-    Decoders complain about the first wrong type they meet, also in a line that is torn behind it.
+    Decoders report the first wrong type, also in a line that is torn behind it.
     """
     try:
         record = decode_json(line)
@@ -98,7 +93,7 @@ def path_in(error: msgspec.ValidationError) -> str:
 
 
 def text_of(raw: bytes) -> str:
-    """The text of a JSON string that was kept undecoded; as it stands there if it cannot be decoded."""
+    """The text of a raw JSON string; the raw text if it cannot be decoded."""
     try:
         return _decode_text(raw)
     except msgspec.DecodeError:
@@ -106,13 +101,13 @@ def text_of(raw: bytes) -> str:
 
 
 def question_of(raw: bytes) -> bytes:
-    """The question at the end of a JSON string that was kept undecoded; nearly every one is told by its last bytes."""
+    """The question at the end of a raw JSON string; the last bytes exclude nearly every text without one."""
     tail = raw[-_TAIL_BYTES:]
     return question_in(text_of(raw)).encode() if any(mark in tail for mark in _QUESTION_MARKS) else b""
 
 
 def conversation_of(text: str | None) -> ConversationId | None:
-    """The id, unless it could not be one: ids end up in commands and paths."""
+    """The id if it is valid, else None: ids are used in commands and paths."""
     try:
         return ConversationId(parse_session_id(text)) if text else None
     except BadSessionId:
@@ -120,8 +115,8 @@ def conversation_of(text: str | None) -> ConversationId | None:
 
 
 def declared_timeout_seconds(given: bytes) -> float | None:
-    """How long the call may run by its own input, where that says so in a way we know."""
-    if given.find(b'"timeout') < 0:  # asked of every call, and `in` takes twice as long
+    """How long the call may run according to its input, if that has a known field."""
+    if given.find(b'"timeout') < 0:  # done for every call, and `in` takes twice as long
         return None
     try:
         timed = _decode_timed(given)
@@ -132,7 +127,7 @@ def declared_timeout_seconds(given: bytes) -> float | None:
 
 
 def wall_of(stamp: datetime | str | float | None) -> float | None:
-    """Epoch seconds of an ISO 8601 string, a decoded one or a number; None if it is none of them."""
+    """Epoch seconds of a datetime, an ISO 8601 string or a number; None for anything else."""
     try:
         if isinstance(stamp, datetime):
             return stamp.timestamp()
@@ -149,7 +144,7 @@ _NAMED: Final = {
     "Task": CallKind.SUBAGENT,
     "Agent": CallKind.SUBAGENT,
 }
-# Tools of other programs, and those that a server lends to an agent: `mcp__desk__ask_user`.
+# Tools of other programs and of MCP servers: `mcp__desk__ask_user`.
 _PERSON: Final = re.compile(
     r"(?:^|[_.-])(?:ask(?:_the)?_(?:user|human|person|question|follow_?up_question)"
     r"|request_(?:user_input|human_input|approval|permissions?|confirmation)"
@@ -163,7 +158,6 @@ _SUBAGENT: Final = re.compile(
 
 @lru_cache(maxsize=256)
 def kind_of(tool: str) -> CallKind:
-    """The kind of a call to this tool."""
     if tool in _NAMED:
         return _NAMED[tool]
     if _PERSON.search(tool) is not None:
@@ -171,7 +165,7 @@ def kind_of(tool: str) -> CallKind:
     return CallKind.SUBAGENT if _SUBAGENT.search(tool) is not None else CallKind.TOOL
 
 
-# The longest windows are a month's: an end that passed longer ago was not meant.
+# The longest limit windows are a month: an end that passed longer ago was not meant.
 LATE_DAYS_MAX: Final = 31
 _ABOUT: Final = ("limit", "usage", "quota", "credit")
 _UNIT_SECONDS: Final = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
@@ -207,52 +201,49 @@ def limit_end_in(text: str, at: float) -> float | None:
 
 
 def _after_span(lower: str, at: float) -> float | None:
-    told = _IN.search(lower)
-    if told is None:
+    found = _IN.search(lower)
+    if found is None:
         return None
-    seconds = sum(int(count) * _UNIT_SECONDS[unit[0]] for count, unit in _SPAN.findall(told["span"]))
+    seconds = sum(int(count) * _UNIT_SECONDS[unit[0]] for count, unit in _SPAN.findall(found["span"]))
     return at + seconds if seconds else None
 
 
 def _at_clock(text: str, at: float) -> float | None:
-    """The next such time of day, or the day it names; None if the calendar has no such moment."""
-    told = _CLOCK.search(text)
-    if told is None:
+    """The next such time of day, on the named day if there is one; None if the calendar has no such moment."""
+    found = _CLOCK.search(text)
+    if found is None:
         return None
-    said = datetime.fromtimestamp(at, UTC).astimezone(_zone(told["zone"] or told["utc"]))
+    written = datetime.fromtimestamp(at, UTC).astimezone(_zone(found["zone"] or found["utc"]))
     try:
-        end = said.replace(hour=_hour(told), minute=int(told["minute"] or 0), second=0, microsecond=0)
-        return _on_day(told, end, said).timestamp()
+        end = written.replace(hour=_hour(found), minute=int(found["minute"] or 0), second=0, microsecond=0)
+        return _on_day(found, end, written).timestamp()
     except (ValueError, OverflowError):
         return None
 
 
-def _hour(told: re.Match[str]) -> int:
-    """Of 24. Without its half of the day it is one of 24 already."""
-    hour = int(told["hour"])
-    return hour if told["half"] is None else hour % 12 + (12 if told["half"].lower() == "pm" else 0)
+def _hour(found: re.Match[str]) -> int:
+    """The hour of 24; without am or pm it is one already."""
+    hour = int(found["hour"])
+    return hour if found["half"] is None else hour % 12 + (12 if found["half"].lower() == "pm" else 0)
 
 
-def _on_day(told: re.Match[str], end: datetime, said: datetime) -> datetime:
-    if told["month"] is not None:
-        month = _MONTHS.index(told["month"].lower()) + 1
-        end = end.replace(year=int(told["year"] or said.year), month=month, day=int(told["day"]))
-        # A day that has long passed is next year's: clients leave the year out where it is this one's.
-        return (
-            end
-            if told["year"] or end > said - timedelta(days=LATE_DAYS_MAX)
-            else end.replace(year=said.year + 1)
-        )
-    weekday = told["weekday"] or told["weekday_after"]
+def _on_day(found: re.Match[str], end: datetime, written: datetime) -> datetime:
+    if found["month"] is not None:
+        month = _MONTHS.index(found["month"].lower()) + 1
+        end = end.replace(year=int(found["year"] or written.year), month=month, day=int(found["day"]))
+        # A day that passed long ago is next year's: clients omit the year if it is the current one.
+        is_current = found["year"] or end > written - timedelta(days=LATE_DAYS_MAX)
+        return end if is_current else end.replace(year=written.year + 1)
+    weekday = found["weekday"] or found["weekday_after"]
     if weekday is None:
-        return end if end > said else end + timedelta(days=1)
-    end += timedelta(days=(_DAYS.index(weekday[:3].lower()) - said.weekday()) % 7)
-    return end if end > said else end + timedelta(days=7)
+        return end if end > written else end + timedelta(days=1)
+    end += timedelta(days=(_DAYS.index(weekday[:3].lower()) - written.weekday()) % 7)
+    return end if end > written else end + timedelta(days=7)
 
 
 def _zone(name: str | None) -> tzinfo | None:
-    """The named zone; None, which means this host's own, if there is no such zone here."""
-    from zoneinfo import ZoneInfo  # noqa: PLC0415 - a file search and more: only a limit that names its zone needs it
+    """The named zone; None, which means the host's zone, if it is unknown here."""
+    from zoneinfo import ZoneInfo  # noqa: PLC0415 - it searches files, and only a limit with a zone needs it
 
     try:
         return ZoneInfo(name) if name else None

@@ -13,17 +13,17 @@ from wakeful.judging.events import CallStarted
 from wakeful.judging.evidence import Orphan
 from wakeful.linux import proc
 
-# The variable that a client gives its tools: the only thread from an orphan back to its session.
+# The variable that a client gives its tools: the only link from an orphan to its session.
 TOOL_VARIABLES: Final = {"claude": "CLAUDE_CODE_SESSION_ID", "codex": "CODEX_THREAD_ID"}
-# Hooks and status lines get it as well, and this beside it.
+# Hooks and status lines get that variable too, and also this one.
 _HOOK_VARIABLE: Final = "CLAUDE_PROJECT_DIR"
-# The command of a call, as far as it can be compared with that of a process: some clients redirect within a pipe.
+# The comparable part of a call's command: some clients redirect within a pipe.
 _COMMAND: Final = re.compile(rb'"command"\s*:\s*"([^"\\|<]*)')
 _NO_LETTERS: Final = re.compile(rb"[^A-Za-z0-9]+")
 
 
 def is_tool(process: Process) -> bool:
-    """Whether a client marked it as one of its own: what an agent started is no agent."""
+    """Whether a client started it as a tool: such a process is no agent."""
     return any(proc.environ_value(process.pid, mark) is not None for mark in TOOL_VARIABLES.values())
 
 
@@ -33,39 +33,40 @@ def orphans_of(session_id: SessionId) -> tuple[Orphan, ...]:
 
 
 def orphans_of_all(session_ids: Collection[SessionId]) -> dict[SessionId, tuple[Orphan, ...]]:
-    """The same for many, by one pass over the processes."""
-    carried = proc.processes_by_variable(TOOL_VARIABLES.values(), os.getuid())
+    """The same for many sessions, with one pass over the processes."""
+    by_variable = proc.processes_by_variable(TOOL_VARIABLES.values(), os.getuid())
     found = {}
     for session_id in session_ids:
         provider, _, conversation = session_id.partition("-")
-        left = carried.get((TOOL_VARIABLES.get(provider, ""), conversation), ())
-        found[session_id] = tuple(Orphan(each, " ".join(proc.command(each.pid))) for each in left)
+        tools = by_variable.get((TOOL_VARIABLES.get(provider, ""), conversation), ())
+        found[session_id] = tuple(Orphan(each, " ".join(proc.command(each.pid))) for each in tools)
     return found
 
 
 def unlogged_calls(
     orphans: Sequence[Orphan], inputs: Iterable[bytes], after: float, now: float
 ) -> list[CallStarted]:
-    """Tools of Claude Code that began later than its log ends, and that none of the open calls with these inputs began.
+    """Tools of Claude Code that began after the end of its log and belong to none of the open calls with these inputs.
 
-    Not those that a tool began in turn. Codex writes a call down before it begins it.
+    Without processes that a tool started. Codex logs a call before it begins.
     """
     known_or_gone = {None, *(each.process for each in orphans)}
-    asked = [_letters(found[1]) for given in inputs if (found := _COMMAND.search(given)) is not None]
+    logged = [_letters(found[1]) for given in inputs if (found := _COMMAND.search(given)) is not None]
     return [
-        CallStarted(at, f"process-{each.process.pid}", "Bash", input=_encode_command(each.command))
+        CallStarted(
+            at,
+            f"process-{each.process.pid}",
+            "Bash",
+            input=msgspec.json.encode({"command": each.command.encode(errors="replace").decode()}),
+        )
         for each in orphans
         if (at := now - proc.age_seconds(each.process)) > after
         and proc.parent_of(each.process) not in known_or_gone
         and proc.environ_value(each.process.pid, _HOOK_VARIABLE) is None
-        and not any(letters in _letters(os.fsencode(each.command)) for letters in asked)
+        and not any(letters in _letters(os.fsencode(each.command)) for letters in logged)
     ]
 
 
 def _letters(command: bytes) -> bytes:
-    """A command without what quoting adds."""
+    """A command without quoting."""
     return _NO_LETTERS.sub(b"", command)
-
-
-def _encode_command(command: str) -> bytes:
-    return msgspec.json.encode({"command": command.encode(errors="replace").decode()})

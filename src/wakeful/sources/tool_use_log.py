@@ -19,12 +19,7 @@ from wakeful.core.ids import parse_log_name
 from wakeful.judging import events as e
 from wakeful.judging.evidence import SessionIdentity
 from wakeful.sources.log_source import LogFormat, LogOwner
-from wakeful.sources.parsing import (
-    declared_timeout_seconds,
-    path_in,
-    read_undecodable,
-    wall_of,
-)
+from wakeful.sources.parsing import declared_timeout_seconds, path_in, read_undecodable, wall_of
 
 
 class _Record(Struct, gc=False):
@@ -47,11 +42,11 @@ _EVENTS: Final = frozenset({"pre_tool_use", "post_tool_use"})
 _ABSENT: Final = frozenset({b"", b"null"})
 _EMPTY: Final = frozenset({b"", b"null", b"false", b'""', b"0", b"[]", b"{}"})
 _ZERO: Final = frozenset({b"", b"null", b"0", b'"0"', b"0.0"})
-# Where nothing else tells; exit code 0 is a success that says so.
+# Used if no field says it; exit code 0 is an explicit success.
 _ERROR_TEXT: Final = re.compile(
     rb'"(?:Error|Traceback|(?:<|\\u003[cC])tool_use_error(?:>|\\u003[eE])|Exit code -?0*[1-9])'
 )
-# A person's no, as the client that writes such logs words it.
+# A person's refusal, in the words of the client that writes such logs.
 _REFUSED: Final = re.compile(rb'"The user doesn\'t want to (?:proceed|take this action)')
 
 
@@ -84,7 +79,7 @@ class ToolUseReader:
         at = _time_of(record.start_time, record.timestamp)
         if at is None:
             return e.FormatDrifted(0.0, "pre_tool_use.start_time")
-        # Unique among the calls that can be open together, also after a restart began to count anew.
+        # Unique among simultaneous calls, also when a restart begins to count again.
         call = record.tool_use_id or f"{tool[:100]}#{at}#{next(self._numbers)}"
         given = bytes(record.tool_input)
         seconds = declared_timeout_seconds(given)
@@ -92,13 +87,13 @@ class ToolUseReader:
 
 
 def project_in(session_id: str) -> str | None:
-    """`tg_popoto_-5294327191_4469` belongs to popoto; other names do not say."""
+    """`tg_popoto_-5294327191_4469` belongs to popoto; other names do not tell their project."""
     parts = session_id.split("_")
     return parts[1] if len(parts) == 4 else None
 
 
 def _drift_event(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
-    """Only a record we would have read can drift."""
+    """Only a record of a known event can drift."""
     event = record.get("event")
     if isinstance(event, str) and event not in _EVENTS:
         return e.RecordSkipped(0.0, event[:40])
@@ -120,7 +115,7 @@ def _time_of(*stamps: str | float | None) -> float | None:
 
 
 def _is_error(record: _Record, preview: bytes) -> bool:
-    """By what the hook says of the result; only if it says nothing, by how the result begins."""
+    """By the hook's fields; only without them by the beginning of the result."""
     is_error, error, exit_code = bytes(record.is_error), bytes(record.error), bytes(record.exit_code)
     if {is_error, error, exit_code} <= _ABSENT:
         return _ERROR_TEXT.match(preview) is not None
@@ -128,7 +123,7 @@ def _is_error(record: _Record, preview: bytes) -> bool:
 
 
 def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogFormat:
-    """Folders of tool logs. Nobody vouches for them: without an active record they are never silent."""
+    """Folders of tool logs. They do not count as alive by themselves: without an active record they are never silent."""
 
     def owner(parts: tuple[str, ...]) -> LogOwner | None:
         if len(parts) != 2 or parts[1] != "tool_use.jsonl":

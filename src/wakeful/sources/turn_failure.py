@@ -13,7 +13,7 @@ from wakeful.judging.events import Failure, TurnFailed
 from wakeful.judging.outage import says_network
 from wakeful.sources.parsing import limit_end_in
 
-# Claude Code's codes. `rate_limit` is not here: it stands for usage limits and for busy servers alike.
+# Claude Code's codes. `rate_limit` is missing: it means usage limits as well as busy servers.
 _CODES: Final[Mapping[str, Failure]] = {
     "authentication_failed": Failure.AUTH,
     "oauth_org_not_allowed": Failure.AUTH,
@@ -27,14 +27,14 @@ _CODES: Final[Mapping[str, Failure]] = {
 _STATUS: Final = re.compile(
     r"(?:http_status_code\W{1,3}|\bstatus:? |\bapi error:? \(?|request rejected \()([45]\d\d)\b"
 )
-# What belongs to an account or a plan and has an end; a rate, a context and an answer have limits too.
+# Limits of an account or a plan, which have an end; rates, contexts and answers have limits too.
 _LIMIT: Final = re.compile(
     r"usage[_ ]limit|(?:session|daily|weekly|monthly|hour(?:ly)?|opus|sonnet|spend(?:ing)?) limit"
     r"|(?:hit|reached) your (?:\S+ ){0,3}limit"
     r"|out of (?:extra usage|credits)|credit balance|insufficient_quota|quota exceeded|(?:current|your) quota"
 )
 _THROTTLED: Final = re.compile(r"not your usage limit|temporarily limiting requests")
-# In order: what a login needs is said before what an outage looks like.
+# In order: login problems before outages.
 _FAILURE_TEXTS: Final[Mapping[Failure, tuple[str, ...]]] = {
     Failure.AUTH: (
         "invalid api key", "please run /login", "failed to authenticate", "not logged in", "unauthorized",
@@ -52,14 +52,14 @@ _RETRYABLE: Final = frozenset({408, 425, 429})
 
 
 def turn_failed_event(message: str, at: float, *, status: int | None = None, code: str = "") -> TurnFailed:
-    """The failed turn, with the end of its limit if it is one. `code`: whatever the client says beside its sentence."""
+    """The failed turn, with the end of a usage limit if that is the reason. `code`: the client's error code or cause."""
     failure = classify_failure(message, status, code)
     until = limit_end_in(message, at) if failure is Failure.LIMIT else None
     return TurnFailed(at, failure, message, status, until)
 
 
 def classify_failure(message: str, status: int | None = None, code: str = "") -> Failure:
-    """Why it failed. Without a known code and status the sentence alone decides."""
+    """Why a turn failed. Without a known code and status the sentence alone decides."""
     text = f"{message} {code}".lower()
     if says_network(text):
         return Failure.PROVIDER
@@ -71,13 +71,13 @@ def classify_failure(message: str, status: int | None = None, code: str = "") ->
 
 
 def says_limit(text: str) -> bool:
-    """Whether an account or a plan has used up what it may."""
+    """Whether an account or a plan has reached its usage limit."""
     lower = text.lower()
     return _LIMIT.search(lower) is not None and _THROTTLED.search(lower) is None
 
 
 def status_in(text: str) -> int | None:
-    """The status of the provider's answer, where the sentence or the cause beside it says so."""
+    """The HTTP status of the provider, if the sentence or the cause contains it."""
     found = _STATUS.search(text.lower())
     return int(found[1]) if found is not None else None
 

@@ -2,8 +2,8 @@
 
 When an operation has returned, its effect survives kill -9; operations that are called durable also survive
 power loss. An operation that raised, or whose caller was cancelled, may have been stored, but then whole.
-Lease time is the store's own clock. Leases are the only authority over who runs what, and nothing caches
-them. One contract suite (`tests/contract`) holds every implementation to this and to the docstrings below.
+Leases are measured with the store's own clock. They alone decide which process runs a conversation, and nothing
+caches them. One contract suite (`tests/contract`) checks every implementation against this and the docstrings below.
 """
 
 from collections.abc import Sequence
@@ -30,7 +30,7 @@ from wakeful.core.process import Process
 
 
 class TransitionCount(Struct, frozen=True):
-    """How often a session went from one standing to another. `old_state` is empty for one that was new."""
+    """How often a session made one transition. `old_state` is empty for a new session."""
 
     session_id: SessionId
     old_state: str
@@ -41,7 +41,7 @@ class TransitionCount(Struct, frozen=True):
 
 
 class FinishedTurns(Struct, frozen=True):
-    """How many turns of a session ended well, and when the newest of them did."""
+    """How many turns of a session ended well, and the end of the newest of them."""
 
     session_id: SessionId
     count: int
@@ -57,7 +57,7 @@ class StoreClosed(OwnError):
 class SessionRow(Struct, frozen=True):
     """The newest record of a session, encoded once; `version` grows by one with every transition.
 
-    `updated_at` is the time of that transition. A session that was forgotten and returns begins at version 1.
+    `updated_at` is the time of that transition. A session that returns after `forget` begins at version 1.
     """
 
     id: SessionId
@@ -67,10 +67,10 @@ class SessionRow(Struct, frozen=True):
 
 
 class Transition(Struct, frozen=True):
-    """One change of a session, with the record it led to. `seq` is given by the store, 0 before that.
+    """One change of a session, with the resulting record. The store sets `seq`, which is 0 before that.
 
-    `turn_ended_at`: when the newest turn that was known to have ended well did. `left_out`: how many changes before it,
-    back to the stored one, were not stored because there were too many.
+    `turn_ended_at`: the end of the newest turn that is known to have ended well. `left_out`: how many changes since
+    the last stored one were not stored because there were too many.
     """
 
     session_id: SessionId
@@ -87,7 +87,7 @@ class Transition(Struct, frozen=True):
 
 
 class Bookmark(Struct, frozen=True):
-    """How far a log was read and what had been folded by then; valid for this file and rule version only."""
+    """How far a log was read and the state folded from it; valid for this file and rule version only."""
 
     path: str
     inode: int
@@ -98,7 +98,7 @@ class Bookmark(Struct, frozen=True):
 
 
 class ActionOutcome(StrEnum):
-    """How an act ended, as seen and not as hoped."""
+    """The observed result of an action."""
 
     CONFIRMED = "recovered"
     UNVERIFIED = "unverified"
@@ -107,7 +107,7 @@ class ActionOutcome(StrEnum):
 
 
 class Intent(Struct, frozen=True):
-    """An act that was decided; durable (synced to disk) before the act begins."""
+    """A decided action; durable (synced to disk) before the action begins."""
 
     id: str
     session_id: SessionId
@@ -117,7 +117,7 @@ class Intent(Struct, frozen=True):
 
 
 class Conclusion(Struct, frozen=True):
-    """What became of an intent."""
+    """The result of an intent."""
 
     intent_id: str
     outcome: ActionOutcome
@@ -126,7 +126,7 @@ class Conclusion(Struct, frozen=True):
 
 
 class Note(Struct, frozen=True):
-    """A small thing to remember under a name: a mute, a pause, a case, an incident, an alert that is owed."""
+    """A small stored document under a name: a mute, a pause, a case, an incident, a pending alert."""
 
     kind: str
     key: str
@@ -137,8 +137,8 @@ class Store(Protocol):
     async def record(self, transitions: Sequence[Transition]) -> int:
         """Store transitions and the sessions' newest records, all or nothing.
 
-        Sequence numbers follow one another in the order given and never return. Gives that of the last
-        transition (0 if there were none).
+        Sequence numbers are consecutive in the given order and are never reused. Returns the last one (0 without
+        transitions).
         """
 
     async def sessions(self) -> list[SessionRow]:
@@ -147,57 +147,56 @@ class Store(Protocol):
     async def transitions(
         self, session_id: SessionId | None = None, *, after: int = 0, limit: int = 1000
     ) -> list[Transition]:
-        """Transitions with a sequence number beyond `after`, oldest first."""
+        """Transitions with a sequence number above `after`, oldest first."""
 
     async def transition_counts(self, since: float) -> list[TransitionCount]:
-        """How often each session went from one standing to another since that time, in no order that matters."""
+        """How often each session made each transition since that time, unordered."""
 
     async def finished_turns(self, since: float) -> list[FinishedTurns]:
-        """The turns that ended well since that time, as transitions tell of them, in no order that matters."""
+        """The turns that ended well since that time, according to the transitions, unordered."""
 
     async def forget(self, session_ids: Sequence[SessionId]) -> None:
-        """Drop sessions whose logs are gone. Their transitions stay until retention takes them."""
+        """Drop sessions whose logs are gone. Their transitions stay until `prune` drops them."""
 
     async def prune(self, before: float) -> int:
-        """Drop transitions from before that time; how many. Done in slices, so others are served meanwhile.
+        """Drop transitions and budget spendings from before that time; returns the number of transitions.
 
-        Spendings of that age are dropped with them.
-
-        Two kinds stay, however old: the newest one of a session that was not forgotten (its record is
-        there only), and the very last one (so that sequence numbers never return).
+        It works in slices, so other operations run in between. Two kinds stay, whatever their age: the newest
+        transition of a session that was not forgotten (it has the only record), and the very last one (so that
+        sequence numbers are never reused).
         """
 
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
-        """Replace the bookmarks of these paths. Losing the newest ones costs reading twice, nothing else."""
+        """Replace the bookmarks of these paths. Losing the newest ones only costs a second read."""
 
     async def drop_bookmarks(self, paths: Sequence[str]) -> None:
-        """Forget how far these logs were read: they are gone."""
+        """Drop the bookmarks of logs that are gone."""
 
     async def bookmarks(self) -> list[Bookmark]:
-        """Every bookmark, in no order that matters. Paths may hold bytes that are not UTF-8 (`os.fsdecode`)."""
+        """Every bookmark, unordered. Paths may contain bytes that are not UTF-8 (`os.fsdecode`)."""
 
     async def save_intent(self, intent: Intent) -> bool:
-        """Make an intent durable (synced to disk) before its act; False if one with this id exists already."""
+        """Store an intent durably before its action; False if one with this id exists already."""
 
     async def save_conclusion(self, conclusion: Conclusion) -> bool:
-        """Store the outcome of an open intent, durably; False if it is unknown or concluded already."""
+        """Store the outcome of an open intent durably; False if it is unknown or concluded already."""
 
     async def open_intents(self) -> list[Intent]:
-        """Intents without an outcome, oldest first: what a restart has to look at."""
+        """Intents without an outcome, oldest first; a restart checks them."""
 
     async def enqueue(self, work: WorkItem) -> bool:
-        """Keep a new work as pending, durably; False if one with this id exists, which stays as it is."""
+        """Store a new pending task durably; False if one with this id exists, which stays unchanged."""
 
     async def work(self, work_id: WorkId) -> WorkItem | None:
-        """One work, whole."""
+        """One task with its full prompt and context."""
 
     async def works(
         self, state: WorkState | None = None, *, after: int = 0, limit: int = 100
     ) -> list[WorkItem]:
-        """Works with a sequence number beyond `after`, oldest first; prompts cut to a summary, no contexts."""
+        """Tasks with a sequence number above `after`, oldest first; prompts cut to a summary, no contexts."""
 
     async def attempts(self, work_id: WorkId) -> list[Attempt]:
-        """Every attempt of a work, oldest first."""
+        """Every attempt of a task, oldest first."""
 
     async def claim_next_run(
         self,
@@ -207,37 +206,37 @@ class Store(Protocol):
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
     ) -> Run | None:
-        """Begin an attempt of the oldest pending work that is due and whose conversation nobody holds; durably.
+        """Begin, durably, an attempt of the oldest pending task that is due and whose conversation is free.
 
-        The lease of its conversation is claimed in the same transaction: this run has the only newest epoch.
+        The same transaction claims the lease of its conversation: only this run has the newest epoch.
         """
 
     async def heartbeat_run_lease(
         self, work_id: WorkId, epoch: int, ttl_seconds: float = LEASE_SECONDS
     ) -> float | None:
-        """Move the end of a run's lease to `ttl_seconds` from now and say when that is; None if it is not held.
+        """Move the end of a run's lease to `ttl_seconds` from now and return it; None if the run has no lease.
 
-        Time alone takes nothing away: a lease past its end is renewed as long as nobody claimed it or expired it.
+        Time alone ends no lease: one past its end can be renewed until another owner claims it or it is expired.
         """
 
     async def complete_run(self, work_id: WorkId, epoch: int, result: str) -> bool:
-        """The attempt succeeded, its work is done and its lease is free; durably. False: not held, nothing changed."""
+        """Mark the attempt and its task done and free the lease, durably. False without the lease: nothing changed."""
 
     async def fail_run(self, work_id: WorkId, epoch: int, reason: str) -> WorkState | None:
-        """The attempt failed and its lease is free; durably. None: not held, nothing changed.
+        """Mark the attempt failed and free its lease, durably. None without the lease: nothing changed.
 
-        Else where the work stands now: pending while it has attempts left, failed after that.
+        Otherwise returns the task's new state: pending while it has attempts left, failed after that.
         """
 
     async def expire_runs(self) -> list[Run]:
-        """End every attempt whose lease has ended, was yielded or taken over; oldest work first, durably.
+        """End, durably, every attempt whose lease has ended, was yielded or taken over; oldest task first.
 
-        Each comes with its work as it stands then: pending while it has attempts left, failed after that; its
+        Each has its task in the new state: pending while it has attempts left, failed after that; its
         `lease_until` is now.
         """
 
     async def next_expiry(self) -> float | None:
-        """When, by the store's clock, `expire_runs` will next have something to do; None without a running attempt."""
+        """When, by the store's clock, `expire_runs` will have work next; None without a running attempt."""
 
     async def claim_lease(
         self,
@@ -248,10 +247,10 @@ class Store(Protocol):
         holder: Process | None = None,
         instead_of: Process | None = None,
     ) -> Lease | LeaseConflict:
-        """Take a lease that is free or has ended, with the next epoch, durably; else who has it.
+        """Take a free or ended lease, with the next epoch, durably; otherwise returns the conflicting lease.
 
-        A lease that is held is refused to everybody, its own owner included: owners renew. `instead_of`: a holder that
-        the caller has seen dead; if the lease is still its, it counts as ended.
+        A held lease is refused even to its own owner: owners renew. `instead_of`: a holder that the caller has seen
+        dead; if it still has the lease, the lease counts as ended.
         """
 
     async def renew_lease(
@@ -261,58 +260,57 @@ class Store(Protocol):
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
     ) -> float | None:
-        """As `heartbeat_run_lease`, by the lease's own key; `holder`: who has it from now on, if that is said."""
+        """As `heartbeat_run_lease`, by the lease's key; `holder`, if given, is its process from now on."""
 
     async def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
-        """Give a lease back; the epoch stays. False: not held with this epoch, nothing changed."""
+        """Release a lease; the epoch stays. False if it is not held with this epoch: nothing changed."""
 
     async def leases(self) -> list[Lease]:
-        """Every lease that somebody has, ordered by key, those past their end among them."""
+        """Every held lease, including those past their end, ordered by key."""
 
     async def save_managed_session(self, managed: ManagedSession) -> None:
-        """Keep where a managed session lives, durably; the newest word about a session counts."""
+        """Store or replace the address of a managed session, durably."""
 
     async def reclaim_managed_session(
         self, managed: ManagedSession, owner: str, *, ttl_seconds: float = LEASE_SECONDS
     ) -> ManagedSession | LeaseConflict:
-        """Claim the session anew and keep its hosting under the next epoch, both or neither, durably.
+        """Claim the session again and store it under the next epoch, both or neither, durably.
 
-        The hosting that is kept has no process and is not stopped. LeaseConflict, and nothing changed: somebody else
-        claimed it since this hosting's epoch.
+        The stored one has no process and is not stopped. LeaseConflict: another owner claimed it since its epoch;
+        nothing changed.
         """
 
     async def drop_managed_session(self, session_id: SessionId) -> bool:
-        """Forget where a session lives, durably: it is managed no longer. False if it was not."""
+        """Delete a managed session durably: it is watched only from now on. False if it was not managed."""
 
     async def managed_sessions(self) -> list[ManagedSession]:
         """Every managed session, ordered by id."""
 
     async def save_note(self, note: Note) -> None:
-        """Remember it, durably; the newest word counts."""
+        """Store or replace a note, durably."""
 
     async def save_new_note(self, note: Note) -> bool:
-        """Remember it, durably, unless one of this kind and key is there, which stays as it is: False."""
+        """Store a note durably; False if one of this kind and key exists, which stays unchanged."""
 
     async def save_new_notes(self, notes: Sequence[Note]) -> None:
-        """Remember them together, all or none, durably; where one of a kind and key is there, that one stays."""
+        """Store notes together, all or none, durably; existing notes of the same kind and key stay unchanged."""
 
     async def drop_note(self, kind: str, key: str) -> bool:
-        """Forget it, durably. False if it was not there."""
+        """Delete a note durably. False if it does not exist."""
 
     async def notes(self, kind: str) -> list[Note]:
         """Every note of a kind, ordered by key."""
 
-    async def note(self, kind: str, key: str) -> Note | None:
-        """One of them."""
+    async def note(self, kind: str, key: str) -> Note | None: ...
 
     async def spend_budget(self, key: str, note: Note, *, times_max: int, window_seconds: float) -> bool:
-        """Spend a budget and keep the note that says on what, both or neither, durably.
+        """Spend a budget and store the note that says on what, both or neither, durably.
 
-        False, and nothing changed: it was spent `times_max` times within the window, by the store's clock.
+        False if it was spent `times_max` times within the window, by the store's clock: nothing changed.
         """
 
     async def refund_budget(self, key: str, note: Note) -> bool:
-        """Undo the newest spending and forget its note, durably. False, and nothing changed: there is no such note."""
+        """Undo the newest spending and delete its note, durably. False if there is no such note: nothing changed."""
 
     async def close(self) -> None:
-        """Finish what was begun and let go of the file; twice is once. After that everything raises StoreClosed."""
+        """Finish running operations and close the file; a second call has no effect. Later operations raise StoreClosed."""

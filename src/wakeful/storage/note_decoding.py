@@ -14,7 +14,7 @@ log = logging.getLogger("wakeful")
 
 
 def decode_notes(notes: Iterable[Note], decode: Callable[[bytes], T]) -> Iterator[tuple[Note, T]]:
-    """Each note with its value; what cannot be decoded is logged and left out."""
+    """Each note with its value; a note that cannot be decoded is logged and skipped."""
     for note in notes:
         try:
             value = decode(note.body)

@@ -43,7 +43,7 @@ class Migration(Struct, frozen=True):
     script: str
 
     def statements(self) -> Iterator[str]:
-        """Its statements one by one, so that they can run inside a transaction that is already open."""
+        """Its single statements, which can run inside an open transaction."""
         statement = ""
         for line in self.script.splitlines(keepends=True):
             statement += line
@@ -53,7 +53,7 @@ class Migration(Struct, frozen=True):
 
 
 def load_migrations(folder: Path) -> tuple[Migration, ...]:
-    """Every `<number>_<name>.sql` of a folder, in order."""
+    """Every `<number>_<name>.sql` of a folder, sorted."""
     return tuple(
         Migration(int(file.name.partition("_")[0]), file.read_text("utf-8"))
         for file in sorted(folder.glob("*.sql"))
@@ -69,30 +69,30 @@ def load_queries(file: Path) -> Mapping[str, str]:
 MIGRATIONS: Final = load_migrations(_HERE / "migrations")
 QUERIES: Final = load_queries(_HERE / "queries.sql")
 
-# "WAKE". SQLite keeps it in the file's header, where `file` and we look for it.
+# "WAKE". SQLite keeps it in the file's header, where `file` and Wakeful read it.
 APPLICATION_ID: Final = 0x57414B45
-# SQLite's smallest page. It takes a shorter file for a new database and would write to it.
+# SQLite's smallest page. SQLite takes a shorter file for a new database and would write to it.
 DATABASE_BYTES_MIN: Final = 512
-# Checking 1 MiB takes about 1 ms. Beyond this a start would be felt; damage is then refused where it is read.
+# Checking 1 MiB takes about 1 ms. A larger file would delay the start; damage is then found when it is read.
 CHECKED_BYTES_MAX: Final = 64 << 20
-# A log that one large transaction swelled is cut back to this.
+# After a large transaction the log is truncated to this.
 JOURNAL_BYTES_MAX: Final = 16 << 20
-# A new version that disappoints does so within a week.
+# Problems of a new version show within a week.
 BACKUP_SECONDS_MAX: Final = 7 * 86_400.0
 
 
 class Connections(NamedTuple):
-    """One connection that writes and one that cannot, to be used by one thread each."""
+    """A writing and a read-only connection, for one thread each."""
 
     writer: sqlite3.Connection
     reader: sqlite3.Connection
 
 
 def open_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -> Connections:
-    """Open the store at `path`, created or migrated if need be; its folder must exist.
+    """Open the store at `path`, created or migrated if necessary; its folder must exist.
 
     Raises StoreCorrupt, StoreForeign or StoreNewer and leaves such a file untouched; StoreBusy, StoreFull
-    or StoreUnwritable when the world is in the way.
+    or StoreUnwritable for outside causes.
     """
     try:
         if not _exists(path):
@@ -112,7 +112,7 @@ def inspect_database(path: Path, migrations: Sequence[Migration] = MIGRATIONS) -
 
 
 def _exists(path: Path) -> bool:
-    # The log is asked for first: it appears after its database and goes before it.
+    # The log is checked first: it appears after its database and disappears before it.
     orphaned = _sibling(path, "-wal").exists()
     if path.is_file():
         return True
@@ -125,28 +125,28 @@ def _exists(path: Path) -> bool:
 
 
 def _inspect(path: Path, version_known: int) -> int:
-    """The schema version of a sound store of ours; any other file is refused. Writes nothing."""
+    """The schema version of a sound store; any other file is refused. Writes nothing."""
     size_bytes = path.stat().st_size
     if size_bytes < DATABASE_BYTES_MIN:
         raise StoreCorrupt(path=str(path), why=f"it is only {size_bytes} bytes long")
-    with closing(_open_read_only(path)) as look:
-        version = _number(look, "PRAGMA user_version")
-        if _number(look, "PRAGMA application_id") != APPLICATION_ID:
+    with closing(_open_read_only(path)) as reader:
+        version = _number(reader, "PRAGMA user_version")
+        if _number(reader, "PRAGMA application_id") != APPLICATION_ID:
             raise StoreForeign(path=str(path))
         if version > version_known:
             raise StoreNewer(path=str(path), found=version, known=version_known)
         if size_bytes <= CHECKED_BYTES_MAX:
-            _check(look, path)
+            _check(reader, path)
     return version
 
 
 def read_notes(path: Path, kind: str) -> list[Note]:
-    """Notes of a kind in a store that nobody may have open; raises as `_read_once` does."""
+    """Notes of a kind in a store that no process may have open; raises as `_read_once` does."""
     return [Note(*row) for row in _read_once(path, "notes", kind)]
 
 
 def read_transition_counts(path: Path, since: float) -> list[TransitionCount]:
-    """The same for moves since a time."""
+    """The same for transition counts since a time."""
     return [transition_count_of(*row) for row in _read_once(path, "moves", since)]
 
 
@@ -164,31 +164,30 @@ def transition_count_of(session_id: str, *rest: Any) -> TransitionCount:
 
 
 def _read_once(path: Path, query: str, value: object) -> list[tuple[Any, ...]]:
-    """Rows of a store that nobody may have open; none if there is no store. Writes nothing.
+    """Rows of a store that no process may have open; empty without a store. Writes nothing.
 
-    Raises what `open_database` would, and StoreOutdated for one that only `wakeful up` may bring up to date.
+    Raises what `open_database` would, and StoreOutdated for one that only `wakeful up` may migrate.
     """
     if not path.is_file():
         return []
-    version = inspect_database(path)
-    if version < MIGRATIONS[-1].version:
+    if inspect_database(path) < MIGRATIONS[-1].version:
         raise StoreOutdated(path=str(path))
     try:
-        with closing(_open_read_only(path)) as look:
-            return look.execute(QUERIES[query], (value,)).fetchall()
+        with closing(_open_read_only(path)) as reader:
+            return reader.execute(QUERIES[query], (value,)).fetchall()
     except sqlite3.Error as error:
         raise translate(error, path) from error
 
 
 def _open_read_only(path: Path) -> sqlite3.Connection:
-    # Without a log nobody has it open; looking at it as immutable then leaves no file behind.
+    # Without a log no process has it open; opening it as immutable then leaves no file behind.
     return _connect(path, "mode=ro" if _sibling(path, "-wal").exists() else "mode=ro&immutable=1")
 
 
-def _check(look: sqlite3.Connection, path: Path) -> None:
-    complaint = str(look.execute("PRAGMA quick_check(1)").fetchone()[0])
-    if complaint != "ok":
-        raise StoreCorrupt(path=str(path), why=complaint.splitlines()[-1])
+def _check(reader: sqlite3.Connection, path: Path) -> None:
+    result = str(reader.execute("PRAGMA quick_check(1)").fetchone()[0])
+    if result != "ok":
+        raise StoreCorrupt(path=str(path), why=result.splitlines()[-1])
 
 
 def _connect_both(path: Path, migrations: Sequence[Migration], *, outdated: bool) -> Connections:
@@ -196,14 +195,14 @@ def _connect_both(path: Path, migrations: Sequence[Migration], *, outdated: bool
     try:
         _set_up(writer, path)
         if outdated:
-            # The file of a store that is refused stays as it is.
+            # A rehearsal first: the file of a refused store stays unchanged.
             _migrate(writer, path, migrations, rehearsal=True)
-            # Pages that an earlier version freed hold what stood there. Before the migration: a crash leaves it to be done again.
+            # Pages freed by an earlier version still have their content. Before the migration: after a crash it is repeated.
             writer.execute("VACUUM")
             _migrate(writer, path, migrations)
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
         _drop_old_backups(path)
-        # The database and its log exist now; SQLite itself would not tell if their names were not durable.
+        # The database and its log exist now; SQLite would not report it if their names were not durable.
         _sync_folder(path)
         return Connections(writer, _connect(path, "mode=ro"))
     except BaseException:
@@ -217,7 +216,7 @@ def _set_up(writer: sqlite3.Connection, path: Path) -> None:
         raise StoreUnwritable(path=str(path), why=f"its file system allows journal mode {mode} only")
     writer.execute("PRAGMA synchronous = NORMAL")
     writer.execute(f"PRAGMA journal_size_limit = {JOURNAL_BYTES_MAX}")
-    # What is deleted is overwritten: no page that is free holds what stood in it.
+    # Deleted content is overwritten, so free pages contain nothing.
     writer.execute("PRAGMA secure_delete = ON")
 
 
@@ -230,13 +229,13 @@ def _connect(path: Path, how: str) -> sqlite3.Connection:
 
 
 def _create(path: Path, migrations: Sequence[Migration]) -> None:
-    """Make a new store appear at `path`, whole or not at all; one that another process made is left alone."""
+    """Create a new store at `path`, whole or not at all; a store of another process is left unchanged."""
     draft = _sibling(path, ".new")
     file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     with open(file, "r+b") as stream:  # noqa: PTH123  pathlib cannot ask for 0600 at creation
         fcntl.flock(stream, fcntl.LOCK_EX)
         if path.exists():
-            # Whoever was first has renamed its draft; this one is our own, made after that.
+            # Another process was first and renamed its draft; this draft is our own, made after that.
             draft.unlink(missing_ok=True)
             return
         fault_point("store.create.write")
@@ -254,7 +253,7 @@ def _new_database(migrations: Sequence[Migration]) -> bytes:
         fresh.execute(f"PRAGMA application_id = {APPLICATION_ID}")
         _apply(fresh, migrations)
         image = bytearray(fresh.serialize())
-    # Born with a write-ahead log (file format, bytes 18 and 19): switching later would need a lock and a journal.
+    # With a write-ahead log from the start (file format, bytes 18 and 19): switching later needs a lock and a journal.
     image[18:20] = b"\x02\x02"
     return bytes(image)
 
@@ -262,9 +261,9 @@ def _new_database(migrations: Sequence[Migration]) -> bytes:
 def _migrate(
     writer: sqlite3.Connection, path: Path, migrations: Sequence[Migration], *, rehearsal: bool = False
 ) -> None:
-    """Bring the tables to the newest version, all at once; a rehearsal takes everything back. Raises StoreCorrupt."""
+    """Migrate the tables to the newest version in one transaction; a rehearsal rolls back. Raises StoreCorrupt."""
     writer.execute("BEGIN IMMEDIATE")
-    # Asked again behind the lock: another process may have been first.
+    # Read again behind the lock: another process may have been first.
     version = _number(writer, "PRAGMA user_version")
     try:
         due = [each for each in migrations if each.version > version]
@@ -281,7 +280,7 @@ def _migrate(
         writer.rollback()
         if error.sqlite_errorcode != sqlite3.SQLITE_ERROR:
             raise
-        # A statement that cannot be said at all: the tables are not those of the version the file names.
+        # A statement failed to compile: the tables are not those of the file's version.
         why = f"its tables do not fit schema version {version}, which it claims to have: {error}"
         raise StoreCorrupt(path=str(path), why=why) from error
     except BaseException:
@@ -300,7 +299,7 @@ def _apply(connection: sqlite3.Connection, migrations: Sequence[Migration]) -> N
 
 
 def _redact_value(value: str | bytes | None) -> str | bytes | None:
-    """A text or a document of JSON as this version would have written it."""
+    """A text or a JSON document, redacted as this version would have written it."""
     if value is None:
         return None
     if isinstance(value, str):
@@ -314,7 +313,7 @@ def _redact_value(value: str | bytes | None) -> str | bytes | None:
 
 
 def _drop_old_backups(path: Path) -> None:
-    """Backups of migrations are for going back to the version before; they may hold what the store no longer does."""
+    """Backups are for going back to the previous version; they may contain data that the store has deleted."""
     oldest = SystemClock().now().wall - BACKUP_SECONDS_MAX
     for backup in path.parent.glob(f"{path.name}.before-v*"):
         with suppress(FileNotFoundError):
@@ -323,7 +322,7 @@ def _drop_old_backups(path: Path) -> None:
 
 
 def _back_up(path: Path, backup: Path) -> None:
-    """Copy the last committed state to `backup`, whole or not at all. The caller holds the write lock."""
+    """Copy the last committed state to `backup`, whole or not at all. The caller has the write lock."""
     draft = _sibling(backup, ".new")
     fault_point("store.backup.begin")
     os.close(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600))
@@ -344,7 +343,7 @@ def _sibling(path: Path, suffix: str) -> Path:
 
 
 def _sync_folder(path: Path) -> None:
-    """Make names durable, not only what is behind them."""
+    """Make file names durable, not only their content."""
     folder = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(folder)

@@ -57,24 +57,20 @@ class StoreUnwritable(WorldError):
     retryable = True
 
 
-# SQLite sleeps and asks again for this long before it gives up; a commit of another process takes milliseconds.
+# SQLite retries a lock for this long before it gives up; a commit of another process takes milliseconds.
 BUSY_SECONDS_MAX: Final = 5.0
 _BUSY: Final = frozenset({sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED})
 _CORRUPT: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB})
 _UNUSABLE: Final = frozenset(
-    {
-        sqlite3.SQLITE_CANTOPEN,
-        sqlite3.SQLITE_IOERR,
-        sqlite3.SQLITE_NOLFS,
-        sqlite3.SQLITE_PERM,
-        sqlite3.SQLITE_PROTOCOL,
-        sqlite3.SQLITE_READONLY,
-    }
+    (
+        *(sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_NOLFS),
+        *(sqlite3.SQLITE_PERM, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_READONLY),
+    )
 )
 
 
 def translate(error: BaseException, path: Path) -> BaseException:
-    """The error of ours that `error` stands for; `error` itself when it is not the world's fault."""
+    """The store error for `error`; `error` itself when the cause is not outside."""
     if isinstance(error, sqlite3.Error):
         return _of_sqlite(error, str(path)) or error
     if isinstance(error, OSError):
@@ -84,7 +80,7 @@ def translate(error: BaseException, path: Path) -> BaseException:
 
 
 def _of_sqlite(error: sqlite3.Error, path: str) -> WakefulError | None:
-    # The module's own complaints carry no code; the low byte of an extended code is its family.
+    # Errors of the Python module have no code; the low byte of an extended code is its family.
     family = getattr(error, "sqlite_errorcode", 0) & 0xFF
     if family == sqlite3.SQLITE_FULL:
         return StoreFull(path=path)

@@ -58,17 +58,17 @@ from wakeful.storage.sqlite.work import WallClock
 from wakeful.storage.sqlite.writer import Operation, T, Writer
 
 Row = tuple[Any, ...]
-# One slice of retention takes some 40 ms of the writer; others are served between two slices.
+# One slice of retention takes some 40 ms of the writer; other operations run between two slices.
 PRUNED_PER_COMMIT_MAX: Final = 2000
 
 
 def _system_wall() -> float:
-    """The time leases are measured in: the one clock that every process on this file shares."""
+    """The clock for leases, which every process with this file shares."""
     return SystemClock().now().wall
 
 
 class SqliteStore:
-    """The store in one file; several processes may have it open. Belongs to the event loop that opened it."""
+    """The store in one file, which several processes may open. Belongs to the event loop that opened it."""
 
     def __init__(self, path: Path, connections: Connections, now: WallClock) -> None:
         self._path = path
@@ -80,9 +80,9 @@ class SqliteStore:
 
     @classmethod
     async def open(cls, path: Path, *, now: WallClock = _system_wall) -> Self:
-        """Open or create the store at `path`; raises as `opening.open_database` does.
+        """Open or create the store at `path`; raises as `open_database` does.
 
-        `now` is its clock for leases, in seconds of the epoch; it is called in the writer's thread.
+        `now` is its clock for leases, in seconds of the epoch; the writer's thread calls it.
         """
         return cls(path, await asyncio.to_thread(open_database, path), now)
 
@@ -117,7 +117,18 @@ class SqliteStore:
                 return pruned
 
     async def save_bookmarks(self, bookmarks: Sequence[Bookmark]) -> None:
-        await self._commit(partial(_write, "save_bookmark", [_bookmark_row(each) for each in bookmarks]))
+        rows = [
+            (
+                os.fsencode(each.path),
+                str(each.inode),
+                each.offset,
+                each.head_hash,
+                each.rule_version,
+                each.folded,
+            )
+            for each in bookmarks
+        ]
+        await self._commit(partial(_write, "save_bookmark", rows))
 
     async def drop_bookmarks(self, paths: Sequence[str]) -> None:
         await self._commit(partial(_write, "drop_bookmark", [(os.fsencode(each),) for each in paths]))
@@ -176,17 +187,17 @@ class SqliteStore:
         return await self._finish_run(work_id, epoch, AttemptState.FAILED, reason)
 
     async def _finish_run(
-        self, work_id: WorkId, epoch: int, ending: AttemptState, said: str
+        self, work_id: WorkId, epoch: int, ending: AttemptState, result: str
     ) -> WorkState | None:
-        operation = partial(runs.end_run, work_id, epoch, ending, said, self._now)
+        operation = partial(runs.end_run, work_id, epoch, ending, result, self._now)
         return await self._commit(operation, durable=True)
 
     async def expire_runs(self) -> list[Run]:
         return await self._commit(partial(runs.expire_runs, self._now), durable=True)
 
     async def next_expiry(self) -> float | None:
-        (until,) = await self._read(_single_value, "next_expiry")
-        return until
+        until: list[float | None] = await self._read(lambda value: value, "next_expiry")
+        return until[0]
 
     async def claim_lease(
         self,
@@ -259,11 +270,11 @@ class SqliteStore:
     async def close(self) -> None:
         if self._closing is None:
             self._closing = asyncio.create_task(self._close())
-        # Shielded: a caller that gives up must not leave the file half closed.
+        # Shielded: a cancelled caller must not leave the file half closed.
         await asyncio.shield(self._closing)
 
     async def _close(self) -> None:
-        # The writer last: whoever closes last folds the log into the file, and a reader cannot.
+        # The writer last: the last connection to close folds the log into the file, and a reader cannot.
         await asyncio.get_running_loop().run_in_executor(self._reading, self._reader.close)
         self._reading.shutdown(wait=False)
         await self._writer.close()
@@ -289,10 +300,6 @@ class SqliteStore:
 
 def _managed_session(encoded: bytes) -> ManagedSession:
     return decode_json(encoded, ManagedSession)
-
-
-def _single_value(value: float | None) -> float | None:
-    return value
 
 
 def _session(id_: str, version: int, record: bytes, at: float) -> SessionRow:
@@ -339,7 +346,7 @@ def _reclaim_managed_session(
 
 
 def _prune(before: float, connection: sqlite3.Connection) -> int:
-    """One slice of retention; how many transitions it took."""
+    """One slice of retention; returns the number of dropped transitions."""
     _write("prune_spendings", [(before,)], connection)
     return _write("prune", [(before, PRUNED_PER_COMMIT_MAX)], connection)
 
@@ -389,13 +396,8 @@ def _transition_row(seq: int, each: Transition) -> Row:
     )
 
 
-def _bookmark_row(each: Bookmark) -> Row:
-    path = os.fsencode(each.path)
-    return path, str(each.inode), each.offset, each.head_hash, each.rule_version, each.folded
-
-
 def _write(query: str, rows: Sequence[Row], connection: sqlite3.Connection) -> int:
-    """How many rows changed."""
+    """Returns the number of changed rows."""
     if not rows:
         return 0
     fault_point("store.write")

@@ -1,7 +1,7 @@
 """SQL operations on tasks, attempts and leases, each in one transaction of the writer.
 
 Every write to an attempt or a lease names its epoch, so a late owner changes nothing. The time is read behind
-the write lock: a process that waited for the lock must not judge by an earlier time.
+the write lock: a process that waited for the lock must not use an earlier time.
 """
 
 import sqlite3
@@ -78,12 +78,12 @@ def lease_of(
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):
-    """Who wants a lease, and for how long."""
+    """The owner that wants a lease, and for how long."""
 
     owner: str
     ttl_seconds: float
     holder: Process | None
-    # Whose claim counts as ended, if it is this one's.
+    # If this process holds the lease, the lease counts as ended.
     instead_of: Process | None = None
 
 
@@ -116,17 +116,10 @@ def _claim(
     key: LeaseKey, claim: LeaseRequest, at: float, connection: sqlite3.Connection
 ) -> Lease | LeaseConflict:
     until = at + claim.ttl_seconds
-    wanted = (
-        str(key),
-        claim.owner,
-        at,
-        until,
-        _process_bytes(claim.holder),
-        _process_bytes(claim.instead_of),
-    )
+    holders = (_process_bytes(claim.holder), _process_bytes(claim.instead_of))
     fault_point("store.write")
-    # All rows: a RETURNING statement has done its work only once it was read to its end.
-    rows = connection.execute(QUERIES["claim_lease"], wanted).fetchall()
+    # All rows: a RETURNING statement is complete only once all its rows are read.
+    rows = connection.execute(QUERIES["claim_lease"], (str(key), claim.owner, at, until, *holders)).fetchall()
     if rows:
         return Lease(key, rows[0][0], claim.owner, at, until, claim.holder)
     held = lease_of(*connection.execute(QUERIES["lease"], (str(key),)).fetchone())
@@ -165,7 +158,7 @@ def end_run(
     now: WallClock,
     connection: sqlite3.Connection,
 ) -> WorkState | None:
-    """Where the work stands after its attempt ended so; None if the epoch holds no lease any more."""
+    """The task's state after its attempt ended; None if the epoch has no lease any more."""
     if not _execute("end_attempt", (ending.value, now(), result, work_id, epoch), connection):
         return None
     work = work_of(*connection.execute(QUERIES["work"], (work_id,)).fetchone())
@@ -178,15 +171,15 @@ def expire_runs(now: WallClock, connection: sqlite3.Connection) -> list[Run]:
     for number, epoch, owner, *row in connection.execute(QUERIES["ended_runs"], (at,)).fetchall():
         work = work_of(*row)
         _execute("expire_attempt", (at, LEASE_ENDED, work.id, epoch), connection)
-        settled = _finish_work(work, epoch, AttemptState.EXPIRED, connection)
-        expired.append(Run(settled, number, epoch, owner, lease_until=at))
+        finished = _finish_work(work, epoch, AttemptState.EXPIRED, connection)
+        expired.append(Run(finished, number, epoch, owner, lease_until=at))
     return expired
 
 
 def _finish_work(
     work: WorkItem, epoch: int, ending: AttemptState, connection: sqlite3.Connection
 ) -> WorkItem:
-    """Let go of the lease, if it is still this epoch's, and say where the work stands."""
+    """Release the lease, if this epoch still has it, and set the task's new state."""
     state = state_after(ending, work.attempts, work.attempts_max)
     _execute("yield_lease", (str(work.lease_key), epoch), connection)
     _execute("end_work", (state.value, work.id), connection)
@@ -194,6 +187,6 @@ def _finish_work(
 
 
 def _execute(query: str, values: Row, connection: sqlite3.Connection) -> int:
-    """How many rows changed."""
+    """Returns the number of changed rows."""
     fault_point("store.write")
     return connection.execute(QUERIES[query], values).rowcount

@@ -19,9 +19,9 @@ from wakeful.storage.sqlite.errors import StoreBusy, StoreCorrupt, StoreUnwritab
 T = TypeVar("T")
 Operation = Callable[[sqlite3.Connection], T]
 
-# A commit of 1,000 operations takes some 30 ms; more would let the first caller wait without gain.
+# A commit of 1,000 operations takes some 30 ms; more would delay the first caller without gain.
 OPERATIONS_PER_COMMIT_MAX: Final = 1000
-# These would meet every operation alike, and asking again would cost their waiting time each.
+# These affect all operations of a batch alike; retrying each would cost the waiting time again.
 _BATCH_ERRORS: Final = (StoreBusy, StoreCorrupt, StoreUnwritable)
 
 
@@ -48,21 +48,21 @@ class Writer:
         self._durable = False
 
     async def commit(self, operation: Operation[T], *, durable: bool = False) -> T:
-        """Run `operation` in a transaction; its result once it is committed, and synced if `durable`.
+        """Run `operation` in a transaction; returns its result once it is committed, and synced if `durable`.
 
-        A caller that is cancelled takes nothing back: its operation may be committed all the same.
+        Cancelling the caller undoes nothing: the operation may still be committed.
         """
         job = _Job(operation, durable, self._loop.create_future())
         self._waiting.append(job)
         if self._idle.is_set():
             self._idle.clear()
-            # Not at once: what else this turn of the loop brings joins the same transaction.
+            # Not at once: operations of the same loop iteration join the same transaction.
             self._loop.call_soon(self._begin)
         result: T = await job.answer
         return result
 
     async def close(self) -> None:
-        """Finish what was begun and close the connection. Nothing may be given to `commit` from here on."""
+        """Finish running operations and close the connection. `commit` must not be called any more."""
         await self._idle.wait()
         try:
             await self._loop.run_in_executor(self._thread, self._end)
@@ -99,7 +99,7 @@ class Writer:
         fault_point("store.committed")
 
     def _commit_or_divide(self, batch: Sequence[_Job]) -> None:
-        """Commit a batch together, or, if one of it spoils that, each alone: it fails, its neighbours do not."""
+        """Commit a batch together or, if one operation fails, each alone: only that one fails."""
         try:
             self._commit_together(batch)
         except Exception as error:  # noqa: BLE001  delivered to the callers, each its own
@@ -114,7 +114,11 @@ class Writer:
 
     def _commit_together(self, batch: Sequence[_Job]) -> None:
         fault_point("store.begin")
-        self._set_durable(any(job.durable for job in batch))
+        durable = any(job.durable for job in batch)
+        if durable != self._durable:
+            # FULL syncs the log before a commit returns; NORMAL leaves that to checkpoints.
+            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
+            self._durable = durable
         self._connection.execute("BEGIN IMMEDIATE")
         for job in batch:
             job.result = job.operation(self._connection)
@@ -122,14 +126,8 @@ class Writer:
         self._connection.execute("COMMIT")
 
     def _failure(self, error: BaseException) -> BaseException:
-        """A new one for each caller: raising one exception in two tasks would mix their tracebacks."""
+        """A new error for each caller: raising one exception in two tasks would mix their tracebacks."""
         failure = translate(error, self._path)
         if failure is not error:
             failure.__cause__ = error
         return failure
-
-    def _set_durable(self, durable: bool) -> None:
-        """FULL syncs the log before a commit returns; NORMAL leaves that to checkpoints."""
-        if durable != self._durable:
-            self._connection.execute(f"PRAGMA synchronous = {'FULL' if durable else 'NORMAL'}")
-            self._durable = durable
