@@ -24,10 +24,12 @@ from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.healing.case import HealingCase
+from wakeful.healing.cases import HealingCases
 from wakeful.healing.healer import Healer
+from wakeful.healing.issues import CaseIssues
 from wakeful.healing.notifier import HealingNotifier
 from wakeful.healing.plan import HealingRules
-from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.healing.rate_limit import OutageProbe, RevivalLimiter
 from wakeful.healing.restore import Restorer
 from wakeful.healing.revival import Reviver
 from wakeful.healing.situation import SituationBuilder
@@ -210,17 +212,25 @@ class Clinic(House):
             managed_sessions=self.holdings,
             limiter=limiter,
             past=self,
-            tracker=self._forge,
+        )
+        probe = OutageProbe(self.clock, self.roster)
+        self.cases = HealingCases(
+            store=self.store,
+            clock=self.clock,
+            incidents=self.incidents,
+            issues=CaseIssues(self.clock, self.incidents, self, self._forge),
+            notifier=voice,
+            checkpoints=SessionCheckpoints(self.checkpoints, around, self),
+            situations=around,
+            probe=probe,
         )
         self.healer = Healer(
             clock=self.clock,
-            store=self.store,
             registry=self.roster,
             reviver=self.reviver,
-            incidents=self.incidents,
-            telling=voice,
-            holding=SessionCheckpoints(self.checkpoints, around, self),
+            cases=self.cases,
             situations=around,
+            probe=probe,
             rules=self._rules_now,
         )
         carrier = SessionDecisionExecutor(

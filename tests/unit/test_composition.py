@@ -8,7 +8,6 @@ SOURCE = Path(__file__).parents[2] / "src" / "wakeful"
 ARGUMENTS_MAX = 8
 # Constructors that take more, until they are taken apart. The list only becomes shorter.
 ABOVE = {
-    "Healer",
     "QueueHealer",
     "QueueWatch",
     "RedisWatch",

@@ -16,9 +16,9 @@ from wakeful.control.ownership import HostedByAgent, ManagedSessions
 from wakeful.core.errors import SessionNotFound
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process
-from wakeful.healing.case import HealingCase, completed_remote_calls
+from wakeful.healing.case import EVENTS_RECALLED_MAX, HealingCase, completed_remote_calls
 from wakeful.healing.healer import Healer
-from wakeful.healing.revival import EVENTS_RECALLED_MAX, EventHistory
+from wakeful.healing.issues import EventHistory
 from wakeful.healing.situation import SituationBuilder
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome

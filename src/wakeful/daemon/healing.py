@@ -32,12 +32,14 @@ from wakeful.core.ids import SessionId
 from wakeful.core.process import ProcessState
 from wakeful.daemon.control import ControlComponents
 from wakeful.daemon.observer import SessionObserver
+from wakeful.healing.cases import HealingCases
 from wakeful.healing.closed_sessions import UserCloseDetector
 from wakeful.healing.disk import DiskWatch
 from wakeful.healing.healer import Healer
+from wakeful.healing.issues import CaseIssues
 from wakeful.healing.notifier import HealingNotifier
 from wakeful.healing.plan import HealingRules
-from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.healing.rate_limit import OutageProbe, RevivalLimiter
 from wakeful.healing.restore import Restorer
 from wakeful.healing.revival import Reviver
 from wakeful.healing.situation import SituationBuilder
@@ -280,7 +282,6 @@ class HealingComponents:
             managed_sessions=control.managed_sessions,
             limiter=self.limiter,
             past=observer,
-            tracker=self._issues,
         )
         notifier = HealingNotifier(
             clock=observer.clock,
@@ -289,15 +290,24 @@ class HealingComponents:
             write=self.write,
             mode=self._config.daemon.mode,
         )
+        probe = OutageProbe(observer.clock, observer.registry)
+        cases = HealingCases(
+            store=self._store,
+            clock=observer.clock,
+            incidents=self.incidents,
+            issues=CaseIssues(observer.clock, self.incidents, observer, self._issues),
+            notifier=notifier,
+            checkpoints=SessionCheckpoints(self.checkpoints, self.situations, observer),
+            situations=self.situations,
+            probe=probe,
+        )
         return Healer(
             clock=observer.clock,
-            store=self._store,
             registry=observer.registry,
             reviver=reviver,
-            incidents=self.incidents,
-            telling=notifier,
-            holding=SessionCheckpoints(self.checkpoints, self.situations, observer),
+            cases=cases,
             situations=self.situations,
+            probe=probe,
             rules=self.rules,
         )
 

@@ -26,11 +26,15 @@ from wakeful.judging.session_record import FindingRecord, SessionRecord
 from wakeful.judging.turn_state import ANSWERED, TurnPhase
 from wakeful.judging.wording import format_length, quote
 
+# An agent's brief needs the remote calls among many more events than an issue lists.
+EVENTS_RECALLED_MAX: Final = 400
 # A person looks at the last few calls in an issue; the log has the rest.
 CALLS_FILED_MAX: Final = 20
 # An agent reads them all; more than a handful of remote effects in one turn is listed by its newest.
 REMOTE_CALLS_NAMED_MAX: Final = 12
 
+# Notes of resumes, each until its case is closed.
+REVIVAL_KIND: Final = "revival"
 CALLS_HAPPENED: Final = "A person looked: every call named above has happened. Do not repeat any of them."
 
 
@@ -171,6 +175,18 @@ def is_answered(activity: Activity) -> bool:
 def _is_cut_by_person(case: HealingCase, activity: Activity) -> bool:
     since, acted_at = activity.phase_since, case.acted_at
     return since is not None and acted_at is not None and since.wall > acted_at
+
+
+def is_lost(case: HealingCase, activity: Activity, verdict: Verdict | None) -> bool:
+    """Whether its agent was ended in the middle of its work and no finding says so."""
+    return verdict is not None and work_status(case, activity, verdict) is WorkStatus.LOST
+
+
+def reason_text(case: HealingCase, verdict: Verdict | None) -> str:
+    """The finding's own words, else its code."""
+    findings = verdict.findings if verdict is not None else ()
+    found = next((each for each in findings if each.code is case.code), None)
+    return found.summary if found is not None else str(case.code)
 
 
 def inherit_case(case: HealingCase, heir: SessionId) -> HealingCase:

@@ -1,36 +1,34 @@
-"""The healer: asks the plan about sessions with problems, has each step carried out, and reports results.
+"""The healer: asks the plan about sessions with problems, has each step carried out, and watches for their end.
 
-`CaseNotifier` and `CaseCheckpoints` are its interfaces to alerts and checkpoints. Changes and deadlines wake it
-(`schedule.py`), so healthy sessions cost nothing. Everything it must remember is stored before it acts.
+What is known and reported of a problem is in `cases.py`. Changes and deadlines wake the healer (`schedule.py`),
+so healthy sessions cost nothing. Everything it must remember is stored before it acts.
 """
 
 import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Protocol
+from typing import Final
 
 from msgspec.structs import replace
 
-from wakeful.alerts.model import display_name
 from wakeful.control.gate import ActionKind, ActionRecord
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError, WorldError
 from wakeful.core.fault_points import fault_point
-from wakeful.core.ids import SessionId, agent_member_id
+from wakeful.core.ids import SessionId
 from wakeful.healing.case import (
     WORKS_AGAIN,
     HealingCase,
     Revival,
     WorkStatus,
-    inherit_case,
     is_answered,
     is_asked_anew,
+    is_lost,
     work_status,
 )
 from wakeful.healing.case_ending import WELL, ending_of
-from wakeful.healing.case_store import HealingCaseStore, reason_for
-from wakeful.healing.notifier import IncidentIssues
+from wakeful.healing.cases import HealingCases, reason_for, summary_text
 from wakeful.healing.plan import (
     ACTING_STEPS,
     HealerObserves,
@@ -39,54 +37,16 @@ from wakeful.healing.plan import (
     HealingStep,
     plan,
 )
-from wakeful.healing.rate_limit import OUTAGES, OutageProbe
-from wakeful.healing.revival import REVIVED_BY_OTHER_DAEMON, Reviver, is_lost
+from wakeful.healing.rate_limit import OutageProbe
+from wakeful.healing.revival import REVIVED_BY_OTHER_DAEMON, Reviver
 from wakeful.healing.schedule import RETRY_SECONDS, TreatmentScheduler
 from wakeful.healing.situation import SituationBuilder
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
-from wakeful.incidents.model import DEATHS, Cause, Incident, MemberStatus, Origin
-from wakeful.incidents.service import Incidents
 from wakeful.judging.evidence import stop_reason, why_final
 from wakeful.judging.findings import FindingCode
-from wakeful.judging.session_record import SessionRecord
-from wakeful.judging.summary import still_running_text
 from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
-from wakeful.storage.base import ActionOutcome, Store
-
-
-class CaseNotifier(Protocol):
-    """Everything people and programs hear of a trouble."""
-
-    async def log_event(
-        self, kind: CriticalEventKind, action: ActionTaken, case: HealingCase, session: TrackedSession
-    ) -> None:
-        """Write a critical event."""
-
-    async def notify(
-        self, incident: Incident, case: HealingCase, record: SessionRecord, decision: HealingDecision
-    ) -> float | None:
-        """Owe people an alert about the incident. Seconds: it is muted, ask again after these."""
-
-    async def notify_resolved(self, incident: Incident) -> None:
-        """Owe people the news that it is over."""
-
-
-class CaseCheckpoints(Protocol):
-    """Asks a person about a session that must not go on by itself: its checkpoint."""
-
-    async def open_checkpoint(self, session: TrackedSession, case: HealingCase) -> int:
-        """The number of the checkpoint that asks, opened once."""
-
-    async def record_continue(self, number: int, by: str) -> None:
-        """It goes on because of this one. Raises AlreadyDecided if a person wanted otherwise."""
-
-    async def record_abort(self, number: int) -> None:
-        """A person stopped the session it asks about: there is nothing left to decide."""
-
-    async def mark_done(self, number: int) -> None:
-        """What was decided is done, or its memory is kept."""
-
+from wakeful.storage.base import ActionOutcome
 
 # Whoever nothing is heard of any more is looked at again: its log may be gone.
 RECHECK_SECONDS: Final = 3600.0
@@ -94,11 +54,6 @@ RECHECK_SECONDS: Final = 3600.0
 MISSING_SECONDS: Final = 60.0
 SESSION_GONE: Final = "its session is gone, and so is its log"
 RESUMES_SOON: Final = "it is about to bring back what it manages, one after the other"
-# What is said of a session without a finding: whether it was idle when it went.
-LOST_TEXTS: Final = {
-    True: "idle, and gone with what hosted it",
-    False: "ended again before its work was done",
-}
 PROBE_FIRST: Final = "one goes ahead, and the others follow once it is answered"
 CONTINUED_BY: Final = "whoever went on with it"
 STOPPED_TEXT: Final = "{why}: `wakeful session resume {id}` continues it"
@@ -115,33 +70,27 @@ class ApprovalRequired(WorldError):
 
 
 class Healer:
-    """Troubles in memory, each also a note in the store."""
+    """Treats sessions with problems, one task each."""
 
     def __init__(
         self,
         *,
         clock: Clock,
-        store: Store,
         registry: SessionRegistry,
         reviver: Reviver,
-        incidents: Incidents,
-        telling: CaseNotifier,
-        holding: CaseCheckpoints,
+        cases: HealingCases,
         situations: SituationBuilder,
+        probe: OutageProbe,
         rules: Callable[[], HealingRules],
     ) -> None:
         self._clock = clock
         self._registry = registry
         self._reviver = reviver
-        self._incidents = incidents
-        self._notifier = telling
-        self._checkpoints = holding
+        self._cases = cases
         self._situations = situations
+        self._outage_probe = probe
         self._rules = rules
-        self._cases = HealingCaseStore(store, clock)
         self._scheduler = TreatmentScheduler(clock, self._treat_one)
-        self._issues = IncidentIssues(incidents, reviver)
-        self._outage_probe = OutageProbe(clock, registry)
 
     @property
     def outcome_counts(self) -> Counter[tuple[HealingStep, ActionOutcome]]:
@@ -168,7 +117,6 @@ class Healer:
 
     async def restore(self) -> None:
         """Go on where an earlier daemon stopped: its troubles, the revivals it had begun, and whom it left lying."""
-        await self._incidents.load()
         await self._cases.load()
         for revival in await self._reviver.stored_revivals():
             # By tasks of their own: doors open meanwhile.
@@ -196,7 +144,7 @@ class Healer:
         settled = await self._save_revived(await self._reviver.finish(session, case, revival))
         if not case.logged:
             decision = HealingDecision(revival.step, settled.did, spends=True)
-            await self._notify(session, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
+            await self._report(session, settled, decision, ActionTaken.REVIVAL_ATTEMPTED)
         if settled.heir is not None:
             await self._on_replaced(settled, settled.heir)
 
@@ -246,28 +194,19 @@ class Healer:
     async def give_up(self, session_id: SessionId, by: str) -> None:
         """A person wants nothing more done about it."""
         await self._scheduler.wait_idle(session_id)
-        case = self._cases.get(session_id)
-        if case is not None:
-            ended = replace(case, held=False, approved=False, given_up=True, did=f"gave up: aborted by {by}")
-            incident = self._incidents.of(session_id)
-            if incident is not None:
-                await self._incidents.update(
-                    incident.with_treatment(session_id, MemberStatus.ENDED, ended.did)
-                )
-            await self._cases.save(ended)
-            await self._leave_incident(session_id, f"aborted by {by}")
+        await self._cases.give_up(session_id, by)
 
     async def _treat_for_person(self, session: TrackedSession, by: str, *, happened: bool) -> ActionRecord:
         session_id = session.subject.id
         known = self._cases.get(session_id)
         if known is None and session.record is not None and self._has_problem(session):
             # A yes may come before the healer has looked at all.
-            known = await self._cases.get_or_open(session, self._code_of(session))
+            known = await self._cases.open(session, self._code_of(session))
         if known is not None:
             work = f"{session_id}@{self._clock.now().wall:.3f}"
             anew = replace(known, work=work, approved=True, given_up=False, revivals=0, revived_at=None)
             anew = replace(anew, happened=happened)
-            await self._release(known, anew, by)
+            await self._cases.release(known, anew, by)
         return self._action_record(session, await self._treat_one(session_id, asked=True))
 
     def _action_record(self, session: TrackedSession, decision: HealingDecision | None) -> ActionRecord:
@@ -311,22 +250,22 @@ class Healer:
             return None
         await self._close_if_asked_anew(session)
         code = self._code_of(session)
-        case = await self._cases.get_or_open(session, code)
+        case = await self._cases.open(session, code)
         if not case.told:
             await self._situations.refresh_ownership(session_id)
         now = self._clock.now()
         decision = self._decide(session, case, asked=asked)
         if decision.step is not HealingStep.WAIT or decision.tells:
             if not case.logged:
-                summary = _summary(session)
+                summary = summary_text(session)
                 case = replace(case, reason=reason_for(session, code, now), summary=summary)
-            case = await self._join_incident(session, case)
+            case = await self._cases.join_incident(session, case)
             await self._carry_out(session, case, decision, asked=asked)
         elif decision.again_seconds is not None and self._situations.is_shared(session, code):
             # Whoever tells of the cause tells of this one too; what passes leaves again.
-            await self._join_incident(session, case, RESUMES_SOON)
+            await self._cases.join_incident(session, case, RESUMES_SOON)
         if self._situations.is_cause_over(session, code, now):
-            await self._leave_incident(session_id)
+            await self._cases.leave_incident(session_id)
         again_seconds = RECHECK_SECONDS if decision.again_seconds is None else decision.again_seconds
         self._scheduler.schedule(session_id, again_seconds)
         return decision
@@ -345,7 +284,7 @@ class Healer:
         """The session, if it is there and was judged; the healer is told again once it is."""
         session = self._find_session(session_id)
         if session is None:
-            await self._dismiss(session_id, SESSION_GONE)
+            await self._cases.dismiss(session_id, SESSION_GONE)
         return session if session is not None and session.verdict and session.record else None
 
     def _find_session(self, session_id: SessionId) -> TrackedSession | None:
@@ -369,59 +308,38 @@ class Healer:
         if session.verdict is not None and session.verdict.findings:
             return session.verdict.findings[0].code
         case = self._cases.get(session.subject.id)
-        lost = case is not None and not session.presence.stopped and is_lost(session, case)
+        if case is None or session.presence.stopped:
+            return None
+        lost = is_lost(case, session.activity, session.verdict)
         return FindingCode.SESSION_DEAD if lost else None
 
     async def _close_if_asked_anew(self, session: TrackedSession) -> None:
         """A person asked for something else since: what was spent before does not count."""
         case = self._cases.get(session.subject.id)
         if case is not None and is_asked_anew(case, session.activity):
-            await self._close_case(await self._release(case, case, CONTINUED_BY))
+            await self._cases.close(await self._cases.release(case, case, CONTINUED_BY))
 
     async def _carry_out(
         self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool
     ) -> None:
         match decision.step:
             case HealingStep.NOTIFY | HealingStep.WAIT:
-                await self._notify(session, case, decision, ActionTaken.NONE)
+                await self._report(session, case, decision, ActionTaken.NONE)
             case HealingStep.HOLD:
-                await self._open_checkpoint(session, case, decision)
+                held = await self._cases.hold(session, case, decision)
+                await self._report(session, held, decision, ActionTaken.HELD_FOR_APPROVAL)
             case HealingStep.GIVE_UP:
                 await self._give_up(session, case, decision)
             case _:
                 await self._revive(session, case, decision, asked=asked)
 
-    async def _open_checkpoint(
-        self, session: TrackedSession, case: HealingCase, decision: HealingDecision
-    ) -> None:
-        """Once for each trouble that is held; it may have been told before, when nothing could be done yet."""
-        if not case.held:
-            number = await self._checkpoints.open_checkpoint(session, case)
-            still = still_running_text(session.presence.orphans)
-            did = f"held it: {decision.reason} (checkpoint {number}){f'; {still}' if still else ''}"
-            held = replace(case, held=True, checkpoint=number, did=did, logged=False, told=False)
-            held = replace(held, outcome_due_at=None)
-            # At once: somebody may answer before everybody is told.
-            case = await self._cases.save(held)
-        await self._notify(session, case, decision, ActionTaken.HELD_FOR_APPROVAL)
-
-    async def _release(self, held: HealingCase, loose: HealingCase, by: str) -> HealingCase:
-        """What was held goes on, and its checkpoint says because of whom; else only kept."""
-        asked = held.checkpoint if held.held else None
-        if asked is not None:
-            await self._checkpoints.record_continue(asked, by)
-        kept = await self._cases.save(replace(loose, held=False))
-        if asked is not None:
-            await self._checkpoints.mark_done(asked)
-        return kept
-
     async def _revive(
         self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool
     ) -> None:
         if case.held:
-            case = await self._release(case, case, "what was taught since")
+            case = await self._cases.release(case, case, "what was taught since")
         if decision.spends:
-            case = await self._cases.save(await self._issues.file(session, case))
+            case = await self._cases.file_issue(session, case)
             fault_point("heal.filed")
         revived = await self._reviver.revive(session, case, decision, asked=asked)
         if revived is None:
@@ -434,11 +352,10 @@ class Healer:
         self._scheduler.schedule(case.session_id, RETRY_SECONDS)
 
     async def _save_revived(self, revived: HealingCase) -> HealingCase:
-        """Whoever took its place has its budget, before anything else can happen to it."""
+        saved = await self._cases.save_revived(revived)
         if revived.heir is not None:
-            await self._cases.save(inherit_case(revived, revived.heir))
             self._scheduler.schedule(revived.heir)
-        return await self._cases.save(revived)
+        return saved
 
     async def _conclude(
         self,
@@ -450,7 +367,7 @@ class Healer:
         asked: bool,
     ) -> None:
         """What was done here, or could not be: said once."""
-        await self._issues.record_action(case, decision)
+        await self._cases.record_action(case, decision)
         # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
         news = replace(case, logged=False, told=asked and before.told)
         if asked:
@@ -458,23 +375,19 @@ class Healer:
             news = replace(news, outcome_due_at=None)
         if case.declined:
             self._outage_probe.on_not_revived(case.session_id)
-            await self._notify(session, case if before.declined else news, decision, ActionTaken.NONE)
+            await self._report(session, case if before.declined else news, decision, ActionTaken.NONE)
             return
         if decision.spends:
             self._reviver.limiter.record_result(gave_up=False)
         if decision.spends or before.code is None:
-            await self._notify(session, news, decision, ActionTaken.REVIVAL_ATTEMPTED)
+            await self._report(session, news, decision, ActionTaken.REVIVAL_ATTEMPTED)
         if case.heir is not None and case.revival_seen:
             await self._on_replaced(case, case.heir)
 
     async def _on_replaced(self, case: HealingCase, heir: SessionId) -> None:
         """Another conversation has taken its place, which nobody saw at work yet: this one is over and did not recover."""
-        await self._leave_incident(case.session_id, stop_reason(heir))
-        await self._close_case(case)
-
-    async def _close_case(self, case: HealingCase) -> None:
-        await self._cases.drop(case)
-        await self._reviver.forget(case)
+        await self._cases.leave_incident(case.session_id, stop_reason(heir))
+        await self._cases.close(case)
 
     async def _give_up(self, session: TrackedSession, case: HealingCase, decision: HealingDecision) -> None:
         self._reviver.limiter.record_result(gave_up=True)
@@ -482,9 +395,9 @@ class Healer:
         before = f"{case.did}; then " if case.did else ""
         did = f"{before}gave up: {decision.reason}"
         ended = replace(case, given_up=True, did=did, logged=False, told=False, outcome_due_at=None)
-        await self._notify(session, ended, decision, ActionTaken.NONE, CriticalEventKind.REVIVAL_FAILED)
+        await self._report(session, ended, decision, ActionTaken.NONE, CriticalEventKind.REVIVAL_FAILED)
 
-    async def _notify(
+    async def _report(
         self,
         session: TrackedSession,
         case: HealingCase,
@@ -492,42 +405,15 @@ class Healer:
         action: ActionTaken,
         kind: CriticalEventKind = CriticalEventKind.SESSION_UNHEALTHY,
     ) -> None:
-        """One line in the log for each trouble and each turn it takes; one alert, which says what came of a revival."""
-        assert session.record is not None, "judged before it is treated"
-        muted_seconds, later_seconds = None, 0.0
-        incident = await self._issues.record_action(case, decision)
-        if incident is not None and incident.cause is Cause.SESSION and decision.step in ACTING_STEPS:
-            later_seconds = case.outcome_in_seconds(self._clock.now().wall)
-        if later_seconds:
-            self._scheduler.schedule(case.session_id, later_seconds)
-        elif incident is not None and not case.told:
-            muted_seconds = await self._notifier.notify(incident, case, session.record, decision)
-        # After people are told: a forge may take its time.
-        if not case.logged:
-            if action is not ActionTaken.REVIVAL_ATTEMPTED:
-                case = await self._issues.file(session, case)
-            await self._notifier.log_event(kind, action, case, session)
-        if muted_seconds is not None:
-            self._scheduler.schedule(case.session_id, muted_seconds)
-        if not (case.logged and case.told):
-            told = case.told or (muted_seconds is None and not later_seconds)
-            await self._cases.save(replace(case, logged=True, told=told))
+        again_seconds = await self._cases.report(session, case, decision, action, kind)
+        if again_seconds is not None:
+            self._scheduler.schedule(case.session_id, again_seconds)
 
-    async def _notify_outcome(self, session: TrackedSession, case: HealingCase, did: str = "") -> HealingCase:
-        """People hear of a revival now: `did` is what came of it; without it, nothing was seen of it for long."""
-        if case.outcome_due_at is None:
-            return case
-        in_seconds = case.outcome_in_seconds(self._clock.now().wall)
-        if not did and in_seconds > 0:
-            self._scheduler.schedule(case.session_id, in_seconds)
-            return case
-        known = replace(case, did=f"{case.did}; {did}" if did else case.did, outcome_due_at=None)
-        kept = await self._cases.save(known)
-        if not kept.told:
-            await self._notify(
-                session, kept, HealingDecision(HealingStep.RESUME, kept.did), ActionTaken.REVIVAL_ATTEMPTED
-            )
-        return self._cases.get(case.session_id) or kept
+    async def _report_outcome(self, session: TrackedSession, case: HealingCase, did: str = "") -> HealingCase:
+        reported, again_seconds = await self._cases.report_outcome(session, case, did)
+        if again_seconds is not None:
+            self._scheduler.schedule(case.session_id, again_seconds)
+        return reported
 
     async def _check_recovery(self, session: TrackedSession) -> None:
         """Its finding is gone. The trouble is over when its turn has ended well."""
@@ -535,37 +421,34 @@ class Healer:
         if case is None:
             return
         if session.presence.stopped:
-            await self._dismiss(
+            await self._cases.dismiss(
                 case.session_id, stop_reason(session.presence.heir, by_gateway=session.presence.by_gateway)
             )
             return
         assert session.verdict is not None, "judged before it is treated"
         status = work_status(case, session.activity, session.verdict)
         if case.is_budget_spent and status is WorkStatus.CUT_SHORT:
-            await self._dismiss(case.session_id, "a person interrupted it")
+            await self._cases.dismiss(case.session_id, "a person interrupted it")
             return
         if status is WorkStatus.UNCLEAR:
             unclear_since = case.unclear_since or self._clock.now().wall
             unclear = replace(case, unclear_since=unclear_since, revived_at=None)
-            await self._notify_outcome(session, await self._cases.save(unclear))
+            await self._report_outcome(session, await self._cases.save(unclear))
             return
         if case.calm_since is None and self._awaits_answer(session):
             return
         if case.calm_since is None:
             if not await self._is_recovered(session, case):
                 return
-            case = await self._notify_outcome(session, case, WORKS_AGAIN)
-            if case.logged:
-                await self._notifier.log_event(
-                    CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE, case, session
-                )
-            await self._leave_incident(case.session_id)
+            case = await self._report_outcome(session, case, WORKS_AGAIN)
+            await self._cases.report_recovery(session, case)
+            await self._cases.leave_incident(case.session_id)
             # A yes was for the calls that were cut off then.
             now = self._clock.now().wall
             calm = replace(case, calm_since=now, revived_at=None, approved=False, happened=False)
-            case = await self._release(case, calm, CONTINUED_BY)
+            case = await self._cases.release(case, calm, CONTINUED_BY)
         if status is not WorkStatus.RUNNING:
-            await self._close_case(case)
+            await self._cases.close(case)
 
     async def _is_recovered(self, session: TrackedSession, case: HealingCase) -> bool:
         """Whether it is well again. One that merely left is out of its incident, which says how; what waits for a
@@ -578,60 +461,17 @@ class Healer:
         if ending.in_seconds > 0:
             self._scheduler.schedule(case.session_id, ending.in_seconds)
         elif not case.held:
-            case = await self._notify_outcome(session, case, ending.words)
-            await self._leave_incident(case.session_id, ending.words)
+            case = await self._report_outcome(session, case, ending.words)
+            await self._cases.leave_incident(case.session_id, ending.words)
             if session.activity.in_turn:
                 # What comes back after it was said to be closed is said again.
                 await self._cases.save(replace(case, told=False))
             else:
-                await self._close_case(case)
+                await self._cases.close(case)
         return False
 
     def _awaits_answer(self, session: TrackedSession) -> bool:
         """In an outage a turn that has begun proves nothing yet."""
-        incident, activity = self._incidents.of(session.subject.id), session.activity
-        in_outage = incident is not None and incident.cause in OUTAGES
+        activity = session.activity
+        in_outage = self._cases.is_in_outage(session.subject.id)
         return in_outage and activity.in_turn and not is_answered(activity)
-
-    async def _dismiss(self, session_id: SessionId, because: str) -> None:
-        """Somebody ended it: nothing of it is anybody's trouble any more."""
-        case = self._cases.get(session_id)
-        if case is None:
-            return
-        await self._leave_incident(session_id, because)
-        if case.held and case.checkpoint is not None:
-            await self._checkpoints.record_abort(case.checkpoint)
-        await self._close_case(case)
-
-    async def _leave_incident(self, session_id: SessionId, ended: str = "") -> None:
-        """`ended`: how it left, where it was not seen well again."""
-        left = await self._incidents.leave(session_id, ended)
-        if left is not None and not left.is_open:
-            await self._notifier.notify_resolved(left)
-            self._issues.on_resolved(left)
-            self._outage_probe.on_resolved(Origin(left.cause, left.scope))
-
-    async def _join_incident(self, session: TrackedSession, case: HealingCase, did: str = "") -> HealingCase:
-        """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
-        origin, known = self._situations.origin(session, case.code), self._incidents.of(case.session_id)
-        if known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}:
-            # How many others ended is known a moment later; what was told once is not told again for that.
-            origin = Origin(known.cause, known.scope)
-        summary = _summary(session) or LOST_TEXTS[case.code is None]
-        name = display_name(session.record) if session.record is not None else ""
-        limit = session.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None
-        until = limit.wall if limit is not None else None
-        agent = agent_member_id(session.subject.agent) if session.subject.agent is not None else None
-        died = case.code in DEATHS
-        incident = await self._incidents.join(
-            case.session_id, origin, summary, name, until=until, instead_of=agent, died=died
-        )
-        if did and not incident.did:
-            incident = await self._incidents.update(replace(incident, did=did))
-        return await self._cases.save(replace(case, incident=incident.id))
-
-
-def _summary(session: TrackedSession) -> str:
-    """Its first finding's own words."""
-    findings = session.verdict.findings if session.verdict is not None else ()
-    return findings[0].summary if findings else ""

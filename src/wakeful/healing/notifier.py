@@ -1,22 +1,17 @@
-"""Reports problems of sessions: critical events, alerts, and one issue for each incident.
+"""Reports problems of sessions by critical events and alerts.
 
-A muted problem is logged at once; its alert follows after the mute if the problem lasts. A session that joins
-an incident later gets the incident's issue. How an issue is filed is defined elsewhere.
+A muted problem is logged at once; its alert follows after the mute if the problem lasts.
 """
 
-import asyncio
-from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
-from typing import Any, Protocol
-
-from msgspec.structs import replace
+from typing import Any
 
 from wakeful.alerts.model import AlertKind, digest_entry_of
 from wakeful.alerts.mute_pause import MutePause
 from wakeful.alerts.notifier import Notifier, checkpoint_key, given_up_key
 from wakeful.alerts.outbox import MUTED_SECONDS
 from wakeful.core.clock import Clock
-from wakeful.healing.case import HealingCase, action_text, case_alert_text, member_status_of
+from wakeful.healing.case import HealingCase, case_alert_text
 from wakeful.healing.plan import HealingDecision, HealingStep
 from wakeful.incidents.critical_event import (
     ActionTaken,
@@ -26,7 +21,6 @@ from wakeful.incidents.critical_event import (
     stamp,
 )
 from wakeful.incidents.model import Cause, Incident
-from wakeful.incidents.service import Incidents
 from wakeful.judging.findings import MEANINGS, Notice
 from wakeful.judging.session_record import SessionRecord
 from wakeful.sessions.session import TrackedSession
@@ -105,47 +99,3 @@ def _alert_key(incident: Incident, case: HealingCase, step: HealingStep) -> tupl
     if step is HealingStep.HOLD:
         return AlertKind.NEEDS_YOU, checkpoint_key(incident)
     return AlertKind.TROUBLE, given_up_key(incident) if case.given_up else incident.id
-
-
-class IssueFiler(Protocol):
-    """Has an issue about one trouble."""
-
-    async def file(self, session: TrackedSession, case: HealingCase) -> HealingCase:
-        """The trouble with its issue, where there could be one."""
-
-
-class IncidentIssues:
-    """Files within incidents. Sessions of one incident take turns; those of others do not wait for them."""
-
-    def __init__(self, incidents: Incidents, filing: IssueFiler) -> None:
-        self._incidents = incidents
-        self._filer = filing
-        self._locks: defaultdict[str, asyncio.Lock] = defaultdict(asyncio.Lock)
-
-    async def file(self, session: TrackedSession, case: HealingCase) -> HealingCase:
-        """The trouble with the issue of its incident."""
-        incident = self._incidents.of(case.session_id)
-        if incident is None:
-            return await self._filer.file(session, case)
-        async with self._locks[incident.id]:
-            known = self._incidents.of(case.session_id) or incident
-            if known.issue_url is not None:
-                return replace(case, issue_url=known.issue_url)
-            filed = await self._filer.file(session, case)
-            if filed.issue_url is not None:
-                newest = self._incidents.of(case.session_id) or known
-                await self._incidents.update(replace(newest, issue_url=filed.issue_url))
-            return filed
-
-    async def record_action(self, case: HealingCase, decision: HealingDecision) -> Incident | None:
-        """Its incident with what was done about it, or why nothing is, as of now; None if it is in none."""
-        incident = self._incidents.of(case.session_id)
-        if incident is None:
-            return None
-        status, words = member_status_of(case, decision.step), action_text(case, decision)
-        treated = incident.with_treatment(case.session_id, status, words, revived_at=case.revival_began_at)
-        return incident if treated == incident else await self._incidents.update(treated)
-
-    def on_resolved(self, incident: Incident) -> None:
-        """Nobody joins it any more."""
-        self._locks.pop(incident.id, None)

@@ -1,4 +1,4 @@
-"""Carries out one resume, from its issue to its outcome: filed, budgeted, performed, verified and stored.
+"""Carries out one resume, from its budget to its outcome: spent, performed, verified and stored.
 
 The budget is spent in the transaction that stores the `Revival`, so of several daemons one acts. A crash at
 any point leaves a stored `Revival` that has begun; the next start inspects the state and continues from
@@ -7,8 +7,8 @@ there. It never acts twice.
 
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Iterator, Sequence
-from typing import Final, Protocol
+from collections.abc import Awaitable
+from typing import Final
 from uuid import uuid4
 
 import msgspec
@@ -17,40 +17,34 @@ from msgspec.structs import replace
 from wakeful.control.controller import SessionController, brief_of
 from wakeful.control.gate import ActionRecord
 from wakeful.control.ownership import ManagedSessions
-from wakeful.core.clock import Clock, iso
+from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import WakefulError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.healing.budget import RevivalBudget
 from wakeful.healing.case import (
-    CALLS_FILED_MAX,
     CALLS_HAPPENED,
+    EVENTS_RECALLED_MAX,
+    REVIVAL_KIND,
     HealingCase,
     Revival,
     RevivalStage,
-    WorkStatus,
     completed_remote_calls,
+    is_lost,
+    reason_text,
     revival_context,
     steering_prompt,
-    work_status,
 )
+from wakeful.healing.issues import EventHistory
 from wakeful.healing.plan import OUTCOME_SECONDS_MAX, REVIVALS_MAX, HealingDecision, HealingStep
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.healing.situation import AgentHosts
-from wakeful.incidents.issue_tracker import IssueReport, IssueTracker
-from wakeful.judging.events import CallEnded, CallStarted, Event
 from wakeful.judging.findings import FindingCode
-from wakeful.judging.session_record import safe
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome, Note, Store
 from wakeful.storage.note_decoding import decode_note_values
 
-KIND: Final = "revival"
-# An agent's brief needs the remote calls among many more than an issue lists.
-EVENTS_RECALLED_MAX: Final = 400
-# A forge that is down is asked again after this.
-FILE_AGAIN_SECONDS: Final = 600.0
 # An agent that was seen ready is found in its pane within this; a busy host needs many times what it takes.
 AGENT_READY_SECONDS_MAX: Final = 30.0
 AGENT_POLL_SECONDS: Final = 0.1
@@ -60,13 +54,6 @@ _decode: Final = json_decoder(Revival)
 REVIVED_BY_OTHER_DAEMON: Final = "another daemon on this store brings it back"
 
 log = logging.getLogger("wakeful.healing")
-
-
-class EventHistory(Protocol):
-    """What a session's log said."""
-
-    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
-        """Its newest events, oldest first."""
 
 
 class Reviver:
@@ -82,7 +69,6 @@ class Reviver:
         managed_sessions: ManagedSessions,
         limiter: RevivalLimiter,
         past: EventHistory,
-        tracker: IssueTracker | None,
     ) -> None:
         self._clock = clock
         self._store = store
@@ -93,7 +79,6 @@ class Reviver:
         self._managed_sessions = managed_sessions
         self.limiter = limiter
         self._history = past
-        self._tracker = tracker
         self._agent_hosts: list[AgentHosts] = []
         self._outcomes: dict[SessionId, ActionOutcome] = {}
         # What was done since the start, and what came of it.
@@ -110,17 +95,6 @@ class Reviver:
     def last_outcome(self, session_id: SessionId) -> ActionOutcome:
         """How its last act ended, as far as this daemon did one."""
         return self._outcomes.get(session_id, ActionOutcome.UNVERIFIED)
-
-    async def file(self, session: TrackedSession, case: HealingCase) -> HealingCase:
-        """Have an issue about it, if one is wanted; never later than the forge's own deadline."""
-        now = self._clock.now().wall
-        tried_lately = case.filed_at is not None and now - case.filed_at < FILE_AGAIN_SECONDS
-        if self._tracker is None or case.issue_url is not None or case.code is None or tried_lately:
-            return case
-        filing = await self._tracker.file(self._report(session, case))
-        if filing.url is None:
-            log.warning("no issue for %s: %s", case.session_id, filing.words)
-        return replace(case, issue_url=filing.url, filed_at=now)
 
     async def revive(
         self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool = False
@@ -185,7 +159,7 @@ class Reviver:
 
     async def stored_revivals(self) -> list[Revival]:
         """Every revival that is remembered, oldest first: what a restart has to look at."""
-        found = decode_note_values(await self._store.notes(KIND), _decode)
+        found = decode_note_values(await self._store.notes(REVIVAL_KIND), _decode)
         return sorted(found, key=lambda each: each.began_at)
 
     async def finish(self, session: TrackedSession, case: HealingCase, revival: Revival) -> HealingCase:
@@ -207,11 +181,6 @@ class Reviver:
         await self._conclude(revival, ActionOutcome.CONFIRMED, words)
         self.outcome_counts[revival.step, ActionOutcome.CONFIRMED] += 1
         return self._with_result(case, revival, ActionOutcome.CONFIRMED, words, spent=True)
-
-    async def forget(self, case: HealingCase) -> None:
-        """The trouble is over; that its budget was spent is remembered elsewhere."""
-        if case.revival_id is not None:
-            await self._store.drop_note(KIND, case.revival_id)
 
     async def _conclude(self, revival: Revival, outcome: ActionOutcome, words: str) -> None:
         if outcome is ActionOutcome.DECLINED:
@@ -341,20 +310,8 @@ class Reviver:
         if case.code is None:
             return CALLS_HAPPENED if case.happened else ""
         events = self._history.read_last_events(case.session_id, EVENTS_RECALLED_MAX)
-        why, remote = _reason_text(session, case), completed_remote_calls(events)
+        why, remote = reason_text(case, session.verdict), completed_remote_calls(events)
         return revival_context(why, case.issue_url, remote, happened=case.happened)
-
-    def _report(self, session: TrackedSession, case: HealingCase) -> IssueReport:
-        started = session.activity.first_at
-        now = self._clock.now()
-        return IssueReport(
-            project=case.project,
-            session_id=case.session_id,
-            reason=str(case.code),
-            summary=_reason_text(session, case),
-            duration_seconds=now.wall - started.wall if started is not None else 0.0,
-            calls=tuple(_newest_calls(self._history.read_last_events(case.session_id, EVENTS_RECALLED_MAX))),
-        )
 
 
 _ACTION_TEXTS: Final = {
@@ -373,35 +330,12 @@ _VERBS: Final = {
 
 
 def _note(revival: Revival) -> Note:
-    return Note(KIND, revival.id, msgspec.json.encode(revival))
+    return Note(REVIVAL_KIND, revival.id, msgspec.json.encode(revival))
 
 
 def _has_passed(session: TrackedSession, case: HealingCase) -> bool:
     """Whether what it was to be revived for is not found any more: somebody else, or it itself, was quicker."""
     findings = session.verdict.findings if session.verdict is not None else ()
-    if case.code is None or (not findings and is_lost(session, case)):
+    if case.code is None or (not findings and is_lost(case, session.activity, session.verdict)):
         return bool(session.presence.living_processes)
     return all(each.code is not case.code for each in findings)
-
-
-def is_lost(session: TrackedSession, case: HealingCase) -> bool:
-    """Whether its agent was ended in the middle of its work and no finding says so."""
-    assert session.verdict is not None, "judged before it is treated"
-    return work_status(case, session.activity, session.verdict) is WorkStatus.LOST
-
-
-def _reason_text(session: TrackedSession, case: HealingCase) -> str:
-    """The finding's own words, else its code."""
-    findings = session.verdict.findings if session.verdict is not None else ()
-    found = next((each for each in findings if each.code is case.code), None)
-    return found.summary if found is not None else str(case.code)
-
-
-def _newest_calls(events: Sequence[Event]) -> Iterator[tuple[str, str, str, str]]:
-    """The newest calls: when, which tool, about what, and how it ended."""
-    ends = {each.call: each for each in events if isinstance(each, CallEnded)}
-    started = [each for each in events if isinstance(each, CallStarted)]
-    for call in started[-CALLS_FILED_MAX:]:
-        end = ends.get(call.call)
-        how = "open" if end is None else "error" if end.is_error else "ok"
-        yield iso(call.at), call.tool, safe(call.input.decode(errors="replace")), how

@@ -395,7 +395,7 @@ def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -
 
     async def scene(clinic: Clinic) -> None:
         around = clinic.healer._situations
-        clinic.healer._checkpoints = Hasty(clinic.checkpoints, around, clinic)
+        clinic.cases._checkpoints = Hasty(clinic.checkpoints, around, clinic)
         await held(clinic)
         await clinic.clock.run_for(60)
         await asyncio.gather(*answers)

@@ -1,0 +1,311 @@
+"""The one place where the case of a session is kept, from its first finding to its end.
+
+A case is in memory and a note in the store; its incident, issue, checkpoint and alerts follow from it here.
+`CaseNotifier` and `CaseCheckpoints` are the interfaces to alerts and checkpoints. The healer decides and acts.
+"""
+
+from typing import Final, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from wakeful.alerts.model import display_name
+from wakeful.core.clock import Clock, Instant
+from wakeful.core.decoding import json_decoder
+from wakeful.core.ids import SessionId, agent_member_id
+from wakeful.healing.case import REVIVAL_KIND, HealingCase, inherit_case
+from wakeful.healing.issues import CaseIssues
+from wakeful.healing.plan import ACTING_STEPS, HealingDecision, HealingStep
+from wakeful.healing.rate_limit import OUTAGES, OutageProbe
+from wakeful.healing.situation import SituationBuilder
+from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind, reason_of
+from wakeful.incidents.model import DEATHS, Cause, Incident, MemberStatus, Origin
+from wakeful.incidents.service import Incidents
+from wakeful.judging.findings import FindingCode
+from wakeful.judging.session_record import SessionRecord
+from wakeful.judging.summary import quiet_seconds, still_running_text
+from wakeful.sessions.session import TrackedSession
+from wakeful.storage.base import Note, Store
+from wakeful.storage.note_decoding import decode_note_values
+
+KIND: Final = "trouble"
+# What is said of a session without a finding: whether it was idle when it went.
+LOST_TEXTS: Final = {
+    True: "idle, and gone with what hosted it",
+    False: "ended again before its work was done",
+}
+_decode: Final = json_decoder(HealingCase)
+
+
+class CaseNotifier(Protocol):
+    """Everything people and programs hear of a problem."""
+
+    async def log_event(
+        self, kind: CriticalEventKind, action: ActionTaken, case: HealingCase, session: TrackedSession
+    ) -> None:
+        """Write a critical event."""
+
+    async def notify(
+        self, incident: Incident, case: HealingCase, record: SessionRecord, decision: HealingDecision
+    ) -> float | None:
+        """Raise an alert about the incident. Seconds: it is muted, ask again after these."""
+
+    async def notify_resolved(self, incident: Incident) -> None:
+        """Resolve the alerts about the incident."""
+
+
+class CaseCheckpoints(Protocol):
+    """Asks a person about a session that must not go on by itself: its checkpoint."""
+
+    async def open_checkpoint(self, session: TrackedSession, case: HealingCase) -> int:
+        """The number of the checkpoint that asks, opened once."""
+
+    async def record_continue(self, number: int, by: str) -> None:
+        """It goes on because of this one. Raises AlreadyDecided if a person wanted otherwise."""
+
+    async def record_abort(self, number: int) -> None:
+        """A person stopped the session it asks about: there is nothing left to decide."""
+
+    async def mark_done(self, number: int) -> None:
+        """What was decided is done, or its memory is kept."""
+
+
+class HealingCases:
+    """Written by the healer only."""
+
+    def __init__(
+        self,
+        *,
+        store: Store,
+        clock: Clock,
+        incidents: Incidents,
+        issues: CaseIssues,
+        notifier: CaseNotifier,
+        checkpoints: CaseCheckpoints,
+        situations: SituationBuilder,
+        probe: OutageProbe,
+    ) -> None:
+        self._store = store
+        self._clock = clock
+        self._incidents = incidents
+        self._issues = issues
+        self._notifier = notifier
+        self._checkpoints = checkpoints
+        self._situations = situations
+        self._probe = probe
+        self._cases: dict[SessionId, HealingCase] = {}
+
+    def __contains__(self, session_id: SessionId) -> bool:
+        return session_id in self._cases
+
+    def get(self, session_id: SessionId) -> HealingCase | None:
+        return self._cases.get(session_id)
+
+    def ids(self) -> list[SessionId]:
+        return list(self._cases)
+
+    async def load(self) -> None:
+        """Take up what an earlier daemon left, with its incidents."""
+        await self._incidents.load()
+        found = decode_note_values(await self._store.notes(KIND), _decode)
+        self._cases = {each.session_id: each for each in found}
+
+    async def open(self, session: TrackedSession, code: FindingCode | None) -> HealingCase:
+        """Its case, begun or taken up again."""
+        known = self._cases.get(session.subject.id)
+        if known is None:
+            return await self.save(_new_case(session, code, self._clock.now().wall))
+        if known.code is code and known.calm_since is None and known.unclear_since is None:
+            return known
+        now = self._clock.now().wall
+        again = replace(known, code=code, code_since=now, calm_since=None, unclear_since=None)
+        if known.is_budget_spent and known.calm_since is None:
+            # The same failure in another shape: people know of it, and hear what comes of it.
+            return await self.save(again)
+        return await self.save(replace(again, logged=False, told=False))
+
+    async def save(self, case: HealingCase) -> HealingCase:
+        if self._cases.get(case.session_id) != case:
+            await self._store.save_note(Note(KIND, case.session_id, msgspec.json.encode(case)))
+            self._cases[case.session_id] = case
+        return case
+
+    async def save_revived(self, revived: HealingCase) -> HealingCase:
+        """The conversation that took its place has its budget, before anything else can happen to it."""
+        if revived.heir is not None:
+            await self.save(inherit_case(revived, revived.heir))
+        return await self.save(revived)
+
+    async def close(self, case: HealingCase) -> None:
+        """It is over; that its budget was spent is remembered elsewhere."""
+        self._cases.pop(case.session_id, None)
+        await self._store.drop_note(KIND, case.session_id)
+        if case.revival_id is not None:
+            await self._store.drop_note(REVIVAL_KIND, case.revival_id)
+
+    async def dismiss(self, session_id: SessionId, because: str) -> None:
+        """Its session is stopped or gone: nothing is left to treat or to decide."""
+        case = self._cases.get(session_id)
+        if case is None:
+            return
+        await self.leave_incident(session_id, because)
+        if case.held and case.checkpoint is not None:
+            await self._checkpoints.record_abort(case.checkpoint)
+        await self.close(case)
+
+    async def give_up(self, session_id: SessionId, by: str) -> None:
+        """A person wants nothing more done about it."""
+        case = self._cases.get(session_id)
+        if case is None:
+            return
+        ended = replace(case, held=False, approved=False, given_up=True, did=f"gave up: aborted by {by}")
+        incident = self._incidents.of(session_id)
+        if incident is not None:
+            await self._incidents.update(incident.with_treatment(session_id, MemberStatus.ENDED, ended.did))
+        await self.save(ended)
+        await self.leave_incident(session_id, f"aborted by {by}")
+
+    async def hold(
+        self, session: TrackedSession, case: HealingCase, decision: HealingDecision
+    ) -> HealingCase:
+        """Open its checkpoint, once; it may have been reported before, when nothing could be done yet."""
+        if case.held:
+            return case
+        number = await self._checkpoints.open_checkpoint(session, case)
+        still = still_running_text(session.presence.orphans)
+        did = f"held it: {decision.reason} (checkpoint {number}){f'; {still}' if still else ''}"
+        held = replace(case, held=True, checkpoint=number, did=did, logged=False, told=False)
+        # At once: a person may answer before everything is reported.
+        return await self.save(replace(held, outcome_due_at=None))
+
+    async def release(self, held: HealingCase, loose: HealingCase, by: str) -> HealingCase:
+        """What was held goes on, and its checkpoint says because of whom; else it is only saved."""
+        asked = held.checkpoint if held.held else None
+        if asked is not None:
+            await self._checkpoints.record_continue(asked, by)
+        kept = await self.save(replace(loose, held=False))
+        if asked is not None:
+            await self._checkpoints.mark_done(asked)
+        return kept
+
+    async def file_issue(self, session: TrackedSession, case: HealingCase) -> HealingCase:
+        return await self.save(await self._issues.file(session, case))
+
+    async def record_action(self, case: HealingCase, decision: HealingDecision) -> None:
+        """Note in its incident what was done about it."""
+        await self._issues.record_action(case, decision)
+
+    async def join_incident(self, session: TrackedSession, case: HealingCase, did: str = "") -> HealingCase:
+        """Filed under its cause, as far as that is known by now. `did` is what to say as long as nothing was done."""
+        origin, known = self._situations.origin(session, case.code), self._incidents.of(case.session_id)
+        if known is not None and {known.cause, origin.cause} == {Cause.SESSION, Cause.MANY_DEATHS}:
+            # How many others ended is known a moment later; what was told once is not told again for that.
+            origin = Origin(known.cause, known.scope)
+        summary = summary_text(session) or LOST_TEXTS[case.code is None]
+        name = display_name(session.record) if session.record is not None else ""
+        limit = session.activity.limit_until if origin.cause is Cause.USAGE_LIMIT else None
+        until = limit.wall if limit is not None else None
+        agent = agent_member_id(session.subject.agent) if session.subject.agent is not None else None
+        died = case.code in DEATHS
+        incident = await self._incidents.join(
+            case.session_id, origin, summary, name, until=until, instead_of=agent, died=died
+        )
+        if did and not incident.did:
+            incident = await self._incidents.update(replace(incident, did=did))
+        return await self.save(replace(case, incident=incident.id))
+
+    async def leave_incident(self, session_id: SessionId, ended: str = "") -> None:
+        """`ended`: how it left, where it was not seen well again."""
+        left = await self._incidents.leave(session_id, ended)
+        if left is not None and not left.is_open:
+            await self._notifier.notify_resolved(left)
+            self._issues.on_resolved(left)
+            self._probe.on_resolved(Origin(left.cause, left.scope))
+
+    def is_in_outage(self, session_id: SessionId) -> bool:
+        incident = self._incidents.of(session_id)
+        return incident is not None and incident.cause in OUTAGES
+
+    async def report(
+        self,
+        session: TrackedSession,
+        case: HealingCase,
+        decision: HealingDecision,
+        action: ActionTaken,
+        kind: CriticalEventKind = CriticalEventKind.SESSION_UNHEALTHY,
+    ) -> float | None:
+        """One line in the log for each problem and each turn it takes; one alert, which says what came of a resume.
+
+        Seconds: the alert has to wait, so look at it again after these.
+        """
+        assert session.record is not None, "judged before it is treated"
+        muted_seconds, later_seconds = None, 0.0
+        incident = await self._issues.record_action(case, decision)
+        if incident is not None and incident.cause is Cause.SESSION and decision.step in ACTING_STEPS:
+            later_seconds = case.outcome_in_seconds(self._clock.now().wall)
+        if not later_seconds and incident is not None and not case.told:
+            muted_seconds = await self._notifier.notify(incident, case, session.record, decision)
+        # After people are told: an issue tracker may take its time.
+        if not case.logged:
+            if action is not ActionTaken.REVIVAL_ATTEMPTED:
+                case = await self._issues.file(session, case)
+            await self._notifier.log_event(kind, action, case, session)
+        if not (case.logged and case.told):
+            told = case.told or (muted_seconds is None and not later_seconds)
+            await self.save(replace(case, logged=True, told=told))
+        return later_seconds or muted_seconds
+
+    async def report_outcome(
+        self, session: TrackedSession, case: HealingCase, did: str = ""
+    ) -> tuple[HealingCase, float | None]:
+        """Report a resume now: `did` is what came of it; without it, nothing was seen of it for long.
+
+        The case, and in how many seconds to look again, if its alert has to wait.
+        """
+        if case.outcome_due_at is None:
+            return case, None
+        in_seconds = case.outcome_in_seconds(self._clock.now().wall)
+        if not did and in_seconds > 0:
+            return case, in_seconds
+        known = replace(case, did=f"{case.did}; {did}" if did else case.did, outcome_due_at=None)
+        kept, again_seconds = await self.save(known), None
+        if not kept.told:
+            decision = HealingDecision(HealingStep.RESUME, kept.did)
+            again_seconds = await self.report(session, kept, decision, ActionTaken.REVIVAL_ATTEMPTED)
+        return self._cases.get(case.session_id) or kept, again_seconds
+
+    async def report_recovery(self, session: TrackedSession, case: HealingCase) -> None:
+        """Log that it works again, if it was logged that it did not."""
+        if case.logged:
+            await self._notifier.log_event(
+                CriticalEventKind.SESSION_RECOVERED, ActionTaken.NONE, case, session
+            )
+
+
+def _new_case(session: TrackedSession, code: FindingCode | None, now: float) -> HealingCase:
+    assert session.record is not None, "judged before it is treated"
+    session_id = session.subject.id
+    began = session.activity.turn_since or session.activity.last_at
+    return HealingCase(
+        session_id=session_id,
+        work=f"{session_id}@{began.wall if began is not None else now:.3f}",
+        project=session.record.project,
+        code=code,
+        opened_at=now,
+        code_since=now,
+    )
+
+
+def reason_for(session: TrackedSession, code: FindingCode | None, now: Instant) -> str:
+    """Why, in the words of the log of critical events."""
+    if code is None:
+        return "lost"
+    activity = session.activity
+    seconds = activity.active_seconds if code is FindingCode.RUNAWAY else quiet_seconds(activity, now)
+    return reason_of(code, seconds=seconds, errors=activity.errors_in_a_row)
+
+
+def summary_text(session: TrackedSession) -> str:
+    """Its first finding's own words."""
+    findings = session.verdict.findings if session.verdict is not None else ()
+    return findings[0].summary if findings else ""
