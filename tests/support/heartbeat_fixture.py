@@ -19,7 +19,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.heartbeat.file import AgentHeartbeatFiles
 from wakeful.heartbeat.policy import Bounds
-from wakeful.heartbeat.service import WakeRules, WakeService
+from wakeful.heartbeat.service import WakeControl, WakeRules, WakeService
 from wakeful.heartbeat.store import AuditLog, PolicyStore
 from wakeful.heartbeat.targets import Targets, WakeContext
 from wakeful.judging.events import TurnEnded
@@ -91,13 +91,9 @@ class WakeHouse(Clinic):
             targets=Targets(self.roster),
             policies=self.policies,
             audits=self.audits,
-            gate=self.gate,
-            controller=self.hands,
-            own_hands=self._hands_with(by_itself=True),
+            control=WakeControl(self.gate, self.hands, self._hands_with(by_itself=True), self, self.calm),
             judged_by=self.policy,
             rules=self.wake_rules,
-            reach=self.reach,
-            paused=lambda: self.calm.current_pause,
             context=WakeContext(self.store),
         )
 

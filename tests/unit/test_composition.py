@@ -11,11 +11,10 @@ ABOVE = {
     "QueueHealer",
     "QueueWatch",
     "RedisWatch",
-    "WakeService",
     "Watchdog",
 }
 # Bare callables that constructors take, over the whole tree. The number only becomes smaller.
-CALLABLES_MAX = 91
+CALLABLES_MAX = 86
 
 
 def classes(folder: Path = SOURCE) -> Iterator[ast.ClassDef]:

@@ -1,7 +1,8 @@
-"""Waits until an event is set, a deadline comes or a task fails, whichever is first."""
+"""Waits for an event or a deadline, and runs coroutines beside a body."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Coroutine
+from contextlib import asynccontextmanager
 from typing import Any
 
 from wakeful.core.clock import Clock
@@ -19,12 +20,21 @@ async def wait_for_event_or_deadline(clock: Clock, event: asyncio.Event, due_awa
             each.cancel()
 
 
-async def wait_for_end_or_failure(tasks: Sequence[asyncio.Task[None]], ended: asyncio.Event) -> None:
-    """Return once `ended` is set. Only a failure ends one of the tasks early: raises it."""
-    waiting = asyncio.create_task(ended.wait())
+@asynccontextmanager
+async def running(*work: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """Run these beside the body, and cancel them at its end.
+
+    If one of them fails, the body and the others are cancelled, and its error is raised. Errors that come only
+    after the end of the body are dropped.
+    """
+    is_over = False
     try:
-        done, _ = await asyncio.wait((*tasks, waiting), return_when=asyncio.FIRST_COMPLETED)
-        for task in done - {waiting}:
-            task.result()
-    finally:
-        waiting.cancel()
+        async with asyncio.TaskGroup() as group:
+            tasks = [group.create_task(each) for each in work]
+            yield
+            is_over = True
+            for task in tasks:
+                task.cancel()
+    except ExceptionGroup as errors:
+        if not is_over:
+            raise errors.exceptions[0] from errors

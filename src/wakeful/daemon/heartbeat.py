@@ -20,7 +20,7 @@ from wakeful.config.schema import Config
 from wakeful.config.trust import TrustFile
 from wakeful.control.controller import pane_address_of
 from wakeful.control.driver import PromptDriver
-from wakeful.core.ids import ConversationId
+from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.process import ProcessState
 from wakeful.daemon.agents import engine_address
@@ -40,13 +40,13 @@ from wakeful.heartbeat.file import (
     read_heartbeat,
 )
 from wakeful.heartbeat.policy import Bounds
-from wakeful.heartbeat.service import WakeRules, WakeService
+from wakeful.heartbeat.service import WakeControl, WakeRules, WakeService
 from wakeful.heartbeat.store import AuditLog, PolicyStore
 from wakeful.heartbeat.targets import DeclaredAgent, Targets, WakeContext
 from wakeful.linux.run_command import HookProgram
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.health_hook import HealthHook
-from wakeful.sessions.prompt_timeouts import RunningPrompt, SupervisionTimers, TimerRules
+from wakeful.sessions.prompt_timeouts import SupervisionEvent, SupervisionTimers, TimerRules
 from wakeful.sessions.reachability import ReachSource
 from wakeful.sessions.repair import Repairs
 from wakeful.sessions.session import TrackedSession
@@ -205,13 +205,11 @@ def build_wake(
             clock,
         ),
         audits=AuditLog(store, clock, heartbeat.wake_event_retention),
-        gate=control.gate,
-        controller=control.controller,
-        own_hands=control.automatic_controller,
+        control=WakeControl(
+            control.gate, control.controller, control.automatic_controller, parts.reach, parts.mute_pause
+        ),
         judged_by=observer.policy,
         rules=wake_rules(heartbeat),
-        reach=parts.reach.reach,
-        paused=lambda: parts.mute_pause.current_pause,
         context=WakeContext(store),
     )
 
@@ -219,16 +217,23 @@ def build_wake(
 def build_timers(
     config: Config, observer: SessionObserver, feed: Feed, cut_short: PromptTimeout
 ) -> SupervisionTimers:
-    """The timers of one daemon's running prompts: they read its sessions, tell its feed, and have their time kept."""
-
-    def running() -> Iterator[RunningPrompt]:
-        for session in observer.registry.sessions.values():
-            record = session.record
-            if record is not None and record.active_prompt:
-                yield RunningPrompt(record.id, record.state, session.activity.progress_at)
-
+    """The timers of one daemon's running prompts."""
     rules = timer_rules(config.supervision)
-    return SupervisionTimers(observer.clock, running, rules, feed.publish_supervision, cut_short.on_timeout)
+    return SupervisionTimers(observer.clock, observer.registry, rules, TimerEvents(feed, cut_short))
+
+
+class TimerEvents:
+    """Publishes what the timers say, and ends prompts that timed out."""
+
+    def __init__(self, feed: Feed, cut_short: PromptTimeout) -> None:
+        self._feed = feed
+        self._prompt_timeout = cut_short
+
+    def publish_supervision(self, event: SupervisionEvent) -> None:
+        self._feed.publish_supervision(event)
+
+    def on_timeout(self, session_id: SessionId) -> None:
+        self._prompt_timeout.on_timeout(session_id)
 
 
 def build_hook(config: Config, observer: SessionObserver) -> HealthHook | None:

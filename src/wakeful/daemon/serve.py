@@ -28,7 +28,7 @@ from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
-from wakeful.core.waiting import wait_for_end_or_failure
+from wakeful.core.waiting import running
 from wakeful.daemon.agents import ancestor_pids
 from wakeful.daemon.daemon import Daemon
 from wakeful.daemon.facts import DaemonFacts
@@ -265,11 +265,34 @@ _MODES: Final = {
 }
 
 
-async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
-    """Serve until told to end, then close in the reverse order: listeners first, memory last."""
+async def _run(daemon: Daemon, served: Sequence[Coroutine[None, None, None]], ended: asyncio.Event) -> None:
+    """Run all parts until the end is ordered or a listener fails, then shut down.
+
+    The shutdown closes the feed, the hub and healing and saves what is not stored while the other parts still
+    run; then it cancels them. The transition writer ends last: a listener that fails does not take it along.
+    """
     keep = daemon.failures.keep_running
-    alerts = FailureAlerts(daemon.failures, daemon.healing.notifier, daemon.observer.host)
-    # A full disk must not end the daemon either: it still sees and tells the truth.
+    async with (
+        running(keep("transition writer", daemon.transition_writer.run)),
+        running(*served, *_parts(daemon)),
+    ):
+        try:
+            await ended.wait()
+        finally:
+            await _shut_down(daemon)
+
+
+def _parts(daemon: Daemon) -> Iterator[Coroutine[None, None, None]]:
+    """What runs as long as the daemon does: a part that raises is down, and is tried again; the others go on."""
+    keep = daemon.failures.keep_running
+    observer = daemon.observer
+    yield keep("file watching", daemon.listen)
+    yield keep("sweep", daemon.run_sweep)
+    yield keep(observer.tmux.name, observer.tmux.run)
+    yield keep("loop lag", daemon.lag.run)
+    yield keep("log rotation", keep_own_log_short)
+    yield keep("reachability checks", partial(observer.reachability.run, daemon.feed))
+    alerts = FailureAlerts(daemon.failures, daemon.healing.notifier, observer.host)
     stored = (
         (daemon.run_bookmark_saving, "bookmarks are not saved"),
         (daemon.expiry.run, "leases do not expire"),
@@ -280,31 +303,20 @@ async def _run(daemon: Daemon, doors: Sequence[Coroutine[None, None, None]], end
         *daemon.hub.tasks(),
         *daemon.heartbeat.tasks(),
     )
-    work = (
-        *doors,
-        keep("file watching", daemon.listen),
-        keep("sweep", daemon.run_sweep),
-        keep(daemon.observer.tmux.name, daemon.observer.tmux.run),
-        keep("transition writer", daemon.transition_writer.run),
-        keep("loop lag", daemon.lag.run),
-        keep("log rotation", keep_own_log_short),
-        keep("reachability checks", partial(daemon.observer.reachability.run, daemon.feed)),
-        *(keep(otherwise, task, world_errors=True) for task, otherwise in stored),
-        *(keep("gateway", each.run) for each in daemon.child_processes),
-    )
-    tasks = [asyncio.create_task(each) for each in work]
+    for run, otherwise in stored:
+        # A full disk must not end the daemon either: it still judges and shows sessions.
+        yield keep(otherwise, run, world_errors=True)
+    for child in daemon.child_processes:
+        yield keep("gateway", child.run)
+
+
+async def _shut_down(daemon: Daemon) -> None:
+    daemon.feed.close()
+    await daemon.hub.close()
+    await daemon.healing.close()
+    await daemon.transition_writer.drain(DRAIN_SECONDS)
     try:
-        await wait_for_end_or_failure(tasks, ended)
-    finally:
-        daemon.feed.close()
-        await daemon.hub.close()
-        await daemon.healing.close()
-        await daemon.transition_writer.drain(DRAIN_SECONDS)
-        try:
-            await daemon.save_bookmarks()
-        except WorldError as error:
-            # The next start reads a little more; nothing else depends on it.
-            log.warning("bookmarks were not saved: %s", error)
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+        await daemon.save_bookmarks()
+    except WorldError as error:
+        # The next start reads a little more; nothing else depends on it.
+        log.warning("bookmarks were not saved: %s", error)

@@ -16,7 +16,7 @@ from wakeful.config.schema import Config, secret_values
 from wakeful.config.state_dir import make_state_dir, store_path
 from wakeful.config.token_file import read_token
 from wakeful.core.errors import OperatorError, WakefulError
-from wakeful.core.waiting import wait_for_end_or_failure
+from wakeful.core.waiting import running
 from wakeful.gateway.app import Gateway
 from wakeful.gateway.people import begin_pairing, unpair as forget
 from wakeful.gateway.ports import ChatFailed
@@ -140,11 +140,5 @@ async def _run(gateway: Gateway, ended: asyncio.Event, beside: ChildSupervisor |
     if beside is not None:
         parts["daemon beside the gateway"] = beside.run
     keep = gateway.failures.keep_running
-    work = [keep(name, run) for name, run in parts.items()]
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        await wait_for_end_or_failure(tasks, ended)
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)
+    async with running(*(keep(name, run) for name, run in parts.items())):
+        await ended.wait()

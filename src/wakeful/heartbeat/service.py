@@ -14,6 +14,7 @@ from typing import Final
 from msgspec import Struct
 from msgspec.structs import replace
 
+from wakeful.alerts.mute_pause import MutePause
 from wakeful.control.controller import SessionController
 from wakeful.control.driver import LinesRefused
 from wakeful.control.gate import ActionGate, ActionRecord, Precondition
@@ -52,6 +53,7 @@ from wakeful.judging.wake_eligibility import (
     WakeRule,
     refusing_rule,
 )
+from wakeful.sessions.reachability import ReachSource
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome
 
@@ -113,6 +115,16 @@ class WakeRules(Struct, frozen=True):
     cycle_seconds: float = 60.0
 
 
+class WakeControl(Struct, frozen=True):
+    """How wakes reach sessions, and what stops them. `automatic` is for scheduled wakes: a pause stops it."""
+
+    gate: ActionGate
+    controller: SessionController
+    automatic: SessionController
+    reach: ReachSource
+    mute_pause: MutePause
+
+
 class WakeService:
     """Decides, delivers, writes down. Call `restore` after every session was judged, and before anything else."""
 
@@ -123,25 +135,21 @@ class WakeService:
         targets: Targets,
         policies: PolicyStore,
         audits: AuditLog,
-        gate: ActionGate,
-        controller: SessionController,
-        own_hands: SessionController,
+        control: WakeControl,
         judged_by: Policy,
         rules: WakeRules,
-        reach: Callable[[SessionId], Reachability],
-        paused: Callable[[], object],
         context: WakeContext,
     ) -> None:
         self._clock = clock
         self._targets = targets
         self._policies = policies
         self._audits = audits
-        self._gate = gate
-        self._controllers = {Trigger.MANUAL: controller, Trigger.SCHEDULE: own_hands}
+        self._gate = control.gate
+        self._controllers = {Trigger.MANUAL: control.controller, Trigger.SCHEDULE: control.automatic}
         self._judging_policy = judged_by
         self._rules = rules
-        self._reach = reach
-        self._paused = paused
+        self._reach = control.reach
+        self._mute_pause = control.mute_pause
         self._context = context
         self._waking: set[SessionId] = set()
         self._cycle = WakeCycle(clock, rules.cycle_seconds)
@@ -204,7 +212,7 @@ class WakeService:
 
     async def cycle(self) -> float:
         """Wake everybody who is due once; in how many seconds it is worth looking again."""
-        if self._paused() is not None or not self._rules.enabled:
+        if self._mute_pause.current_pause is not None or not self._rules.enabled:
             return self._rules.cycle_seconds
         waits = [self._rules.cycle_seconds]
         due: list[tuple[Instant, str]] = []
@@ -272,7 +280,7 @@ class WakeService:
 
     def _reach_of(self, record: SessionRecord) -> Reachability:
         may_reach = record.managed or record.agent is not None
-        found = self._reach(record.id) if may_reach else UNREACHABLE
+        found = self._reach.reach(record.id) if may_reach else UNREACHABLE
         return replace(found, enabled=self._rules.enabled)
 
     def _cooling_until(self, session_id: SessionId, policy: HeartbeatPolicy | None) -> Instant | None:

@@ -1,43 +1,11 @@
 """A journal for any program: its steps can be resumed after a crash, and nothing is repeated without approval."""
 
+from wakeful.core.lazy_names import lazy_names
+
 # What mypy reads and the interpreter skips.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from wakeful.journal.api import (
-        Journal,
-        JournalClosed,
-        JournalHeld,
-        JournalInUse,
-        KeyChanged,
-        Ran,
-        StateLost,
-        Step,
-        StepCompleted,
-        StepFailed,
-        StepRuns,
-        Traits,
-    )
+    from wakeful.journal.api import *  # noqa: F403 - `api` lists the names
+    from wakeful.journal.api import __all__ as __all__
 
-__all__ = [
-    "Journal",
-    "JournalClosed",
-    "JournalHeld",
-    "JournalInUse",
-    "KeyChanged",
-    "Ran",
-    "StateLost",
-    "Step",
-    "StepCompleted",
-    "StepFailed",
-    "StepRuns",
-    "Traits",
-]
-
-
-def __getattr__(name: str) -> object:
-    """Import the journal when one of its names is asked for: other packages use only parts of it."""
-    if name not in __all__:
-        raise AttributeError(f"module 'wakeful.journal' has no attribute {name!r}")
-    from wakeful.journal import api  # noqa: PLC0415 - see above
-
-    return getattr(api, name)
+__getattr__ = lazy_names("wakeful.journal")

@@ -6,14 +6,15 @@ whether a prompt that timed out is ended.
 """
 
 import logging
-from collections.abc import Callable, Iterable
 from enum import StrEnum
+from typing import Protocol
 
 from msgspec import Struct
 
 from wakeful.core.clock import Clock, Instant, iso
 from wakeful.core.ids import SessionId
 from wakeful.judging.findings import State
+from wakeful.sessions.registry import SessionRegistry
 
 
 class TimerStage(StrEnum):
@@ -95,30 +96,26 @@ def stage_summary(stage: TimerStage, idle_seconds: float) -> str:
 log = logging.getLogger("wakeful")
 
 
-class RunningPrompt(Struct, frozen=True):
-    """A session with a prompt in flight, as much of it as a timer needs."""
+class TimerListener(Protocol):
+    """Hears of the timers."""
 
-    session_id: SessionId
-    state: State
-    progress_at: Instant | None
+    def publish_supervision(self, event: SupervisionEvent) -> None:
+        """A timer reached its next stage."""
+
+    def on_timeout(self, session_id: SessionId) -> None:
+        """The prompt of this session timed out."""
 
 
 class SupervisionTimers:
     """One timer for each running prompt."""
 
     def __init__(
-        self,
-        clock: Clock,
-        running: Callable[[], Iterable[RunningPrompt]],
-        rules: TimerRules,
-        tell: Callable[[SupervisionEvent], None],
-        timed_out: Callable[[SessionId], None] = lambda _session_id: None,
+        self, clock: Clock, registry: SessionRegistry, rules: TimerRules, listener: TimerListener
     ) -> None:
         self._clock = clock
-        self._running_prompts = running
+        self._registry = registry
         self._rules = rules
-        self._publish = tell
-        self._on_timeout = timed_out
+        self._listener = listener
         self._timers: dict[SessionId, Timer] = {}
 
     async def run(self) -> None:
@@ -130,18 +127,21 @@ class SupervisionTimers:
         """Look at every running prompt once; timers of those that ended end with them."""
         now = self._clock.now()
         before, self._timers = self._timers, {}
-        for each in self._running_prompts():
-            timer = before.get(each.session_id) or new_timer(each.progress_at or now)
-            if each.state is State.WAITING:
-                # It waits for a person, who may take all night: that silence is nobody's fault.
-                self._timers[each.session_id] = new_timer(now)
+        for session in self._registry.sessions.values():
+            record, progress_at = session.record, session.activity.progress_at
+            if record is None or not record.active_prompt:
                 continue
-            timer, stage = check_timer(timer, each.progress_at or timer.progress_at, self._rules, now)
-            self._timers[each.session_id] = timer
+            timer = before.get(record.id) or new_timer(progress_at or now)
+            if record.state is State.WAITING:
+                # It waits for a person, who may take all night: this silence is no inactivity.
+                self._timers[record.id] = new_timer(now)
+                continue
+            timer, stage = check_timer(timer, progress_at or timer.progress_at, self._rules, now)
+            self._timers[record.id] = timer
             if stage is not None:
-                self._publish_stage(each.session_id, timer, stage, now)
+                self._publish_stage(record.id, timer, stage, now)
             if stage is TimerStage.TIMEOUT:
-                self._on_timeout(each.session_id)
+                self._listener.on_timeout(record.id)
 
     def warnings(self, session_id: SessionId) -> tuple[str, ...]:
         """What is to be said of a session's prompt; nothing while it makes progress."""
@@ -155,4 +155,6 @@ class SupervisionTimers:
         words = stage_summary(stage, now.seconds_since(timer.progress_at))
         if stage is not TimerStage.PROGRESS:
             log.info("%s: %s", session_id, words)
-        self._publish(SupervisionEvent(session_id, stage, iso(now.wall), iso(timer.progress_at.wall), words))
+        self._listener.publish_supervision(
+            SupervisionEvent(session_id, stage, iso(now.wall), iso(timer.progress_at.wall), words)
+        )

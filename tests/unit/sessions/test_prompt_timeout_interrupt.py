@@ -1,7 +1,7 @@
 """Claims about prompts that time out: a silent model is interrupted, and nobody who has a reason to be silent."""
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import pytest
 
@@ -10,7 +10,6 @@ from wakeful.core.ids import SessionId
 from wakeful.healing.closed_sessions import PromptTimeout
 from wakeful.judging.events import CallStarted, Prompted, TextWritten
 from wakeful.sessions.prompt_timeouts import (
-    RunningPrompt,
     SupervisionEvent,
     SupervisionTimers,
     TimerRules,
@@ -32,14 +31,13 @@ class Timed:
         self.treated: set[SessionId] = set()
         cut_short = PromptTimeout(self.house.hands_in("mine"), self.house.roster, self.treated.__contains__)
         self.cut_short = cut_short
-        self.timers = SupervisionTimers(
-            self.house.clock, self.running, RULES, self.said.append, cut_short.on_timeout
-        )
+        self.timers = SupervisionTimers(self.house.clock, self.house.roster, RULES, self)
 
-    def running(self) -> Iterator[RunningPrompt]:
-        for session in self.house.roster.sessions.values():
-            if session.record is not None and session.record.active_prompt:
-                yield RunningPrompt(session.subject.id, session.record.state, session.activity.progress_at)
+    def publish_supervision(self, event: SupervisionEvent) -> None:
+        self.said.append(event)
+
+    def on_timeout(self, session_id: SessionId) -> None:
+        self.cut_short.on_timeout(session_id)
 
     async def begin(self) -> None:
         self.house.start("a")

@@ -3,7 +3,6 @@
 import asyncio
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -13,13 +12,13 @@ from hypothesis import given, settings, strategies as st
 from support.heartbeat_fixture import WakeHouse
 from support.supervisor_fixture import House, subject
 from wakeful.core.errors import SessionNotFound
+from wakeful.core.ids import SessionId
 from wakeful.judging.events import CallEnded, CallStarted
 from wakeful.judging.findings import Health, State
 from wakeful.linux.run_command import HookProgram
 from wakeful.sessions.feed import Feed
 from wakeful.sessions.health_hook import HealthHook
 from wakeful.sessions.prompt_timeouts import (
-    RunningPrompt,
     SupervisionEvent,
     SupervisionTimers,
     TimerRules,
@@ -37,12 +36,12 @@ class Timed:
     def __init__(self) -> None:
         self.house = House()
         self.said: list[SupervisionEvent] = []
-        self.timers = SupervisionTimers(self.house.clock, self.running, TimerRules(), self.said.append)
+        self.timers = SupervisionTimers(self.house.clock, self.house.roster, TimerRules(), self)
 
-    def running(self) -> Iterator[RunningPrompt]:
-        for session in self.house.roster.sessions.values():
-            if session.record is not None and session.record.active_prompt:
-                yield RunningPrompt(session.subject.id, session.record.state, session.activity.progress_at)
+    def publish_supervision(self, event: SupervisionEvent) -> None:
+        self.said.append(event)
+
+    def on_timeout(self, session_id: SessionId) -> None: ...
 
     def pass_time(self, seconds: float) -> None:
         for _ in range(int(seconds // 30)):
