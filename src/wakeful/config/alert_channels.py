@@ -15,7 +15,7 @@ from wakeful.integrations.telegram import TelegramMessenger
 
 
 def open_channels(alerts: AlertsConfig, environ: Mapping[str, str]) -> list[Messenger]:
-    """The channels that are set up, each under a name of its own."""
+    """The channels that are set up, each under a unique name."""
     channels: list[Messenger] = []
     if alerts.telegram_token:
         channels.append(TelegramMessenger(alerts.telegram_token, alerts.telegram_chat, alerts.telegram_api))
@@ -30,7 +30,7 @@ def open_channels(alerts: AlertsConfig, environ: Mapping[str, str]) -> list[Mess
 
 
 def alert_rules_of(alerts: AlertsConfig) -> AlertRules:
-    """What the operator wants to hear."""
+    """Which alerts the operator wants, and how often."""
     return AlertRules(
         kinds=frozenset(kind for kind in AlertKind if getattr(alerts, kind)),
         needs_you_seconds=alerts.needs_you_seconds,

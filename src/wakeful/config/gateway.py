@@ -19,11 +19,11 @@ from wakeful.integrations.providers import NAMES
 CHATS: Final = "gateway.chats"
 DEFAULT_CHAT: Final = "default"
 Secret = NewType("Secret", str)
-"""A value that is shown to nobody."""
+"""A value that is never shown."""
 
 
 class PermissionMode(StrEnum):
-    """What an agent may do unasked, in Claude Code's words."""
+    """What an agent may do without asking, in Claude Code's terms."""
 
     DEFAULT = "default"
     ACCEPT_EDITS = "acceptEdits"
@@ -31,12 +31,12 @@ class PermissionMode(StrEnum):
     BYPASS = "bypassPermissions"
 
 
-# Who answers: the clients there is a file for.
+# The clients that have a module in `integrations/providers`.
 ProviderName = Annotated[str, Meta(pattern=f"^({'|'.join(NAMES)})$")]
 _PROVIDERS: Final = " or ".join(NAMES)
 _SECONDS_MAX: Final = 86_400
 UserIds = tuple[Annotated[int, Meta(ge=1, le=2**53)], ...]
-# The Bot API, or a server of one's own that speaks it.
+# The Bot API, or a self-hosted server that implements it.
 ApiUrl = Annotated[str, Meta(pattern=r"^https?://\S+$")]
 DaySeconds = Annotated[float, Meta(gt=0, le=_SECONDS_MAX)]
 # Telegram itself allows about one edit a second in a chat.
@@ -64,7 +64,7 @@ ALLOWED: Final[Mapping[Any, str]] = {
 
 
 class GatewayConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The bot, and who may speak to it."""
+    """The bot and its allowed users."""
 
     token: Secret = Secret("")
     api: ApiUrl = "https://api.telegram.org"
@@ -78,7 +78,7 @@ class GatewayConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How a provider is run, and when it is left alone for a while."""
+    """How a provider is run, and when its circuit breaker opens."""
 
     argv: CommandWords
     failures_max: SmallCount = 3
@@ -87,26 +87,25 @@ class ProviderConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 def _provider_section(name: str) -> type[ProviderConfig]:
-    """The same, run by its own name."""
+    """A ProviderConfig whose default command is the provider's name."""
     fields = [("argv", CommandWords, (name,))]
-    made = msgspec.defstruct(name, fields, bases=(ProviderConfig,), frozen=True, kw_only=True)
-    assert issubclass(made, ProviderConfig), "as its bases say"
-    return made
+    section = msgspec.defstruct(name, fields, bases=(ProviderConfig,), frozen=True, kw_only=True)
+    assert issubclass(section, ProviderConfig), "as its bases say"
+    return section
 
 
-# A section of the configuration for each, and what it holds.
 PROVIDER_SECTIONS: Final[Mapping[str, type[ProviderConfig]]] = {
     f"gateway.{name}": _provider_section(name) for name in NAMES
 }
 
 
 def default_providers() -> dict[str, ProviderConfig]:
-    """Every provider as it is run where nobody says otherwise."""
+    """Every provider with its default settings."""
     return {name: PROVIDER_SECTIONS[f"gateway.{name}"](argv=(name,)) for name in NAMES}
 
 
 class HostMonitorConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is watched on the host, and from when on it is too much."""
+    """What is watched on the host, and the limits for each figure."""
 
     watch_seconds: DaySeconds = 60.0
     disk_percent: Percent = 90.0
@@ -120,7 +119,7 @@ class HostMonitorConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class ConversationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The pool, and what a reply brings along."""
+    """The session pool, and how much of a replied-to message goes into the prompt."""
 
     max_active_sessions: SmallCount = 24
     idle_ttl_minutes: Minutes = 30.0
@@ -129,7 +128,7 @@ class ConversationConfig(Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class ResponseActionsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Buttons below an answer. Which ones is asked of the model: one more call for every answer."""
+    """Buttons below an answer. The model chooses them: one more call for every answer."""
 
     enabled: bool = True
     decision_timeout_ms: Milliseconds = 5000
@@ -216,7 +215,7 @@ CHAT_KEYS: Final[Mapping[str, TableKey]] = {
 
 
 def read_chats(table: object, origin: KeyOrigin, expand: Expand, problems: list[str]) -> Iterator[ChatConfig]:
-    """The chats of one `[gateway.chats]` table; whatever is wrong is added to `problems`, and that chat is left out."""
+    """The chats of one `[gateway.chats]` table. A chat with an error is left out; `problems` gets the error."""
     refusal = f'{origin("", "")}: {CHATS}: must hold tables, [{CHATS}."chat:1:thread:main"]'
     return read_named_tables(table, refusal, partial(_read_chat, origin, expand), problems)
 
@@ -235,15 +234,9 @@ def _read_chat(
         return None
     values: dict[str, Any] = {}
     for name, value in table.items():
-        said = _check_value(name, value, expand, values)
-        if said is not None:
-            problems.append(f"{origin(key, name)}: {shown}.{said}")
+        problem = check_value(CHAT_KEYS, name, value, values)
+        if problem is not None:
+            problems.append(f"{origin(key, name)}: {shown}.{problem}")
+        elif CHAT_KEYS[name].kind == FolderPath and values[name]:
+            values[name] = expand(values[name])
     return None if problems else ChatConfig(key=key, **values)
-
-
-def _check_value(name: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
-    """Take a value into `values`, or say what is wrong with it."""
-    said = check_value(CHAT_KEYS, name, value, values)
-    if said is None and CHAT_KEYS[name].kind == FolderPath and values[name]:
-        values[name] = expand(values[name])
-    return said

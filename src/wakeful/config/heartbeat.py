@@ -8,11 +8,11 @@ from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
-# As for every number of seconds: ten years say "never" and are still a date.
+# Ten years: enough to say "never", and still a date that can be written down.
 SECONDS_MAX: Final = 315_360_000
 Duration = Annotated[float, Meta(gt=0, le=SECONDS_MAX, description="duration")]
 Times = Annotated[int, Meta(ge=1, le=1_000_000)]
-# Guidance of a megabyte is no guidance, and it travels in a prompt.
+# The guidance is sent as part of a prompt, so a megabyte is far too much.
 Bytes = Annotated[int, Meta(ge=1, le=1_048_576)]
 # The kernel takes no NUL in an argument.
 CommandWords = tuple[Annotated[str, Meta(pattern=r"^[^\x00]+$")], ...]
@@ -26,7 +26,7 @@ ALLOWED: Final = {
 
 
 class HeartbeatConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How agents are woken, and within which bounds their HEARTBEAT.md may ask for it."""
+    """How agents are woken, and the bounds for the intervals in their HEARTBEAT.md."""
 
     enabled: bool = True
     min_interval: Duration = 300.0
@@ -41,7 +41,7 @@ class HeartbeatConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class SupervisionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The timers of a running prompt. They stand beside health and never write it."""
+    """The timers of a running prompt. They never change a session's health."""
 
     activity_heartbeat_interval: Duration = 30.0
     progress_notify_interval: Duration = 600.0
@@ -50,7 +50,7 @@ class SupervisionConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class HooksConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Programs of the operator that are told of something. Each gets it as JSON on standard input."""
+    """Programs that the operator wants run on an event. Each gets the event as JSON on standard input."""
 
     session_health_update_after: CommandWords = ()
 

@@ -9,6 +9,7 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from typing import Any, Final
 
@@ -36,33 +37,31 @@ from wakeful.core.decoding import decode_json, decode_toml
 from wakeful.core.durations import BadDuration, parse_duration
 from wakeful.core.text import plain
 
-# The default file with every key has 3 KB; whatever is larger is no configuration.
+# The default file with every key has 3 KB.
 FILE_BYTES_MAX: Final = 1_048_576
 _PREFIX: Final = "WAKEFUL_"
 _NOT_IN_NAMES: Final = re.compile(r"""["'\s]""")
 
 
 class Document(Struct, frozen=True):
-    """A configuration file as it was read."""
-
     path: str
     content: bytes
 
 
 class LoadedConfig(Struct, frozen=True):
-    """The configuration, for every key where its value came from, and the files that were read, the last one first."""
+    """The configuration, the origin of each key's value, and the files that were read, the last one first."""
 
     config: Config
     origins: dict[str, str]
     files: tuple[str, ...] = ()
 
 
-# By table and name: what it is, and where it and each of its keys stand.
+# By table and name: the parsed value, and the origins of the table and of each of its keys.
 _NamedTables = dict[str, dict[str, tuple[Any, dict[str, str]]]]
 
 
 class _Setting(Struct, frozen=True):
-    """One value somebody set, not yet checked."""
+    """One value from a file or the environment, not yet checked."""
 
     key: str
     value: Any
@@ -71,7 +70,7 @@ class _Setting(Struct, frozen=True):
 
 
 def load(path: str | None, environ: Mapping[str, str]) -> Config:
-    """The configuration of one file, or of none, under the environment's. Raises ConfigError."""
+    """The configuration from the environment and at most one file. Raises ConfigError."""
     documents = [] if path is None else [Document(path, read_file(path))]
     return combine(documents, environ).config
 
@@ -98,9 +97,9 @@ def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
 
 
 def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> LoadedConfig:
-    """Lay the documents over the defaults, later ones over earlier ones, and the environment over all.
+    """Merge defaults, documents in their order, and the environment; the later value wins.
 
-    Raises ConfigError with every problem there is, one to a line.
+    Raises ConfigError with every problem, one per line.
     """
     problems: list[str] = []
     named: _NamedTables = {table: {} for table in OPEN_TABLES}
@@ -118,14 +117,15 @@ def combine(documents: Sequence[Document], environ: Mapping[str, str]) -> Loaded
             problems.append(str(problem))
     if problems:
         raise ConfigError(problems="\n".join(problems))
-    for table, held in named.items():
-        for name, (_, places) in held.items():
+    for table, entries in named.items():
+        for name, (_, places) in entries.items():
             origins |= {f"{table}.{name}{f'.{key}' if key else ''}": place for key, place in places.items()}
     values |= {name: values[other] for name, other in CONFIGURED_UNDER.items()}
-    alone = [name for name in SECTIONS if name not in PROVIDER_SECTIONS]
-    fields: dict[str, Any] = {field_of(name): _section(name, values) for name in alone}
+    fields: dict[str, Any] = {
+        field_of(name): _section(name, values) for name in SECTIONS if name not in PROVIDER_SECTIONS
+    }
     fields["gateway_providers"] = {provider_of(each): _section(each, values) for each in PROVIDER_SECTIONS}
-    fields |= {field_of(table): tuple(each for each, _ in held.values()) for table, held in named.items()}
+    fields |= {field_of(table): tuple(each for each, _ in of.values()) for table, of in named.items()}
     return LoadedConfig(Config(**fields), origins, tuple(each.path for each in reversed(documents)))
 
 
@@ -162,7 +162,7 @@ def _document_settings(
 
 
 def _sections(tables: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
-    """The tables of a file, those inside of another one under both names: `agents.heartbeat` is no agent."""
+    """The tables of a file; a known inner table has both names: `agents.heartbeat` is no agent."""
     for section, table in tables.items():
         inner = table if isinstance(table, dict) else {}
         own = {name for name in inner if f"{section}.{name}" in (*SECTIONS, CHATS)}
@@ -179,7 +179,7 @@ def _read_named_tables(
     environ: Mapping[str, str],
     problems: list[str],
 ) -> dict[str, tuple[Any, dict[str, str]]]:
-    """The agents or chats of a file with their places. A later file's word about one replaces the whole of it."""
+    """The agents or chats of a file with their origins. A later file replaces an entry as a whole."""
 
     def place(name: str, key: str) -> str:
         return _origin(shown, lines, f"{section}.{name}" if name else section, key)
@@ -199,7 +199,7 @@ def _read_named_tables(
 
 
 def _unknown_section_text(name: str, value: object) -> str:
-    """What to say of a top-level name that is no section: a key of one, more often than not."""
+    """The problem with a top-level name that is no section; usually it is a key of a section."""
     shown = plain(name, 60)
     if isinstance(value, dict):
         return f"[{shown}]: unknown. {_suggest_name(name, (*SECTIONS, *OPEN_TABLES))}"
@@ -220,10 +220,10 @@ def _parse_toml(content: bytes) -> tuple[str, dict[str, Any]]:
     except msgspec.DecodeError as problem:
         if isinstance(problem.__cause__, RecursionError):
             raise ConfigError(problems="1: nested too deeply") from problem
-        said, _, where = plain(str(problem), 300).partition(" (at ")
+        reason, _, where = plain(str(problem), 300).partition(" (at ")
         found = re.match(r"line (\d+)", where)
         line = int(found[1]) if found else text.count("\n") + 1
-        raise ConfigError(problems=f"{line}: not TOML: {said}") from problem
+        raise ConfigError(problems=f"{line}: not TOML: {reason}") from problem
 
 
 def _environ_settings(environ: Mapping[str, str]) -> Iterator[_Setting]:
@@ -245,38 +245,32 @@ def _check_setting(setting: _Setting, environ: Mapping[str, str]) -> Any:
     if setting.from_text and key.kind in LISTS:
         value = _parse_list(setting, key)
     if key.kind == Duration and isinstance(value, str):
-        value = _duration(value)
+        # Any other text stays as it is, so that the check below refuses it in its own words.
+        with suppress(BadDuration):
+            value = parse_duration(value)
     try:
         checked = msgspec.convert(value, key.kind, strict=not setting.from_text)
     except msgspec.ValidationError as problem:
-        said = f"{shown}: {_format_value(setting.value, key)} is not {key.allowed}"
-        raise ConfigError(problems=f"{setting.origin}: {said}") from problem
+        reason = f"{shown}: {_format_value(setting.value, key)} is not {key.allowed}"
+        raise ConfigError(problems=f"{setting.origin}: {reason}") from problem
     return key.expand(checked, lambda path: _expand_path(path, environ))
 
 
 def _parse_list(setting: _Setting, key: ConfigKey) -> list[Any]:
-    """A list from the environment: in JSON, as the file has it, or parted as such a list usually is there."""
-    text, parting = setting.value, LISTS[key.kind]
+    """A list from the environment: JSON, or with the separator that is usual for such a list."""
+    text, separator = setting.value, LISTS[key.kind]
     if not text.lstrip().startswith("["):
-        return [part for part in text.split(parting) if part]
+        return [part for part in text.split(separator) if part]
     try:
         return decode_json(text, list[int] if key.kind == UserIds else list[str])
     except msgspec.DecodeError as problem:
-        said = f"{setting.key}: {_format_value(text, key)} begins like a JSON list of texts and is none"
-        ways = f'write ["one", "two"] or one{parting}two'
-        raise ConfigError(problems=f"{setting.origin}: {said}; {ways}") from problem
-
-
-def _duration(text: str) -> float | str:
-    """The seconds of `5m`; whatever else it is stays what it was, and is refused with its own words."""
-    try:
-        return parse_duration(text)
-    except BadDuration:
-        return text
+        reason = f"{setting.key}: {_format_value(text, key)} begins like a JSON list of texts and is none"
+        ways = f'write ["one", "two"] or one{separator}two'
+        raise ConfigError(problems=f"{setting.origin}: {reason}; {ways}") from problem
 
 
 def _format_value(value: object, key: ConfigKey) -> str:
-    """A wrong value as its author wrote it: TOML's booleans are not Python's, and a secret stays one."""
+    """A wrong value as it is written in TOML; a secret is not shown."""
     if key.is_secret:
         return "this value"
     return str(value).lower() if isinstance(value, bool) else plain(repr(value), 60)
@@ -302,7 +296,7 @@ def _suggest_name(unknown: str, known: Iterable[str]) -> str:
 
 
 def _key_lines(text: str) -> Iterator[tuple[str, int]]:
-    """Headers and assignments with their lines. A name inside a multi-line string can mislead it, no worse."""
+    """Headers and assignments with their lines. A name inside a multi-line string can give a wrong line, no more."""
     prefix = ""
     for number, line in enumerate(text.splitlines(), start=1):
         head, assigned, _ = line.partition("=")
@@ -316,6 +310,6 @@ def _key_lines(text: str) -> Iterator[tuple[str, int]]:
 
 
 def _origin(shown: str, lines: Mapping[str, int], section: str, name: str = "") -> str:
-    """The place of a key as `file:line`; the section's line where the key is written in some other fashion."""
+    """The place of a key as `file:line`; the section's line if the key's own line was not found."""
     line = lines.get(f"{section}.{name}") or lines.get(section)
     return f"{shown}:{line}" if line is not None else shown

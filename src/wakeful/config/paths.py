@@ -4,12 +4,12 @@ It only computes paths and never creates, opens or checks them. The fast path of
 module, so it must not import anything at its top; errors are imported when they are raised.
 """
 
-# What mypy reads and the interpreter skips: `typing` alone would cost as much as everything the fast path does.
+# mypy takes this name as true. Importing `typing` for it would cost as much as all that the fast path does.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-# sun_path of unix(7) has 108 bytes, the last of them a NUL: nobody can listen at a longer path.
+# sun_path of unix(7) has 108 bytes, the last of them a NUL: a socket cannot have a longer path.
 SOCKET_PATH_BYTES_MAX = 107
 
 
@@ -58,32 +58,32 @@ class StatePaths:
 
     @property
     def events(self) -> str:
-        """Neutral event logs any program may append to."""
+        """Event logs in Wakeful's own format that any program may append to."""
         return f"{self.state_dir}/events"
 
     @property
     def run(self) -> str:
-        """What managed sessions without a terminal read and write, a folder each."""
+        """Input and output of managed sessions without a terminal, a folder each."""
         return f"{self.state_dir}/run"
 
     @property
     def typed_notes(self) -> str:
-        """What is being typed into containers, a file each, until its end was seen."""
+        """Prompts that are being typed into containers, a file each, until the typing is confirmed."""
         return f"{self.state_dir}/typing"
 
     @property
     def probe(self) -> str:
-        """Where clients are asked something outside of every conversation; who works here is no session."""
+        """Working directory for one-shot calls of the clients; a process that works here is no session."""
         return f"{self.state_dir}/probe"
 
     @property
     def tmux(self) -> str:
-        """The socket of the tmux server that managed sessions get."""
+        """The socket of the tmux server for managed sessions."""
         return f"{self.state_dir}/tmux.sock"
 
     @property
     def agents(self) -> str:
-        """What the tmux runtime remembers of agents that were started and not stopped, a file each."""
+        """The tmux runtime's records of agents that were started and not stopped, a file each."""
         return f"{self.state_dir}/agents"
 
     @property
@@ -92,22 +92,22 @@ class StatePaths:
 
     @property
     def gateway_problem(self) -> str:
-        """Why the chat gateway hears nothing, while it does not."""
+        """While the chat gateway receives nothing: the reason."""
         return f"{self.state_dir}/gateway.trouble"
 
     @property
     def cases(self) -> str:
-        """Verdicts that a person called wrong, with their evidence."""
+        """Verdicts that a person marked as wrong, with their evidence."""
         return f"{self.state_dir}/cases"
 
     @property
     def trust_file(self) -> str:
-        """The working directories' configurations a person trusts, by hash."""
+        """The trusted files in working directories, by hash."""
         return f"{self.state_dir}/trusted"
 
 
 def config_path(environ: "Mapping[str, str]", given: str | None = None) -> str | None:
-    """The configuration file to read: as given, else $WAKEFUL_CONFIG, else the XDG place; None without a HOME."""
+    """The configuration file to read: `given`, else $WAKEFUL_CONFIG, else the XDG place; None without a HOME."""
     chosen = given or environ.get("WAKEFUL_CONFIG")
     if chosen:
         return chosen
@@ -116,7 +116,7 @@ def config_path(environ: "Mapping[str, str]", given: str | None = None) -> str |
 
 
 def _xdg(environ: "Mapping[str, str]", variable: str, default: str) -> str | None:
-    """An XDG folder. The specification says that a relative one is to be ignored."""
+    """An XDG folder. The specification says to ignore a relative one."""
     chosen = environ.get(variable, "")
     if chosen.startswith("/"):
         return chosen.rstrip("/")
@@ -125,7 +125,7 @@ def _xdg(environ: "Mapping[str, str]", variable: str, default: str) -> str | Non
 
 
 def _absolute(variable: str, path: str) -> str:
-    """A relative state folder would be another one in every working directory."""
+    """Raises PathNotAbsolute: a relative path would be another folder in each working directory."""
     if path.startswith("/"):
         return path.rstrip("/")
     from wakeful.config.schema import PathNotAbsolute  # noqa: PLC0415 - see the module's docstring

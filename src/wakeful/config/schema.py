@@ -39,6 +39,7 @@ from wakeful.config.gateway import (
 )
 from wakeful.config.heartbeat import (
     ALLOWED as _HEARTBEAT_ALLOWED,
+    SECONDS_MAX,
     CommandWords,
     Duration,
     HeartbeatConfig,
@@ -52,16 +53,16 @@ from wakeful.core.text import plain
 from wakeful.judging.thresholds import Dollars, Policy
 
 AGENTS_SECTION: Final = "agents"
-# An agent that needs longer than this to come up is not coming up.
+# An agent that is not ready by then will not become ready.
 READY_SECONDS_MAX: Final = 600
-# The kernel takes no NUL in an argument or a path, and a line break in either is a slip.
+# The kernel takes no NUL in an argument or a path, and a line break in either is a mistake.
 _Argument = Annotated[str, Meta(pattern=r"^[^\x00\n\r]*$", max_length=4096)]
 _Program = Annotated[tuple[_Argument, ...], Meta(min_length=1, max_length=1000)]
 _Variable = Annotated[str, Meta(pattern=r"^[A-Za-z_][A-Za-z0-9_]*$", max_length=200)]
 _Variables = tuple[_Variable, ...]
 _Mount = Annotated[str, Meta(pattern=r"^(/|~/)[^:\x00\n\r]*:/[^:\x00\n\r]*(:(ro|rw))?$", max_length=4096)]
 _Mounts = tuple[_Mount, ...]
-# What the engine would read as an option or as two words.
+# Refuses what the engine would read as an option or as two words.
 _Token = Annotated[str, Meta(pattern=r"^([A-Za-z0-9][^\s\x00]*)?$", max_length=500)]
 _ReadySeconds = Annotated[float, Meta(gt=0, le=READY_SECONDS_MAX)]
 
@@ -120,7 +121,7 @@ _REQUIRED_KEYS: Final = ("runtime", "command")
 
 
 def read_agents(table: object, origin: KeyOrigin, expand: Expand, problems: list[str]) -> Iterator[AgentSpec]:
-    """The agents of one `[agents]` table; whatever is wrong is added to `problems`, and that agent is left out."""
+    """The agents of one `[agents]` table. An agent with an error is left out; `problems` gets the error."""
     refusal = f"{origin('', '')}: agents: must hold tables, [agents.NAME]"
     return read_named_tables(table, refusal, partial(_read_agent, origin, expand), problems)
 
@@ -139,31 +140,27 @@ def _read_agent(
         return None
     values: dict[str, Any] = {}
     for key, value in keys.items():
-        said = _check_value(key, value, expand, values)
-        if said is not None:
-            problems.append(f"{origin(name, key)}: {shown}.{said}")
-    problems += (f"{origin(name, key)}: {shown}{said}" for key, said in _table_problems(keys, values))
+        reason = _check_value(key, value, expand, values)
+        if reason is not None:
+            problems.append(f"{origin(name, key)}: {shown}.{reason}")
+    problems += (f"{origin(name, key)}: {shown}{reason}" for key, reason in _table_problems(keys, values))
     return None if problems else AgentSpec(name=name, **values)
 
 
 def _check_value(key: str, value: object, expand: Expand, values: dict[str, Any]) -> str | None:
-    """Take a value into `values`, or say what is wrong with it."""
-    said = check_value(AGENT_KEYS, key, value, values)
-    if said is None and key == "ready":
-        said = _pattern_problem(values[key])
-    if said is None:
-        values[key] = _expand_value(key, values[key], expand)
-    return said
-
-
-def _expand_value(key: str, value: Any, expand: Expand) -> Any:
-    if key == "workdir" and value:
-        return expand(value)
-    return tuple(expand(each) for each in value) if key == "mounts" else value
+    """Put a checked value into `values`, or return the problem with it."""
+    problem = check_value(AGENT_KEYS, key, value, values)
+    if problem is None and key == "ready":
+        problem = _pattern_problem(values[key])
+    if problem is None and key == "workdir" and values[key]:
+        values[key] = expand(values[key])
+    if problem is None and key == "mounts":
+        values[key] = tuple(expand(each) for each in values[key])
+    return problem
 
 
 def _table_problems(keys: Mapping[str, object], values: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    """What is wrong with the table as a whole: the key it is about, and words."""
+    """Problems of the table as a whole: the key concerned and the text."""
     for key in _REQUIRED_KEYS:
         if key not in keys:
             yield "", f": {key} is missing: {AGENT_KEYS[key].allowed}"
@@ -186,10 +183,6 @@ def _pattern_problem(text: str) -> str | None:
     except re.error as problem:
         return f"ready: {plain(repr(text), 60)} is not a regular expression: {plain(str(problem), 100)}"
     return None
-
-
-# Ten years: enough to say "never", and still a date that can be written down.
-SECONDS_MAX: Final = 315_360_000
 
 
 class ConfigError(OperatorError):
@@ -217,14 +210,14 @@ class PathNotAbsolute(ConfigError):
 
 
 class Mode(StrEnum):
-    """Which sessions may be acted upon."""
+    """Which sessions Wakeful may act on."""
 
     OBSERVE = "observe"
     MINE = "mine"
     ALL = "all"
 
 
-# Nothing listens beyond loopback without TLS, and there is none yet.
+# Only loopback: a listener beyond it would need TLS, which is not there yet.
 _Loopback = Annotated[str, Meta(pattern=r"^(127\.\d{1,3}\.\d{1,3}\.\d{1,3}|::1|localhost)$")]
 _Port = Annotated[int, Meta(ge=0, le=65535)]
 _Folder = Annotated[str, Meta(pattern=r"^(/|~/)")]
@@ -234,7 +227,7 @@ _Count = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 _Dollars = Annotated[float, Meta(ge=0, le=1_000_000)]
 _Path = Annotated[str, Meta(pattern=r"^((/|~/).*)?$")]
 _Url = Annotated[str, Meta(pattern=r"^(https?://\S+)?$")]
-# Whoever has it can pretend that we live.
+# Secret: a ping from elsewhere would hide that the daemon has died.
 _PingUrl = Annotated[str, Meta(pattern=r"^(https?://\S+)?$", description="secret")]
 _RedisUrl = Annotated[str, Meta(pattern=r"^((redis|rediss|unix)://\S+)?$")]
 _StoreUrl = Annotated[str, Meta(pattern=r"^(sqlite:///.+)?$")]
@@ -246,7 +239,7 @@ _Secrets = tuple[Secret, ...]
 
 
 class DaemonConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where `wakeful up` listens and what it may touch."""
+    """Where `wakeful up` listens and what it may act on."""
 
     host: _Loopback = "127.0.0.1"
     port: _Port = 4747
@@ -256,7 +249,7 @@ class DaemonConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class SourcesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Places to watch beside those the clients' own variables name."""
+    """Folders and sockets to watch in addition to those that the clients' own variables name."""
 
     claude_dirs: _Folders = ()
     codex_dirs: _Folders = ()
@@ -266,20 +259,18 @@ class SourcesConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class StoreConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where memory is kept."""
-
     url: _StoreUrl = ""
 
 
 class RunawayResponse(StrEnum):
-    """What becomes of a turn that runs away while it makes progress."""
+    """The response to a turn that runs away while it makes progress."""
 
     NOTIFY = "notify"
     REVIVE = "revive"
 
 
 class HealingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How trouble is answered."""
+    """How problems are handled."""
 
     runaway: RunawayResponse = RunawayResponse.NOTIFY
     confirm_seconds: _Seconds = 3.0
@@ -289,7 +280,7 @@ class HealingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class AlertsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is told, and of what."""
+    """The alert channels, and which alerts they get."""
 
     telegram_token: Secret = Secret("")
     telegram_chat: str = ""
@@ -305,7 +296,7 @@ class AlertsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
 
 
 class GitHubConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where trouble is filed."""
+    """Where issues about problems are filed."""
 
     repo: _Repository = ""
     repos: _Repositories = ()
@@ -327,20 +318,18 @@ class RedisConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
 
 class ProjectsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which projects somebody serves."""
+    """The projects that have a worker."""
 
     active: _Names = ()
 
 
 class RecoveryConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Journals that are recovered by the daemon."""
+    """Journals that the daemon recovers."""
 
     roots: _Folders = ()
 
 
 class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Everything that can be configured."""
-
     daemon: DaemonConfig = DaemonConfig()
     detect: Policy = Policy()
     eyes: SourcesConfig = SourcesConfig()
@@ -360,9 +349,8 @@ class Config(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     gateway_host: HostMonitorConfig = HostMonitorConfig()
     conversation: ConversationConfig = ConversationConfig()
     response_actions: ResponseActionsConfig = ResponseActionsConfig()
-    # Declared by `[agents.NAME]` tables: how many there are, and how they are called, is the operator's.
+    # From the `[agents.NAME]` and `[gateway.chats.KEY]` tables, whose names the operator chooses.
     agents: tuple[AgentSpec, ...] = ()
-    # So are `[gateway.chats.KEY]` tables.
     gateway_chats: tuple[ChatConfig, ...] = ()
 
 
@@ -383,15 +371,14 @@ SECTIONS: Final[Mapping[str, type[Struct]]] = {
     "hooks": HooksConfig,
     **_GATEWAY_SECTIONS,
 }
-# Two sections are known by their last word alone.
 _FIELDS: Final[Mapping[str, str]] = {"agents.heartbeat": "heartbeat", "session.supervision": "supervision"}
-# Tables whose names are the operator's.
+# Tables whose inner names the operator chooses.
 OPEN_TABLES: Final = (AGENTS_SECTION, CHATS)
-# Configured under the wake service's name; the rules get the number from there.
+# The rules take this number from the heartbeat's section.
 CONFIGURED_UNDER: Final[Mapping[str, str]] = {
     "detect.stale_seconds": "agents.heartbeat.session_health_stale_after"
 }
-# The domain gives numbers their names and defaults; that they are positive is the configuration's business.
+# The judging rules give numbers their names and defaults; the configuration checks that they are positive.
 _POSITIVE: Final[Mapping[type, Any]] = {float: _Seconds, int: _Count, Dollars: _Dollars}
 _ALLOWED: Final[Mapping[Any, str]] = {
     **_HEARTBEAT_ALLOWED,
@@ -431,17 +418,17 @@ LISTS: Final[Mapping[Any, str]] = {
 
 
 def field_of(section: str) -> str:
-    """What a section is called in `Config`."""
+    """The field of `Config` for a section."""
     return _FIELDS.get(section, section.replace(".", "_"))
 
 
 def provider_of(section: str) -> str:
-    """Whose section it is, of those that every provider has one of."""
+    """The provider of a `[gateway.PROVIDER]` section."""
     return section.rpartition(".")[2]
 
 
 class ConfigKey(Struct, frozen=True):
-    """One key: its full name, its type, its default, and in words what it may be."""
+    """One key: its full name, its type, its default, and the allowed values in words."""
 
     name: str
     kind: Any
@@ -461,17 +448,16 @@ class ConfigKey(Struct, frozen=True):
         return self.name.rpartition(".")[2]
 
     def value_in(self, config: "Config") -> Any:
-        """Its value."""
         if self.section in PROVIDER_SECTIONS:
             return getattr(config.gateway_providers[provider_of(self.section)], self.short)
         return getattr(getattr(config, field_of(self.section)), self.short)
 
     def format_value(self, value: Any) -> Any:
-        """A value as people write it."""
+        """A value as it is written in the file."""
         return format_duration(value) if self.kind == Duration else value
 
     def expand(self, value: Any, expand: Callable[[str], str]) -> Any:
-        """A value with its paths made whole, where it has any."""
+        """A value with its paths expanded, if it has any."""
         if self.kind == _Path:
             return expand(value) if value else value
         return tuple(map(expand, value)) if self.kind == _Folders else value
@@ -490,7 +476,7 @@ KEYS: Final[Mapping[str, ConfigKey]] = {key.name: key for key in _keys()}
 
 
 def secret_values(config: Config) -> Iterator[str]:
-    """What no other program may know."""
+    """The values that no other program may see."""
     for key in KEYS.values():
         if key.is_secret:
             value = key.value_in(config)

@@ -23,7 +23,7 @@ class StateDirUnusable(WorldError):
 
 
 def require_home(environ: Mapping[str, str]) -> None:
-    """Raises HomeNotThere if everything would lie below a HOME that does not exist: a slip, not a wish."""
+    """Raises HomeNotThere if the state folder would be below a HOME that does not exist: that is a mistake."""
     home = environ.get("HOME", "")
     chosen = environ.get("WAKEFUL_HOME") or environ.get("XDG_STATE_HOME", "").startswith("/")
     if home and not chosen and not Path(home).is_dir():
@@ -31,8 +31,8 @@ def require_home(environ: Mapping[str, str]) -> None:
 
 
 def make_state_dir(paths: StatePaths) -> None:
-    """Make the state folder and those others write into, for this user alone. Raises StateDirUnusable."""
-    # One by one: `parents` would give the state folder the mode of everybody's folders.
+    """Make the state folder and those that other programs write to, for this user alone. Raises StateDirUnusable."""
+    # One by one: a folder that `parents` makes gets the default mode.
     for folder in (paths.state_dir, paths.spool, paths.events, paths.run, paths.logs):
         try:
             Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -41,19 +41,19 @@ def make_state_dir(paths: StatePaths) -> None:
 
 
 def store_path(config: Config, paths: StatePaths) -> Path:
-    """Where the store lies that daemon, commands and journals share."""
+    """The path of the store that daemon, commands and journals share."""
     return Path(config.store.url.removeprefix("sqlite://") or paths.database)
 
 
 def read_stored_notes(path: Path, kind: str) -> "list[Note]":
-    """What the store keeps of a kind, read once without a daemon. Raises the store's errors; writes nothing."""
-    from wakeful.storage.sqlite.database import read_notes  # noqa: PLC0415 - costs nobody who has a daemon
+    """The notes of a kind. Raises the store's errors; writes nothing."""
+    from wakeful.storage.sqlite.database import read_notes  # noqa: PLC0415 - not needed while a daemon runs
 
     return read_notes(path, kind)
 
 
 def read_stored_pause(path: Path) -> "PauseRecord | None":
-    """Who paused, as the store has it; as `read_stored_notes` otherwise."""
+    """The stored pause. Raises as `read_stored_notes`."""
     from wakeful.alerts.mute_pause import PAUSE_KIND, pause_from_notes  # noqa: PLC0415 - as above
     from wakeful.alerts.mute_pause_model import pause_record  # noqa: PLC0415 - as above
 

@@ -14,18 +14,16 @@ T = TypeVar("T")
 FolderPath = Annotated[str, Meta(pattern=r"^((/|~/)[^\x00\n\r]*)?$", max_length=4096)]
 
 ReadOne = Callable[[str, object, list[str]], T | None]
-"""What the table of this name means; whatever is wrong with it is added to the problems."""
+"""Parses the table of this name; adds its errors to the list of problems."""
 
 KeyOrigin = Callable[[str, str], str]
-"""Where the key of a named table stands, as `file:line`."""
+"""The place of a named table's key, as `file:line`."""
 
 Expand = Callable[[str], str]
 """A path with its ~ resolved."""
 
 
 class TableKey(Struct, frozen=True):
-    """One key of such a table."""
-
     kind: Any
     default: Any
     allowed: str
@@ -33,7 +31,7 @@ class TableKey(Struct, frozen=True):
 
 
 def read_named_tables(table: object, refusal: str, read_one: ReadOne[T], problems: list[str]) -> Iterator[T]:
-    """What each of the tables means; one with problems is left out. `refusal` is said where they are none."""
+    """Parse each table; one with problems is left out. `refusal` is the problem if `table` holds no tables."""
     if not isinstance(table, dict):
         problems.append(refusal)
         return
@@ -46,7 +44,7 @@ def read_named_tables(table: object, refusal: str, read_one: ReadOne[T], problem
 
 
 def check_value(keys: Mapping[str, TableKey], name: str, value: object, values: dict[str, Any]) -> str | None:
-    """Take a value into `values` as its key wants it, or say what is wrong with it."""
+    """Put a checked value into `values`, or return the problem with it."""
     known = keys.get(name)
     shown = plain(name, 60)
     if known is None:

@@ -38,7 +38,7 @@ class TokenFileBroken(OperatorError):
 
 
 def load_or_create_token(path: Path) -> str:
-    """The token in this file, made now if there is none. Raises TokenFileUnsafe, TokenFileLink or TokenFileBroken."""
+    """The token in this file, created if there is none. Raises TokenFileUnsafe, TokenFileLink or TokenFileBroken."""
     try:
         return read_token(path)
     except FileNotFoundError:
@@ -49,14 +49,14 @@ def load_or_create_token(path: Path) -> str:
 def read_token(path: Path) -> str:
     """The token in this file. Raises FileNotFoundError, TokenFileUnsafe, TokenFileLink or TokenFileBroken."""
     try:
-        # NONBLOCK: somebody's FIFO of this name must not make us wait.
+        # NONBLOCK: opening a FIFO of this name would wait for its writer.
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
     except OSError as error:
         if error.errno == errno.ELOOP:
             raise TokenFileLink(path=path) from error
-        # A file of somebody else.
+        # Another user's file.
         raise TokenFileUnsafe(path=path) from error
     try:
         found = os.fstat(descriptor)

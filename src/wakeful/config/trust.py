@@ -21,25 +21,25 @@ class TrustDamaged(OperatorError):
 
 
 class TrustFile:
-    """Implements heartbeat.policy.Trusts. `path`: where it is kept."""
+    """Implements heartbeat.policy.TrustedFiles."""
 
     def __init__(self, path: str) -> None:
         self._path = path
 
     def stamp(self) -> tuple[int, int] | None:
-        """What tells it from a changed one: it is replaced as a whole."""
+        """Differs after each change, because the file is replaced as a whole."""
         try:
-            seen = Path(self._path).stat()
+            stat = Path(self._path).stat()
         except OSError:
             return None
-        return seen.st_ino, seen.st_mtime_ns
+        return stat.st_ino, stat.st_mtime_ns
 
     def is_trusted(self, path: str, content: bytes) -> bool:
-        """Whether this very content is trusted at this very path. Raises TrustDamaged."""
+        """Whether exactly this content is trusted at exactly this path. Raises TrustDamaged."""
         return self._entries().get(_name(path)) == _digest(content)
 
     def trust(self, path: str, content: bytes) -> None:
-        """Remember both; the book is replaced whole, and only its owner reads it. Raises TrustDamaged."""
+        """Record path and hash. The file is replaced whole and readable only by its owner. Raises TrustDamaged."""
         entries = {**self._entries(), _name(path): _digest(content)}
         Path(self._path).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         fresh = f"{self._path}.{os.getpid()}"
@@ -63,6 +63,6 @@ def _name(path: str) -> str:
 
 
 def _digest(content: bytes) -> str:
-    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and most folders have nothing to be trusted
+    from hashlib import sha256  # noqa: PLC0415 - loads OpenSSL, and most folders have no file to trust
 
     return sha256(content).hexdigest()
