@@ -1,8 +1,8 @@
 """Installs and uninstalls hooks in the settings files of the clients, and reports their state.
 
-A plan is a value that can be shown; only `carry_out` writes, and no client is started. A settings file is
+A plan is a value that can be shown; only `apply_plan` writes, and no client is started. A settings file is
 read as it is and replaced whole. It is not written if it is a link, read-only, too large or another user's:
-settings that are kept elsewhere, for example in a repository, are edited there.
+a person edits settings that are kept elsewhere, for example in a repository, at that place.
 """
 
 import os
@@ -29,7 +29,7 @@ from wakeful.hooks.model import (
 )
 from wakeful.hooks.spool import last_report_at
 
-# Settings are a few KB; what is larger was not written by a client or a person.
+# Settings are a few KB; clients and people write no larger ones.
 SETTINGS_BYTES_MAX: Final = 4 * 1024 * 1024
 BACKUP: Final = ".before-wakeful"
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
@@ -69,7 +69,7 @@ def read_settings(path: Path) -> bytes | None:
 
 
 def read_settings_to_show(path: Path) -> bytes:
-    """The file's bytes, links followed: only to be shown. Raises OSError, and NotOursToWrite for what is no settings file."""
+    """The file's bytes, links followed: only for display. Raises OSError, and NotOursToWrite if it is no settings file."""
     # Opening a FIFO would wait for its writer.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     with os.fdopen(descriptor, "rb") as file:
@@ -108,7 +108,7 @@ def _require_ours(path: Path, found: os.stat_result) -> None:
 
 
 def replace_settings(path: Path, before: bytes | None, after: bytes) -> None:
-    """Write aside, sync, rename; the mode stays. Raises SettingsChanged if it is not what it was."""
+    """Write a new file, sync, rename; the mode stays. Raises SettingsChanged if the file no longer holds `before`."""
     if read_settings(path) != before:
         raise SettingsChanged(path=path)
     mode = stat.S_IMODE(path.stat().st_mode) if before is not None else 0o600
@@ -126,14 +126,14 @@ def replace_settings(path: Path, before: bytes | None, after: bytes) -> None:
 
 
 def remove_settings(path: Path, before: bytes) -> None:
-    """Remove the file. Raises SettingsChanged if it is not what it was."""
+    """Raises SettingsChanged if the file no longer holds `before`."""
     if read_settings(path) != before:
         raise SettingsChanged(path=path)
     path.unlink()
 
 
 def save_backup(path: Path, content: bytes) -> None:
-    """Keep these bytes beside the file, for its owner alone; an older backup is replaced, a link there is not followed."""
+    """Write a backup beside the file, readable only by its owner. It replaces an older backup and follows no link."""
     aside = path.with_name(f".{path.name}.{secrets.token_hex(8)}")
     with os.fdopen(os.open(aside, _NEW, 0o600), "wb") as file:
         file.write(content)
@@ -141,7 +141,7 @@ def save_backup(path: Path, content: bytes) -> None:
 
 
 def read_backup(path: Path) -> bytes | None:
-    """What stood there before our hooks did; None if that is not known."""
+    """The file's content before Wakeful's hooks; None if it is unknown."""
     try:
         with os.fdopen(os.open(backup_of(path), _READ), "rb") as file:
             return file.read(SETTINGS_BYTES_MAX) if stat.S_ISREG(os.fstat(file.fileno()).st_mode) else None
@@ -154,7 +154,7 @@ _FOLDERS: Final = {"claude": ("CLAUDE_CONFIG_DIR", ".claude"), "codex": ("CODEX_
 
 
 class SettingsPlan(Struct, frozen=True):
-    """What would become of a settings file. `None` is a file that is not there; equal sides are nothing to do."""
+    """The planned change of a settings file. `None` means no file; equal sides mean nothing to do."""
 
     path: Path
     before: bytes | None
@@ -167,7 +167,7 @@ class SettingsPlan(Struct, frozen=True):
 
 
 class HookState(Struct, frozen=True):
-    """What is known of a client's hooks: where, whether they are in place, current, and when one last reported."""
+    """The state of a client's hooks: their file, whether they are installed and current, and the last report."""
 
     path: Path
     is_installed: bool
@@ -177,18 +177,18 @@ class HookState(Struct, frozen=True):
 
 
 def settings_path(client: str, environ: Mapping[str, str]) -> Path:
-    """The file in which a client looks for hooks of this user."""
+    """The file from which a client reads this user's hooks."""
     variable, folder = _FOLDERS[client]
     return Path(environ.get(variable) or f"{environ.get('HOME', '')}/{folder}") / FILES[client]
 
 
 def plan_install(client: str, environ: Mapping[str, str], paths: StatePaths) -> SettingsPlan:
-    """The settings with our hooks as they are now. Raises NotOursToWrite, NotPlainJson."""
+    """The settings with Wakeful's current hooks. Raises NotOursToWrite, NotPlainJson."""
     path = settings_path(client, environ)
     command = command_for(paths.spool)
     before = read_settings(path)
     if before is not None and is_in_place(_text(before), client, command):
-        # Whoever added hooks behind ours, or laid the file out anew, keeps that.
+        # Hooks that were added after Wakeful's, and another layout of the file, stay.
         return SettingsPlan(path, before, before, None)
     bare = _settings_without_hooks(path, before, client)
     after = with_hooks("{}\n" if bare is None else _text(bare), client, command).encode()
@@ -196,29 +196,28 @@ def plan_install(client: str, environ: Mapping[str, str], paths: StatePaths) -> 
 
 
 def plan_uninstall(client: str, environ: Mapping[str, str]) -> SettingsPlan:
-    """The settings without our hooks: the very bytes of before, if nobody else wrote since. Raises as above."""
+    """The settings without Wakeful's hooks: the original bytes, if nothing else changed them. Raises as above."""
     path = settings_path(client, environ)
     before = read_settings(path) if path.parent.is_dir() else None
     return SettingsPlan(path, before, _settings_without_hooks(path, before, client), None)
 
 
 def _settings_without_hooks(path: Path, current: bytes | None, client: str) -> bytes | None:
-    """What stands there, or stood there, without us."""
     if current is None:
         return None
     text = _text(current)
     commands = our_commands(text)
     if not commands:
         return current
-    kept = read_backup(path)
-    # If our lines make of the backup what is there now, nobody else wrote since.
-    if kept is not None and any(
-        with_hooks(_text(kept), client, each).encode() == current for each in commands
+    backup = read_backup(path)
+    # If the backup with Wakeful's hooks equals the current file, nothing else changed it.
+    if backup is not None and any(
+        with_hooks(_text(backup), client, each).encode() == current for each in commands
     ):
-        return kept
+        return backup
     bare = without_hooks(text)
-    # Nothing was there before us, so nothing is after us.
-    return None if kept is None and bare.strip() == "{}" else bare.encode()
+    # There was no file before the hooks were installed, so there is none after.
+    return None if backup is None and bare.strip() == "{}" else bare.encode()
 
 
 def _text(content: bytes) -> str:
@@ -229,7 +228,7 @@ def _text(content: bytes) -> str:
 
 
 def apply_plan(plan: SettingsPlan) -> None:
-    """Write what was planned. Raises SettingsChanged if the file is no longer what the plan was made from."""
+    """Raises SettingsChanged if the file has changed since it was read for the plan."""
     if plan.after is None:
         assert plan.before is not None, "nothing to remove is nothing to do"
         remove_settings(plan.path, plan.before)
@@ -238,17 +237,17 @@ def apply_plan(plan: SettingsPlan) -> None:
             save_backup(plan.path, plan.backup)
         replace_settings(plan.path, plan.before, plan.after)
     if plan.backup is None and plan.after is not None and plan.after == read_backup(plan.path):
-        # It stands where it belongs again.
+        # The settings are the backup again, so it is no longer needed.
         backup_of(plan.path).unlink()
 
 
 def snippet_for(client: str, paths: StatePaths) -> str:
-    """The hooks as text, for whoever puts them there by hand."""
+    """The hooks as text, for installation by hand."""
     return snippet(client, command_for(paths.spool))
 
 
 def hooks_state(client: str, environ: Mapping[str, str], paths: StatePaths) -> HookState:
-    """What is known of a client's hooks. Changes nothing; what cannot be read is said."""
+    """The state of a client's hooks; `trouble` says why the file cannot be read. Changes nothing."""
     path = settings_path(client, environ)
     fired = last_report_at(Path(paths.hook_marks), client)
     try:
@@ -260,6 +259,6 @@ def hooks_state(client: str, environ: Mapping[str, str], paths: StatePaths) -> H
         return HookState(path, is_installed=False, is_current=False, fired_at=fired)
     except (OSError, NotPlainJson, NotOursToWrite) as problem:
         return HookState(path, is_installed=False, is_current=False, fired_at=fired, trouble=str(problem))
-    # What reported before the file was last written was trusted then, which says nothing of now.
+    # A report from before the last write proves only that the client trusted the hooks then.
     since = fired if fired is not None and fired > changed_at else None
     return HookState(path, is_installed, is_current, since)

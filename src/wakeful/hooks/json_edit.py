@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from wakeful.core.errors import OperatorError
 
-# For texts that `parse` took.
+# Only for texts that `parse` accepted.
 _DECODER: Final = json.JSONDecoder()  # noqa: TID251
 _SPACE: Final = re.compile(r"[ \t\n\r]*")
 
@@ -44,11 +44,11 @@ class JsonContainer(Struct, frozen=True):
 
 
 def parse(text: str) -> Any:
-    """What the text says. Raises NotPlainJson."""
+    """The value of the text. Raises NotPlainJson."""
     if not text.strip():
         raise NotPlainJson(reason="the file is empty")
     try:
-        # Only the standard library tells of a key that stands twice, which an edit would get wrong.
+        # Only the standard library reports a duplicate key, which an edit would get wrong.
         return json.loads(text, object_pairs_hook=_refuse_duplicate_keys, parse_constant=_refuse)  # noqa: TID251
     except (ValueError, RecursionError) as problem:
         raise NotPlainJson(reason=str(problem) or "nested too deep") from problem
@@ -66,7 +66,7 @@ def _refuse(constant: str) -> Any:
 
 
 def container_at(text: str, start: int) -> JsonContainer | None:
-    """The object or array that begins at `start` of a text that was parsed; None for any other value."""
+    """The object or array at `start` of a text that `parse` accepted; None for any other value."""
     if text[start] not in "{[":
         return None
     close = "}" if text[start] == "{" else "]"
@@ -81,7 +81,6 @@ def container_at(text: str, start: int) -> JsonContainer | None:
 
 
 def root_of(text: str) -> JsonContainer | None:
-    """The outermost object or array."""
     return container_at(text, _skip(text, 0))
 
 
@@ -95,15 +94,15 @@ def _part(text: str, at: int, *, named: bool) -> JsonPart:
 
 
 def _skip(text: str, at: int) -> int:
-    found = _SPACE.match(text, at)
-    assert found is not None, "nothing at all is space, too"
-    return found.end()
+    spaces = _SPACE.match(text, at)
+    assert spaces is not None, "the pattern matches the empty string, too"
+    return spaces.end()
 
 
 def append_part(text: str, container: JsonContainer, part: str, depth: int) -> str:
-    """The text with one more part at the end of the container, laid out as its neighbours are.
+    """The text with one more part at the end of the container, laid out like its neighbours.
 
-    `part` is spelled with two spaces for each level; `depth` is the level at which it comes to stand.
+    `part` is indented by two spaces for each level; `depth` is its level in the text.
     """
     unit, newline = indentation(text)
     if container.parts:
@@ -119,7 +118,7 @@ def append_part(text: str, container: JsonContainer, part: str, depth: int) -> s
 
 
 def _layout_part(part: str, lead: str, unit: str) -> str:
-    """The part behind its leading space; on one line where its neighbours are."""
+    """The part after its leading space; on one line if its neighbours are."""
     if "\n" not in lead:
         return " " + re.sub(r"\n *", " ", part)
     newline = "\r\n" if "\r\n" in lead else "\n"
@@ -134,14 +133,14 @@ def _indent(line: str) -> int:
 
 
 def indentation(text: str) -> tuple[str, str]:
-    """The unit of indentation and the kind of line end of a text; two spaces and a newline where it has none."""
+    """The unit of indentation and the line end of a text; two spaces and a newline by default."""
     newline = "\r\n" if "\r\n" in text else "\n"
     found = re.search(r"\n([ \t]+)\S", text)
     return (found[1] if found else "  "), newline
 
 
 def remove_part(text: str, container: JsonContainer, part: JsonPart) -> str:
-    """The text without one part of the container, and without the comma and the space that led to it."""
+    """The text without one part of the container, and without the comma and the space before it."""
     at = container.parts.index(part)
     if at > 0:
         return text[: container.parts[at - 1].end] + text[part.end :]

@@ -22,19 +22,19 @@ from wakeful.hooks.json_edit import (
     root_of,
 )
 
-# A part of a text, and the container it stands in.
+# A part of a text, and the container that it is in.
 PartLocation = tuple[JsonContainer, JsonPart]
 
-# By this a line of settings is known as ours, whatever stands before it.
+# A command that ends with this is Wakeful's own.
 MARK: Final = "# wakeful hook"
 # The client ends a hook that hangs, on a dead network drive for example, after so many seconds and goes on.
 HOOK_SECONDS_MAX: Final = 5
-# What nobody fetches is overwritten: an abandoned spool has so many reports and no more,
+# Unread reports are overwritten: an abandoned spool has at most so many,
 SLOTS: Final = 512
 # of so many bytes. The reader takes none that is longer.
 REPORT_BYTES_MAX: Final = 1024 * 1024
-# Few, and none that fires with every call: what a call does stands in the log at once, what a client asks a person
-# does not. All are events that versions of a year ago know; some take no settings with an event they do not know.
+# Few, and none that fires with every call: calls are in the log at once, questions to a person are not. Versions of
+# a year ago know all of these events; some versions reject settings with an event that they do not know.
 EVENTS: Final[Mapping[str, tuple[str, ...]]] = {
     "claude": (
         "SessionStart",
@@ -57,10 +57,10 @@ class NotOursToWrite(OperatorError):
 
 
 def command_for(spool: str) -> str:
-    """What the client runs. It writes its standard input to one of the spool's slots, says nothing, and never exits 2.
+    """The command line of the hook. It writes its standard input to one of the spool's slots and prints nothing.
 
-    That code would refuse what was asked. `command` keeps the shell from exiting with it when a file cannot be made; a
-    locale that nobody needs costs a third of `/bin/true`.
+    It never exits with 2, which would refuse the request: `command` keeps the shell from doing so when it cannot
+    create the file. LC_ALL=C saves loading a locale, a third of the cost of `/bin/true`.
     """
     write = f"command exec 2>/dev/null >$(($$%{SLOTS})) && LC_ALL=C exec head -c {REPORT_BYTES_MAX}"
     return f"cd {shlex.quote(spool)} 2>/dev/null && umask 077 && {write}; exit 0 {MARK}"
@@ -84,7 +84,7 @@ def _json(value: object) -> str:
 
 
 def with_hooks(text: str, client: str, command: str) -> str:
-    """The settings with our hooks behind whatever is there. Raises NotPlainJson, also for hooks of another shape."""
+    """The settings with Wakeful's hooks after the existing ones. Raises NotPlainJson, also for hooks of another shape."""
     settings = parse(text)
     if not isinstance(settings, dict):
         raise NotPlainJson(reason="the whole is no object")
@@ -93,17 +93,13 @@ def with_hooks(text: str, client: str, command: str) -> str:
     if "hooks" not in settings:
         return _with_part(text, (), _member("hooks", {each: [_group(command)] for each in EVENTS[client]}))
     for event in EVENTS[client]:
-        known = settings["hooks"].get(event, [])
-        if not isinstance(known, list):
+        if event not in settings["hooks"]:
+            text = _with_part(text, ("hooks",), _member(event, [_group(command)]))
+        elif isinstance(settings["hooks"][event], list):
+            text = _with_part(text, ("hooks", event), _json(_group(command)))
+        else:
             raise NotPlainJson(reason=f"hooks.{event} is no list")
-        text = _with_group(text, event, command, is_new=event not in settings["hooks"])
     return text
-
-
-def _with_group(text: str, event: str, command: str, *, is_new: bool) -> str:
-    if is_new:
-        return _with_part(text, ("hooks",), _member(event, [_group(command)]))
-    return _with_part(text, ("hooks", event), _json(_group(command)))
 
 
 def _member(name: str, value: object) -> str:
@@ -111,45 +107,45 @@ def _member(name: str, value: object) -> str:
 
 
 def _with_part(text: str, path: tuple[str, ...], part: str) -> str:
-    found = root_of(text)
+    container = root_of(text)
     for name in path:
-        member = found.find(name) if found is not None else None
-        assert member is not None, "looked at before"
-        found = container_at(text, member.value)
-    assert found is not None, "looked at before"
-    return append_part(text, found, part, len(path) + 1)
+        member = container.find(name) if container is not None else None
+        assert member is not None, "checked before"
+        container = container_at(text, member.value)
+    assert container is not None, "checked before"
+    return append_part(text, container, part, len(path) + 1)
 
 
 def without_hooks(text: str) -> str:
-    """The settings without anything of ours, and without what is empty then. Raises NotPlainJson."""
+    """The settings without Wakeful's hooks, and without containers that become empty. Raises NotPlainJson."""
     parse(text)
     while (shorter := _remove_one_hook(text)) is not None:
-        assert len(shorter) < len(text), "something was taken out"
+        assert len(shorter) < len(text), "a hook was removed"
         text = shorter
     return text
 
 
 def our_commands(text: str) -> frozenset[str]:
-    """The commands of ours that stand there. Raises NotPlainJson."""
+    """The commands of Wakeful's hooks in the text. Raises NotPlainJson."""
     return frozenset(handler["command"] for _, handler in _our_handlers(text))
 
 
 def is_in_place(text: str, client: str, command: str) -> bool:
-    """Whether our hooks are as we would write them, wherever among those of others. Raises NotPlainJson."""
+    """Whether Wakeful's hooks are complete and current, in any place among other hooks. Raises NotPlainJson."""
     found = _our_handlers(text)
     events = [event for event, _ in found]
     return sorted(events) == sorted(EVENTS[client]) and all(each == _handler(command) for _, each in found)
 
 
 def _our_handlers(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Every handler of ours, with the event it is for."""
+    """Each of Wakeful's handlers with its event."""
     parse(text)
-    spelled = [(event.name, text[part.value : part.end]) for _, (_, event), _, (_, part) in _handlers(text)]
-    return [(event, decode_json(handler)) for event, handler in spelled if _is_ours(handler)]
+    handlers = [(event.name, text[part.value : part.end]) for _, (_, event), _, (_, part) in _handlers(text)]
+    return [(event, decode_json(handler)) for event, handler in handlers if _is_ours(handler)]
 
 
 def _remove_one_hook(text: str) -> str | None:
-    """The text without one hook of ours; None if there is none. What held nothing else goes with it."""
+    """The text without one of Wakeful's hooks and without containers that become empty; None if there is none."""
     for *above, found in _handlers(text):
         container, part = found
         if not _is_ours(text[part.value : part.end]):
@@ -161,9 +157,8 @@ def _remove_one_hook(text: str) -> str | None:
 
 
 def _handlers(text: str) -> Iterator[tuple[PartLocation, ...]]:
-    """Every handler, behind the places that lead to it: its settings, event and group."""
-    root = root_of(text)
-    for top, hooks in _child_containers(text, root, "hooks"):
+    """The location of each handler, after those of its settings, event and group."""
+    for top, hooks in _child_containers(text, root_of(text), "hooks"):
         for event in hooks.parts:
             for group, handlers in _groups(text, event):
                 for handler in handlers.parts:
@@ -188,5 +183,5 @@ def _child_containers(
 
 
 def _is_ours(handler: str) -> bool:
-    told = decode_json(handler)
-    return isinstance(told, dict) and str(told.get("command", "")).endswith(MARK)
+    value = decode_json(handler)
+    return isinstance(value, dict) and str(value.get("command", "")).endswith(MARK)

@@ -33,14 +33,14 @@ from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, Sourc
 from wakeful.sources.folder_watch import watch_or_await
 from wakeful.sources.turn_failure import turn_failed_event
 
-# A busy agent reports many times a minute; one note of it is enough.
+# A busy agent reports many times a minute; one mark is enough.
 MARK_SECONDS: Final = 60.0
 
 log = logging.getLogger("wakeful")
 
 
 class HookReportTimes:
-    """Remembers reports in a folder of its own, once a minute for each client."""
+    """Records the time of the last report in a file per client, at most once a minute."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._folder = folder
@@ -48,7 +48,7 @@ class HookReportTimes:
         self._marked: dict[str, float] = {}
 
     def mark(self, client: str) -> None:
-        """A hook of this client has reported. A full disk is no reason to lose the report itself."""
+        """Record that a hook of this client has reported. On a full disk the report itself is not lost."""
         awake = self._clock.now().awake
         if awake - self._marked.get(client, -MARK_SECONDS) < MARK_SECONDS:
             return
@@ -74,8 +74,6 @@ _UUID: Final = re.compile(r"[0-9a-f]{8}-[0-9a-f]{4}-([0-9a-f])[0-9a-f]{3}-[0-9a-
 
 
 class HookReport(Struct, frozen=True):
-    """What a hook reported, and of whom."""
-
     provider: str
     conversation_id: ConversationId
     cwd: str | None
@@ -98,7 +96,7 @@ _decode: Final = json_decoder(_Payload)
 
 
 def read_hook(payload: bytes, at: float) -> HookReport | None:
-    """What the payload reports; None if it is too long, not (yet) whole, or of no conversation. Never raises."""
+    """The report in the payload; None if it is too long, not (yet) whole, or of no conversation. Never raises."""
     if len(payload) > PAYLOAD_BYTES_MAX:
         return None
     try:
@@ -125,27 +123,23 @@ def _is_codex(transcript_path: str | None, version: str) -> bool:
 
 
 def _events(hook: _Payload, at: float) -> list[e.Event]:
-    tell = _EVENT_BUILDERS.get(hook.hook_event_name)
-    if tell is not None:
-        return [tell(hook, at)]
+    build = _EVENT_BUILDERS.get(hook.hook_event_name)
+    if build is not None:
+        return [build(hook, at)]
     if hook.hook_event_name in _PROGRESS:
         return [e.Progressed(at)]
     return [e.RecordSkipped(at, hook.hook_event_name[:40])]
 
 
-def _opened_event(hook: _Payload, at: float) -> e.Event:
-    return e.LogOpened(at, ConversationId(hook.session_id), hook.cwd)
-
-
 def _answered_event(hook: _Payload, at: float) -> e.Event:
-    """The call that asked has run, or was refused; the transcript tells how."""
+    """The call that asked has run or was refused; the transcript says which."""
     return e.QuestionAnswered(at, hook.tool_name)
 
 
 def _notification_event(hook: _Payload, at: float) -> e.Event:
     if hook.notification_type in {"permission_prompt", "elicitation_dialog"}:
         return e.QuestionAsked(at, "")
-    # Written a minute after a turn, also after one that was cut short.
+    # Clients send it a minute after a turn, also after an interrupted one.
     return e.TurnEnded(at, by_mark=True) if hook.notification_type == "idle_prompt" else e.Progressed(at)
 
 
@@ -156,7 +150,7 @@ def _failure_event(hook: _Payload, at: float) -> e.Event:
 
 
 _EVENT_BUILDERS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
-    "SessionStart": _opened_event,
+    "SessionStart": lambda hook, at: e.LogOpened(at, ConversationId(hook.session_id), hook.cwd),
     "UserPromptSubmit": lambda hook, at: e.Prompted(
         at, by_wakeful=bytes(hook.prompt)[1:].startswith(OWN_PROMPT_PREFIXES)
     ),
@@ -169,7 +163,7 @@ _EVENT_BUILDERS: Final[Mapping[str, Callable[[_Payload, float], e.Event]]] = {
     "ElicitationResult": lambda _hook, at: e.QuestionAnswered(at),
     "PreCompact": lambda _hook, at: e.CompactionStarted(at),
     "PostCompact": lambda _hook, at: e.CompactionEnded(at),
-    # A turn that failed stays one: clients were seen to report its end in any order.
+    # `by_mark`, so that a failed turn stays failed: clients report the failure and the end in any order.
     "Stop": lambda _hook, at: e.TurnEnded(at, by_mark=True),
     "StopFailure": _failure_event,
     "Interrupt": lambda _hook, at: e.TurnInterrupted(at),
@@ -182,14 +176,14 @@ _PROGRESS: Final = frozenset(
     }
 )  # fmt: skip
 
-# A hook writes within milliseconds: what is unreadable this long after is no report, and what lay here for longer was
-# written while nobody watched. It says what was, and not that its agent lives.
+# A hook writes within milliseconds: a file that is still unreadable after this time is no report. An older report was
+# written while Wakeful did not run: it is evidence of the past, not that its agent lives.
 FRESH_SECONDS_MAX: Final = 60.0
 # More reports than this are read in the next turn of the loop: a flood must not stop it.
 REPORTS_AT_ONCE_MAX: Final = 200
-# What lies here beyond this many is dropped, the oldest first: it was written while Wakeful did not run.
+# More files than this were written while Wakeful did not run; the oldest are dropped.
 FILES_MAX: Final = 20_000
-# Reports about sessions that nothing else knows, a minute. A client starts far fewer.
+# Reports per minute about sessions that no other source knows. A client starts far fewer sessions.
 UNKNOWN_MAX: Final = 300
 UNKNOWN_SECONDS: Final = 60.0
 _SLOT_DIGITS: Final = len(str(SLOTS))
@@ -206,7 +200,7 @@ class SpoolContext(Protocol):
 
 
 class HookSpoolSource:
-    """Watches the spool folder. Without `folders` it is a single look and removes nothing."""
+    """Watches the spool folder. Without `folders` it scans once and removes nothing."""
 
     name = "hook-spool"
     delay_reason = None
@@ -229,10 +223,10 @@ class HookSpoolSource:
         self._sink = sink
         self._folders = folders
         self._report_times = fired
-        # Who works in these folders was asked something by us, and is no session.
+        # Wakeful's own one-shot calls of the clients run in these folders; they are no sessions.
         self._ignored_folders = apart
         self._context = context
-        # In the order of their arrival. Hooks that Wakeful installed write to a few slots: these are read first.
+        # In the order of arrival. Slots are read first: the hooks that Wakeful installs write to them.
         self._slots: dict[str, None] = {}
         self._unread: dict[str, None] = {}
         self._surplus: list[str] = []
@@ -271,7 +265,6 @@ class HookSpoolSource:
             self.read_next()
 
     def read_next(self) -> None:
-        """Read the next reports, as many as one turn of the loop may take."""
         self._has_more = False
         for unread in (self._slots, self._unread):
             for path in list(islice(unread, REPORTS_AT_ONCE_MAX)):
@@ -289,7 +282,7 @@ class HookSpoolSource:
             (self._slots if _is_slot(path) else self._unread)[path] = None
 
     def catch_up(self, session_id: SessionId) -> None:
-        """Nothing: reports are read as they come."""
+        """Does nothing: reports are read as they arrive."""
 
     def _read_report(self, path: Path) -> None:
         mtime, written_wall = _mtime(path), _ctime(path)
@@ -303,7 +296,7 @@ class HookSpoolSource:
             path.unlink(missing_ok=True)
 
     def _is_admitted(self, session_id: SessionId) -> bool:
-        """Whether a report counts. Of sessions that nothing else knows, only some a minute do: ids are easily invented."""
+        """Whether a report counts. Reports about unknown sessions are limited per minute: ids are easy to invent."""
         if self._context.is_known(session_id):
             return True
         now = self._clock.now().awake
@@ -350,10 +343,10 @@ def _is_slot(path: str) -> bool:
 
 
 def _list_reports(folder: Path) -> Iterator[tuple[float, str]]:
-    """What lies there and when it was dropped; nothing if the folder is missing or closed to us."""
+    """The files with their times; none if the folder is missing or unreadable."""
     try:
-        with os.scandir(folder) as found:
-            for each in found:
+        with os.scandir(folder) as entries:
+            for each in entries:
                 if (mtime := _mtime(each)) is not None:
                     yield mtime, each.path
     except OSError:
@@ -361,7 +354,7 @@ def _list_reports(folder: Path) -> Iterator[tuple[float, str]]:
 
 
 def _mtime(path: Path | os.DirEntry[str]) -> float | None:
-    """When it was dropped; None if somebody took it away since."""
+    """When the file was written; None if it has been removed since."""
     try:
         return path.stat(follow_symlinks=False).st_mtime
     except OSError:
@@ -369,7 +362,7 @@ def _mtime(path: Path | os.DirEntry[str]) -> float | None:
 
 
 def _ctime(path: Path) -> float | None:
-    """The same by a time that its writer cannot choose."""
+    """As `_mtime`, by a time that the writer cannot choose."""
     try:
         return path.lstat().st_ctime
     except OSError:
