@@ -9,7 +9,7 @@ from typing import Final, Self
 
 from wakeful.core import fault_points as faults
 
-# Longer than any test should take to get somewhere, shorter than anybody waits for one.
+# Longer than any test needs to reach a point, and short enough to wait for.
 REACH_SECONDS_MAX: Final = 10.0
 
 
@@ -32,7 +32,7 @@ class FaultPlan(faults.FaultInjector):
         super().on_reach(point)
 
     def wait_for(self, point: str) -> None:
-        """Block until `point` was reached by some other thread; TimeoutError after ten seconds."""
+        """Block until another thread has reached `point`; TimeoutError after ten seconds."""
         with self._reached_condition:
             if not self._reached_condition.wait_for(lambda: point in self.points, REACH_SECONDS_MAX):
                 raise TimeoutError(point)
@@ -44,6 +44,6 @@ class FaultPlan(faults.FaultInjector):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        # What still stalls would outlive the test and hold its thread for ever.
+        # A stall that goes on would outlive the test and block its thread for ever.
         self.release()
         faults.install(self._before)

@@ -22,7 +22,7 @@ from wakeful.watchdog.queue import (
 
 
 class MemoryJobs:
-    """Implements watchdog.queue.Jobs. Claims and budgets do not run out: nobody waits a week in a test."""
+    """Implements watchdog.queue.JobQueue. Claims and budgets do not expire: no test waits a week."""
 
     address = "a queue in memory"
 
@@ -111,8 +111,8 @@ class MemoryJobs:
         return revival.session_id in self.watched
 
     async def last_activity(self, revival: QueueRevival) -> float | None:
-        known = [each.session for each in self.failed if each.work == revival.work]
-        return known[-1].last_activity if known else None
+        sessions = [each.session for each in self.failed if each.work == revival.work]
+        return sessions[-1].last_activity if sessions else None
 
     async def open_revivals(self) -> list[QueueRevival]:
         return [self.revivals[work] for work in self._open_works]
@@ -129,11 +129,8 @@ class MemoryJobs:
         running = [each.job for each in self.watched.values() if each.job is not None]
         if any(job.job_id == revival.job_id for job in running):
             return NextJobState.RUNNING
-        return (
-            NextJobState.PENDING
-            if any(job.job_id == revival.job_id for job in self.pending)
-            else NextJobState.MISSING
-        )
+        is_pending = any(job.job_id == revival.job_id for job in self.pending)
+        return NextJobState.PENDING if is_pending else NextJobState.MISSING
 
     async def mark_once(self, name: str) -> bool:
         first = name not in self._once_names
@@ -171,22 +168,19 @@ class MemoryJobs:
         self._pending_events.remove(event)
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is open."""
 
     def _make_job(self, attempt: QueueAttempt, revival: QueueRevival) -> None:
-        assert attempt.job is not None, "what was revived had a job"
-        assert revival.job_id is not None, "the next job has a name before it exists"
+        assert attempt.job is not None, "a revived attempt had a job"
+        assert revival.job_id is not None, "the id of the next job is chosen before the job exists"
         job = replace(
-            attempt.job,
-            job_id=revival.job_id,
-            created_at=revival.began_at,
-            revival_context=revival.context,
+            attempt.job, job_id=revival.job_id, created_at=revival.began_at, revival_context=revival.context
         )
         self.pending.append(job)
 
 
 class NoSessionFiles:
-    """Implements watchdog.queue.Ground for a host that has none of the logs, and every folder."""
+    """Implements watchdog.queue.QueueSessionFiles for a host that has none of the logs, and every folder."""
 
     async def read(self, session_ids: Sequence[SessionId]) -> dict[SessionId, LogReading]:  # noqa: ARG002 - none has one
         return {}

@@ -50,7 +50,7 @@ class MemoryRuns:
         self._works: dict[WorkId, WorkItem] = {}
         self._attempts: dict[WorkId, list[Attempt]] = {}
         self._leases: dict[LeaseKey, Lease] = {}
-        # Kept when a lease is given back: an epoch never falls.
+        # An epoch stays when its lease is released: it never decreases.
         self._epochs: dict[LeaseKey, int] = {}
 
     def enqueue(self, work: WorkItem) -> bool:
@@ -81,7 +81,7 @@ class MemoryRuns:
         if work is None:
             return None
         lease = self.claim_lease(work.lease_key, owner, ttl_seconds, holder)
-        assert isinstance(lease, Lease), "a work that is due has a free conversation"
+        assert isinstance(lease, Lease), "the conversation of a task that is due is free"
         started = structs.replace(work, state=WorkState.RUNNING, attempts=work.attempts + 1)
         self._works[work.id] = started
         attempt = Attempt(work.id, started.attempts, lease.epoch, owner, AttemptState.RUNNING, lease.since)
@@ -91,10 +91,10 @@ class MemoryRuns:
     def _due(self, project: str | None) -> Iterator[WorkItem]:
         now = self._now()
         for work in self._works.values():
-            held = self._leases.get(work.lease_key)
-            free = held is None or held.expires_at <= now
-            wanted = project in {None, work.project} and work.not_before <= now
-            if work.state is WorkState.PENDING and wanted and free:
+            lease = self._leases.get(work.lease_key)
+            is_free = lease is None or lease.expires_at <= now
+            is_wanted = project in {None, work.project} and work.not_before <= now
+            if work.state is WorkState.PENDING and is_wanted and is_free:
                 yield work
 
     def claim_lease(
@@ -106,10 +106,10 @@ class MemoryRuns:
         instead_of: Process | None = None,
     ) -> Lease | LeaseConflict:
         now = self._now()
-        held = self._leases.get(key)
-        replaced = held is not None and held.holder is not None and held.holder == instead_of
-        if held is not None and held.expires_at > now and not replaced:
-            return LeaseConflict(key, held.owner, held.since, held.expires_at, held.holder)
+        current = self._leases.get(key)
+        is_replaced = current is not None and current.holder is not None and current.holder == instead_of
+        if current is not None and current.expires_at > now and not is_replaced:
+            return LeaseConflict(key, current.owner, current.since, current.expires_at, current.holder)
         self._epochs[key] = self._epochs.get(key, 0) + 1
         self._leases[key] = Lease(key, self._epochs[key], owner, now, now + ttl_seconds, holder)
         return self._leases[key]
@@ -117,16 +117,16 @@ class MemoryRuns:
     def renew_lease(
         self, key: LeaseKey, epoch: int, ttl_seconds: float, holder: Process | None = None
     ) -> float | None:
-        held = self._leases.get(key)
-        if held is None or held.epoch != epoch:
+        lease = self._leases.get(key)
+        if lease is None or lease.epoch != epoch:
             return None
         until = self._now() + ttl_seconds
-        self._leases[key] = structs.replace(held, expires_at=until, holder=holder or held.holder)
-        return self._leases[key].expires_at
+        self._leases[key] = structs.replace(lease, expires_at=until, holder=holder or lease.holder)
+        return until
 
     def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
-        held = self._leases.get(key)
-        if held is None or held.epoch != epoch:
+        lease = self._leases.get(key)
+        if lease is None or lease.epoch != epoch:
             return False
         del self._leases[key]
         return True
@@ -172,9 +172,9 @@ class MemoryRuns:
         return fits[0] if fits else None
 
     def _lease_of(self, attempt: Attempt) -> Lease | None:
-        """Its lease, if it still has it."""
-        held = self._leases.get(self._works[attempt.work_id].lease_key)
-        return held if held is not None and held.epoch == attempt.epoch else None
+        """The attempt's lease, if no other attempt has taken it."""
+        lease = self._leases.get(self._works[attempt.work_id].lease_key)
+        return lease if lease is not None and lease.epoch == attempt.epoch else None
 
     def _end(self, attempt: Attempt, ending: AttemptState, said: str) -> WorkItem:
         self._attempts[attempt.work_id][-1] = structs.replace(
@@ -187,14 +187,10 @@ class MemoryRuns:
         return self._works[work.id]
 
 
-def _system_wall() -> float:
-    return SystemClock().now().wall
-
-
 class MemoryStore:
-    """Everything in dictionaries by sequence number or id; each operation is whole because nothing awaits."""
+    """Everything is in dictionaries by sequence number or id."""
 
-    def __init__(self, *, now: Callable[[], float] = _system_wall) -> None:
+    def __init__(self, *, now: Callable[[], float] = lambda: SystemClock().now().wall) -> None:
         self._now = now
         self._runs = MemoryRuns(now)
         self._managed_sessions: dict[SessionId, ManagedSession] = {}
@@ -210,10 +206,10 @@ class MemoryStore:
 
     async def record(self, transitions: Sequence[Transition]) -> int:
         self._require_open()
-        first = self._transition_seq + 1
+        # The whole batch is copied first, so that a bad transition changes nothing.
         numbered = [
             structs.replace(each, seq=seq, record=bytes(each.record))
-            for seq, each in enumerate(transitions, first)
+            for seq, each in enumerate(transitions, self._transition_seq + 1)
         ]
         for each in numbered:
             self._transition_seq = each.seq
@@ -263,8 +259,8 @@ class MemoryStore:
     async def prune(self, before: float) -> int:
         self._require_open()
         newest = {each.session_id: each.seq for each in self._transitions.values()}
-        kept = {newest[id_] for id_ in self._sessions} | {self._transition_seq}
-        old = [each.seq for each in self._transitions.values() if each.at < before and each.seq not in kept]
+        needed = {newest[id_] for id_ in self._sessions} | {self._transition_seq}
+        old = [each.seq for each in self._transitions.values() if each.at < before and each.seq not in needed]
         for seq in old:
             del self._transitions[seq]
         return len(old)
@@ -391,14 +387,14 @@ class MemoryStore:
         self._require_open()
         key = LeaseKey(managed.session_id)
         self._runs.yield_lease(key, managed.epoch)
-        taken = self._runs.claim_lease(key, owner, ttl_seconds, None)
-        if isinstance(taken, LeaseConflict):
-            return taken
-        following = structs.replace(
-            managed, epoch=taken.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
+        lease = self._runs.claim_lease(key, owner, ttl_seconds, None)
+        if isinstance(lease, LeaseConflict):
+            return lease
+        reclaimed = structs.replace(
+            managed, epoch=lease.epoch, process=None, stopped=False, by_gateway=False, heir=None, closed=False
         )
-        self._managed_sessions[managed.session_id] = following
-        return following
+        self._managed_sessions[managed.session_id] = reclaimed
+        return reclaimed
 
     async def drop_managed_session(self, session_id: SessionId) -> bool:
         self._require_open()

@@ -1,8 +1,8 @@
 """ScriptedAgent: a real process that looks like Claude Code from outside and plays a script.
 
-For tests of programs that watch agents: registry file, transcript, tool processes and their orphans are real,
-as is the screen. No model is asked and no command of the script is run: a tool is a `sleep` of its length.
-Only processes that it started, or that carry its conversation, are ended.
+For tests of programs that watch agents: registry file, transcript, screen, tool processes and their orphans are
+real. It calls no model and runs no command of the script: a tool is a `sleep` of its length. It ends only
+processes that it started or that have its conversation in their environment.
 """
 
 import json
@@ -29,7 +29,7 @@ from wakeful.testing.scripted_transcript import (
 )
 
 Step = Mapping[str, Any]
-"""One thing to do, named by its verb; VERBS lists them with what else each may say."""
+"""One thing to do, named by its verb; VERBS lists the verbs with their further keys."""
 
 _CALL: Final = frozenset({"tool", "input", "seconds", "result", "is_error"})
 VERBS: Final[Mapping[str, frozenset[str]]] = {
@@ -55,7 +55,7 @@ class BadStep(OperatorError):
 
 
 def check(steps: object) -> Sequence[Step]:
-    """The same steps, known to be playable. Raises BadStep."""
+    """Returns the same steps. Raises BadStep if they cannot be played."""
     if not isinstance(steps, (list, tuple)):
         raise BadStep(why=f"a script is a list, not {steps!r:.80}")
     for step in steps:
@@ -78,7 +78,7 @@ def _verb(step: object) -> str:
 
 
 class ScriptedScreen:
-    """What a person sees in the agent's terminal."""
+    """The agent's terminal output."""
 
     def __init__(self, cwd: Path, conversation: str) -> None:
         self._coloured = sys.stdout.isatty()
@@ -110,8 +110,6 @@ class ScriptedScreen:
 
 
 class ScriptPlayer:
-    """One run of one script."""
-
     def __init__(self, home: Path, cwd: Path, conversation: str) -> None:
         self._conversation = conversation
         self._transcript = ScriptedTranscript(home, cwd, conversation)
@@ -123,19 +121,19 @@ class ScriptPlayer:
         self._registry.write_status("idle")
 
     def play(self, steps: Sequence[Step]) -> None:
-        """Do every step in order. Returns unless one of them waits for ever or leaves."""
+        """Play the steps in order. Returns unless one of them waits for ever or exits."""
         for step in steps:
             _STEP_PLAYERS[_verb(step)](self, step)
 
     def stay(self) -> NoReturn:
-        """The script is over; like the client, wait for a person who does not come."""
+        """Wait for ever after the end of the script, as the client waits for a prompt."""
         while True:
             signal.pause()
 
     def interrupt(self) -> None:
-        """The person pressed Ctrl-C: the tool is ended, the turn is cut short."""
+        """On Ctrl-C: end the tool and interrupt the turn."""
         if self._tool_pid is not None:
-            # Its own child and not yet waited for: the number cannot be anybody else's.
+            # A child that was not waited for: no other process can have its pid.
             os.killpg(self._tool_pid, signal.SIGKILL)
             os.waitpid(self._tool_pid, 0)
         if self._in_turn:
@@ -143,7 +141,7 @@ class ScriptPlayer:
             self._screen.result("Interrupted · What should Claude do instead?", is_error=True)
 
     def leave(self) -> None:
-        """Every exit but a kill: say goodbye and take the registry file away. A running tool is left alone."""
+        """At every exit but a kill: write the last record and remove the registry file. A running tool stays."""
         self._transcript.close()
         self._registry.remove()
 
@@ -162,7 +160,7 @@ class ScriptPlayer:
         self._run_call(step)
 
     def ask(self, step: Step) -> None:
-        """Ask before the tool runs, or, without a tool, ask just so. Nobody at stdin: wait for ever."""
+        """Ask before the tool runs; without a tool, ask only. At the end of stdin wait for ever."""
         if "tool" in step:
             self._open_call(step)
         self._registry.write_status("waiting", step["ask"])
@@ -192,15 +190,15 @@ class ScriptPlayer:
         time.sleep(step["wait"])
 
     def loop(self, step: Step) -> None:
-        """Play the inner steps over and over, or so many times."""
+        """Play the inner steps for ever, or `times` times."""
         played = 0
         while played != step.get("times"):
             self.play(step["loop"])
             played += 1
 
     def killed(self, step: Step) -> None:
-        """From now on in so many seconds, and whatever it is doing then, this process gets `kill -9`."""
-        signal.signal(signal.SIGALRM, _kill_self)
+        """In so many seconds this process gets `kill -9`, whatever it is doing then."""
+        signal.signal(signal.SIGALRM, lambda _number, _frame: signal.raise_signal(signal.SIGKILL))
         signal.setitimer(signal.ITIMER_REAL, step["killed"])
 
     def exit(self, step: Step) -> NoReturn:
@@ -214,11 +212,8 @@ class ScriptPlayer:
 
     def _run_call(self, step: Step) -> None:
         assert self._call is not None, "a call is opened before it runs"
-        seconds, result, is_error = (
-            step.get("seconds", 0),
-            step.get("result", ""),
-            step.get("is_error", False),
-        )
+        seconds, result = step.get("seconds", 0), step.get("result", "")
+        is_error = step.get("is_error", False)
         if step["tool"] == "Bash":
             self._run_process(step.get("input", {}).get("command", ""), seconds)
         else:
@@ -228,7 +223,7 @@ class ScriptPlayer:
         self._call = None
 
     def _run_process(self, command: str, seconds: float) -> None:
-        """The one kind of tool that is a process: in a session of its own, marked by its environment, its command told."""
+        """Only Bash is a process: in its own session, marked by its environment, its argv names the command."""
         environ = os.environ | {
             "CLAUDECODE": "1",
             "CLAUDE_CODE_SESSION_ID": self._conversation,
@@ -237,7 +232,7 @@ class ScriptPlayer:
         }
         quiet = [(os.POSIX_SPAWN_OPEN, 0, os.devnull, os.O_RDONLY, 0)]
         quiet += [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_WRONLY, 0) for fd in (1, 2)]
-        # Where one program is many, it goes by what stands behind the last slash.
+        # A multi-call binary takes its name from the part after the last slash.
         argv = [f"{command}/sleep", str(seconds)]
         self._tool_pid = os.posix_spawnp("sleep", argv, environ, file_actions=quiet, setsid=True)
         os.waitpid(self._tool_pid, 0)
@@ -253,16 +248,12 @@ _STEP_PLAYERS: Final[Mapping[str, Callable[[ScriptPlayer, Step], None]]] = {
 }
 
 
-def _kill_self(_number: int, _frame: FrameType | None) -> None:
-    signal.raise_signal(signal.SIGKILL)
-
-
 def _exit_by_signal(number: int, _frame: FrameType | None) -> NoReturn:
     raise SystemExit(128 + number)
 
 
 def run_agent(home: Path, cwd: Path, conversation: str, steps: Sequence[Step]) -> int:
-    """Be the agent until the script leaves, a signal ends it, or for ever; the exit code."""
+    """Play the script until it exits or a signal comes, else stay for ever; returns the exit code."""
     for ending in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(ending, _exit_by_signal)
     player = ScriptPlayer(home, cwd, conversation)
@@ -270,7 +261,7 @@ def run_agent(home: Path, cwd: Path, conversation: str, steps: Sequence[Step]) -
         player.play(steps)
         player.stay()
     except KeyboardInterrupt:
-        # Claude Code says 0 here too.
+        # Claude Code exits with 0 here, too.
         player.interrupt()
         return 0
     finally:
@@ -281,9 +272,9 @@ __all__ = ["BadStep", "NotInTime", "RunningAgent", "ScriptedAgent", "Step"]
 
 PATIENCE_SECONDS: Final = 10.0
 _POLL_SECONDS: Final = 0.005
-# Variables by which clients and Wakeful find their places and their parents: the fake is nobody's child.
+# Variables by which clients and Wakeful find their folders and their parents: the fake must not inherit them.
 _REMOVED_VARIABLES: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX")
-# A folder that runs as a program: what looks like Claude Code has its name.
+# A folder that runs as a program: its name must be that of Claude Code's program.
 _PROGRAM: Final = Path(__file__).parent / "claude"
 _NEEDED: Final = frozenset({"--home", "--cwd", "--script"})
 _USAGE: Final = (
@@ -298,7 +289,7 @@ class NotInTime(OwnError):
 
 
 class ScriptedAgent:
-    """Where an agent lives: `home` stands for `~/.claude`, `cwd` for its project."""
+    """An agent that can be started: `home` stands for `~/.claude`, `cwd` for its project."""
 
     def __init__(self, home: Path, cwd: Path, *, conversation: str | None = None) -> None:
         self.home = home
@@ -306,13 +297,13 @@ class ScriptedAgent:
         self.conversation = conversation or str(uuid4())
 
     def argv(self, *steps: Step) -> list[str]:
-        """The command that plays these steps, to be started by whom you like. Raises BadStep."""
+        """The command that plays these steps. Raises BadStep."""
         script = json.dumps(check(steps))
         places = ["--home", str(self.home), "--cwd", str(self.cwd), "--conversation", self.conversation]
         return [sys.executable, str(_PROGRAM), *places, "--script", script]
 
     def start(self, *steps: Step, environ: Mapping[str, str] | None = None) -> "RunningAgent":
-        """Start it; use the answer in `with`, or `close()` it. Raises BadStep."""
+        """Start it; use the result in `with`, or `close()` it. Raises BadStep."""
         self.cwd.mkdir(parents=True, exist_ok=True)
         inherited = {
             key: value for key, value in os.environ.items() if not key.startswith(_REMOVED_VARIABLES)
@@ -323,7 +314,7 @@ class ScriptedAgent:
             env=inherited if environ is None else environ,
             stdin=subprocess.PIPE,
             stdout=subprocess.DEVNULL,
-            # A Ctrl-C in the caller's terminal is not meant for it.
+            # A Ctrl-C in the caller's terminal must not reach it.
             start_new_session=True,
         )
         return RunningAgent(self, process)
@@ -356,7 +347,7 @@ class RunningAgent:
             return []
 
     def entry(self) -> dict[str, Any] | None:
-        """What the registry file says; None while there is none or it is being written."""
+        """The registry file's content; None while there is none or it is being written."""
         try:
             return dict(json.loads(self.registry.read_bytes()))
         except (FileNotFoundError, json.JSONDecodeError):
@@ -383,13 +374,13 @@ class RunningAgent:
         return self.tools()[0]
 
     def answer(self, line: str = "yes") -> None:
-        """Give a waiting agent the answer it waits for."""
+        """Answer the agent's question."""
         assert self.process.stdin is not None, "started with a pipe"
         self.process.stdin.write(f"{line}\n".encode())
         self.process.stdin.flush()
 
     def kill(self) -> None:
-        """`kill -9` and see it dead: registry file and running tools stay behind, as they would."""
+        """`kill -9`, and wait until it is dead: registry file and running tools stay, as with the real client."""
         self.process.kill()
         self.process.wait(PATIENCE_SECONDS)
 
@@ -409,14 +400,14 @@ class RunningAgent:
 
 
 def terminate_tools(conversation: str) -> None:
-    """End every process that carries this conversation in its environment, and see it gone."""
+    """End every process that has this conversation in its environment, and wait until it is gone."""
     for pid, started in _tool_processes(conversation):
         try:
             pidfd = os.pidfd_open(pid)
         except ProcessLookupError:
             continue
         try:
-            # Only now is the number held: look again whether it still means the one that was found.
+            # Only the pidfd pins the pid: check again that it is still the process that was found.
             if (pid, started) in _tool_processes(conversation):
                 signal.pidfd_send_signal(pidfd, signal.SIGKILL)
                 select.select([pidfd], [], [], PATIENCE_SECONDS)
@@ -425,7 +416,7 @@ def terminate_tools(conversation: str) -> None:
 
 
 def _tool_processes(conversation: str) -> list[tuple[int, int]]:
-    """Pid and start time of the tools; this costs a pass over /proc and 30 ms of imports the agent never needs."""
+    """Pid and start time of the tools; costs a pass over /proc and 30 ms of imports that the agent does not need."""
     from wakeful.linux import proc  # noqa: PLC0415 - see above
 
     found = proc.processes_with_variable("CLAUDE_CODE_SESSION_ID", conversation, os.getuid())
@@ -433,7 +424,7 @@ def _tool_processes(conversation: str) -> list[tuple[int, int]]:
 
 
 def main(arguments: list[str]) -> int:
-    """Play the script given on the command line. Exits 2 if it cannot be understood."""
+    """Play the script from the command line; returns 2 if it is not valid."""
     try:
         given = _options(arguments)
         steps = check(json.loads(given["--script"]))
@@ -445,7 +436,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _options(arguments: list[str]) -> dict[str, str]:
-    """Names and values. Raises ValueError; argparse would double the time a start takes."""
+    """Names and values. Raises ValueError. argparse would double the start time."""
     given = dict(zip(arguments[::2], arguments[1::2], strict=True))
     if not _NEEDED <= given.keys() <= _NEEDED | {"--conversation"}:
         raise ValueError(f"given: {', '.join(given) or 'nothing'}")

@@ -14,7 +14,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -31,7 +31,7 @@ from wakeful.testing.scripted_steps import BadScript, Garbage, ModelStep, Point,
 
 _SIDE_ANSWER: Final = ModelStep(text="Side answer")
 _HTML: Final = b"<html><body>Bad gateway</body></html>"
-# Not UTF-8 from its first byte on.
+# Not UTF-8 from the first byte on.
 _NOISE: Final = b"\xff\xfe\x00\x9d" * 75
 
 
@@ -47,7 +47,7 @@ class Request:
 
 
 class RequestLog:
-    """What the server was asked, shared by its threads and whoever waits for them."""
+    """The server's requests, shared by its threads and the waiting test."""
 
     def __init__(self) -> None:
         self.requests: list[Request] = []
@@ -57,10 +57,12 @@ class RequestLog:
         self._changed = threading.Condition()
 
     def record(self, kind: RequestKind, path: str, asked: ScriptPosition | None = None) -> int:
-        """Note a request; which attempt at its step this is."""
+        """Add a request; returns which attempt at its step this is."""
         with self._changed:
-            attempt = 1 if asked is None else self._attempt_at(asked)
-            step = None if asked is None else asked.index
+            attempt, step = 1, None
+            if asked is not None:
+                self._attempts[repr(asked)] += 1
+                attempt, step = self._attempts[repr(asked)], asked.index
             self.requests.append(Request(time.monotonic(), kind, step, attempt, path))
             self._changed.notify_all()
         return attempt
@@ -77,11 +79,6 @@ class RequestLog:
         with self._changed:
             return self._changed.wait_for(reached, timeout_seconds)
 
-    def _attempt_at(self, asked: ScriptPosition) -> int:
-        key = repr(asked)
-        self._attempts[key] += 1
-        return self._attempts[key]
-
     def _change_hanging(self, by: int) -> None:
         with self._changed:
             self.hanging += by
@@ -89,7 +86,7 @@ class RequestLog:
 
 
 class Server(ThreadingHTTPServer):
-    """Accepts on loopback, and can end what it accepted."""
+    """Accepts on loopback only, and can cut its open connections."""
 
     daemon_threads = True
     request_queue_size = 64
@@ -111,7 +108,7 @@ class Server(ThreadingHTTPServer):
         super().shutdown_request(request)
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        # A client that goes away in the middle of an answer is what many scripts are written for.
+        # In many scripts the client leaves in the middle of an answer.
         if not isinstance(sys.exception(), ConnectionError):
             super().handle_error(request, client_address)
 
@@ -122,15 +119,13 @@ class Server(ThreadingHTTPServer):
 
 
 class _Exchange(BaseHTTPRequestHandler):
-    """One connection of a client."""
-
     server: Server
     protocol_version = "HTTP/1.1"
     # Events are small writes: waiting to fill a packet would add 40 ms to each.
     disable_nagle_algorithm = True
 
     def log_message(self, format: str, *args: Any) -> None:  # noqa: A002 - the name is http.server's
-        """Keep stderr for failures; `ScriptedModel.requests` is the log."""
+        """Logs nothing: stderr is for failures, and `ScriptedModel.requests` is the log."""
 
     def do_HEAD(self) -> None:
         self.server.request_log.record("other", self.path)
@@ -179,7 +174,7 @@ class _Exchange(BaseHTTPRequestHandler):
         elif body.get("stream"):
             self._stream(protocol, step, model)
         elif breaks is not None:
-            # Claude repeats a broken stream without one; it has to break again, or the fault would heal itself.
+            # Claude repeats a broken stream as a plain request. It must break again, or the fault would disappear.
             self._open_stream()
             self._break_off(step)
         else:
@@ -206,14 +201,12 @@ class _Exchange(BaseHTTPRequestHandler):
 
     def _break_off(self, step: ModelStep) -> None:
         if step.hang is not None:
-            self._wait_for_client_to_leave()
+            # Until the client leaves.
+            with self.server.request_log.one_hanging():
+                while self.connection.recv(4096):
+                    pass
         self.close_connection = True
         _cut(self.connection)
-
-    def _wait_for_client_to_leave(self) -> None:
-        with self.server.request_log.one_hanging():
-            while self.connection.recv(4096):
-                pass
 
     def _send_garbage(self, garbage: Garbage) -> None:
         if garbage is Garbage.JSON:
@@ -241,7 +234,7 @@ class _Exchange(BaseHTTPRequestHandler):
 
 
 def _body(raw: bytes) -> Mapping[str, Any]:
-    """The request as JSON; one we cannot read fails loudly, it must not look like an unscripted one."""
+    """The request as JSON. Raises BadScript, because a bad request must not look like one without a script."""
     try:
         body = json.loads(raw)
     except ValueError as error:
@@ -252,11 +245,9 @@ def _body(raw: bytes) -> Mapping[str, Any]:
 
 
 def _cut(connection: socket.socket) -> None:
-    try:
+    # An error means that the client has closed it already.
+    with suppress(OSError):
         connection.shutdown(socket.SHUT_RDWR)
-    except OSError:
-        # The other side was faster: cut is cut.
-        return
 
 
 __all__ = ["Request", "ScriptedModel", "script"]
@@ -292,15 +283,15 @@ class ScriptedModel:
 
     @property
     def hanging(self) -> int:
-        """How many clients wait for an answer that will not come."""
+        """How many clients wait for an answer that never comes."""
         return self._request_log.hanging
 
     def wait_until(self, reached: Callable[[], bool], timeout_seconds: float) -> bool:
-        """Whether `reached` came true in time; it is asked after every request and every change of `hanging`."""
+        """Whether `reached` became true in time; checked after every request and every change of `hanging`."""
         return self._request_log.wait_until(reached, timeout_seconds)
 
     def stop(self) -> None:
-        """End the server and every answer it still gives, hung ones too. May be called twice."""
+        """End the server and all open answers, hanging ones too. May be called twice."""
         if self._request_log.stopping.is_set():
             return
         self._request_log.stopping.set()

@@ -12,7 +12,7 @@ from uuid import uuid4
 
 from wakeful.testing.scripted_steps import DONE, Call, ModelStep, Point, ShellCall, find_script
 
-# What a stream says before it breaks in the middle.
+# The text of a stream before it breaks in the middle.
 _PARTIAL_TEXT: Final = "Let me "
 _MCP: Final = "mcp__"
 _CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "local_shell_call"})
@@ -20,8 +20,6 @@ _CALL_ITEMS: Final = frozenset({"function_call", "custom_tool_call", "local_shel
 
 @dataclass(frozen=True, slots=True)
 class ServerSentEvent:
-    """One server-sent event."""
-
     kind: str
     facts: Mapping[str, Any]
 
@@ -35,7 +33,7 @@ AnswerParts = Iterator[ServerSentEvent | Point]
 
 @dataclass(frozen=True, slots=True)
 class ScriptPosition:
-    """What a request wants: the script of its last scripted prompt, and how many answers that has had."""
+    """The script of a request's last scripted prompt, and how many answers that prompt has had."""
 
     steps: Sequence[ModelStep]
     index: int
@@ -43,8 +41,6 @@ class ScriptPosition:
 
 @dataclass(frozen=True, slots=True)
 class ModelProtocol:
-    """One way of asking a model, as a table of its differences."""
-
     kind: RequestKind
     path_end: str
     conversation_key: str
@@ -54,7 +50,7 @@ class ModelProtocol:
     document: Callable[[ModelStep, str], Mapping[str, Any]]
 
     def read(self, body: Mapping[str, Any]) -> ScriptPosition:
-        """The script the request carries; without one the model is done. Raises BadScript."""
+        """The script in the request; without one the model is done. Raises BadScript."""
         messages = body.get(self.conversation_key, [])
         for position in reversed(range(len(messages))):
             message = messages[position]
@@ -72,7 +68,7 @@ def error_document(status: int, message: str | None = None) -> dict[str, Any]:
 
 _ERRORS: Final = {
     400: ("invalid_request_error", "scripted 400"),
-    # Claude Code blames the key only when these very words blame it.
+    # Claude Code reports a wrong key only for exactly these words.
     401: ("authentication_error", "invalid x-api-key"),
     403: ("permission_error", "scripted 403"),
     429: ("rate_limit_error", "scripted 429"),
@@ -81,14 +77,14 @@ _ERRORS: Final = {
 
 
 def _text(content: Any) -> str:
-    """The words of a message, without tool results: a script that a tool printed is no script."""
+    """The text of a message, without tool results: a script that a tool printed does not count."""
     if isinstance(content, str):
         return content
     return "\n".join(part.get("text", "") for part in content or [])
 
 
 def _new_id(prefix: str) -> str:
-    # Clients refuse a conversation in which a tool id occurs twice, also after a resume from a new server.
+    # Clients reject a conversation in which a tool id occurs twice, also after a resume with a new server.
     return f"{prefix}_{uuid4().hex[:20]}"
 
 
@@ -102,19 +98,12 @@ def _messages_call(call: Call) -> tuple[str, Mapping[str, Any]]:
     return call.name, call.input
 
 
-def _message_answers(messages: Sequence[Mapping[str, Any]]) -> int:
-    return sum(message.get("role") == "assistant" for message in messages)
-
-
 def _message_blocks(step: ModelStep) -> Iterator[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]]:
-    """Each content block as it begins, as its one delta, and as it is whole."""
+    """Each content block: its opening, its one delta, and the whole block."""
     text = _text_of_step(step)
     if text is not None:
-        yield (
-            {"type": "text", "text": ""},
-            {"type": "text_delta", "text": text},
-            {"type": "text", "text": text},
-        )
+        whole = {"type": "text", "text": text}
+        yield whole | {"text": ""}, {"type": "text_delta", "text": text}, whole
     for call in step.calls:
         name, arguments = _messages_call(call)
         opening = {"type": "tool_use", "id": _new_id("toolu"), "name": name, "input": {}}
@@ -123,7 +112,7 @@ def _message_blocks(step: ModelStep) -> Iterator[tuple[dict[str, Any], dict[str,
 
 
 def _message(step: ModelStep, model: str) -> dict[str, Any]:
-    """A whole message, as Claude asks for it after a broken stream."""
+    """A whole message, which Claude requests after a broken stream."""
     return {
         "id": _new_id("msg"),
         "type": "message",
@@ -164,7 +153,7 @@ def _responses_call(call: Call) -> tuple[str, Mapping[str, Any]]:
 
 
 def _response_answers(items: Sequence[Mapping[str, Any]]) -> int:
-    """One answer is a run of the model's items: what it said and the calls it made at once."""
+    """An answer is a run of the model's items: its text and the calls that it makes at once."""
     answers, inside = 0, False
     for item in items:
         of_model = item.get("type") in _CALL_ITEMS or item.get("role") == "assistant"
@@ -180,17 +169,13 @@ def _response_items(step: ModelStep) -> Iterator[dict[str, Any]]:
         yield {"type": "message", "id": _new_id("msg"), "role": "assistant", "content": content}
     for call in step.calls:
         name, arguments = _responses_call(call)
-        call_ids = {"id": _new_id("fc"), "call_id": _new_id("call")}
-        yield {
-            "type": "function_call",
-            **call_ids,
-            **_tool_name_fields(name),
-            "arguments": json.dumps(arguments),
-        }
+        ids = {"id": _new_id("fc"), "call_id": _new_id("call")}
+        fields = {**ids, **_tool_name_fields(name), "arguments": json.dumps(arguments)}
+        yield {"type": "function_call", **fields}
 
 
 def _tool_name_fields(name: str) -> dict[str, str]:
-    """A tool of an MCP server (`mcp__SERVER__TOOL`) stands in the namespace of its server."""
+    """A tool of an MCP server (`mcp__SERVER__TOOL`) is in the namespace of its server."""
     server, _, tool = name.removeprefix(_MCP).partition("__")
     if not name.startswith(_MCP) or not tool:
         return {"name": name}
@@ -243,7 +228,7 @@ PROTOCOLS: Final = (
         kind="messages",
         path_end="/messages",
         conversation_key="messages",
-        answers_in=_message_answers,
+        answers_in=lambda messages: sum(message.get("role") == "assistant" for message in messages),
         # Claude Code asks for titles and summaries on the side, and offers no tools then.
         is_side_call=lambda body: not body.get("tools"),
         answer=_message_events,

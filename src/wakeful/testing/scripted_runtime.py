@@ -1,4 +1,4 @@
-"""ScriptedRuntime: a runtime of the hub whose state a test sets: what is seen, and how actions end.
+"""ScriptedRuntime: a runtime of the hub whose observations and action results a test sets.
 
 It implements the same interface as the real runtimes and uses no engine, tmux or process.
 """
@@ -27,17 +27,17 @@ UNKNOWN = AgentObservation(
 
 
 class ScriptedRuntime:
-    """Implements agents.runtime.Runtime. `seen` is the whole world; whoever is missing there is gone."""
+    """Implements agents.runtime.Runtime. An agent that is missing in `observations` is gone."""
 
     def __init__(self, name: str = "tmux", first_pid: int = 500_000) -> None:
         self.name = name
         self.observations: dict[str, AgentObservation] = {}
-        # Every act, as `start claude`, with the words the agent was started with.
+        # Every action, as `start claude`, with the agent's command.
         self.actions: list[tuple[str, tuple[str, ...]]] = []
         self.environs: list[dict[str, str]] = []
         self.epochs: list[int] = []
         self.undeclared: list[UndeclaredAgent] = []
-        # What the next starts and stops raise, if anything.
+        # If set, starts and stops raise it.
         self.failure: WakefulError | None = None
         # Cleared: starts wait until it is set.
         self.ready = asyncio.Event()
@@ -80,9 +80,9 @@ class ScriptedRuntime:
         self.closed = True
 
     async def _begin(
-        self, act: str, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
+        self, action: str, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
     ) -> AgentObservation:
-        self.actions.append((f"{act} {spec.name}", spec.command))
+        self.actions.append((f"{action} {spec.name}", spec.command))
         self.environs.append(dict(environ))
         self.epochs.append(epoch)
         await self.ready.wait()

@@ -13,7 +13,7 @@ from typing import Any, Final
 from wakeful.core.errors import OperatorError
 
 _SCRIPT: Final = re.compile(r"@@(\[.*?\])@@", re.DOTALL)
-# Long enough for any retry loop of a client, so that "no limit" needs no case of its own.
+# More than any client retries, so that "no limit" needs no special case.
 _TIMES_UNLIMITED: Final = 10**9
 
 
@@ -33,7 +33,7 @@ class Point(StrEnum):
 
 
 class Garbage(StrEnum):
-    """What comes with status 200 instead of the protocol."""
+    """What the server sends with status 200 instead of the protocol."""
 
     BODY = "body"
     JSON = "json"
@@ -48,7 +48,7 @@ class ScriptedToolCall:
 
 @dataclass(frozen=True, slots=True)
 class ShellCall:
-    """A command line for the client's own shell tool, whatever that client calls it."""
+    """A command line for the client's own shell tool, which has another name in each client."""
 
     command: str
 
@@ -75,7 +75,7 @@ class ModelStep:
 
     @classmethod
     def parse(cls, raw: object) -> "ModelStep":
-        """The step a JSON object stands for. Raises BadScript."""
+        """Parse a step from a JSON object. Raises BadScript."""
         row = _row(raw, _STEP_KEYS)
         try:
             return cls(
@@ -96,7 +96,7 @@ class ModelStep:
             raise BadScript(why=error) from error
 
     def on_attempt(self, attempt: int) -> "ModelStep":
-        """This step, or what is left of it when its fault was meant for fewer attempts."""
+        """This step, or the step without its fault if the fault is for fewer attempts."""
         if attempt <= self.times:
             return self
         if self.text is None and not self.calls:
@@ -133,7 +133,7 @@ def script(*steps: Mapping[str, Any]) -> str:
     """The text to put into a prompt. A step's tool input may hold the script of a subagent."""
     for step in steps:
         ModelStep.parse(dict(step))
-    # A nested script must not end this one; JSON spells the sign in another way and reads back the same.
+    # The end mark of a nested script must not end this one, so it is escaped as JSON allows.
     return f"@@{json.dumps(steps).replace('@@', chr(92) + 'u0040@')}@@"
 
 
@@ -150,7 +150,7 @@ def find_script(prompt: str) -> Sequence[ModelStep] | None:
 
 
 def step_at(steps: Sequence[ModelStep], index: int) -> ModelStep:
-    """The step to play after `index` answers; a script that ran out says so, or repeats a looping last step."""
+    """The step to play after `index` answers; after the last one DONE, or the last one again if it loops."""
     if index < len(steps):
         return steps[index]
     return steps[-1] if steps and steps[-1].loop else DONE

@@ -14,7 +14,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 VERSION: Final = "2.1.197"
-# Failures as the client names them: the HTTP status behind each, and what it shows to a person.
+# Failures by the client's names: the HTTP status, and the text that the client shows.
 FAILURES: Final[Mapping[str, tuple[int, str]]] = {
     "authentication_failed": (401, "Invalid API key · Fix external API key"),
     "oauth_org_not_allowed": (403, "Please run /login · API Error: 403 no"),
@@ -52,7 +52,7 @@ _REJECTED: Final = (
 
 
 def transcript_path(home: Path, cwd: Path, conversation: str) -> Path:
-    """Where Claude Code keeps a conversation: its folder is the working directory with all but letters dashed."""
+    """Claude Code's file of a conversation: dashes replace all but letters and digits of the working directory."""
     folder = re.sub("[^a-zA-Z0-9]", "-", str(cwd))
     return home / "projects" / folder / f"{conversation}.jsonl"
 
@@ -82,7 +82,7 @@ class ScriptedTranscript:
         self._turn_began = 0.0
 
     def prompt(self, text: str) -> None:
-        """A person typed this: a turn begins."""
+        """A turn begins with a typed prompt."""
         if not self.path.exists():
             self._open()
         self._prompt_id, self._last_prompt = str(uuid4()), text
@@ -91,31 +91,27 @@ class ScriptedTranscript:
         self._user(text, after=typed)
 
     def text(self, text: str) -> None:
-        """Words ahead of a call."""
+        """The model's text before a call."""
         self._assistant({"type": "text", "text": text}, "tool_use")
 
     def call(self, tool: str, given: Mapping[str, Any]) -> str:
-        """A call begins; its id."""
+        """A call begins; returns its id."""
         call = f"toolu_{uuid4().hex[:20]}"
         self._assistant({"type": "tool_use", "id": call, "name": tool, "input": given}, "tool_use")
         return call
 
     def result(self, call: str, tool: str, output: str, *, is_error: bool) -> None:
-        """The call came back."""
+        """The call ends."""
         after: dict[str, Any] = {}
         if is_error:
             after["toolUseResult"] = f"Error: {output}"
         elif tool == "Bash":
-            streams = {"stdout": output, "stderr": ""}
-            after["toolUseResult"] = streams | {
-                "interrupted": False,
-                "isImage": False,
-                "noOutputExpected": False,
-            }
+            flags = {"interrupted": False, "isImage": False, "noOutputExpected": False}
+            after["toolUseResult"] = {"stdout": output, "stderr": "", **flags}
         self._call_result(call, output or f"({tool} completed with no output)", is_error, after)
 
     def interrupt(self, call: str | None) -> None:
-        """The person cut the turn short; no mark of its end follows."""
+        """A person interrupts the turn; no end mark follows."""
         text = "[Request interrupted by user]"
         if call is not None:
             text = "[Request interrupted by user for tool use]"
@@ -123,26 +119,22 @@ class ScriptedTranscript:
         self._user([{"type": "text", "text": text}])
 
     def end(self, text: str) -> None:
-        """The model's last words of the turn, and the client's mark after them."""
+        """The turn ends: the model's last text, then the client's end mark."""
         self._assistant({"type": "text", "text": text}, "end_turn")
         self._mark()
 
     def fail(self, failure: str) -> None:
-        """The turn died of the provider or the login. The client closes it like any other."""
+        """The turn fails by the provider or the login; the client ends it like any other."""
         status, text = FAILURES[failure]
         message = _message(str(uuid4()), {"type": "text", "text": text}, "stop_sequence")
-        message |= {
-            "model": "<synthetic>",
-            "stop_sequence": "",
-            "container": None,
-            "context_management": None,
-        }
+        message |= {"model": "<synthetic>", "stop_sequence": ""}
+        message |= {"container": None, "context_management": None}
         fields = {"error": failure, "isApiErrorMessage": True, "apiErrorStatus": status}
         self._record("assistant", {"message": message}, after=fields)
         self._mark()
 
     def close(self) -> None:
-        """The program says goodbye; whoever never prompted it leaves nothing to say."""
+        """The record that the client writes when it exits, if it had a prompt."""
         if self._last_prompt:
             last = self._last_prompt[:200]
             self._append({"type": "last-prompt", "lastPrompt": last, "leafUuid": self._parent})
@@ -153,8 +145,8 @@ class ScriptedTranscript:
         self._append({"type": "permission-mode", "permissionMode": "default"})
         message = str(uuid4())
         snapshot = {"messageId": message, "trackedFileBackups": {}, "timestamp": stamp()}
-        kept = {"type": "file-history-snapshot", "messageId": message, "snapshot": snapshot}
-        self._write(kept | {"isSnapshotUpdate": False})
+        record = {"type": "file-history-snapshot", "messageId": message, "snapshot": snapshot}
+        self._write(record | {"isSnapshotUpdate": False})
 
     def _user(self, content: object, after: Mapping[str, Any] | None = None) -> None:
         self._message_id = ""
@@ -166,7 +158,7 @@ class ScriptedTranscript:
         self._user([block], after | {"sourceToolAssistantUUID": self._parent})
 
     def _assistant(self, block: Mapping[str, Any], stop_reason: str) -> None:
-        # Every block of a message is a record of its own that repeats the message's id and usage.
+        # Each block of a message has its own record, which repeats the message's id and usage.
         self._message_id = self._message_id or f"msg_{uuid4().hex[:20]}"
         self._record("assistant", {"message": _message(self._message_id, block, stop_reason)})
 
@@ -196,7 +188,7 @@ class ScriptedTranscript:
 
 
 class ScriptedRegistryFile:
-    """The file in which a running process says who it is and what it is doing."""
+    """The file with a running process's identity and status."""
 
     def __init__(self, home: Path, cwd: Path, conversation: str) -> None:
         pid = os.getpid()
@@ -219,18 +211,18 @@ class ScriptedRegistryFile:
     def write_status(self, status: str, waiting_for: str | None = None) -> None:
         """Rewrite the file: busy, idle, or waiting and for what."""
         now_ms = _now_ms()
-        said: dict[str, Any] = {"status": status, "updatedAt": now_ms, "statusUpdatedAt": now_ms}
+        fields: dict[str, Any] = {"status": status, "updatedAt": now_ms, "statusUpdatedAt": now_ms}
         if waiting_for is not None:
-            said["waitingFor"] = waiting_for
-        # In place, as the client does: whoever reads in between sees an empty file.
-        self.path.write_text(json.dumps(self._entry | said, separators=(",", ":")))
+            fields["waitingFor"] = waiting_for
+        # In place, as the client does: a reader may see an empty file in between.
+        self.path.write_text(json.dumps(self._entry | fields, separators=(",", ":")))
 
     def remove(self) -> None:
         self.path.unlink(missing_ok=True)
 
 
 def stamp() -> str:
-    """The time as records carry it: ISO 8601 in UTC with milliseconds."""
+    """The time as in the records: ISO 8601 in UTC with milliseconds."""
     now_ms = _now_ms()
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(now_ms // 1000)) + f".{now_ms % 1000:03d}Z"
 
@@ -250,7 +242,7 @@ def _message(message_id: str, block: Mapping[str, Any], stop_reason: str) -> dic
 
 
 def _last_complete_record(path: Path) -> str | None:
-    """What a resumed client goes on from: the last record that is no call left dangling by a kill."""
+    """The record from which a resumed client continues: the last one that is no call; a kill can leave one open."""
     last = None
     for line in path.read_bytes().splitlines() if path.exists() else ():
         record = json.loads(line)
@@ -261,7 +253,7 @@ def _last_complete_record(path: Path) -> str | None:
 
 
 def _start_ticks() -> str:
-    """Field 22 of proc(5). The name in the line is the process's own choice and may hold anything."""
+    """Field 22 of proc(5). A process chooses the name in the line, so it may hold anything."""
     line = Path("/proc/self/stat").read_bytes()
     return line[line.rindex(b")") + 2 :].split()[19].decode()
 

@@ -13,30 +13,30 @@ from wakeful.core.clock import ClockReading, Instant, Sleep, Timeline
 
 START_WALL: Final = 1_800_000_000.0
 START_AWAKE: Final = 10_000.0
-# A task that is ready again after so many turns of the loop is not working but spinning.
+# A task that is still ready after so many turns of the loop never waits.
 TURNS_MAX: Final = 100_000
 
 
 class VirtualClock:
-    """Implements core.clock.Clock. Nothing moves unless the test says so."""
+    """Implements core.clock.Clock. Time passes only when the test advances it."""
 
     def __init__(self, start_wall: float = START_WALL) -> None:
         self._awake = START_AWAKE
         self._wall = start_wall
         self._slept_seconds = 0.0
         self._timeline = Timeline(self._reading())
-        # By deadline, then by arrival, so that equal deadlines wake in the order they were asked for.
+        # By deadline, then by arrival, so that equal deadlines wake in the order of the calls.
         self._sleepers: list[tuple[float, int, asyncio.Future[None]]] = []
         self._arrivals = count()
 
     @property
     def jumps(self) -> int:
-        """How often the host slept or its clock was set, as far as somebody looked."""
+        """How often the host slept or its clock was set, as of the last reading."""
         return self._timeline.jumps
 
     @property
     def last_sleep(self) -> Sleep | None:
-        """The host's last sleep, as far as somebody looked."""
+        """The host's last sleep, as of the last reading."""
         return self._timeline.last_sleep
 
     def now(self) -> Instant:
@@ -48,11 +48,11 @@ class VirtualClock:
         return self._timeline.instant(wall)
 
     def advance(self, seconds: float) -> None:
-        """Let time pass with the host awake, all at once: whoever slept until then wakes at the end of it."""
+        """Let time pass with the host awake, all at once: every sleeper that is due wakes at the end."""
         self._move_to(self._awake + seconds)
 
     def suspend(self, seconds: float) -> None:
-        """Let the host sleep: the wall clock goes on, nobody's deadline comes nearer."""
+        """Let the host sleep: the wall clock goes on, but no deadline comes nearer."""
         self._wall += seconds
         self._slept_seconds += seconds
 
@@ -72,7 +72,7 @@ class VirtualClock:
         await woken
 
     async def run_for(self, seconds: float) -> None:
-        """Let time pass from deadline to deadline, and every task run to its next wait in between."""
+        """Let time pass from deadline to deadline; in between every task runs to its next wait."""
         end = self._awake + seconds
         await settle()
         while (deadline := self._next_deadline()) is not None and deadline <= end:
@@ -92,15 +92,15 @@ class VirtualClock:
             heapq.heappop(self._sleepers)[2].set_result(None)
 
     def _next_deadline(self) -> float | None:
-        """The first deadline somebody still waits for."""
+        """The first deadline with a sleeper that was not cancelled."""
         while self._sleepers and self._sleepers[0][2].done():
             heapq.heappop(self._sleepers)
         return self._sleepers[0][0] if self._sleepers else None
 
 
 async def settle() -> None:
-    """Let every task of this loop run until it waits. Threads and other processes are not waited for."""
-    # asyncio does not tell publicly whether anybody is ready to run; counting turns would be a guess.
+    """Let every task of this loop run until it waits. It does not wait for threads and other processes."""
+    # asyncio has no public way to see whether a task is ready to run; counting turns would be a guess.
     ready: Sized = vars(asyncio.get_running_loop())["_ready"]
     for _ in range(TURNS_MAX):
         await asyncio.sleep(0)

@@ -1,1 +1,1 @@
-"""A program with the name of the client that it stands for."""
+"""The scripted agent as a program named after its client."""
