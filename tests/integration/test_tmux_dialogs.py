@@ -12,13 +12,13 @@ import pytest
 from support.real_clients import wait_for
 from support.tmux_server import Server
 from wakeful.core.process import Process
-from wakeful.integrations.tmux import codex_dialogs, dialogs, start_clients
-from wakeful.integrations.tmux.claude_dialogs import dialog_on
+from wakeful.integrations.tmux import dialogs, start_clients
 from wakeful.integrations.tmux.dialogs import DialogDetector
 from wakeful.integrations.tmux.input_line import CodexInput
 from wakeful.integrations.tmux.screen import Screen
 from wakeful.integrations.tmux.server import TmuxServer
 from wakeful.integrations.tmux.start_clients import PaneClient, client_in
+from wakeful.integrations.tmux.start_screens import claude_dialog_on, codex_dialog_on
 from wakeful.judging.evidence import DialogKind, SessionIdentity
 from wakeful.linux import proc
 
@@ -60,7 +60,7 @@ def test_a_dialog_is_known_by_its_words_and_by_the_key_it_waits_for(
     rows: tuple[str, ...], kind: DialogKind
 ) -> None:
     """However the pane breaks them; one without the other is a screen that nobody knows."""
-    seen = dialog_on(screen(*rows))
+    seen = claude_dialog_on(screen(*rows))
     assert seen is not None
     assert seen.kind is kind
 
@@ -69,7 +69,7 @@ def test_an_input_line_and_a_permission_question_are_no_dialogs_of_a_start() -> 
     """Inside a conversation others say what a screen means, whatever the agent printed above."""
     line = screen("Quick safety check: x", f"{ANGLE} 1. Yes", RULE, f"{ANGLE} ", RULE, row=3)
     asked = screen(RULE, "Bash command", "Do you want to proceed?", f" {ANGLE} 1. Yes", "  2. No", row=3)
-    assert (dialog_on(line), dialog_on(asked)) == (None, None)
+    assert (claude_dialog_on(line), claude_dialog_on(asked)) == (None, None)
 
 
 SIGN = "\u203a"
@@ -102,7 +102,7 @@ SIGN = "\u203a"
 def test_a_dialog_of_codex_is_known_in_the_same_way(rows: tuple[str, ...], kind: DialogKind) -> None:
     """Wherever its hidden cursor stands."""
     for row in range(len(rows)):
-        seen = codex_dialogs.dialog_on(screen(*rows, row=row))
+        seen = codex_dialog_on(screen(*rows, row=row))
         assert seen is not None
         assert seen.kind is kind
         assert CodexInput().draft(screen(*rows, row=row)) is None
@@ -117,7 +117,7 @@ def test_codex_in_a_conversation_shows_no_dialog_of_a_start() -> None:
     asks = screen(
         *above, "Would you like to run the following command?", f"{SIGN} 1. Yes, proceed (y)", row=3
     )
-    assert [codex_dialogs.dialog_on(each) for each in (line, long_draft, works, asks)] == [None] * 4
+    assert [codex_dialog_on(each) for each in (line, long_draft, works, asks)] == [None] * 4
     assert CodexInput().draft(long_draft) == "a draft that goes\non below"
 
 

@@ -21,21 +21,19 @@ _DISPLAYS: Final = ("DISPLAY", "WAYLAND_DISPLAY")
 
 
 def has_desktop(environ: Mapping[str, str]) -> bool:
-    """Whether there is a display, and the program to put something on it."""
-    shown = any(environ.get(name) for name in _DISPLAYS)
-    return shown and shutil.which(PROGRAM, path=environ.get("PATH")) is not None
+    """Whether there is a display and `notify-send`."""
+    has_display = any(environ.get(name) for name in _DISPLAYS)
+    return has_display and shutil.which(PROGRAM, path=environ.get("PATH")) is not None
 
 
 class DesktopMessenger:
-    """The desktop of whoever started this process."""
-
     name = NAME
 
     async def send(self, text: str, *, chat: str | None = None) -> None:
         if chat is not None:
             raise Refused(channel=NAME, reason="it knows no chats")
         title, _, body = text.partition("\n")
-        # Desktops read the body as markup, and what an agent wrote is none.
+        # Desktops read the body as markup; an agent's text must not be read so.
         argv = (PROGRAM, "--app-name=Wakeful", "--", title, escape(body, quote=False))
         try:
             answer = await run_command(argv, SEND_SECONDS_MAX)
@@ -44,8 +42,8 @@ class DesktopMessenger:
         if answer.exit_code is None:
             raise NotDelivered(channel=NAME, reason=f"no answer within {SEND_SECONDS_MAX:g} s")
         if answer.exit_code != 0:
-            said = plain(redact(answer.errors.decode(errors="replace")), REASON_CHARS_MAX)
-            raise Refused(channel=NAME, reason=said or f"{PROGRAM} exited {answer.exit_code}")
+            errors = plain(redact(answer.errors.decode(errors="replace")), REASON_CHARS_MAX)
+            raise Refused(channel=NAME, reason=errors or f"{PROGRAM} exited {answer.exit_code}")
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is open."""

@@ -44,45 +44,41 @@ from wakeful.storage.base import ActionOutcome
 
 ERROR_TAIL_BYTES: Final = 4096
 ERROR_TAIL_CHARS_MAX: Final = 300
-# What the kernel lets an ordinary user ask for (fs.pipe-max-size). A line that fits goes in whole or not at all.
+# The most that the kernel gives an ordinary user (fs.pipe-max-size). A line that fits is written whole or not at all.
 PIPE_BYTES_MAX: Final = 1024 * 1024
-# A pipe is filled page by page: the first and the last one of what lies in it may be nearly empty.
+# A pipe is filled page by page: its first and its last page may be nearly empty.
 PIPE_SLACK_BYTES: Final = 2 * 4096
 DRAIN_POLL_SECONDS: Final = 0.01
-# Whoever asks about a prompt asks about one of the last: the gateway gives one at a time.
+# Questions are only about the last prompts: the gateway sends one at a time.
 PROMPTS_KEPT_MAX: Final = 50
 PROCESS_BYTES_MAX: Final = 4096
-# Of so many prompts with names of 200 characters ten times as much.
+# Ten times as much as so many prompts with names of 200 characters need.
 PROMPTS_BYTES_MAX: Final = 256 * 1024
 
 _WRITE: Final = os.O_WRONLY | os.O_NOFOLLOW | os.O_CLOEXEC
 
 
 class WriteResult(StrEnum):
-    """What became of a line."""
-
     WHOLE = "whole"
     NO_READER = "nobody reads its input any more"
     FULL = "its input is full: it has not read for a while"
     BUSY = "somebody else is writing to it"
-    # The next line would be glued to the rest of this one, so the input is closed for everybody.
+    # The next line would be appended to half of this one, so the input is removed.
     TORN = "it took half of the text and stopped reading: it can only be stopped and resumed"
 
 
 class PromptFate(StrEnum):
-    """What became of a prompt that a process of this folder was given."""
+    """The fate of a prompt for a process of this folder."""
 
     # The newest process may still take it.
     OPEN = ""
     TAKEN = "taken"
-    # Its process ended before it read it.
+    # The process ended before it read the prompt.
     LOST = "lost"
     UNKNOWN = "unknown"
 
 
 class RunFolder:
-    """One session's folder below the root that all share."""
-
     def __init__(self, root: Path, session_id: SessionId) -> None:
         self.path = root / session_id
         self.input = self.path / "in"
@@ -92,7 +88,7 @@ class RunFolder:
         self._process = self.path / "process"
 
     def has_reader(self) -> bool:
-        """Whether some process holds the input open."""
+        """Whether a process has the input open."""
         descriptor = self._open_input()
         if descriptor is None:
             return False
@@ -103,7 +99,7 @@ class RunFolder:
     def open_streams(self) -> Iterator[Streams]:
         """Fresh input (a FIFO), output and errors for a new process, to be started inside the block.
 
-        Ours are closed at its end; if the start failed, the folder is gone again.
+        The block's end closes our descriptors; if the start failed, it removes the folder.
         """
         with self._make_folder() as opened:
             self.input.unlink(missing_ok=True)
@@ -112,8 +108,8 @@ class RunFolder:
 
     @contextmanager
     def open_prompt_streams(self, prompt: str, prompt_id: str = "") -> Iterator[Streams]:
-        """The same for a process that reads one prompt to its end. Which one it is stands there before it is started."""
-        # Nameless, it cannot be read later by anybody else, and nothing is left to be cleaned up.
+        """The same for a process that reads one prompt to its end. The prompt's id is recorded before the start."""
+        # The file has no name, so no other process can read it later, and nothing remains to clean up.
         with self._make_folder() as opened, TemporaryFile(dir=self.path) as source:
             source.write(prompt.encode())
             source.seek(0)
@@ -123,38 +119,37 @@ class RunFolder:
 
     @property
     def prompts(self) -> dict[str, PromptFate] | None:
-        """The last prompts that processes of this session were given, the newest last; None: nobody wrote that down.
+        """The last prompts of this session's processes, the newest last; None: not recorded.
 
-        One without a name is empty.
+        A prompt without an id has an empty name.
         """
         content = read_small(self._prompts, PROMPTS_BYTES_MAX)
         if content is None:
             return None
         lines = content.decode("utf-8", "replace").split("\n")
-        told = (line.partition(" ") for line in lines)
-        # What a later version calls it is not known here.
+        # A later version may have written a fate that this one does not know.
         return {
             name: PromptFate(fate) if fate in set(PromptFate) else PromptFate.UNKNOWN
-            for name, _, fate in told
+            for name, _, fate in (line.partition(" ") for line in lines)
         }
 
     def record_prompt(self, prompt_id: str, fate: PromptFate = PromptFate.OPEN) -> None:
-        """Write down that it is given this prompt, before that is done; or what became of it."""
-        known = self.prompts or {}
+        """Record a prompt before the process gets it, or its fate later."""
+        prompts = self.prompts or {}
         if fate is PromptFate.OPEN:
-            # Given once more, it is the newest.
-            known.pop(prompt_id, None)
-        known[prompt_id] = fate
-        lines = [f"{name} {each}".rstrip() for name, each in known.items()][-PROMPTS_KEPT_MAX:]
-        # Replaced as a whole: half of it would say that a prompt was never given.
-        written = self._prompts.with_suffix(".new")
-        with open(written, "w", encoding="utf-8", opener=owner_only) as file:
+            # A prompt that is sent again becomes the newest.
+            prompts.pop(prompt_id, None)
+        prompts[prompt_id] = fate
+        lines = [f"{name} {each}".rstrip() for name, each in prompts.items()][-PROMPTS_KEPT_MAX:]
+        # Replaced as a whole: half a file would say that a prompt was never sent.
+        new_file = self._prompts.with_suffix(".new")
+        with open(new_file, "w", encoding="utf-8", opener=owner_only) as file:
             file.write("\n".join(lines))
-        written.replace(self._prompts)
+        new_file.replace(self._prompts)
 
     @property
     def process(self) -> Process | None:
-        """The newest process that was started for this session; None if that was not written."""
+        """The newest process that was started for this session; None if that was not recorded."""
         content = read_small(self._process, PROCESS_BYTES_MAX)
         try:
             return decode_json(content, Process) if content is not None else None
@@ -162,41 +157,40 @@ class RunFolder:
             return None
 
     def record_process(self, process: Process) -> None:
-        """Write which process was started, before anything is known of its conversation."""
-        written = self._process.with_suffix(".new")
-        with open(written, "wb", opener=owner_only) as file:
+        """Record the started process before its conversation is known."""
+        new_file = self._process.with_suffix(".new")
+        with open(new_file, "wb", opener=owner_only) as file:
             file.write(msgspec.json.encode(process))
-        written.replace(self._process)
+        new_file.replace(self._process)
 
     def trim(self) -> None:
-        """Forget what was said so far; the process goes on appending."""
+        """Drop the output so far; the process goes on appending."""
         os.truncate(self.output, 0)
 
     def last_error_output(self) -> str:
-        """The end of what it wrote to its error stream, safe to show; empty if there is nothing."""
+        """The end of the error output, safe to show; empty if there is none."""
         try:
             with self._errors.open("rb") as file:
                 file.seek(max(0, file.seek(0, os.SEEK_END) - ERROR_TAIL_BYTES))
                 text = file.read().decode("utf-8", "replace")
         except FileNotFoundError:
             return ""
-        # Redacted before it is cut: half a secret is not recognised any more.
+        # Redact before cutting: redaction does not recognize half a secret.
         words = plain(redact(text), ERROR_TAIL_BYTES)
         return words if len(words) <= ERROR_TAIL_CHARS_MAX else f"…{words[-ERROR_TAIL_CHARS_MAX:]}"
 
     def rename(self, root: Path, session_id: SessionId) -> "RunFolder":
-        """The same folder under another session's name; open descriptors stay good."""
+        """Move the folder to another session; open descriptors stay valid."""
         renamed = RunFolder(root, session_id)
         self.path.rename(renamed.path)
         return renamed
 
     def remove(self) -> None:
-        """Remove the folder and what is in it; one that is gone is fine."""
         if self.path.exists():
             shutil.rmtree(self.path)
 
     async def write_line(self, line: bytes, deadline_seconds: float) -> WriteResult:
-        """Write one line to the input. Never waits longer than that, and never writes between another's bytes."""
+        """Write one line to the input. Never waits beyond the deadline and never mixes with another writer's bytes."""
         descriptor = self._open_input()
         if descriptor is None:
             return WriteResult.NO_READER
@@ -250,7 +244,7 @@ async def _write_locked(descriptor: int, line: bytes, deadline_seconds: float) -
     rest = memoryview(line)
     try:
         async with asyncio.timeout(deadline_seconds):
-            while not _fits_in_pipe(descriptor, len(line)):  # noqa: ASYNC110 - nobody is told when a pipe is drained
+            while not _fits_in_pipe(descriptor, len(line)):  # noqa: ASYNC110 - a drained pipe raises no event
                 await asyncio.sleep(DRAIN_POLL_SECONDS)
             while rest:
                 rest = rest[_write_some(descriptor, rest) :]
@@ -264,14 +258,14 @@ async def _write_locked(descriptor: int, line: bytes, deadline_seconds: float) -
 
 
 def _fits_in_pipe(descriptor: int, wanted_bytes: int) -> bool:
-    """Whether the line goes in at once. One longer than any pipe needs an empty one, and a reader that goes on."""
+    """Whether the line fits at once. A line longer than any pipe needs an empty pipe and a reader that goes on."""
     room_bytes = _widen(descriptor, wanted_bytes + PIPE_SLACK_BYTES)
     used_bytes = int.from_bytes(fcntl.ioctl(descriptor, termios.FIONREAD, bytes(4)), sys.byteorder)
     return used_bytes == 0 or used_bytes + wanted_bytes + PIPE_SLACK_BYTES <= room_bytes
 
 
 def _widen(descriptor: int, wanted_bytes: int) -> int:
-    """Make room for the whole line if the kernel allows that; it may not, when a user has many wide pipes."""
+    """Make room for the whole line if the kernel allows it; it may not, if a user has many wide pipes."""
     room_bytes = fcntl.fcntl(descriptor, fcntl.F_GETPIPE_SZ)
     if room_bytes >= wanted_bytes:
         return room_bytes
@@ -304,13 +298,13 @@ NOT_AN_ARGUMENT: Final = "No argument can hold a NUL."
 
 
 class DriverTimeouts(Struct, frozen=True):
-    """How long each sight is waited for, in seconds."""
+    """How long a driver waits for each step, in seconds."""
 
     # Sixteen starts at once took 45 s on two cores.
     start: float = 60.0
     write: float = 5.0
     take: float = 20.0
-    # A refused login came 0.2 s after the prompt; the model's first word comes about as fast.
+    # A refused login came 0.2 s after the prompt; the model's first token comes about as fast.
     first_word: float = 1.0
     interrupt: float = 10.0
 
@@ -323,9 +317,9 @@ def check_prompt(prompt: str) -> None:
 
 
 def check_arguments(argv: Sequence[str], refused: Mapping[str, str]) -> None:
-    """Raises ArgumentRefused for an option that contradicts the driver, and for what is no option.
+    """Raises ArgumentRefused for an option that contradicts the driver, and for a first word that is no option.
 
-    Where a later word belongs to the option before it only the client can tell; a first one never does.
+    A later word may belong to the option before it; only the client knows.
     """
     program, *words = argv
     for place, word in enumerate(words):
@@ -342,14 +336,14 @@ def check_arguments(argv: Sequence[str], refused: Mapping[str, str]) -> None:
 def with_marks(
     environ: Mapping[str, str], session_id: SessionId | None, epoch: int, intent_id: str
 ) -> dict[str, str]:
-    """The environment with whose process it will be; what it said before about another one is taken out."""
+    """The environment with the marks of the new process, and without the marks of any other."""
     marks = {SESSION_VARIABLE: session_id, EPOCH_VARIABLE: str(epoch), INTENT_VARIABLE: intent_id}
     unmarked = {name: value for name, value in environ.items() if name not in marks}
     return unmarked | {name: value for name, value in marks.items() if value}
 
 
 def unreachable_result(managed: ManagedSession) -> ActionResult | None:
-    """Why nothing can be said to this session's process; None if it was seen alive."""
+    """Why this session's process cannot be reached; None if it is alive."""
     process = managed.process
     match proc.state_of(process) if process is not None else ProcessState.DEAD:
         case ProcessState.ALIVE:
@@ -361,54 +355,48 @@ def unreachable_result(managed: ManagedSession) -> ActionResult | None:
 
 
 def agent_of(session_id: SessionId, conversation: str) -> IsMeant:
-    """Meant is the process that works for this session: it carries our mark, or it is the client that holds it.
+    """A check for the process that works for this session: it has Wakeful's mark, or is the client that holds it.
 
-    A kept number alone proves nothing: records and files can name any process.
+    A stored pid alone proves nothing: records and files can name any process.
     """
     provider = session_id.partition("-")[0]
 
     def is_meant(process: Process) -> bool:
         if proc.environ_value(process.pid, SESSION_VARIABLE) == session_id:
             return True
-        return is_client(process.pid, provider) and _may_hold(process, provider, conversation)
+        if not is_client(process.pid, provider):
+            return False
+        # A client without an entry may hold any conversation.
+        entry = entry_of(process) if provider == "claude" else None
+        return entry is None or entry.session_id == conversation
 
     return is_meant
-
-
-def _may_hold(process: Process, provider: str, conversation: str) -> bool:
-    """Whether a client says of itself that it holds this conversation, or says nothing."""
-    entry = entry_of(process) if provider == "claude" else None
-    return entry is None or entry.session_id == conversation
 
 
 async def stop_managed_process(
     managed: ManagedSession, folder: RunFolder, tool_variable: str
 ) -> ActionResult:
-    """End the agent, then what it left behind; the folder goes when nothing of it is left."""
+    """End the agent, then its leftover processes; remove the folder once all of them have ended."""
     meant = agent_of(managed.session_id, managed.conversation_id)
     result = await terminate(managed.process, is_meant=meant) if managed.process is not None else None
     if result is not None and result.sight is not ProcessState.DEAD:
-        return ActionResult(
-            _outcome_of(result), f"process {result.process.pid} was signalled and not seen dead"
-        )
+        is_alive = result.sight is ProcessState.ALIVE
+        outcome = ActionOutcome.INEFFECTIVE if is_alive else ActionOutcome.UNVERIFIED
+        return ActionResult(outcome, f"process {result.process.pid} was signalled and not seen dead")
     swept = await _sweep_session(managed, tool_variable)
     if swept.survivors:
-        pids = ", ".join(str(each.pid) for each in swept.survivors)
+        pids = _pids(swept.survivors)
         return ActionResult(ActionOutcome.INEFFECTIVE, f"{_ending_text(result)}, but these still run: {pids}")
     folder.remove()
     return ActionResult(ActionOutcome.CONFIRMED, f"{_ending_text(result)}{_swept_text(swept)}")
 
 
 async def _sweep_session(managed: ManagedSession, tool_variable: str) -> SweepResult:
-    """Both marks: our own is missing from what we did not start, the client's from what is no tool."""
+    """By both marks: Wakeful's is missing if Wakeful did not start the process, the client's if it is no tool."""
     by_client = await terminate_marked(tool_variable, managed.conversation_id, epoch_max=managed.epoch)
     by_us = await terminate_marked(SESSION_VARIABLE, managed.session_id, epoch_max=managed.epoch)
     spared = {*by_client.spared, *by_us.spared}
     return SweepResult((*by_client.endings, *by_us.endings), tuple(spared))
-
-
-def _outcome_of(result: TerminationResult) -> ActionOutcome:
-    return ActionOutcome.INEFFECTIVE if result.sight is ProcessState.ALIVE else ActionOutcome.UNVERIFIED
 
 
 def _ending_text(result: TerminationResult | None) -> str:

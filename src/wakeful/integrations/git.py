@@ -22,7 +22,7 @@ from wakeful.linux.run_command import CommandResult, run_command
 from wakeful.reports.model import Commit, GitChanges
 
 _NO_OUTPUT: Final = CommandResult(None, b"", b"")
-# Whatever a repository, or the shell that started us, could make git do beside reading.
+# Switches off all that a repository, or the shell that started Wakeful, could make git do besides reading.
 _SETTINGS: Final = (
     ("core.fsmonitor", "false"),
     ("core.hooksPath", os.devnull),
@@ -45,20 +45,20 @@ FILTERS_MAX: Final = 200
 
 
 class Git:
-    """git in one folder. Every answer comes within `seconds_max`; without git there is none. Raises FolderGone."""
+    """git in one folder. Each call ends within `seconds_max`; without git it has no output. Raises WorkingDirectoryGone."""
 
     def __init__(self, folder: str, seconds_max: float) -> None:
         self._folder = folder
         self._seconds_max = seconds_max
-        self._filters: tuple[str, ...] | None = ()
+        self._filters: tuple[str, ...] = ()
 
     async def disable_filters(self) -> bool:
-        """Learn which filters are configured, so that none of them runs. False: that could not be learned."""
-        said = await self.run("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
+        """List the configured filters, so that none of them runs. False: they could not be listed."""
+        listed = await self.run("config", "--null", "--name-only", "--get-regexp", r"^filter\.")
         # 1: there are none.
-        if said.exit_code not in {0, 1}:
+        if listed.exit_code not in {0, 1}:
             return False
-        names = {key.removeprefix("filter.").rpartition(".")[0] for key in split_at_nul(said.output)}
+        names = {key.removeprefix("filter.").rpartition(".")[0] for key in split_at_nul(listed.output)}
         self._filters = tuple(sorted(names))
         return len(names) <= FILTERS_MAX
 
@@ -76,54 +76,45 @@ class Git:
             return _NO_OUTPUT
 
     def _environ(self) -> dict[str, str]:
-        """Ours, without anything that points git elsewhere."""
-        return (
-            helper_environ(os.environ)
-            | _ENVIRON
-            | _environ_settings((*_SETTINGS, *_filter_overrides(self._filters or ())))
-        )
+        """This process's environment, without anything that points git elsewhere."""
+        off = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
+        filters = [(f"filter.{name}.{key}", value) for name in self._filters for key, value in off]
+        return helper_environ(os.environ) | _ENVIRON | _environ_settings((*_SETTINGS, *filters))
 
 
 def split_at_nul(output: bytes) -> list[str]:
-    """What stands between the zero bytes."""
     return [os.fsdecode(each) for each in output.split(b"\0") if each]
 
 
-def _filter_overrides(filters: Sequence[str]) -> list[tuple[str, str]]:
-    off = (("clean", ""), ("smudge", ""), ("process", ""), ("required", "false"))
-    return [(f"filter.{name}.{key}", value) for name in filters for key, value in off]
-
-
 def _environ_settings(settings: Sequence[tuple[str, str]]) -> dict[str, str]:
-    """As git reads them from its environment: there a name may hold any character."""
-    counted = {"GIT_CONFIG_COUNT": str(len(settings))}
+    """Settings for git's environment, where a name may hold any character."""
+    variables = {"GIT_CONFIG_COUNT": str(len(settings))}
     for number, (key, value) in enumerate(settings):
-        counted |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
-    return counted
+        variables |= {f"GIT_CONFIG_KEY_{number}": key, f"GIT_CONFIG_VALUE_{number}": value}
+    return variables
 
 
 # A status of the Linux kernel's tree takes 0.4 s with a warm cache.
 GIT_SECONDS_MAX: Final = 5.0
 COMMITS_SHOWN_MAX: Final = 5
 COMMITS_COUNTED_MAX: Final = 1000
-# Of more changed files nobody needs to know the age of each.
+# With more changed files the age of each is not needed.
 FILES_DATED_MAX: Final = 2000
 NO_GIT: Final = "not in a git repository"
 NO_ANSWER: Final = "git did not answer"
 FOLDER_MISSING: Final = "its folder is gone"
 OTHER_USERS_FOLDER: Final = "git does not look into a folder of another user"
-# How many words stand before the path, by the kind of a line of `status --porcelain=v2`.
+# How many words precede the path, by the kind of a line of `status --porcelain=v2`.
 _FIELDS_BEFORE_PATH: Final = {"1": 8, "2": 9, "u": 10, "?": 1}
 
 
 class GitFolders:
-    """Looks at folders of this host."""
+    """Implements reports.service.WorkFolders."""
 
     def __init__(self, seconds_max: float = GIT_SECONDS_MAX) -> None:
         self._seconds_max = seconds_max
 
     async def inspect(self, folder: str, since_wall: float) -> GitChanges:
-        """As the port says it."""
         try:
             return await self._inspect(folder, since_wall)
         except WorkingDirectoryGone:
@@ -133,7 +124,11 @@ class GitFolders:
         git = Git(folder, self._seconds_max)
         top = await git.run("rev-parse", "--show-toplevel")
         if top.exit_code != 0:
-            return GitChanges(path_label(folder), problem=_problem(top))
+            if top.exit_code is None:
+                problem = NO_ANSWER
+            else:
+                problem = OTHER_USERS_FOLDER if b"dubious ownership" in top.errors else NO_GIT
+            return GitChanges(path_label(folder), problem=problem)
         root = os.fsdecode(top.output.rstrip(b"\n"))
         if not await git.disable_filters():
             return GitChanges(path_label(root), problem=NO_ANSWER)
@@ -141,31 +136,31 @@ class GitFolders:
 
 
 async def _inspect_repository(git: Git, root: str, since_wall: float) -> GitChanges:
-    said = await git.run(
+    status = await git.run(
         "status", "--porcelain=v2", "--branch", "-z", "--untracked-files=all", "--ignore-submodules=dirty"
     )
-    if said.exit_code != 0:
+    if status.exit_code != 0:
         return GitChanges(path_label(root), problem=NO_ANSWER)
-    lines = split_at_nul(said.output)
+    lines = split_at_nul(status.output)
     changed = changed_files(lines)
     touched = await asyncio.to_thread(_count_touched, root, changed[:FILES_DATED_MAX], since_wall)
     if "# branch.oid (initial)" in lines:
         return GitChanges(path_label(root), changed_files=len(changed), touched_files=touched)
     commits = await _commits(git, since_wall)
-    unpushed = await _unpushed(git)
+    unpushed_commits, unpushed_files = await _unpushed(git)
     return GitChanges(
         path_label(root),
         commits=len(commits),
         newest_commits=tuple(commits[:COMMITS_SHOWN_MAX]),
         changed_files=len(changed),
         touched_files=touched,
-        unpushed_commits=unpushed[0] if unpushed is not None else None,
-        unpushed_files=unpushed[1] if unpushed is not None else None,
+        unpushed_commits=unpushed_commits,
+        unpushed_files=unpushed_files,
     )
 
 
 def changed_files(lines: Sequence[str]) -> list[str]:
-    """The paths in what `status --porcelain=v2 -z` said."""
+    """The paths in the output of `status --porcelain=v2 -z`."""
     paths = []
     following = iter(lines)
     for line in following:
@@ -174,59 +169,45 @@ def changed_files(lines: Sequence[str]) -> list[str]:
             continue
         paths.append(line.split(" ", count)[-1])
         if line[0] == "2":
-            # What a file was called before stands behind it.
+            # The old name of a renamed file follows.
             next(following, None)
     return paths
 
 
-def _problem(said: CommandResult) -> str:
-    if said.exit_code is None:
-        return NO_ANSWER
-    return OTHER_USERS_FOLDER if b"dubious ownership" in said.errors else NO_GIT
-
-
 async def _commits(git: Git, since_wall: float) -> list[Commit]:
-    """Those that are checked out, and those that were in this folder since and that a branch still has."""
+    """Commits that are checked out, and those that were checked out here since and are still on a branch."""
     here = await _reflog_commits(git, since_wall, "HEAD")
     visited = await _reflog_commits(git, since_wall, "--walk-reflogs", "HEAD")
     elsewhere = visited.keys() - here.keys()
     if not elsewhere:
         return list(here.values())
-    kept = await _reflog_commits(git, since_wall, "--branches")
-    here |= {each: commit for each, commit in kept.items() if each in elsewhere}
+    on_branches = await _reflog_commits(git, since_wall, "--branches")
+    here |= {each: commit for each, commit in on_branches.items() if each in elsewhere}
     return sorted(here.values(), key=lambda commit: commit.at, reverse=True)
 
 
 async def _reflog_commits(git: Git, since_wall: float, *revisions: str) -> dict[str, Commit]:
-    said = await git.run(
-        "log",
-        f"--since=@{int(since_wall)}",
-        f"--max-count={COMMITS_COUNTED_MAX}",
-        "--format=%H %h %ct %s",
-        "-z",
-        *revisions,
-    )
-    lines = (each.partition(" ") for each in split_at_nul(said.output)) if said.exit_code == 0 else ()
-    return {whole: _commit(rest) for whole, _, rest in lines}
+    limits = (f"--since=@{int(since_wall)}", f"--max-count={COMMITS_COUNTED_MAX}")
+    listed = await git.run("log", *limits, "--format=%H %h %ct %s", "-z", *revisions)
+    commits = {}
+    for line in split_at_nul(listed.output) if listed.exit_code == 0 else ():
+        whole, short, at, *subject = line.split(" ", 3)
+        commits[whole] = Commit(short, iso(float(at)), safe(" ".join(subject)))
+    return commits
 
 
-def _commit(line: str) -> Commit:
-    short, at, *subject = line.split(" ", 2)
-    return Commit(short, iso(float(at)), safe(" ".join(subject)))
-
-
-async def _unpushed(git: Git) -> tuple[int, int] | None:
-    """Commits that no remote is known to have, and the files in them; None where there is no remote."""
+async def _unpushed(git: Git) -> tuple[int, int] | tuple[None, None]:
+    """Commits that no remote is known to have, and the files in them; None without a remote."""
     known = await git.run("for-each-ref", "--count=1", "--format=%(objectname)", "refs/remotes")
     if known.exit_code != 0 or not known.output.strip():
-        return None
+        return None, None
     counted = await git.run("rev-list", "--count", "HEAD", "--not", "--remotes")
     named = await git.run(
         *("log", "--name-only", "--no-renames", "--no-ext-diff", "--format=", "-z"),
         *(f"--max-count={COMMITS_COUNTED_MAX}", "HEAD", "--not", "--remotes"),
     )
     if counted.exit_code != 0 or named.exit_code != 0:
-        return None
+        return None, None
     return int(counted.output), len({each.lstrip("\n") for each in split_at_nul(named.output)} - {""})
 
 
@@ -235,7 +216,7 @@ def _count_touched(root: str, paths: Sequence[str], since_wall: float) -> int:
 
 
 def _changed_at(path: Path) -> float:
-    """When a file was written; when it was deleted, as far as the folder it was in knows."""
+    """When a file was written; for a deleted one, when its nearest existing folder changed."""
     for place in (path, *path.parents):
         with suppress(OSError):
             return place.lstat().st_mtime

@@ -39,7 +39,7 @@ from wakeful.storage.base import Note, Store
 # From `gh help exit-codes`.
 LOGGED_OUT: Final = 4
 _REASON_CHARS_MAX: Final = 200
-# Whatever makes it talk more, ask back, or look elsewhere than we say. Verbose output holds headers with tokens.
+# Variables that make it print more, prompt, or use another repository. Verbose output has headers with tokens.
 _UNSET: Final = frozenset({"GH_DEBUG", "DEBUG", "GH_FORCE_TTY", "GH_REPO", "CLICOLOR_FORCE"})
 _SET: Final = {"GH_PROMPT_DISABLED": "1", "GH_NO_UPDATE_NOTIFIER": "1", "NO_COLOR": "1"}
 
@@ -70,7 +70,7 @@ class GhGarbled(WorldError):
 
 
 async def run_gh(words: Sequence[str], deadline_seconds: float) -> bytes:
-    """What `gh` printed. Raises one of the errors above, or TimeoutError: then it was ended with all it started."""
+    """The output of `gh`. Raises one of the errors above, or TimeoutError: then `gh` and its children were ended."""
     what = " ".join(words[:2])
     answer = await _answer(words, deadline_seconds)
     if answer.exit_code is None:
@@ -80,7 +80,10 @@ async def run_gh(words: Sequence[str], deadline_seconds: float) -> bytes:
     if answer.exit_code == LOGGED_OUT:
         raise GhLoggedOut
     if answer.exit_code != 0:
-        raise GhRefused(what=what, reason=_reason(answer))
+        errors = plain(
+            redact(answer.errors[: 4 * _REASON_CHARS_MAX].decode(errors="replace")), _REASON_CHARS_MAX
+        )
+        raise GhRefused(what=what, reason=errors or f"it ended with {answer.exit_code} and said nothing")
     return answer.output
 
 
@@ -95,12 +98,6 @@ async def _answer(words: Sequence[str], deadline_seconds: float) -> CommandResul
         raise GhMissing(reason=problem.strerror) from problem
 
 
-def _reason(answer: CommandResult) -> str:
-    """What it complained about, in its own words as far as they are fit to be shown."""
-    said = answer.errors[: 4 * _REASON_CHARS_MAX].decode(errors="replace")
-    return plain(redact(said), _REASON_CHARS_MAX) or f"it ended with {answer.exit_code} and said nothing"
-
-
 PREFIX: Final = "[Watchdog]"
 CALLS_MAX: Final = 20
 # A body may have 65,536 characters: 20 calls of four cells and the lines of a summary stay far below.
@@ -109,33 +106,35 @@ _LINES_MAX: Final = 40
 _LINE_CHARS_MAX: Final = 500
 _NAME_CHARS_MAX: Final = 60
 _OTHERS_MAX: Final = 20
-# Wider twins of the two characters that mean something to GitHub even in a title.
+# Full-width forms of the two characters that have a meaning for GitHub even in a title.
 _TITLE: Final = str.maketrans({"@": "\uff20", "#": "\uff03"})
 _CELL: Final = str.maketrans({"`": "'", "|": "¦"})
 _FENCE: Final = re.compile(r"`+")
 
 
 def marker_of(project: str) -> str:
-    """What is found again, and only in issues about this project; a digest, so that no name can end the comment."""
+    """Marks the issues about this project; a digest, so that no project name can end the comment."""
     return f"<!-- wakeful:watchdog:{sha256(_bytes(project)).hexdigest()[:32]} -->"
 
 
 def title_of(report: IssueReport) -> str:
-    about = (_name_cell(each) for each in (report.project, report.reason, report.session_id))
-    return "{} {}: {} ({})".format(PREFIX, *about)
+    texts = (report.project, report.reason, report.session_id)
+    names = (plain(redact(each), _NAME_CHARS_MAX).translate(_TITLE) or "-" for each in texts)
+    return "{} {}: {} ({})".format(PREFIX, *names)
 
 
 def body_of(report: IssueReport) -> bytes:
-    return _bytes("\n".join([*_head(report), *_summary(report), *_calls(report), ""]))
+    summary = ["", "What was seen:", "", *code_block(report.summary)] if report.summary.strip() else []
+    return _bytes("\n".join([*_head(report), *summary, *_calls(report), ""]))
 
 
 def code_cell(text: str) -> str:
-    """Text from outside as code in a table: one line, no bar, no backquote, nothing that looks like a secret."""
+    """Text from outside as code in a table: one line, no bar, no backquote, no secret."""
     return f"`{plain(redact(text), _CELL_CHARS_MAX).translate(_CELL) or '-'}`"
 
 
 def code_block(text: str) -> list[str]:
-    """Text from outside as a block of code, behind a fence longer than any within it."""
+    """Text from outside as a block of code, with a fence longer than any inside."""
     lines = [plain(line, _LINE_CHARS_MAX) for line in redact(text).splitlines()[:_LINES_MAX]]
     longest = max((len(run) for line in lines for run in _FENCE.findall(line)), default=0)
     fence = "`" * max(4, longest + 1)
@@ -158,10 +157,6 @@ def _head(report: IssueReport) -> Iterator[str]:
         yield f"| also affected | {shown}{f' and {more} more' if more > 0 else ''} |"
 
 
-def _summary(report: IssueReport) -> list[str]:
-    return ["", "What was seen:", "", *code_block(report.summary)] if report.summary.strip() else []
-
-
 def _calls(report: IssueReport) -> Iterator[str]:
     calls = report.calls[-CALLS_MAX:]
     if not calls:
@@ -170,10 +165,6 @@ def _calls(report: IssueReport) -> Iterator[str]:
     yield from ("| when | tool | about | ended |", "|---|---|---|---|")
     for call in calls:
         yield f"| {' | '.join(map(code_cell, call))} |"
-
-
-def _name_cell(text: str) -> str:
-    return plain(redact(text), _NAME_CHARS_MAX).translate(_TITLE) or "-"
 
 
 def _bytes(text: str) -> bytes:
@@ -185,19 +176,19 @@ KIND: Final = "issue"
 
 
 class IssueLedger(Protocol):
-    """Who may create an issue, and which one was created last. Raises WorldError where nothing can be kept."""
+    """Limits new issues and records the last one. Raises WorldError if nothing can be stored."""
 
     async def claim(self, project: str) -> bool:
-        """Whether an issue may be created now; the next one in an hour."""
+        """Whether an issue may be created now; then the next one in an hour."""
 
     async def release(self, project: str) -> None:
-        """Nothing was created: the claim is undone."""
+        """Undo the claim: no issue was created."""
 
     async def record_filed(self, project: str, url: str) -> None:
-        """It was created, and is there."""
+        """Record the created issue."""
 
     async def newest(self, project: str) -> str | None:
-        """The issue that was created last, if it is known where it is."""
+        """The address of the issue that was created last, if it is known."""
 
 
 class StoreIssueLedger:
@@ -224,7 +215,7 @@ class StoreIssueLedger:
 
 
 class _Entry(Struct, frozen=True):
-    """The newest word about a project. `at_wall` is None when its claim was given back."""
+    """The newest entry about a project. `at_wall` is None after a release."""
 
     project: str
     at_wall: float | None
@@ -235,7 +226,7 @@ _decode: Final = json_decoder(_Entry)
 
 
 class FileIssueLedger:
-    """A ledger in a file of its own, for programs without a store."""
+    """A ledger in its own file, for programs without a store."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
@@ -258,12 +249,9 @@ class FileIssueLedger:
         now_wall = self._clock.now().wall
         with translate_errors(self._path), lock_file(self._path) as file:
             last = self._newest(project)
-            # A time ahead of now was written before the clock was set back.
-            if (
-                last is not None
-                and last.at_wall is not None
-                and abs(now_wall - last.at_wall) < WINDOW_SECONDS
-            ):
+            last_wall = last.at_wall if last is not None else None
+            # `abs`: a time in the future was written before the clock was set back.
+            if last_wall is not None and abs(now_wall - last_wall) < WINDOW_SECONDS:
                 return False
             append(file, msgspec.json.encode(_Entry(project, now_wall)) + b"\n")
         return True
@@ -298,17 +286,17 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 DEADLINE_SECONDS: Final = 20.0
-# Two pages of GitHub's, newest first. An issue of ours that lies deeper is doubled once an hour at worst.
+# Two pages of GitHub's, newest first. An older issue of Wakeful's is duplicated once an hour at worst.
 LISTED_MAX: Final = 200
 # Repositories seldom change hands; one that became public is noticed this late.
 VISIBILITY_SECONDS: Final = 3600.0
-# So many new issues an hour, whatever their projects are called.
+# So many new issues an hour for all projects together.
 ISSUES_MAX: Final = 10
-# Once these are used up, Wakeful does not ask `gh` for so long.
+# Once these are used up, Wakeful does not call `gh` for so long.
 SPENT_SECONDS: Final = 300.0
-# So many at a time, whatever their projects are called.
+# So many at a time for all projects together.
 AT_ONCE_MAX: Final = 4
-# The budget's places in the ledger, and the project under which its summary is filed.
+# The key of the budget's slots in the ledger, and the project of the summary issue.
 _ALL: Final = "all projects"
 _SPENT: Final = "too many projects had problems within the last hour; one summary was filed for the rest"
 _NOT_PUBLIC: Final = frozenset({"PRIVATE", "INTERNAL"})
@@ -374,7 +362,7 @@ class GhIssueTracker:
         self._budget_exhausted: tuple[float, str | None] = (-inf, None)
 
     def wants(self, project: str) -> bool:
-        """Whether anybody configured a place for issues of this project."""
+        """Whether a repository is configured for this project."""
         return _REPOSITORY.match(self._repos.get(label(project), self._repo)) is not None
 
     async def file(self, report: IssueReport) -> FilingResult:
@@ -382,11 +370,11 @@ class GhIssueTracker:
             return FilingResult(
                 None, f"no repository is configured for {plain(report.project, 60)}: set github.repo"
             )
-        # Half a character of a folder's name can be kept nowhere.
+        # A folder's name may hold half a character, which cannot be stored.
         report = structs.replace(report, project=report.project.encode("utf-8", "replace").decode())
         try:
-            mine = self._project_locks.setdefault(report.project, asyncio.Lock())
-            async with asyncio.timeout(self._deadline_seconds), mine:
+            lock = self._project_locks.setdefault(report.project, asyncio.Lock())
+            async with asyncio.timeout(self._deadline_seconds), lock:
                 return await self._file(report, self._repos.get(label(report.project), self._repo))
         except TimeoutError:
             return FilingResult(
@@ -396,12 +384,12 @@ class GhIssueTracker:
             return FilingResult(None, str(problem))
 
     async def _file(self, report: IssueReport, repo: str) -> FilingResult:
-        place = await self._claim_budget_slot()
-        if place is None:
+        slot = await self._claim_budget_slot()
+        if slot is None:
             known = await self._ledger.newest(report.project)
-            return (
-                FilingResult(known, _SPENT) if known is not None else await self._file_summary(report, repo)
-            )
+            if known is not None:
+                return FilingResult(known, _SPENT)
+            return await self._file_summary(report, repo)
         is_used = False
         try:
             async with self._gh_slots:
@@ -415,7 +403,7 @@ class GhIssueTracker:
             raise
         finally:
             if not is_used:
-                await self._ledger.release(place)
+                await self._ledger.release(slot)
         await self._ledger.record_filed(report.project, url)
         return FilingResult(url, "filed")
 
@@ -431,26 +419,22 @@ class GhIssueTracker:
         return FilingResult(last, "an issue about this project was filed within the last hour")
 
     async def _claim_budget_slot(self) -> str | None:
-        """A place in the budget of all projects, taken for an hour; None if all of them are taken."""
+        """A slot in the budget of all projects, for an hour; None if all slots are taken."""
         for number in range(ISSUES_MAX):
             if await self._ledger.claim(f"{_ALL}/{number}"):
                 return f"{_ALL}/{number}"
         return None
 
     async def _file_summary(self, report: IssueReport, repo: str) -> FilingResult:
-        """The one issue for all that the budget has no place for: one an hour, while none is open."""
+        """The one issue for all problems beyond the budget: one an hour, while none is open."""
         async with self._summary_lock:
-            if (filed := self._recent_summary()) is not None:
-                return FilingResult(filed, _SPENT)
+            until, summary = self._budget_exhausted
+            if summary is not None and asyncio.get_running_loop().time() < until:
+                return FilingResult(summary, _SPENT)
             await self._require_allowed(repo)
             url = await self._open_issue(repo, _ALL) or await self._create_summary(report, repo)
             self._budget_exhausted = asyncio.get_running_loop().time() + SPENT_SECONDS, url
             return FilingResult(url, _SPENT)
-
-    def _recent_summary(self) -> str | None:
-        """Where the summary is, while the budget is known to be used up."""
-        until, summary = self._budget_exhausted
-        return summary if asyncio.get_running_loop().time() < until else None
 
     async def _create_summary(self, report: IssueReport, repo: str) -> str | None:
         if not await self._ledger.claim(_ALL):
@@ -462,20 +446,20 @@ class GhIssueTracker:
         return url
 
     async def _require_allowed(self, repo: str) -> None:
-        """Raises PublicRepository; who can see a repository must be known before anything is written there."""
+        """Raises PublicRepository. The visibility must be known before anything is written there."""
         now = asyncio.get_running_loop().time()
         if self._public or self._private_until.get(repo, 0.0) > now:
             return
-        said = await self._run_gh("repo", "view", repo, "--json", "visibility")
-        if _decode_output("repo view", said, _decode_visibility).visibility not in _NOT_PUBLIC:
+        output = await self._run_gh("repo", "view", repo, "--json", "visibility")
+        if _decode_output("repo view", output, _decode_visibility).visibility not in _NOT_PUBLIC:
             raise PublicRepository(repo=repo)
         self._private_until[repo] = now + VISIBILITY_SECONDS
 
     async def _open_issue(self, repo: str, project: str) -> str | None:
-        """The oldest open issue of ours about this project."""
+        """Wakeful's oldest open issue about this project."""
         fields = ("--json", "number,title,url,body", "--limit", str(LISTED_MAX))
-        said = await self._run_gh("issue", "list", "--repo", repo, "--state", "open", *fields)
-        issues = _decode_output("issue list", said, _decode_issues)
+        output = await self._run_gh("issue", "list", "--repo", repo, "--state", "open", *fields)
+        issues = _decode_output("issue list", output, _decode_issues)
         marker = marker_of(project)
         ours = [each for each in issues if each.title.startswith(PREFIX) and marker in each.body]
         urls = [each.url for each in sorted(ours, key=lambda each: each.number) if _URL.match(each.url)]
@@ -483,45 +467,42 @@ class GhIssueTracker:
 
     async def _create(self, report: IssueReport, repo: str) -> str:
         try:
-            said = await self._send(report, repo)
+            with _temporary_file(body_of(report)) as text:
+                options = ("--repo", repo, "--title", title_of(report), "--body-file", text.name)
+                output = await self._run_gh("issue", "create", *options)
         except NOT_FILED:
-            # Surely not there. After anything else it may be, and then the next one who looks finds it.
+            # No issue was created. After any other error there may be one, and the next search finds it.
             await self._ledger.release(report.project)
             raise
-        words = said.decode(errors="replace").split()
+        words = output.decode(errors="replace").split()
         url = next((word for word in reversed(words) if _URL.match(word)), None)
         if url is None:
-            raise GhGarbled(what="issue create", reason=_output_excerpt(said))
+            raise GhGarbled(what="issue create", reason=_output_excerpt(output))
         return url
-
-    async def _send(self, report: IssueReport, repo: str) -> bytes:
-        with _temporary_file(body_of(report)) as text:
-            words = ("--repo", repo, "--title", title_of(report), "--body-file", text.name)
-            return await self._run_gh("issue", "create", *words)
 
     async def _run_gh(self, *words: str) -> bytes:
         return await run_gh(words, self._deadline_seconds)
 
 
-def _decode_output(what: str, said: bytes, decode: Callable[[bytes], T]) -> T:
+def _decode_output(what: str, output: bytes, decode: Callable[[bytes], T]) -> T:
     try:
-        return decode(said)
+        return decode(output)
     except msgspec.DecodeError as problem:
-        raise GhGarbled(what=what, reason=_output_excerpt(said)) from problem
+        raise GhGarbled(what=what, reason=_output_excerpt(output)) from problem
 
 
 def _temporary_file(text: bytes) -> "_TemporaryFileWrapper[bytes]":
-    """The text in a file for its owner alone, which is gone when closed. Raises IssueTextNotSaved."""
+    """The text in a file that only its owner can read and that closing removes. Raises IssueTextNotSaved."""
     try:
-        with ExitStack() as undone:
-            file = undone.enter_context(NamedTemporaryFile(prefix="wakeful-issue-", suffix=".md"))
+        with ExitStack() as cleanup:
+            file = cleanup.enter_context(NamedTemporaryFile(prefix="wakeful-issue-", suffix=".md"))
             file.write(text)
             file.flush()
-            undone.pop_all()
+            cleanup.pop_all()
             return file
     except OSError as problem:
         raise IssueTextNotSaved(reason=problem.strerror) from problem
 
 
-def _output_excerpt(said: bytes) -> str:
-    return repr(plain(said[:120].decode(errors="replace"), 60))
+def _output_excerpt(output: bytes) -> str:
+    return repr(plain(output[:120].decode(errors="replace"), 60))

@@ -25,14 +25,17 @@ from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.linux.logging import silence_libraries
 
+if TYPE_CHECKING:
+    from telegram import Bot, LinkPreviewOptions
+
 _RESULT: Final = re.compile(r'"result"\s*:\s*\[')
 _TOKEN: Final = re.compile(r'"(?:[^"\\]|\\.)*"?|[\[\]{},]', re.DOTALL)
-# The first one: a message of a chat is deeper inside, and Telegram writes the number first.
+# The first match counts: Telegram writes the number first, and a chat message comes later.
 _NUMBER: Final = re.compile(r'"update_id"\s*:\s*(\d{1,18})\b')
 
 
 def read_answer(payload: bytes) -> Any:
-    """The whole answer. Where a list of updates cannot be decoded at once, each is decoded by itself.
+    """The whole answer. If a list of updates cannot be decoded at once, each update is decoded by itself.
 
     Raises msgspec.DecodeError for anything else that cannot be decoded.
     """
@@ -57,7 +60,7 @@ def _each(text: str, begin: int) -> Iterator[Any]:
 
 
 def _elements(text: str, begin: int) -> Iterator[str]:
-    """The texts between the commas of a list, by its brackets and quotes alone: however deep it is, nothing is built."""
+    """The texts between the commas of a list, found by brackets and quotes alone, so any depth of nesting is fine."""
     depth, start = 0, begin
     for token in _TOKEN.finditer(text, begin):
         sign = token[0]
@@ -70,24 +73,20 @@ def _elements(text: str, begin: int) -> Iterator[str]:
                 return
         elif sign in {"]", "}"}:
             depth -= 1
-    # Cut off: the last one may still hold its number.
+    # The text is cut off: the last element may still hold its number.
     yield text[start:]
 
-
-if TYPE_CHECKING:
-    from telegram import Bot
-    from telegram.error import RetryAfter
 
 CONNECT_SECONDS_MAX: Final = 5.0
 CONNECTIONS_MAX: Final = 64
 REASON_CHARS_MAX: Final = 200
-# What the HTTP library calls a connection that was never made.
+# The HTTP library's errors for a connection that was never made.
 _NEVER_SENT: Final = frozenset(
     {"ConnectError", "ConnectTimeout", "PoolTimeout", "ProxyError", "UnsupportedProtocol", "InvalidURL"}
 )
 # The library's own words.
 INVALID_ANSWER: Final = "Invalid server response"
-# The one answer of a server's front that is about the request itself.
+# The only proxy error that is about the request itself.
 _TOO_LARGE: Final = "Too Large"
 
 
@@ -98,22 +97,20 @@ class BotNotOpened(WorldError):
 
 
 class TelegramFailureKind(Enum):
-    """What a failed call tells about the call."""
-
     REFUSED = "refused"
-    """Telegram said no, and would again."""
+    """Telegram refuses the call, and would refuse it again."""
     FLOODED = "flooded"
-    """Telegram said: not now."""
+    """Telegram refuses it for now."""
     LOCKED = "locked"
     """Telegram does not know the token."""
     TAKEN = "taken"
-    """Somebody else reads this bot's updates."""
+    """Another program reads this bot's updates."""
     UNREACHED = "unreached"
     """No connection was made: nothing arrived."""
     BROKEN = "broken"
-    """Telegram's servers failed and said so, by a status."""
+    """Telegram's servers failed with a status."""
     DOUBT = "doubt"
-    """It broke off: nobody knows."""
+    """The connection broke: the outcome is unknown."""
 
 
 class TelegramFailure(Struct, frozen=True):
@@ -125,10 +122,10 @@ class TelegramFailure(Struct, frozen=True):
 
 
 def open_bot(token: str, api: str, *, answer_seconds_max: float, kept_connections: int) -> "Bot":
-    """A bot that has asked nothing yet. Raises BotNotOpened where none can be made of it."""
+    """A bot that has made no call yet. Raises BotNotOpened."""
     silence_libraries()
     try:
-        import httpx  # noqa: PLC0415 - only where somebody is reached this way
+        import httpx  # noqa: PLC0415 - only if Telegram is used
         from telegram import Bot  # noqa: PLC0415 - the same
         from telegram._utils.types import JSONDict  # noqa: PLC0415 - the same
         from telegram.error import InvalidToken, TelegramError  # noqa: PLC0415 - the same
@@ -169,12 +166,14 @@ async def close_bot(bot: "Bot") -> None:
 
 
 def classify_failure(problem: Exception, token: str) -> TelegramFailure:
-    """What a call failed with. The library is loaded by now."""
+    """The failure behind an exception of a call. The library is loaded by now."""
     from telegram.error import Conflict, InvalidToken, NetworkError, RetryAfter, TelegramError  # noqa: PLC0415
 
     reason = without_token(str(problem), token) or type(problem).__name__
     if isinstance(problem, RetryAfter):
-        return TelegramFailure(TelegramFailureKind.FLOODED, reason, _retry_after_seconds(problem))
+        after = problem.retry_after
+        seconds = after.total_seconds() if isinstance(after, timedelta) else float(after)
+        return TelegramFailure(TelegramFailureKind.FLOODED, reason, seconds)
     if not isinstance(problem, TelegramError):
         return TelegramFailure(TelegramFailureKind.DOUBT, f"an answer we do not understand: {reason}")
     if isinstance(problem, InvalidToken):
@@ -188,46 +187,38 @@ def classify_failure(problem: Exception, token: str) -> TelegramFailure:
         return TelegramFailure(TelegramFailureKind.DOUBT, f"no answer came back ({kind})")
     if str(problem) == INVALID_ANSWER:
         return TelegramFailure(TelegramFailureKind.DOUBT, reason)
-    # Its own type only: a bad request is a network error there, too.
+    # The exact type: in the library a bad request is a subclass of a network error.
     is_status = type(problem) is NetworkError and _TOO_LARGE not in reason
     return TelegramFailure(TelegramFailureKind.BROKEN if is_status else TelegramFailureKind.REFUSED, reason)
 
 
 def without_token(text: str, token: str) -> str:
-    """One line of it, without the token."""
+    """One line of the text, without the token."""
     return plain(redact(text.replace(token, "[bot token]")), REASON_CHARS_MAX)
 
 
 def _unknown_token_failure(problem: Exception, reason: str, token: str) -> TelegramFailure:
-    """A token Telegram does not know, or a method it does not know: the library takes both for the same."""
-    said = without_token(str(problem.__cause__ or ""), token)
-    meaning = TelegramFailureKind.REFUSED if "not found" in said.lower() else TelegramFailureKind.LOCKED
-    return TelegramFailure(meaning, said or reason)
-
-
-def _retry_after_seconds(problem: "RetryAfter") -> float:
-    asked = problem.retry_after
-    return asked.total_seconds() if isinstance(asked, timedelta) else float(asked)
+    """An unknown token or an unknown method: the library raises the same error for both."""
+    cause = without_token(str(problem.__cause__ or ""), token)
+    meaning = TelegramFailureKind.REFUSED if "not found" in cause.lower() else TelegramFailureKind.LOCKED
+    return TelegramFailure(meaning, cause or reason)
 
 
 def _ignore_advice() -> None:
     from telegram.warnings import PTBDeprecationWarning, PTBUserWarning  # noqa: PLC0415 - loaded by now
 
-    # It announces another type for a flood's length at every flood; both are understood here.
+    # At every flood it announces another type for `retry_after`; this module reads both.
     warnings.filterwarnings("ignore", category=PTBDeprecationWarning)
-    # It offers a method of its own for every call; those cannot read an update of a kind they do not know.
+    # For every call it advises its own method; those cannot read an update of an unknown kind.
     warnings.filterwarnings("ignore", message="Please use 'Bot", category=PTBUserWarning)
 
-
-if TYPE_CHECKING:
-    from telegram import Bot, LinkPreviewOptions
 
 NAME: Final = "telegram"
 # Telegram takes 4,096 characters.
 TEXT_CHARS_MAX: Final = 4000
 ANSWER_SECONDS_MAX: Final = 10.0
 SEND_SECONDS_MAX: Final = 20.0
-# Telegram's own gateway gave up on its answer.
+# Telegram's own gateway got no answer in time.
 _GATEWAY_TIMEOUT: Final = "Gateway Timeout"
 
 
@@ -255,7 +246,7 @@ class TelegramMessenger:
                 )
         except TimeoutError:
             raise NotDelivered(channel=NAME, reason=f"no answer within {SEND_SECONDS_MAX:g} s") from None
-        except Exception as problem:  # noqa: BLE001 - an answer nobody foresaw must not end the daemon
+        except Exception as problem:  # noqa: BLE001 - an unforeseen answer must not end the daemon
             raise _delivery_error(problem, self._token) from None
 
     async def close(self) -> None:
@@ -264,7 +255,7 @@ class TelegramMessenger:
 
 
 def _delivery_error(problem: Exception, token: str) -> NotDelivered:
-    """The same as an error of ours, without any address."""
+    """The error as Wakeful's own, without any address."""
     failure = classify_failure(problem, token)
     if failure.meaning is TelegramFailureKind.DOUBT or _GATEWAY_TIMEOUT in failure.reason:
         return NotDelivered(channel=NAME, reason=failure.reason)
@@ -274,16 +265,16 @@ def _delivery_error(problem: Exception, token: str) -> NotDelivered:
 
 
 def _open_bot(token: str, api: str) -> "Bot":
-    """Raises Refused where no bot can be made of it."""
+    """Raises Refused."""
     try:
-        # A connection that is kept may be closed by the time it is needed, and then nobody knows what arrived.
+        # A kept connection may be closed by the time of the next call, and then the delivery is in doubt.
         return open_bot(token, api, answer_seconds_max=ANSWER_SECONDS_MAX, kept_connections=0)
     except BotNotOpened as problem:
         raise Refused(channel=NAME, reason=str(problem.facts["reason"])) from None
 
 
 def _no_preview() -> "LinkPreviewOptions":
-    """Links are not to be fetched by Telegram's servers."""
+    """Telegram's servers must not fetch links."""
     from telegram import LinkPreviewOptions  # noqa: PLC0415 - loaded by now
 
     return LinkPreviewOptions(is_disabled=True)

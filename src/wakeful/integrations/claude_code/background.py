@@ -17,16 +17,16 @@ from wakeful.judging import events as e
 
 _NOTIFICATION: Final = b"<task-notification>"
 _TASK: Final = re.compile(rb"<task-id>([\w-]{1,40})<")
-# Events of a monitor and a command that waits for input are told the same way, without this.
+# Events of a monitor and a command that waits for input come in the same form, without this.
 _OVER: Final = b"<status>"
 NOTIFICATION_BYTES_MAX: Final = 1000
-# The first words of a result, and where its task's id stands. Version 2.1.199 put 150 characters between them.
+# The first words of a result, and the id of its task. Version 2.1.199 put 150 characters between them.
 _WORDS: Final = re.compile(
     rb'(?:\[\{"type": ?"text", ?"text": ?)?"(?:Command (?:running in|was|did not)|Async agent launched|Monitor started'
     rb'|Workflow launched)[^"]{0,400}?(?:ID: |agentId: |\(task )([\w-]{1,40})'
 )
 _TASK_ID_CHARS_MAX: Final = 200
-# One of these stands in every result that tells of a task: the others are not looked into.
+# Every result about a task has one of these; other results are not decoded.
 _MARKS: Final = (b'_launched"', b'"backgroundTaskId"', b'"timeoutMs"', b'"task_type"')
 _LAUNCHED: Final = frozenset({"async_launched", "remote_launched"})
 _RUNNING: Final = frozenset({"running", "pending"})
@@ -38,7 +38,7 @@ class _Task(Struct, gc=False):
 
 
 class _Result(Struct, gc=False):
-    """A call's `toolUseResult`, as far as it tells of a task."""
+    """The fields of a call's `toolUseResult` about a task."""
 
     status: Any = None
     agent_id: Any = msgspec.field(default=None, name="agentId")
@@ -46,7 +46,7 @@ class _Result(Struct, gc=False):
     background_task_id: Any = msgspec.field(default=None, name="backgroundTaskId")
     timeout_ms: Any = msgspec.field(default=None, name="timeoutMs")
     error: Any = None
-    # What ended a task, or asked how it is, names it so.
+    # A call that ends a task or asks for its status names it so.
     asked_id: Any = msgspec.field(default=None, name="task_id")
     asked_type: Any = msgspec.field(default=None, name="task_type")
     task: _Task | None = None
@@ -60,7 +60,7 @@ def is_notification(opening: bytes) -> bool:
 
 
 def task_ended(opening: bytes, at: float) -> Sequence[e.Event]:
-    """The end of a task, if that is what the message opens with."""
+    """The end of a task, if the message begins with one."""
     if not is_notification(opening) or _OVER not in opening[:NOTIFICATION_BYTES_MAX]:
         return ()
     task = _TASK.search(opening, 0, NOTIFICATION_BYTES_MAX)
@@ -68,23 +68,23 @@ def task_ended(opening: bytes, at: float) -> Sequence[e.Event]:
 
 
 def task_left_running(result: bytes, words: bytes) -> str:
-    """The task that goes on although its call came back; empty if there is none."""
-    said = _decode_result(result)
-    task = _launched_task_id(said) if said is not None else None
+    """The task that goes on after its call ended; empty if there is none."""
+    fields = _decode_result(result)
+    task = _launched_task_id(fields) if fields is not None else None
     if isinstance(task, str) and task:
         return task[:_TASK_ID_CHARS_MAX]
-    told = _WORDS.match(words)
-    return told[1].decode() if told is not None else ""
+    match = _WORDS.match(words)
+    return match[1].decode() if match is not None else ""
 
 
 def task_ended_by(result: bytes) -> str:
-    """The task that this call ended, or found to be over; empty if there is none."""
-    said = _decode_result(result)
-    if said is None:
+    """The task that this call ended, or found to have ended; empty if there is none."""
+    fields = _decode_result(result)
+    if fields is None:
         return ""
-    if isinstance(said.asked_id, str) and isinstance(said.asked_type, str):
-        return said.asked_id
-    task = said.task
+    if isinstance(fields.asked_id, str) and isinstance(fields.asked_type, str):
+        return fields.asked_id
+    task = fields.task
     return task.task_id if task is not None and task.status and task.status not in _RUNNING else ""
 
 
@@ -93,13 +93,13 @@ def _decode_result(result: bytes) -> _Result | None:
         return None
     try:
         return _decode(result)
-    except msgspec.DecodeError:  # of another shape: its words are read instead
+    except msgspec.DecodeError:  # of another shape: its text is matched instead
         return None
 
 
-def _launched_task_id(said: _Result) -> object:
-    if said.background_task_id is not None:
-        return said.background_task_id
-    if said.status in _LAUNCHED:
-        return None if said.error else said.agent_id or said.task_id
-    return said.task_id if said.timeout_ms is not None else None
+def _launched_task_id(fields: _Result) -> object:
+    if fields.background_task_id is not None:
+        return fields.background_task_id
+    if fields.status in _LAUNCHED:
+        return None if fields.error else fields.agent_id or fields.task_id
+    return fields.task_id if fields.timeout_ms is not None else None

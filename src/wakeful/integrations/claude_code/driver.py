@@ -1,8 +1,8 @@
 """Drives Claude Code in stream-json: one long-lived process per conversation, through its run folder.
 
 The process reads a FIFO that it holds open itself and appends to a file, so it works on while Wakeful is
-down. Each action is confirmed in that file by an id of its own: a prompt by its replay, a question or
-interrupt by its answer.
+down. That file confirms each action by the action's id: a prompt by its replay, a request or interrupt by its
+answer.
 """
 
 import os
@@ -50,7 +50,7 @@ from wakeful.storage.base import ActionOutcome
 TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
 OPTIONS: Final = (
     *("-p", "--input-format", "stream-json", "--output-format", "stream-json", "--verbose"),
-    # Signs of life while the model speaks, questions asked of us, and every line we wrote seen again.
+    # Partial messages show activity, permission questions come on the stream, and each written line is replayed.
     *("--include-partial-messages", "--permission-prompt-tool", "stdio", "--replay-user-messages"),
 )
 REFUSED_OPTIONS: Final = dict.fromkeys(
@@ -64,14 +64,14 @@ REFUSED_OPTIONS: Final = dict.fromkeys(
 UNKNOWN_CONVERSATION: Final = "No conversation found"
 NOT_LOGGED_IN: Final = "authentication_failed"
 DENIAL: Final = "A person refused this."
-# A harmless question. Lines are read in their order: once it is answered, everything before it has arrived.
+# A harmless request. The client reads lines in their order: its answer proves that every line before has arrived.
 PING: Final = "mcp_status"
-# The client shortens longer names in a way of its own; then only it can say whether the conversation is there.
+# The client shortens longer names in its own way; then only the client knows whether the conversation exists.
 PROJECT_FOLDER_CHARS_MAX: Final = 200
 
 
 class ClaudeDriver:
-    """Implements control.driver.Driver. Run folders lie below `root`."""
+    """Implements control.driver.Driver. Run folders are below `root`."""
 
     name = "claude"
     per_turn = False
@@ -82,12 +82,12 @@ class ClaudeDriver:
         self._timeouts = timeouts or DriverTimeouts()
 
     def is_open(self, managed: ManagedSession) -> bool:
-        """Its process runs and somebody has its input open."""
+        """Its process runs, and a process has its input open."""
         process = managed.process
         return process is not None and proc.is_running(process) and self._folder(managed).has_reader()
 
     def is_lost(self, managed: ManagedSession) -> bool:
-        """Nobody reads what would be written for it: it closed its input, or was started in a terminal of its own."""
+        """The process lives and does not read its input: it closed it, or was started in another terminal."""
         return unreachable_result(managed) is None and not self._folder(managed).has_reader()
 
     async def start(self, request: StartRequest, on_started: OnStarted = ignore_start) -> ActionResult:
@@ -114,7 +114,7 @@ class ClaudeDriver:
         return RunFolder(self._root, managed.session_id).process
 
     async def resume(self, managed: ManagedSession, request: StartRequest) -> ActionResult:
-        del managed  # its place is its run folder, wherever it was before
+        del managed  # it gets a run folder, wherever it ran before
         return await self.start(request)
 
     async def deliver(
@@ -142,7 +142,7 @@ class ClaudeDriver:
         if again and (settled := self._result_of_earlier_process(managed, prompt_id)) is not None:
             return settled
         if (missing := self._unreachable(managed)) is not None:
-            # Nothing took it: whoever brings the session back may give it the prompt.
+            # No process took it: a resumed session may get the prompt.
             return replace(missing, outcome=ActionOutcome.DECLINED)
         async with self._connect(managed) as connection:
             if (settled := await self._result_if_delivered(connection, prompt_id, again=again)) is not None:
@@ -151,24 +151,21 @@ class ClaudeDriver:
             return await self._send_prompt(connection, prompt, prompt_id)
 
     def has_prompt(self, managed: ManagedSession, prompt_id: str) -> bool:
-        """A conversation that a key began is known by its name."""
+        """Always False: a start is found by its conversation's id, which is known before it."""
         del managed, prompt_id
         return False
 
     def _result_of_earlier_process(self, managed: ManagedSession, prompt_id: str) -> ActionResult | None:
-        """What a process that is gone did with the prompt; None: none had it, or the one that lives says that itself."""
+        """What a dead process did with the prompt; None: none had it, or the living process says that itself."""
         folder = self._folder(managed)
         state = proc.state_of(managed.process) if managed.process is not None else ProcessState.DEAD
         known = folder.prompts
         if state is ProcessState.UNKNOWN:
             return ActionResult(ActionOutcome.UNVERIFIED, "whether its process lives cannot be seen")
         if known is None:
-            lives = state is ProcessState.ALIVE
-            return (
-                None
-                if lives
-                else ActionResult(ActionOutcome.UNVERIFIED, "which prompts it had was not written down")
-            )
+            if state is ProcessState.ALIVE:
+                return None
+            return ActionResult(ActionOutcome.UNVERIFIED, "which prompts it had was not written down")
         if state is ProcessState.DEAD:
             _record_prompt_fates(folder)
         fate = (folder.prompts or known).get(prompt_id, PromptFate.LOST)
@@ -187,10 +184,10 @@ class ClaudeDriver:
     async def _result_if_delivered(
         self, connection: StreamConnection, prompt_id: str, *, again: bool
     ) -> ActionResult | None:
-        """Whether it has the prompt; None: surely not.
+        """Whether it has the prompt; None: it does not.
 
-        Lines are read in their order: once a question is answered, a prompt written before it was read. A busy client
-        may say that it has one only at the end of its first words.
+        The client reads lines in their order: an answer to a later request proves that it read the prompt. A busy
+        client may report a prompt only at the end of its first block.
         """
         ping_id, written = await connection.request(PING)
         if written is not WriteResult.WHOLE:
@@ -234,17 +231,22 @@ class ClaudeDriver:
             return await self._interrupt(connection)
 
     async def stop(self, managed: ManagedSession) -> ActionResult:
-        # Interrupted first, it ends its tools itself and writes down that it was interrupted.
+        # After an interrupt the client ends its tools itself and records the interruption.
         if self._unreachable(managed) is None:
             await self.interrupt(managed)
         return await stop_managed_process(managed, self._folder(managed), TOOL_VARIABLE)
 
     async def questions(self, managed: ManagedSession) -> tuple[PermissionQuestion, ...]:
-        """The permission questions that are open now, oldest first."""
+        """The permission questions that are open now, oldest first: the client's description and the call itself."""
         if self._unreachable(managed) is not None:
             return ()
         async with self._connect(managed) as connection:
-            return tuple(_question(each) for each in connection.stream.questions.values())
+            return tuple(
+                PermissionQuestion(
+                    each.id, each.tool, safe(f"{each.words} {each.input.decode(errors='replace')}")
+                )
+                for each in connection.stream.questions.values()
+            )
 
     async def _launch(
         self, request: StartRequest, managed: ManagedSession, on_started: OnStarted
@@ -310,18 +312,18 @@ class ClaudeDriver:
 
         taken = await connection.wait_until(is_taken, self._timeouts.take)
         if not taken and not was_busy and not connection.is_alive and not connection.stream.is_busy:
-            # It ended between its turns, and no turn began: the prompt went with its input.
+            # It ended between two turns, and no turn began: the prompt was lost with its input.
             return ActionResult(ActionOutcome.DECLINED, "its process ended before it took the prompt")
         return _action_result(
             connection, taken, "it has the prompt and works on" if was_busy else "its turn began"
         )
 
     async def _check_first_reply(self, connection: StreamConnection, result: ActionResult) -> ActionResult:
-        """Whether the first turn failed at once for want of a login; other failures are told by the eyes."""
+        """Whether the first turn fails at once without a login; log sources report other failures."""
         stream = connection.stream
-        heard = stream.model_messages
+        before = stream.model_messages
         await connection.wait_until(
-            lambda stream: stream.model_messages > heard or stream.results > 0, self._timeouts.first_word
+            lambda stream: stream.model_messages > before or stream.results > 0, self._timeouts.first_word
         )
         if stream.failure != NOT_LOGGED_IN:
             return result
@@ -339,21 +341,21 @@ class ClaudeDriver:
             return ActionResult(ActionOutcome.INEFFECTIVE, written)
 
         def is_over(stream: StreamState) -> bool:
-            # A turn that was just ending has said its result before, and only comes to rest.
+            # A turn that was just ending has written its result before, and only becomes idle.
             return request_id in stream.answered_requests and (stream.results > results or not stream.is_busy)
 
         over = await connection.wait_until(is_over, self._timeouts.interrupt)
         return _action_result(connection, over, "its turn was interrupted")
 
     def _connect(self, managed: ManagedSession) -> StreamConnection:
-        assert managed.process is not None, "looked for before"
+        assert managed.process is not None, "checked before"
         return StreamConnection(self._folder(managed), managed.process, self._timeouts.write)
 
     def _folder(self, managed: ManagedSession) -> RunFolder:
         return RunFolder(self._root, managed.session_id)
 
     def _unreachable(self, managed: ManagedSession) -> ActionResult | None:
-        """Why there is nobody to talk to."""
+        """Why no process can be reached; None if one can."""
         if (absent := unreachable_result(managed)) is not None:
             return absent
         if not self._folder(managed).output.is_file():
@@ -362,7 +364,7 @@ class ClaudeDriver:
 
 
 def _record_prompt_fates(folder: RunFolder) -> None:
-    """What became of the prompts of a process that is gone: the next one begins another file."""
+    """Record the fates of a dead process's prompts before the next process begins another file."""
     if folder.prompts and folder.output.is_file():
         stream = StreamState()
         for line in folder.output.read_bytes().splitlines():
@@ -371,7 +373,7 @@ def _record_prompt_fates(folder: RunFolder) -> None:
 
 
 def _record_fates(folder: RunFolder, stream: StreamState, *, lives: bool) -> None:
-    """A prompt is taken once it is replayed. In a turn that a client died in, it may have been about to say so."""
+    """A replayed prompt is taken. If the client died in a turn, it may not have replayed it yet."""
     for prompt_id, fate in (folder.prompts or {}).items():
         if fate is not PromptFate.OPEN:
             continue
@@ -382,7 +384,7 @@ def _record_fates(folder: RunFolder, stream: StreamState, *, lives: bool) -> Non
 
 
 def _not_listening_reason(managed: ManagedSession) -> str:
-    """Why a process that somebody else started cannot be spoken to, by the words it was started with."""
+    """Why a process that Wakeful did not start takes no prompts, from its command line."""
     words = proc.command(managed.process.pid) if managed.process is not None else ()
     if not {"-p", "--print"} & set(words):
         return "it runs in a terminal that Wakeful cannot type into: only in tmux it can"
@@ -391,15 +393,15 @@ def _not_listening_reason(managed: ManagedSession) -> str:
 
 
 def _check_conversation(request: StartRequest, conversation: ConversationId) -> None:
-    """`--resume` looks only below the project of the working directory. Raises ConversationUnknown."""
+    """Raises ConversationUnknown: `--resume` looks only below the project of the working directory."""
     if not is_uuid(conversation) or (request.resume and not _may_exist(request, conversation)):
         raise ConversationUnknown(conversation=conversation[:40], folder=request.cwd)
 
 
 def _may_exist(request: StartRequest, conversation: ConversationId) -> bool:
     project = project_folder(os.path.realpath(request.cwd))
-    own = request.environ.get("CLAUDE_CONFIG_DIR") or f"{request.environ.get('HOME', '~')}/.claude"
-    transcript = Path(own).expanduser() / "projects" / project / f"{conversation}.jsonl"
+    config = request.environ.get("CLAUDE_CONFIG_DIR") or f"{request.environ.get('HOME', '~')}/.claude"
+    transcript = Path(config).expanduser() / "projects" / project / f"{conversation}.jsonl"
     return len(project) > PROJECT_FOLDER_CHARS_MAX or transcript.is_file()
 
 
@@ -411,13 +413,6 @@ def _start_failure(
     if UNKNOWN_CONVERSATION in words:
         return ConversationUnknown(conversation=managed.conversation_id, folder=request.cwd)
     return StartFailed(program=request.argv[0], reason=words)
-
-
-def _question(asked: PermissionRequest) -> PermissionQuestion:
-    """What a person must know to answer: the client's words for it and the call itself."""
-    return PermissionQuestion(
-        asked.id, asked.tool, safe(f"{asked.words} {asked.input.decode(errors='replace')}")
-    )
 
 
 def _permission_response(question: PermissionRequest, reply: PermissionReply) -> dict[str, object]:

@@ -1,8 +1,8 @@
-"""Checks the login of Claude Code, and asks its model a single question without keeping a session.
+"""Checks the login of Claude Code, and asks its model a single question without storing a session.
 
 `claude auth status` does not contact the server, so only a one-word turn proves the login. The output of the
-login checks is never shown. A stamp of the credential files and variables tells when they change. Questions
-run in a process of their own, without tools.
+login checks is never shown. A fingerprint of the credential files and variables shows when they change. Each
+question runs in its own process, without tools.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ from wakeful.linux.run_command import PROBE_PROMPT, ClientCommands, credentials_
 
 _REFUSED: Final = (401, 403)
 _VARIABLES: Final = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN", "CLAUDE_CODE_OAUTH_TOKEN")
+_ONE_TURN: Final = ("--output-format", "json", "--max-turns", "1", "--no-session-persistence", "--tools", "")
 
 
 class _Status(Struct, rename={"logged_in": "loggedIn"}):
@@ -30,7 +31,7 @@ class _Result(Struct):
 
 
 class ClaudeLogin:
-    """Implements control.login.Login. `folder` is where a probe runs: one of ours, with nothing in it."""
+    """Implements control.login.ProviderLogin. A probe runs in `folder`, an empty one of Wakeful's."""
 
     provider = "claude"
 
@@ -41,21 +42,20 @@ class ClaudeLogin:
     async def status(self) -> AuthEvent:
         answer = await self._client.run_status("auth", "status")
         try:
-            said = decode_json(answer.output, _Status)
+            status = decode_json(answer.output, _Status)
         except (msgspec.DecodeError, UnicodeError):
             return AuthEvent.STATUS_UNKNOWN
-        return AuthEvent.STATUS_GOOD if said.logged_in else AuthEvent.STATUS_GONE
+        return AuthEvent.STATUS_GOOD if status.logged_in else AuthEvent.STATUS_GONE
 
     async def probe(self) -> AuthEvent:
-        flags = ("--output-format", "json", "--max-turns", "1", "--no-session-persistence", "--tools", "")
-        answer = await self._client.run_probe("-p", PROBE_PROMPT, *flags)
+        answer = await self._client.run_probe("-p", PROBE_PROMPT, *_ONE_TURN)
         try:
-            said = decode_json(answer.output, _Result)
+            result = decode_json(answer.output, _Result)
         except (msgspec.DecodeError, UnicodeError):
             return AuthEvent.STATUS_UNKNOWN
-        if not said.is_error:
+        if not result.is_error:
             return AuthEvent.TURN_WORKED
-        refused = said.api_error_status in _REFUSED or auth_tier(said.result) is AuthTier.SURE
+        refused = result.api_error_status in _REFUSED or auth_tier(result.result) is AuthTier.SURE
         return AuthEvent.PROBE_REFUSED if refused else AuthEvent.STATUS_UNKNOWN
 
     def credentials(self) -> str:
@@ -71,16 +71,15 @@ class _Answer(Struct):
 
 
 class ClaudeOneShot:
-    """Implements control.provider.OneShot. `folder` is one of ours, with nothing in it."""
+    """Implements control.provider.OneShot. It runs in `folder`, an empty one of Wakeful's."""
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
         self._client = ClientCommands(argv, folder, {**environ, "CLAUDE_CODE_MAX_RETRIES": "0"})
 
     async def execute(self, prompt: str, seconds_max: float) -> str | None:
-        flags = ("--output-format", "json", "--max-turns", "1", "--no-session-persistence", "--tools", "")
-        answer = await self._client.run_model(prompt, seconds_max, "-p", *flags)
+        answer = await self._client.run_model(prompt, seconds_max, "-p", *_ONE_TURN)
         try:
-            said = decode_json(answer.output, _Answer)
+            result = decode_json(answer.output, _Answer)
         except (msgspec.DecodeError, UnicodeError):
             return None
-        return None if said.is_error else said.result
+        return None if result.is_error else result.result

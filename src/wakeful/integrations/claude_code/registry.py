@@ -28,19 +28,19 @@ from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, Proce
 from wakeful.sources.folder_watch import watch_or_await
 
 ENTRY_BYTES_MAX: Final = 64 * 1024
-# Clients remove their files when they end. More than this were not written by them: those whose name is the number of a
-# process are read, then the newest.
+# Clients remove their files when they end, so they do not write more than this. Of more files, those named after the
+# pid of a process are read, then the newest.
 ENTRIES_MAX: Final = 20_000
 REJECTED_KEPT_MAX: Final = 1000
 REJECTED_SHOWN_MAX: Final = 3
-# A pid of Linux has 22 bits, a start in clock ticks fits in 62, and a time in milliseconds in a float without loss.
+# A Linux pid has 22 bits, a start time in clock ticks fits in 62, and a time in milliseconds in a float without loss.
 Pid = Annotated[int, Meta(ge=1, le=2**22)]
 Ticks = Annotated[str, Meta(max_length=19)] | Annotated[int, Meta(ge=0, le=2**62)]
 Milliseconds = Annotated[float, Meta(ge=0, le=2**53)]
 
 
 class RegistryEntry(Struct, rename="camel"):
-    """One registry file; only what is read."""
+    """The fields of a registry file that are read."""
 
     pid: Pid
     session_id: str
@@ -60,14 +60,14 @@ _decode: Final = json_decoder(RegistryEntry)
 
 
 class _RejectedEntry(Struct, frozen=True):
-    """An entry that is not believed: whose it claims to be, and why not."""
+    """An entry that is not believed: the session that it names, and the reason."""
 
     session_id: SessionId
     reason: str
 
 
 class ClaudeRegistrySource:
-    """Watches registry folders. Who holds which conversation is all it says."""
+    """Watches registry folders and reports which process holds which conversation."""
 
     name = "claude-registry"
 
@@ -86,19 +86,18 @@ class ClaudeRegistrySource:
         self._sink = sink
         self._processes = processes
         self._folders = folders
-        # Who works in these folders was asked something by us, and is no session.
+        # Wakeful's own one-shot calls of the client run in these folders; they are no sessions.
         self._ignored_folders = apart
-        # Processes in a container write down the numbers they have inside.
+        # Processes in a container write the pids that they have inside.
         self._process_of = process_of
         self._session_of: dict[Process, SessionId] = {}
         self._unwatched: list[str] = []
-        # Files that are not believed.
         self._rejected: dict[Path, _RejectedEntry] = {}
         self._surplus = 0
 
     @property
     def skipped_logs(self) -> str | None:
-        """Which entries are not believed: they name a process that is not the client. And how many are too many."""
+        """The entries that are not believed, because they name a process that is not the client, and surplus ones."""
         first = islice(self._rejected.items(), REJECTED_SHOWN_MAX)
         shown = [f"{path.name}: {each.reason}" for path, each in first]
         if more := len(self._rejected) - len(shown):
@@ -135,14 +134,14 @@ class ClaudeRegistrySource:
                 self._read(path)
 
     def catch_up(self, session_id: SessionId) -> None:
-        """Every change of a registry file is told. Only an entry that was not believed is looked at once more."""
+        """Every change of a registry file raises an event. Only a rejected entry is read once more."""
         for path in [path for path, each in self._rejected.items() if each.session_id == session_id]:
             self._read(path)
 
     def _read(self, path: Path) -> None:
         self._rejected.pop(path, None)
         entry = read_entry(path)
-        # What is no UUID, or no time, was not written by the client we know.
+        # The client that we know writes a UUID.
         if entry is None or not is_uuid(entry.session_id) or entry.cwd in self._ignored_folders:
             return
         identity = identity_of(entry.session_id, self._host)
@@ -168,23 +167,23 @@ class ClaudeRegistrySource:
         )
 
     def _process_named_by(self, path: Path, entry: RegistryEntry) -> Process:
-        """The process that a file means; the client calls it by its own number. Raises ValueError."""
+        """The process of an entry; the client names the file after its own pid. Raises ValueError."""
         if path.stem != str(entry.pid):
             raise ValueError(f"it names process {entry.pid}")
         return self._process_of(entry)
 
 
 def _rank(path: Path) -> tuple[bool, float]:
-    """Whether a process has the number that it is named after, and how new it is."""
-    is_seen = path.stem.isdecimal() and Path("/proc", path.stem).exists()
+    """Whether a process has the pid that the file is named after, and how new the file is."""
+    has_process = path.stem.isdecimal() and Path("/proc", path.stem).exists()
     try:
-        return is_seen, path.lstat().st_mtime
+        return has_process, path.lstat().st_mtime
     except OSError:
-        return is_seen, 0.0
+        return has_process, 0.0
 
 
 def read_entry(path: Path) -> RegistryEntry | None:
-    """The file's entry; None while it is being written or if it is something else."""
+    """The file's entry; None while it is being written or if it is no entry."""
     content = read_small(path, ENTRY_BYTES_MAX)
     try:
         return _decode(content) if content else None
@@ -193,16 +192,16 @@ def read_entry(path: Path) -> RegistryEntry | None:
 
 
 def identity_of(conversation: str, host: str, folder: str = "") -> SessionIdentity:
-    """The session of a Claude Code conversation, which must be a UUID: that is always an id.
+    """The session of a Claude Code conversation, which must be a UUID: that is always a valid id.
 
-    `folder` is where its log is, as far as that is known.
+    `folder` is the folder of its log, if that is known.
     """
     session_id, conversation_id = SessionId(f"claude-{conversation}"), ConversationId(conversation)
-    # One text for the many sessions of a folder.
+    # Interned: one string for the many sessions of a folder.
     return SessionIdentity(session_id, "claude", host, "claude-code", conversation_id, folder=intern(folder))
 
 
-# The client writes its file within seconds of its start. A clock that was set meanwhile is off by less than this.
+# The client writes its file within seconds of its start. A clock change in between is smaller than this.
 OFF_SECONDS_MAX: Final = 600.0
 PROVIDER: Final = "claude"
 _WITHOUT_TERMINAL: Final = frozenset({"-p", "--print"})
@@ -210,17 +209,17 @@ _NAMING: Final = frozenset({"--session-id", "--resume", "-r"})
 
 
 class EntryProcessResolver:
-    """Whose an entry is. `now` is the time of day."""
+    """Finds the process of an entry. `now` is the wall clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
         self._inside = InnerProcesses()
 
     def process_of(self, entry: RegistryEntry) -> Process:
-        """The process as this host numbers it.
+        """The process with its pid on this host.
 
-        Raises ValueError for an entry without a time or of another machine, and for a living process that is not the
-        client.
+        Raises ValueError for an entry without a start time or of another machine, and for a living process that is
+        not the client.
         """
         process = entry.process
         if proc.state_of(process) is ProcessState.DEAD:
@@ -235,7 +234,7 @@ class EntryProcessResolver:
         return process
 
     def _is_foreign(self, entry: RegistryEntry, process: Process) -> bool:
-        """Whether it was written since we booted, by somebody whose start does not fit in our clock."""
+        """Whether it was written since this host booted, and its start time does not fit this host's clock."""
         if entry.started_at is None:
             return False
         seconds_ago = self._now() - entry.started_at / 1000
@@ -246,7 +245,7 @@ class EntryProcessResolver:
 def _mismatch_reason(entry: RegistryEntry, process: Process) -> str | None:
     """Why this process holds another conversation; None if it may hold this one.
 
-    Without a terminal the conversation that the arguments name is the one that stays; in a terminal a person can change it.
+    Without a terminal the conversation in the arguments stays the same; in a terminal a person can change it.
     """
     words = proc.command(process.pid)
     if _WITHOUT_TERMINAL.isdisjoint(words) or "--fork-session" in words:
@@ -262,15 +261,15 @@ def _mismatch_reason(entry: RegistryEntry, process: Process) -> str | None:
 def config_folder_of(
     process: Process, variable: str = "CLAUDE_CONFIG_DIR", usual: str = ".claude"
 ) -> Path | None:
-    """Where a client keeps its things; None if its environment cannot be read."""
-    if told := proc.environ_value(process.pid, variable):
-        return Path(told)
+    """A client's configuration folder; None if its environment cannot be read."""
+    if folder := proc.environ_value(process.pid, variable):
+        return Path(folder)
     home = proc.environ_value(process.pid, "HOME")
     return Path(home) / usual if home else None
 
 
 def entry_of(process: Process) -> RegistryEntry | None:
-    """Its entry; None if it wrote none yet, or if the file is another process's."""
+    """The process's entry; None if it wrote none yet, or if the file is another process's."""
     folder = config_folder_of(process)
     if folder is None:
         return None
@@ -278,11 +277,11 @@ def entry_of(process: Process) -> RegistryEntry | None:
     try:
         return entry if entry is not None and entry.process == process else None
     except ValueError:
-        # Not written by the client we know.
+        # The client that we know writes a start time.
         return None
 
 
 def status_of(process: Process) -> str | None:
-    """`busy`, `idle` or `waiting` as it says; None if it says nothing."""
+    """`busy`, `idle` or `waiting`; None if the process reports nothing."""
     entry = entry_of(process)
     return None if entry is None else entry.status

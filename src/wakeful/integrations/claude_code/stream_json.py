@@ -1,7 +1,7 @@
 """Parses Claude Code's stream-json output into the state a driver needs, and talks to a running process.
 
-`StreamState` is pure: lines in, state out. Torn, unknown or misshapen lines change nothing, and what the agent
-says to people is not kept. `StreamConnection` writes lines to the FIFO and reads the output file from its beginning each
+`StreamState` is pure: lines in, state out. Torn, unknown or misshapen lines change nothing, and it does not keep
+the agent's answers. `StreamConnection` writes lines to the FIFO and reads the output file from its beginning each
 time, so a restart of Wakeful loses nothing.
 """
 
@@ -22,7 +22,7 @@ from wakeful.core.text import plain
 from wakeful.integrations.driver_support import RunFolder, WriteResult
 from wakeful.sources.follow import FileFollower
 
-# Ids are asked about right after they were sent; older ones nobody asks about.
+# An id is looked up right after it was sent; older ones are not needed.
 IDS_KEPT_MAX: Final = 256
 QUESTIONS_MAX: Final = 64
 TEXT_CHARS_MAX: Final = 300
@@ -30,7 +30,7 @@ IDLE: Final = "idle"
 
 
 class PermissionRequest(Struct, frozen=True):
-    """A call that waits for a person's permission. `words` are the client's, of what the agent wants."""
+    """A call that waits for a person's permission. `words`: the client's description of the call."""
 
     id: str
     tool: str
@@ -50,8 +50,6 @@ class _Response(Struct, gc=False):
 
 
 class _Line(Struct, gc=False):
-    """Only what is read."""
-
     type: str = ""
     subtype: str | None = None
     state: str | None = None
@@ -70,54 +68,54 @@ _decode: Final = json_decoder(_Line)
 
 
 class StreamState:
-    """The newest of what was said."""
+    """The newest state of a stream."""
 
     def __init__(self) -> None:
         self._state = IDLE
         self.questions: dict[str, PermissionRequest] = {}
-        # The newest ids of requests answered (ours, and questions whose answer arrived) and of prompts taken up.
+        # The newest ids of answered requests (ours, and questions whose answer arrived) and of replayed prompts.
         self.answered_requests: dict[str, None] = {}
         self.replayed_prompts: dict[str, None] = {}
         self.results = 0
-        # How often the model, or the client on its behalf, was heard.
+        # Messages of the model, or of the client on its behalf.
         self.model_messages = 0
-        # How the newest turn failed: the client's code for it, and its words.
+        # How the newest turn failed: the client's code and text.
         self.failure: str | None = None
         self.last_result_text = ""
 
     @property
     def is_busy(self) -> bool:
-        """Inside a turn, waiting for a person included. Before its first prompt a client says nothing at all."""
+        """Inside a turn, also while it waits for a person. Before its first prompt a client writes no state."""
         return self._state != IDLE
 
     def feed(self, line: bytes) -> None:
         try:
-            said = _decode(line)
+            record = _decode(line)
         except msgspec.DecodeError:
             return
-        match said.type:
-            case "system" if said.subtype == "session_state_changed":
-                self._state = said.state or IDLE
-            case "user" if said.is_replay:
-                _remember(self.replayed_prompts, said.uuid)
+        match record.type:
+            case "system" if record.subtype == "session_state_changed":
+                self._state = record.state or IDLE
+            case "user" if record.is_replay:
+                _remember(self.replayed_prompts, record.uuid)
             case "stream_event" | "assistant":
-                self._on_model_message(said)
-            case "system" if said.subtype == "api_retry":
-                self._on_model_message(said)
-            case "control_request" if said.request is not None and said.request.subtype == "can_use_tool":
-                self._on_question(said.request_id, said.request)
+                self._on_model_message(record)
+            case "system" if record.subtype == "api_retry":
+                self._on_model_message(record)
+            case "control_request" if record.request is not None and record.request.subtype == "can_use_tool":
+                self._on_question(record.request_id, record.request)
             case "control_cancel_request":
-                self.questions.pop(said.request_id, None)
-            case "control_response" if said.response is not None:
-                _remember(self.answered_requests, said.response.request_id)
-                self.questions.pop(said.response.request_id, None)
+                self.questions.pop(record.request_id, None)
+            case "control_response" if record.response is not None:
+                _remember(self.answered_requests, record.response.request_id)
+                self.questions.pop(record.response.request_id, None)
             case "result":
-                self._on_result(said)
+                self._on_result(record)
 
-    def _on_model_message(self, said: _Line) -> None:
+    def _on_model_message(self, record: _Line) -> None:
         self.model_messages += 1
-        if isinstance(said.error, str):
-            self.failure = said.error
+        if isinstance(record.error, str):
+            self.failure = record.error
 
     def _on_question(self, question_id: str, request: _Request) -> None:
         if len(self.questions) < QUESTIONS_MAX:
@@ -126,28 +124,28 @@ class StreamState:
                 question_id, request.tool_name, words, bytes(request.input)
             )
 
-    def _on_result(self, said: _Line) -> None:
+    def _on_result(self, record: _Line) -> None:
         self.results += 1
         self.questions.clear()
-        words = said.result or " ".join(said.errors or ())
-        self.last_result_text = plain(redact(words), TEXT_CHARS_MAX)
-        if not said.is_error:
+        text = record.result or " ".join(record.errors or ())
+        self.last_result_text = plain(redact(text), TEXT_CHARS_MAX)
+        if not record.is_error:
             self.failure = None
 
 
 def _remember(ids: dict[str, None], new: str) -> None:
-    """A dict keeps its order: the oldest is the first."""
     ids[new] = None
     if len(ids) > IDS_KEPT_MAX:
+        # A dict keeps its order: the first is the oldest.
         del ids[next(iter(ids))]
 
 
-# Partial messages fill a file fast. Between turns, when nothing in it is needed any more, one this big begins anew.
+# Partial messages fill a file fast. Between turns, when nothing in it is needed any more, a file this big is emptied.
 OUTPUT_BYTES_MAX: Final = 16 * 1024 * 1024
 
 
 class StreamConnection:
-    """One talk, as long as it is entered; `stream` is as new as the last look."""
+    """A context manager; `stream` is as new as the last read."""
 
     def __init__(self, folder: RunFolder, process: Process, write_seconds: float) -> None:
         self.folder = folder
@@ -161,7 +159,7 @@ class StreamConnection:
         while lines := self._follower.read():
             for line in lines:
                 self.stream.feed(line)
-            # A long file is read in slices of a few ms; others are served in between.
+            # A long file is read in slices of a few ms; other tasks run in between.
             await asyncio.sleep(0)
         return self
 
@@ -175,7 +173,7 @@ class StreamConnection:
         return self._follower.is_alive
 
     def trim(self) -> None:
-        """Begin the file anew if it is long and nothing in it matters any more."""
+        """Empty the file if it is long and no turn runs."""
         if not self.stream.is_busy and self.folder.output.stat().st_size > OUTPUT_BYTES_MAX:
             self.folder.trim()
 
@@ -183,11 +181,11 @@ class StreamConnection:
         return await self.folder.write_line(msgspec.json.encode(message), self._write_seconds)
 
     async def request(self, subtype: str) -> tuple[str, WriteResult]:
-        """Ask the client itself something; the id that its answer will carry."""
+        """Send a control request; returns the id that its answer will have."""
         request_id = str(uuid4())
-        asked = {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype}}
-        return request_id, await self.send(asked)
+        message = {"type": "control_request", "request_id": request_id, "request": {"subtype": subtype}}
+        return request_id, await self.send(message)
 
     async def wait_until(self, reached: Callable[[StreamState], bool], seconds: float) -> bool:
-        """Whether it came to that before the process ended or the time was up."""
+        """Whether `reached` became true before the process ended or the time was up."""
         return await self._follower.feed_until(self.stream.feed, lambda: reached(self.stream), seconds)

@@ -48,14 +48,14 @@ _decode: Final = json_decoder(_Line)
 
 
 class _ReadPosition(Struct):
-    """How far one stream was read; `torn` is the beginning of a line whose end is not there yet."""
+    """How far one stream was read; `torn` is the beginning of an incomplete line."""
 
     offset: int
     torn: bytes = b""
 
 
 class _StreamPart(Struct):
-    """A piece of a stream, and when that was last written."""
+    """A piece of a stream, and when the stream was last written."""
 
     content: bytes
     begin: int
@@ -63,7 +63,7 @@ class _StreamPart(Struct):
 
 
 class ClaudeStreamSource:
-    """Follows the streams below the folder of runs. Without `folders` it is a single look."""
+    """Follows the streams below the run folders' root. Without `folders` it reads them once."""
 
     name = "claude-streams"
     delay_reason = None
@@ -100,7 +100,7 @@ class ClaudeStreamSource:
         self._read(session_id)
 
     def calls_after(self, session_id: SessionId, call: str) -> list[CallStarted]:
-        """The main agent's calls in the turn its stream ends with that began after this one; all, if it is not there."""
+        """The main agent's calls after this one in the stream's last turn; all of them, if it is not there."""
         fetched = self._fetch(session_id, None)
         if fetched is None:
             return []
@@ -120,7 +120,7 @@ class ClaudeStreamSource:
             self._read(session_id)
 
     def _read(self, session_id: SessionId) -> None:
-        """Report what was appended; at the first sight of a stream, only whether it asks something."""
+        """Report the appended lines; of a stream that is new here, only its open question."""
         place = self._positions.get(session_id)
         fetched = self._fetch(session_id, place.offset if place is not None else None)
         if fetched is None:
@@ -136,17 +136,17 @@ class ClaudeStreamSource:
             self._sink.on_growth(session_id)
 
     def _fetch(self, session_id: SessionId, offset: int | None) -> _StreamPart | None:
-        """What stands behind the offset, or all if the stream was begun anew; without one its end. None without a stream."""
+        """The part after the offset, or all if the file was emptied since; without one its end. None without a stream."""
         try:
             descriptor = os.open(self._root / session_id / OUTPUT, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC)
         except OSError:
             return None
         try:
-            seen = os.fstat(descriptor)
-            size = seen.st_size
-            # Shorter than what was read: it was begun anew between two turns.
+            status = os.fstat(descriptor)
+            size = status.st_size
+            # A file that is shorter than the offset was emptied between two turns.
             begin = max(0, size - TAIL_BYTES) if offset is None else offset if offset <= size else 0
-            return _StreamPart(os.pread(descriptor, size - begin, begin), begin, seen.st_mtime)
+            return _StreamPart(os.pread(descriptor, size - begin, begin), begin, status.st_mtime)
         finally:
             os.close(descriptor)
 
@@ -163,12 +163,12 @@ def _lines(content: bytes) -> tuple[list[bytes], bytes]:
 
 
 def _events(lines: list[bytes], at: float) -> list[Event]:
-    told = (_event(said, at) for _line, said in _whole_messages(lines))
-    return [event for event in told if event is not None]
+    events = (_event(record, at) for _line, record in _whole_messages(lines))
+    return [event for event in events if event is not None]
 
 
 def _whole_messages(lines: list[bytes]) -> Iterator[tuple[bytes, _Line]]:
-    """Every whole message with what it says, without the many that bring a piece of one."""
+    """Every whole message with its fields, without the many partial messages."""
     for line in lines:
         if line.startswith(_PARTIAL):
             continue
@@ -178,13 +178,13 @@ def _whole_messages(lines: list[bytes]) -> Iterator[tuple[bytes, _Line]]:
             continue
 
 
-def _event(said: _Line, at: float) -> Event | None:
-    match said.type, said.subtype:
-        case "control_request", _ if said.request is not None and said.request.subtype == "can_use_tool":
-            return QuestionAsked(at, said.request.description or said.request.tool_name)
+def _event(record: _Line, at: float) -> Event | None:
+    match record.type, record.subtype:
+        case "control_request", _ if record.request is not None and record.request.subtype == "can_use_tool":
+            return QuestionAsked(at, record.request.description or record.request.tool_name)
         case "control_cancel_request", _:
             return QuestionAnswered(at)
-        case "system", "session_state_changed" if said.state == "running":
+        case "system", "session_state_changed" if record.state == "running":
             return QuestionAnswered(at)
         case "system", "api_retry":
             return RequestRetried(at)
@@ -193,18 +193,18 @@ def _event(said: _Line, at: float) -> Event | None:
 
 
 def _started_calls(lines: list[bytes], at: float) -> list[CallStarted]:
-    """The calls of the turn at the end; lines carry no time. What a subagent does stands for the call that began it."""
+    """The calls of the last turn; lines have no time. A subagent's calls are left out: the call that began it counts."""
     calls: list[CallStarted] = []
-    for line, said in _whole_messages(lines):
-        if said.type == "result":
+    for line, record in _whole_messages(lines):
+        if record.type == "result":
             calls.clear()
-        elif said.type == "assistant" and said.parent_tool_use_id is None:
+        elif record.type == "assistant" and record.parent_tool_use_id is None:
             calls += calls_in(line, at)
     return calls
 
 
 def _open_question(events: list[Event]) -> list[Event]:
-    """The question nobody has answered yet; what was tried again or answered before is history."""
-    told = [event for event in events if isinstance(event, QuestionAsked | QuestionAnswered)]
-    newest = told[-1] if told else None
+    """The question that has no answer yet; older retries and answers do not matter."""
+    questions = [event for event in events if isinstance(event, QuestionAsked | QuestionAnswered)]
+    newest = questions[-1] if questions else None
     return [newest] if isinstance(newest, QuestionAsked) else []

@@ -45,7 +45,7 @@ from wakeful.sources.parsing import (
 from wakeful.sources.turn_failure import turn_failed_event
 
 
-# Fields stand in the order clients write them: the decoder looks for the next key behind the last one.
+# Fields are in the order in which clients write them: the decoder searches for each key after the last one.
 class _Usage(Struct, gc=False):
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -54,7 +54,7 @@ class _Usage(Struct, gc=False):
 
     @property
     def weight(self) -> float:
-        """What they cost beside each other, by the price list of every model so far."""
+        """Their relative cost, which is the same in the price list of every model so far."""
         written, read = 1.25 * self.cache_creation_input_tokens, 0.1 * self.cache_read_input_tokens
         return self.input_tokens + written + read + 5.0 * self.output_tokens
 
@@ -115,17 +115,17 @@ _FILE_SECONDS_MAX: Final = 5.0
 # Claude Code ends a Bash call that declared nothing after two minutes, and any after ten.
 _BASH_TIMEOUT_SECONDS: Final = 120.0
 _BASH_SECONDS_MAX: Final = 600.0
-# `claude -p`, and whoever drives it by its stream: what is to be asked is refused or asked there.
+# `claude -p` and its stream: permission questions are refused, or asked on the stream.
 _HEADLESS_ENTRY: Final = "sdk-cli"
 _INTERRUPTED: Final = b"[Request interrupted by user"
-# Calls that never ran: a person said no, or another call of the same message failed.
+# Calls that never ran: a person refused, or another call of the same message failed.
 _REFUSED: Final = re.compile(
     rb"The user doesn't want to (?:proceed with this tool use|take this action)|<tool_use_error>Sibling tool call errored"
-    # What our own driver says for a person; its test holds the two together.
+    # The text of Wakeful's driver for a refusal; a test compares the two.
     rb"|A person refused this\."
 )
 _REFUSAL_BYTES_MAX: Final = 200
-# Typed by a person or written by the client, but addressed to the client: no turn follows.
+# Typed by a person or written by the client, but for the client itself: no turn follows.
 _LOCAL: Final = (
     b"<command-",
     b"<local-command-",
@@ -138,27 +138,26 @@ _LOCAL: Final = (
 _COMMAND: Final = b"<command-message>"
 # A hook would not let the turn end, or the answer to a schema is missing: the model is asked again.
 _STOP_REFUSED: Final = (b"Stop hook feedback:", b"[structured-output-enforce]")
-# What the client writes in the place of a prompt that a hook let nothing follow.
+# The client writes this in place of a prompt that a hook stopped.
 _STOPPED_BY_HOOK: Final = b"Operation stopped by hook"
-# An answer to a schema. Told so, the client gives up after five, or as many as it was told, and writes no word of it.
+# An answer did not fit its schema. After five of them, or as many as configured, the client gives up without a record.
 _SCHEMA_MISMATCH: Final = b'"Output does not match required schema'
 _SCHEMA_FAILURES_MAX: Final = 5
-# No field, or one without a value.
 _NOWHERE: Final = (b"", b"null")
 _SESSION_START: Final = b'"SessionStart"'
-# Enough to know any of the above by.
+# Enough to recognize any of the above.
 _OPENING_MAX: Final = NOTIFICATION_BYTES_MAX
 _FINAL_STOPS: Final = frozenset({"end_turn", "stop_sequence", "refusal"})
-# Dialects that state no other stop reason state this one, for messages of the client's own.
+# Dialects without other stop reasons have this one, for the client's own messages.
 _CLIENTS_STOP: Final = "stop_sequence"
-# What a server may put beside its result.
+# A server may put this beside its result.
 _END_TURN: Final = re.compile(rb'"claude/endTurn": ?true')
 _BUDGET: Final = re.compile(rb'\{"type": ?"budget_usd"')
 _decode_budget: Final = json_decoder(_Budget)
 # A run ended by its own limit, or by a hook that let nothing follow.
 _LIMIT_REACHED: Final = re.compile(rb'\{"type": ?"(?:max_turns_reached|hook_stopped_continuation)"')
 
-# Records that are known and say nothing about a turn.
+# Known records that say nothing about a turn, with the exceptions in `_side_record_events`.
 _QUIET: Final = frozenset(
     {
         "agent-color", "agent-name", "agent-setting", "ai-title", "attachment", "attribution-snapshot",
@@ -170,15 +169,15 @@ _QUIET: Final = frozenset(
 
 
 class TranscriptReader:
-    """Reads one transcript. Remembers the last message id, for every block of a message repeats its usage."""
+    """Reads one transcript. It remembers the last message id, because every block of a message repeats its usage."""
 
     def __init__(self) -> None:
         self._counted_message = ""
         self._header: tuple[str | None, str | None, str | None] = (None, None, None)
-        # The record before this one named a command; a hook refused the turn's end.
+        # The previous record named a command; a hook refused the turn's end.
         self._after_command = self._stop_refused = False
         self._mode: str | None = None
-        # How many answers to a schema in a row did not fit, and the failure it would be to end with the last one.
+        # How many answers in a row did not fit their schema, and the failure if the turn ends with the last one.
         self._schema_failures = 0
         self._last_schema_failure: e.TurnFailed | None = None
 
@@ -193,12 +192,12 @@ class TranscriptReader:
         at = wall_of(record.timestamp)
         if at is None:
             return (e.FormatDrifted(0.0, "timestamp"),)
-        events = (
-            (e.Progressed(at),) if record.is_sidechain else self._in_context(record, read(record, at), at)
-        )
-        message = record.message
-        if message is not None and message.usage is not None and not record.is_sidechain:
-            events = self._with_usage(events, message.id, message.usage, at)
+        if record.is_sidechain:
+            events: Sequence[e.Event] = (e.Progressed(at),)
+        else:
+            events = self._in_context(record, read(record, at), at)
+            if (message := record.message) is not None and message.usage is not None:
+                events = self._with_usage(events, message.id, message.usage, at)
         if record.permission_mode is not None:
             events = (*self._permission_mode_events(record, at), *events)
         header = (record.session_id, record.cwd, record.version)
@@ -209,7 +208,7 @@ class TranscriptReader:
         return (opened, *events)
 
     def _in_context(self, record: _Record, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
-        """What a record means because of the one before it."""
+        """The events of a record, given the record before it."""
         if record.type == "user":
             commanded, self._after_command = self._after_command, False
             if not events and not record.is_compact_summary:
@@ -223,26 +222,24 @@ class TranscriptReader:
         return events
 
     def _count_schema_failures(self, events: Sequence[e.Event], at: float) -> Sequence[e.Event]:
-        """Count the answers to a schema that did not fit, and tell of the last that its client takes."""
+        """Count the answers that did not fit their schema; the last one that the client accepts fails the turn."""
         ended = next((event for event in events if isinstance(event, e.CallEnded)), None)
         if ended is None or not (ended.is_error and ended.result.startswith(_SCHEMA_MISMATCH)):
             self._schema_failures, self._last_schema_failure = 0, None
             return events
         self._schema_failures += 1
         self._last_schema_failure = e.TurnFailed(at, e.Failure.REQUEST, text_of(ended.result))
-        return (
-            events
-            if self._schema_failures < _SCHEMA_FAILURES_MAX
-            else (*events, *self._take_schema_failure())
-        )
+        if self._schema_failures < _SCHEMA_FAILURES_MAX:
+            return events
+        return (*events, *self._take_schema_failure())
 
     def _take_schema_failure(self) -> Sequence[e.Event]:
-        """The failure that the log ends with, if it is one that the client does not write; told once."""
+        """The failure at the end of the log that the client does not write itself; reported once."""
         failed, self._schema_failures, self._last_schema_failure = self._last_schema_failure, 0, None
         return (failed,) if failed is not None else ()
 
     def _on_client_text(self, record: _Record, at: float, *, commanded: bool) -> Sequence[e.Event]:
-        """A text of the client's own is a prompt behind a command, from its queue, or where a hook refused the end."""
+        """The client's own text is a prompt after a command, from its queue, or after a hook refused the end."""
         opening = _opening(record)
         if not record.is_meta:
             self._after_command = opening.startswith(_COMMAND)
@@ -253,7 +250,7 @@ class TranscriptReader:
         return (e.Prompted(at, by_person=commanded),) if is_prompt else ()
 
     def is_boundary(self, line: bytes) -> bool:
-        # Cheap looks first: marks between messages and the results of calls never begin a turn.
+        # Cheap checks first: marks between messages and results of calls never begin a turn.
         if b'"user"' not in line and b'"assistant"' not in line:
             return False
         if b'"tool_result"' in line or b'"thinking"' in line or b'"tool_use"' in line:
@@ -287,7 +284,7 @@ class TranscriptReader:
 
 
 def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
-    """The calls that a message of the agent's begins, in a transcript or on a stream; none in what cannot be read."""
+    """The calls that a message of the agent begins, in a transcript or on a stream; none if it cannot be read."""
     try:
         record = _decode(line)
     except msgspec.DecodeError:
@@ -296,7 +293,7 @@ def calls_in(line: bytes, at: float) -> list[e.CallStarted]:
 
 
 def _side_record_events(record: _Record) -> Sequence[e.Event]:
-    """Of the records between messages few tell of a turn: a task's end, a limit that was reached, a budget."""
+    """Few records between messages are about a turn: a task's end, a reached limit, a budget."""
     if record.type == "queue-operation" and (at := wall_of(record.timestamp)) is not None:
         return task_ended(bytes(record.content)[1:], at)
     if record.type == "attachment" and not record.is_sidechain:
@@ -322,7 +319,7 @@ def _unknown(kind: object) -> e.Event:
 
 
 def _malformed_record(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
-    """Only a record we would have read can drift."""
+    """Only a record of a type that is read here can drift."""
     kind = record.get("type")
     known = isinstance(kind, str) and kind in _RECORD_READERS
     return e.FormatDrifted(0.0, path_in(error)) if known else _unknown(kind)
@@ -338,11 +335,14 @@ def _user(record: _Record, at: float) -> Sequence[e.Event]:
     if isinstance(content, str):
         return _user_text_events(content[:_OPENING_MAX].encode(), at, is_meta=record.is_meta)
     events = _user_blocks(record, content, at)
-    return (*events, e.TurnEnded(at)) if _ends_turn(record, content) else events
+    # The result is the turn's end, for example the answer of a run with a schema.
+    is_end = bytes(record.tool_ends_turn) == b"true" or _END_TURN.search(bytes(record.mcp_meta)) is not None
+    failed = any(block.is_error for block in content)
+    return (*events, e.TurnEnded(at)) if is_end and not failed else events
 
 
 def _opening(record: _Record) -> bytes:
-    """The first words of a user's message."""
+    """The beginning of a user's message."""
     content = record.message.content if record.message is not None else UNSET
     if isinstance(content, str):
         return content[:_OPENING_MAX].encode()
@@ -351,14 +351,8 @@ def _opening(record: _Record) -> bytes:
     return bytes(text)[1:_OPENING_MAX]
 
 
-def _ends_turn(record: _Record, blocks: list[_Block]) -> bool:
-    """Whether this result is the turn's last word, as the answer of a run that was given a schema is."""
-    said = bytes(record.tool_ends_turn) == b"true" or _END_TURN.search(bytes(record.mcp_meta)) is not None
-    return said and not any(block.is_error for block in blocks)
-
-
 def _user_text_events(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
-    """What a person's message does, by its first words."""
+    """The events of a user's message, by its beginning."""
     if opening.startswith(_INTERRUPTED):
         return (e.TurnInterrupted(at),)
     if is_meta or opening.startswith(_LOCAL):
@@ -378,7 +372,7 @@ def _user_blocks(record: _Record, blocks: list[_Block], at: float) -> list[e.Eve
             events += _call_end_events(block, bytes(record.tool_use_result), at)
         else:
             others.append(block)
-    # Text beside results is the client's, not a prompt; it can still say that the turn was cut.
+    # Text beside results is the client's, not a prompt; it can still report an interrupted turn.
     is_meta = record.is_meta or bool(events)
     for block in others:
         if block.type == "text":
@@ -413,7 +407,9 @@ def _assistant(record: _Record, at: float) -> Sequence[e.Event]:
         missing = "assistant.message" if message is None else "assistant.message.content"
         return (e.FormatDrifted(at, missing),)
     if record.is_api_error_message:
-        return (_turn_failure_event(record, message.content, at),)
+        text = " ".join(text_of(bytes(block.text)) for block in message.content)
+        code = bytes(record.error).decode("utf-8", "replace").strip('"')
+        return (turn_failed_event(text, at, status=record.api_error_status, code=code),)
     if message.stop_reason is UNSET:
         return (e.FormatDrifted(at, "assistant.message.stop_reason"),)
     if len(message.content) == 1:  # as clients write them
@@ -446,30 +442,15 @@ def _call_start_event(block: _Block, message: str, at: float) -> e.Event:
     if block.id is UNSET or block.name is UNSET or block.input is UNSET:
         missing = next(name for name in ("id", "name", "input") if getattr(block, name) is UNSET)
         return e.FormatDrifted(at, f"tool_use.{missing}")
-    given = bytes(block.input)
-    seconds, kind = _timeout_seconds(block.name, given), kind_of(block.name)
-    limit = _limit_seconds(block.name, seconds)
+    given, kind = bytes(block.input), kind_of(block.name)
+    seconds = declared_timeout_seconds(given)
+    limit = _FILE_SECONDS_MAX if block.name in _FILE_TOOLS else None
+    if block.name == "Bash":
+        seconds = _BASH_TIMEOUT_SECONDS if seconds is None else seconds
+        limit = min(seconds, _BASH_SECONDS_MAX)
     return e.CallStarted(
         at, block.id, block.name, kind, given, seconds, enforced=True, limit_seconds=limit, message=message
     )
-
-
-def _timeout_seconds(tool: str, given: bytes) -> float | None:
-    declared = declared_timeout_seconds(given)
-    return _BASH_TIMEOUT_SECONDS if declared is None and tool == "Bash" else declared
-
-
-def _limit_seconds(tool: str, seconds: float | None) -> float | None:
-    """How long the client lets such a call run."""
-    if tool in _FILE_TOOLS:
-        return _FILE_SECONDS_MAX
-    return min(seconds, _BASH_SECONDS_MAX) if tool == "Bash" and seconds is not None else None
-
-
-def _turn_failure_event(record: _Record, blocks: list[_Block], at: float) -> e.Event:
-    text = " ".join(text_of(bytes(block.text)) for block in blocks)
-    code = bytes(record.error).decode("utf-8", "replace").strip('"')
-    return turn_failed_event(text, at, status=record.api_error_status, code=code)
 
 
 def _system(record: _Record, at: float) -> Sequence[e.Event]:
@@ -483,7 +464,7 @@ def _system(record: _Record, at: float) -> Sequence[e.Event]:
 
 
 def _progress(record: _Record, at: float) -> Sequence[e.Event]:
-    """Hooks that run when a session starts are at work before anybody asked for anything."""
+    """Hooks that run at the start of a session are no progress: there is no prompt yet."""
     return () if _SESSION_START in bytes(record.data)[:_OPENING_MAX] else (e.Progressed(at),)
 
 
@@ -500,7 +481,7 @@ def claude_logs(config_folders: tuple[Path, ...], host: str) -> LogFormat:
     """The transcripts below these configuration folders (`~/.claude` by default)."""
 
     def owner(parts: tuple[str, ...]) -> LogOwner | None:
-        # Asked about every log there is, so the common case comes first and by number.
+        # Called for every log, so the common case comes first.
         if len(parts) == 2:
             conversation = parts[1].removesuffix(".jsonl")
             return LogOwner(identity_of(conversation, host, parts[0])) if is_uuid(conversation) else None

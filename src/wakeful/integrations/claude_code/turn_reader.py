@@ -1,8 +1,8 @@
 """Extracts one turn of a driven Claude Code from its stream-json output. Pure.
 
-The line that replays a prompt comes late: as late as the end of the first block of the answer. So a running
-turn that no other prompt began is taken for the wanted one, and dropped if the replayed line says otherwise.
-A turn that the healer begins after an interruption continues the interrupted one.
+The line that replays a prompt can come as late as the end of the first block of the answer. So a running turn
+that no other prompt began is taken for the wanted one, and dropped if the replayed line says otherwise. A turn
+that healing begins after an interruption continues the interrupted one.
 """
 
 from collections.abc import Sequence
@@ -28,10 +28,10 @@ from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 from wakeful.sources.turn_failure import classify_failure
 
-# Between two blocks of text there was a call, or another message: people read them as paragraphs.
+# Between two blocks of text there was a call or another message, so they become paragraphs.
 BREAK: Final = "\n\n"
 _ABORTED: Final = "aborted"
-# What a person can read on a phone before they decide; beyond it they are told that there is more.
+# What a person can read on a phone before they decide; a note says how much more there is.
 CALL_CHARS_MAX: Final = 2000
 
 
@@ -68,8 +68,6 @@ class _Usage(Struct, gc=False):
 
 
 class _Line(Struct, gc=False):
-    """Only what is read."""
-
     type: str = ""
     subtype: str = ""
     event: _Event | None = None
@@ -96,11 +94,11 @@ _decode: Final = json_decoder(_Line)
 
 
 class _AnswerText:
-    """The main agent's words in one turn, each once: as they stream, or whole where the stream broke."""
+    """The main agent's text in one turn, without repeats: streamed, or whole if the stream broke."""
 
     def __init__(self) -> None:
         self.text = ""
-        # What streamed of a block whose whole record has not come yet.
+        # The streamed part of a block whose whole record has not come yet.
         self._streamed_block = ""
 
     def begin_block(self) -> str:
@@ -112,7 +110,7 @@ class _AnswerText:
         return text
 
     def add_whole_block(self, text: str) -> str:
-        """What of a whole block was not streamed."""
+        """The part of a whole block that was not streamed."""
         streamed, self._streamed_block = self._streamed_block, ""
         if text.startswith(streamed):
             return (self.begin_block() if not streamed else "") + text[len(streamed) :]
@@ -120,7 +118,7 @@ class _AnswerText:
 
 
 class _TurnOwner(Enum):
-    """Whose turn it is that runs, as far as its prompt was replayed."""
+    """Whether the running turn is the wanted prompt's."""
 
     UNKNOWN = "unknown"
     OURS = "ours"
@@ -128,19 +126,19 @@ class _TurnOwner(Enum):
 
 
 class ClaudeTurnReader:
-    """Hears the turn of one prompt that was delivered. Feed every line of the file, from its beginning."""
+    """Reads the turn of one delivered prompt. Feed every line of the file, from its beginning."""
 
     def __init__(self, prompt_id: str) -> None:
         self._prompt_id = prompt_id
-        # Until everything that was there has been read, a turn may turn out to be an old one.
+        # Until the existing lines have been read, a turn may be an old one.
         self._is_live = False
-        # Whether the prompt was seen: from then on a turn that the healer begins is its continuation.
+        # Once the prompt was found, a turn that healing begins continues its turn.
         self._prompt_found = False
-        # Whether this very process was given the prompt: then it comes in this file, and nothing before it is its turn.
+        # This process got the prompt: it comes in this file, and no turn before it is its turn.
         self._prompt_in_this_file = False
-        # Whether this process worked on another turn than ours: then the prompt waits behind that one.
+        # This process worked on another turn: the prompt waits until that one ends.
         self._other_turn_ran = False
-        # Whether the file has prompts of other people: then what the healer began in it may be theirs.
+        # The file has other prompts: a turn that healing began in it may continue one of theirs.
         self._has_other_prompts = False
         self._turn_owner: _TurnOwner | None = None
         self._pending: list[TurnEvent] = []
@@ -150,26 +148,26 @@ class ClaudeTurnReader:
         self._cost_usd_before = 0.0
 
     def feed(self, line: bytes) -> Sequence[TurnEvent]:
-        """What is new. Lines that are torn, unknown or of another shape tell nothing."""
+        """The new events. Lines that are torn, unknown or of another shape have none."""
         try:
-            said = _decode(line)
+            record = _decode(line)
         except msgspec.DecodeError:
             return ()
-        if said.parent_tool_use_id is None:
-            self._dispatch(said)
+        if record.parent_tool_use_id is None:
+            self._dispatch(record)
         return self._take_pending()
 
     def on_caught_up(self) -> Sequence[TurnEvent]:
-        """All that was there has been read: what comes now is new, and the turn that is open now is the newest."""
+        """All existing lines have been read: later lines are new, and the open turn is the newest."""
         self._is_live = True
         return self._take_pending()
 
     def on_prompt_given(self) -> None:
-        """The process that writes this file was given the prompt: what the healer told it before is another turn's."""
+        """The process that writes this file got the prompt: an earlier prompt of healing belongs to another turn."""
         self._prompt_in_this_file = True
 
     def on_new_process(self) -> bool:
-        """Another process goes on in this conversation, with a file of its own; whether our turn may go on there."""
+        """Another process with its own file continues this conversation; returns whether the turn may go on there."""
         began = self._turn_owner is not None and self._turn_owner is not _TurnOwner.FOREIGN
         unread = self._prompt_in_this_file and self._other_turn_ran and not self._prompt_found and not began
         self._prompt_found, self._is_live = not unread, True
@@ -181,25 +179,25 @@ class ClaudeTurnReader:
         self._cost_usd_before = 0.0
         return not unread
 
-    def _dispatch(self, said: _Line) -> None:
-        match said.type:
-            case "system" if said.subtype == "session_state_changed" and said.state == "running":
+    def _dispatch(self, record: _Line) -> None:
+        match record.type:
+            case "system" if record.subtype == "session_state_changed" and record.state == "running":
                 self._begin_turn()
-            case "user" if said.is_replay:
+            case "user" if record.is_replay:
                 self._begin_turn()
-                self._on_prompt(said)
-            case "stream_event" if said.event is not None:
-                self._on_stream_event(said.event)
-            case "assistant" if said.message is not None:
-                self._on_message(said, said.message)
-            case "control_request" if said.request is not None and said.request.subtype == "can_use_tool":
-                self._on_question(said.request_id, said.request)
+                self._on_prompt(record)
+            case "stream_event" if record.event is not None:
+                self._on_stream_event(record.event)
+            case "assistant" if record.message is not None:
+                self._on_message(record, record.message)
+            case "control_request" if record.request is not None and record.request.subtype == "can_use_tool":
+                self._on_question(record.request_id, record.request)
             case "control_cancel_request":
-                self._on_question_closed(said.request_id)
-            case "control_response" if said.response is not None:
-                self._on_question_closed(said.response.request_id)
+                self._on_question_closed(record.request_id)
+            case "control_response" if record.response is not None:
+                self._on_question_closed(record.response.request_id)
             case "result":
-                self._on_result(said)
+                self._on_result(record)
 
     def _begin_turn(self) -> None:
         if self._turn_owner is not None:
@@ -209,15 +207,15 @@ class ClaudeTurnReader:
         self._answer_text = _AnswerText()
         self._failure_code = ""
 
-    def _on_prompt(self, said: _Line) -> None:
-        if said.uuid == self._prompt_id:
-            # From here on it is certain, whatever else is in the file.
+    def _on_prompt(self, record: _Line) -> None:
+        if record.uuid == self._prompt_id:
+            # Now it is certain, whatever else is in the file.
             self._prompt_found = self._is_live = True
             self._turn_owner = _TurnOwner.OURS
         elif self._turn_owner is _TurnOwner.UNKNOWN:
-            words = said.message.content if said.message is not None else ""
-            by_healer = isinstance(words, str) and words.startswith(BRIEF_PREFIX)
-            # Where the file holds no prompt at all but the healer's, it was begun anew while nobody listened.
+            text = record.message.content if record.message is not None else ""
+            by_healer = isinstance(text, str) and text.startswith(BRIEF_PREFIX)
+            # A file with only healing's prompt was begun by a new process while this reader did not read.
             goes_on = by_healer and (
                 self._prompt_found or not (self._has_other_prompts or self._prompt_in_this_file)
             )
@@ -232,10 +230,10 @@ class ClaudeTurnReader:
         if event.type == "content_block_delta" and delta is not None and delta.type == "text_delta":
             self._add_text(self._answer_text.add_streamed(delta.text))
 
-    def _on_message(self, said: _Line, message: _Message) -> None:
-        if said.error is not None:
-            # Not the model's words but the client's, about what went wrong.
-            self._failure_code = said.error
+    def _on_message(self, record: _Line, message: _Message) -> None:
+        if record.error is not None:
+            # Not the model's text but the client's, about the error.
+            self._failure_code = record.error
             return
         for block in message.content if isinstance(message.content, list) else ():
             if block.type == "text":
@@ -259,9 +257,12 @@ class ClaudeTurnReader:
             del self._questions[question_id]
             self._pending.append(PermissionClosed(question_id))
 
-    def _on_result(self, said: _Line) -> None:
-        total = said.total_cost_usd
-        spent = _turn_cost(said.usage, None if total is None else total - self._cost_usd_before)
+    def _on_result(self, record: _Line) -> None:
+        total, usage = record.total_cost_usd, record.usage or _Usage()
+        # `total_cost_usd` counts from the start of the process: the turn's cost is its growth.
+        cost_usd = None if total is None else total - self._cost_usd_before
+        input_tokens = usage.input_tokens + usage.cache_creation_input_tokens
+        spent = Spent(input_tokens, usage.output_tokens, cost_usd)
         self._cost_usd_before = total or self._cost_usd_before
         for question_id in list(self._questions):
             self._on_question_closed(question_id)
@@ -269,33 +270,33 @@ class ClaudeTurnReader:
         if turn is _TurnOwner.FOREIGN or (turn is _TurnOwner.UNKNOWN and not self._is_live):
             self._pending = []
         elif turn is not None:
-            self._pending.append(self._ended_event(said, spent))
+            self._pending.append(self._ended_event(record, spent))
 
-    def _ended_event(self, said: _Line, spent: Spent) -> Ended:
-        if (said.terminal_reason or "").startswith(_ABORTED):
+    def _ended_event(self, record: _Line, spent: Spent) -> Ended:
+        if (record.terminal_reason or "").startswith(_ABORTED):
             return Ended(self._answer_text.text, spent=spent, interrupted=True)
-        if not said.is_error:
-            text = self._answer_text.text or said.result or ""
-            return Ended(text, spent=spent, stop_reason=said.stop_reason or "")
-        words = said.result or " ".join(said.errors)
-        return Ended(words, classify_failure(words, said.api_error_status, self._failure_code), spent)
+        if not record.is_error:
+            text = self._answer_text.text or record.result or ""
+            return Ended(text, spent=spent, stop_reason=record.stop_reason or "")
+        text = record.result or " ".join(record.errors)
+        return Ended(text, classify_failure(text, record.api_error_status, self._failure_code), spent)
 
     def _take_pending(self) -> Sequence[TurnEvent]:
-        """What may be told now; of a turn of somebody else, nothing."""
+        """The events that are certain now; none of another prompt's turn."""
         if self._turn_owner is _TurnOwner.FOREIGN:
             self._pending = []
         if not self._is_live:
             return ()
-        told, self._pending = self._pending, []
-        return told
+        events, self._pending = self._pending, []
+        return events
 
 
-# Their `description` says what they do, in other words each time. Of other tools it is what they are given.
+# Their `description` only describes the call, in other words each time. For other tools it is an argument.
 _TOOLS_WITH_DESCRIPTION: Final = frozenset({"Bash"})
 
 
 def _call_digest(request: _Request) -> str:
-    """The same for the same call only: its tool and all of its input but what merely describes it."""
+    """Equal only for equal calls: a digest of the tool and of all input but a mere description."""
     try:
         given = decode_json(bytes(request.input), dict[str, Any])
     except msgspec.DecodeError:
@@ -307,17 +308,10 @@ def _call_digest(request: _Request) -> str:
 
 
 def _request_text(request: _Request) -> str:
-    """What is asked for: the call itself first, for what describes it is the model's to write."""
-    given, told = bytes(request.input).decode("utf-8", "replace"), request.description or ""
-    # Clients mostly repeat what stands in the call anyway.
-    call = given if told in given else f"{given} {told}"
+    """The call itself first, because the model writes the description."""
+    given, description = bytes(request.input).decode("utf-8", "replace"), request.description or ""
+    # Most descriptions only repeat a part of the call.
+    call = given if description in given else f"{given} {description}"
     more = len(call) - CALL_CHARS_MAX
-    words = plain(redact(call), CALL_CHARS_MAX)
-    return words if more <= 0 else f"{words}\n[{more:,} more characters of it are not shown]"
-
-
-def _turn_cost(usage: _Usage | None, cost_usd: float | None) -> Spent:
-    """`total_cost_usd` counts from the start of the process: what this turn cost is what it grew by."""
-    counted = usage or _Usage()
-    tokens = counted.input_tokens + counted.cache_creation_input_tokens
-    return Spent(tokens, counted.output_tokens, cost_usd)
+    text = plain(redact(call), CALL_CHARS_MAX)
+    return text if more <= 0 else f"{text}\n[{more:,} more characters of it are not shown]"

@@ -1,6 +1,6 @@
 """Drives Codex by `codex exec` and `codex exec resume`: one process per turn, which ends by itself.
 
-`Turn` parses the output of `codex exec --json`; it is pure. A prompt is passed in an unnamed file, never as
+`CodexTurn` parses the output of `codex exec --json`; it is pure. A prompt is passed in an unnamed file, never as
 an argument: arguments are limited in length, and every user of the host can read them. Wakeful tracks the
 native process below npm's wrapper: it does the work, holds the writer lock and survives the wrapper's death.
 """
@@ -54,7 +54,7 @@ from wakeful.sources.follow import FileFollower
 from wakeful.storage.base import ActionOutcome
 
 TEXT_CHARS_MAX: Final = 300
-# As version 0.166 words it: a refused key, or none where the provider's configuration names one.
+# In the words of version 0.166: a refused key, or no key although the provider's configuration names one.
 _LOGIN_WORDS: Final = re.compile(r"status 40[13]\b|Missing environment variable|not logged in", re.IGNORECASE)
 
 
@@ -63,8 +63,6 @@ class _Failure(Struct, gc=False):
 
 
 class _Line(Struct, gc=False):
-    """Only what is read."""
-
     type: str = ""
     thread_id: str | None = None
     error: _Failure | None = None
@@ -74,13 +72,13 @@ _decode: Final = json_decoder(_Line)
 
 
 class CodexTurn:
-    """One process's turn."""
+    """The state of one process's turn."""
 
     def __init__(self) -> None:
         self.thread_id: str | None = None
         self.has_begun = False
         self.is_over = False
-        # Whether the model, or a tool it called, was heard.
+        # There was output of the model or of a tool.
         self.has_answered = False
         self.failure: str | None = None
 
@@ -91,26 +89,26 @@ class CodexTurn:
     def feed(self, line: bytes) -> None:
         """Lines that are torn, unknown or of another shape change nothing."""
         try:
-            said = _decode(line)
+            record = _decode(line)
         except msgspec.DecodeError:
             return
-        match said.type:
+        match record.type:
             case "thread.started":
-                self.thread_id = said.thread_id
+                self.thread_id = record.thread_id
             case "turn.started":
                 self.has_begun = True
             case "turn.completed":
                 self.is_over = True
             case "turn.failed":
                 self.is_over = True
-                self.failure = plain(redact(said.error.message if said.error else ""), TEXT_CHARS_MAX)
+                self.failure = plain(redact(record.error.message if record.error else ""), TEXT_CHARS_MAX)
             case "item.started" | "item.completed":
-                # A warning may come before the turn begins: that is not the model.
+                # A warning may come before the turn begins; it is not from the model.
                 self.has_answered = self.has_begun
 
 
 TOOL_VARIABLE: Final = "CODEX_THREAD_ID"
-# What says where a conversation lies: with others a later turn would not find it.
+# They say where conversations are stored: with other values a later turn would not find its conversation.
 HOME_VARIABLES: Final = ("HOME", "CODEX_HOME")
 REFUSED_OPTIONS: Final = dict.fromkeys(
     (
@@ -120,14 +118,14 @@ REFUSED_OPTIONS: Final = dict.fromkeys(
     CHOSEN_BY_WAKEFUL,
 )
 UNKNOWN_CONVERSATION: Final = "no rollout found for thread id"
-# After its last word a process took 0.1 to 0.3 s to end, unless a command in the background keeps it.
+# After its last line a process took 0.1 to 0.3 s to end, unless a command in the background keeps it.
 EXIT_SECONDS: Final = 3.0
-# A process says its name within a second of its start; a busy machine may take longer, and a daemon waits for it.
+# A process writes its thread id within a second of its start; a busy machine may take longer, and a daemon waits for it.
 NAMING_SECONDS: Final = 10.0
 
 
 class CodexDriver:
-    """Implements control.driver.Driver. `environ` is for prompts whose sender gave none; see `deliver`."""
+    """Implements control.driver.Driver. `environ` is for prompts that come without an environment."""
 
     name = "codex"
     per_turn = True
@@ -141,7 +139,7 @@ class CodexDriver:
         self._timeouts = timeouts or DriverTimeouts()
 
     def is_open(self, managed: ManagedSession) -> bool:
-        """Nothing of it runs, and what would run for a prompt is there."""
+        """No process of it runs, and its folder and program exist, so that a prompt can start one."""
         if managed.process is not None and proc.state_of(managed.process) is not ProcessState.DEAD:
             return False
         path = _with_session_home(self._environ, managed).get("PATH", "")
@@ -149,7 +147,7 @@ class CodexDriver:
         return os.path.isdir(managed.cwd) and shutil.which(managed.argv[0], path=path) is not None  # noqa: PTH112
 
     def is_lost(self, managed: ManagedSession) -> bool:
-        """A person's terminal holds it, which does not end with the turn as a process of ours does."""
+        """A person's terminal holds it, which does not end with the turn as Wakeful's processes do."""
         return managed.folder is None and unreachable_result(managed) is None
 
     async def start(self, request: StartRequest, on_started: OnStarted = ignore_start) -> ActionResult:
@@ -157,7 +155,7 @@ class CodexDriver:
         flags = [word for word in (words[1:] if words[:1] == ["exec"] else words) if word != "--json"]
         check_arguments((program, *flags), REFUSED_OPTIONS)
         if request.resume and not is_uuid(request.conversation_id or ""):
-            # Codex would take it for a name, find none and silently begin another conversation.
+            # Codex would take it for a name, not find it and silently begin another conversation.
             raise ConversationUnknown(conversation=(request.conversation_id or "")[:40], folder=request.cwd)
         if request.prompt is None:
             return self._adopt_idle(request)
@@ -179,11 +177,9 @@ class CodexDriver:
             return None
         session_id = SessionId(f"codex-{thread_id}")
         folder = folder.rename(self._root, session_id)
-        native = (
-            _native_process(launched, _codex_home(planned.places), thread_id)
-            if launched is not None
-            else None
-        )
+        native = None
+        if launched is not None:
+            native = _native_process(launched, _codex_home(planned.places), thread_id)
         managed = replace(
             planned,
             session_id=session_id,
@@ -205,7 +201,7 @@ class CodexDriver:
     async def deliver(
         self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
     ) -> ActionResult:
-        """A process of its own for the prompt, with the places of the first one; declined while one lives."""
+        """Start a process for the prompt, with the folders of the first one; declined while one lives."""
         return await self._deliver(managed, prompt, environ, "")
 
     async def deliver_once(
@@ -225,7 +221,7 @@ class CodexDriver:
         return prompt_id in (RunFolder(self._root, managed.session_id).prompts or {})
 
     def _result_if_delivered(self, managed: ManagedSession, prompt_id: str) -> ActionResult | None:
-        """Whether a process was started for this prompt, by what that one said; None: no turn of it ever began."""
+        """Whether a process was started for this prompt, by its output; None: no turn for it ever began."""
         folder = RunFolder(self._root, managed.session_id)
         known = folder.prompts
         if known is None:
@@ -236,12 +232,9 @@ class CodexDriver:
             return None
         if known[prompt_id] is PromptFate.TAKEN or _has_begun(folder):
             return ActionResult(ActionOutcome.CONFIRMED, "it has had this prompt already")
-        alive = proc.processes_with_variable(SESSION_VARIABLE, managed.session_id, os.getuid())
-        return (
-            ActionResult(ActionOutcome.UNVERIFIED, "it runs and its turn has not begun yet")
-            if alive
-            else None
-        )
+        if not proc.processes_with_variable(SESSION_VARIABLE, managed.session_id, os.getuid()):
+            return None
+        return ActionResult(ActionOutcome.UNVERIFIED, "it runs and its turn has not begun yet")
 
     async def _deliver(
         self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None, prompt_id: str
@@ -274,11 +267,11 @@ class CodexDriver:
         del managed  # `codex exec` never asks
         return ()
 
-    async def answer(self, managed: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:  # noqa: ARG002 - the port's
+    async def answer(self, managed: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:  # noqa: ARG002 - Driver's
         return ActionResult(ActionOutcome.DECLINED, "`codex exec` never asks")
 
     async def interrupt(self, managed: ManagedSession) -> ActionResult:
-        """Ends the process, in which the turn is written down as interrupted; the next prompt goes on from there."""
+        """Ends the process, which records the turn as interrupted; the next prompt continues from there."""
         if managed.process is None or unreachable_result(managed) is not None:
             return ActionResult(ActionOutcome.DECLINED, "no turn is running")
         meant = agent_of(managed.session_id, managed.conversation_id)
@@ -297,10 +290,11 @@ class CodexDriver:
         return await stop_managed_process(managed, RunFolder(self._root, managed.session_id), TOOL_VARIABLE)
 
     def _adopt_idle(self, request: StartRequest) -> ActionResult:
-        """Taken over without a prompt: between its turns nothing of it runs."""
+        """Adopt a conversation without a prompt: between two turns no process of it runs."""
         if not request.resume or request.conversation_id is None:
             raise PromptRefused(reason="Codex begins a conversation with a prompt, and none was given")
-        if not _has_rollout(_codex_home(request.environ), request.conversation_id):
+        sessions = _codex_home(request.environ) / "sessions"
+        if not any(sessions.glob(f"*/*/*/rollout-*-{request.conversation_id}.jsonl")):
             raise ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
         managed = self._managed_session(request, request.conversation_id)
         return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs until it gets a prompt", managed)
@@ -368,14 +362,14 @@ class CodexDriver:
         )
 
     async def _abort_start(self, folder: RunFolder, process: Process, reason: str) -> ActionResult:
-        """Nothing that runs may be unknown to us: what should not be there is ended, the native process first."""
+        """End an unwanted start, the native process first: no process may run that Wakeful does not know."""
         for each in (*reversed(proc.descendants(process)), process):
             await terminate(each, is_meant=lambda _process: True)
         folder.remove()
         return ActionResult(ActionOutcome.INEFFECTIVE, f"{reason}; it was ended")
 
     async def _has_exited(self, managed: ManagedSession) -> bool:
-        """Whether its process is gone; one that has said its last word is given time to leave."""
+        """Whether its process is gone; waits for one whose turn has ended."""
         folder = RunFolder(self._root, managed.session_id)
         if managed.process is None or proc.state_of(managed.process) is ProcessState.DEAD:
             return True
@@ -405,63 +399,59 @@ class CodexDriver:
 
 
 def _provisional_id(intent_id: str) -> SessionId:
-    """What the folder of a start is called until the client has named its conversation."""
+    """The name of a start's folder until the client has named its conversation."""
     return parse_session_id(f"new-{intent_id}")
 
 
 async def _read_thread_id(folder: RunFolder, process: Process | None) -> str | None:
-    """The conversation that the newest process of this folder names; one that lives is given time to do so."""
-    turn = CodexTurn()
-    if process is None:
-        for line in folder.output.read_bytes().splitlines():
-            turn.feed(line)
-    else:
+    """The conversation that the newest process of this folder names; waits for it while the process lives."""
+    turn = _recorded_turn(folder) if process is None else CodexTurn()
+    if process is not None:
         async with FileFollower(folder.output, process) as following:
             await following.feed_until(turn.feed, lambda: turn.thread_id is not None, NAMING_SECONDS)
     return turn.thread_id if turn.thread_id is not None and is_uuid(turn.thread_id) else None
 
 
 def _record_prompt_fates(folder: RunFolder) -> None:
-    """What became of the prompt of the process before: the next one begins another file."""
+    """Record the fate of the last process's prompt before the next process begins another file."""
     newest = next(reversed(folder.prompts or {}), "")
     if newest:
         folder.record_prompt(newest, PromptFate.TAKEN if _has_begun(folder) else PromptFate.LOST)
 
 
 def _has_begun(folder: RunFolder) -> bool:
-    """Whether the newest process began its turn, by what it said."""
-    turn = CodexTurn()
-    if folder.output.is_file():
-        for line in folder.output.read_bytes().splitlines():
-            turn.feed(line)
+    turn = _recorded_turn(folder)
     return turn.has_begun or turn.is_over
 
 
+def _recorded_turn(folder: RunFolder) -> CodexTurn:
+    """The turn of the newest process, from its output."""
+    turn = CodexTurn()
+    for line in folder.output.read_bytes().splitlines() if folder.output.is_file() else ():
+        turn.feed(line)
+    return turn
+
+
 def _with_session_home(environ: Mapping[str, str], managed: ManagedSession) -> Mapping[str, str]:
-    """The environment with the places of the session's first process; as it is, for one that was adopted."""
+    """The environment with the folders of the session's first process; unchanged for an adopted session."""
     if not managed.places:
         return environ
     return {name: value for name, value in environ.items() if name not in HOME_VARIABLES} | managed.places
 
 
 def _codex_home(environ: Mapping[str, str]) -> Path:
-    own = environ.get("CODEX_HOME") or f"{environ.get('HOME', '~')}/.codex"
-    return Path(own).expanduser()
-
-
-def _has_rollout(home: Path, conversation: ConversationId) -> bool:
-    return any((home / "sessions").glob(f"*/*/*/rollout-*-{conversation}.jsonl"))
+    return Path(environ.get("CODEX_HOME") or f"{environ.get('HOME', '~')}/.codex").expanduser()
 
 
 def _native_process(launched: Process, home: Path, thread_id: str) -> Process:
-    """The process that does the work: it holds the thread's lock. What was launched, if that one cannot be seen."""
+    """The process that does the work and holds the thread's lock; the launched one, if that cannot be seen."""
     family = {each.pid: each for each in (launched, *proc.descendants(launched))}
     lock = home / "thread-writer-locks" / f"{thread_id}.lock"
     try:
-        found = lock.lstat()
+        status = lock.lstat()
     except OSError:
         return launched
-    key = (found.st_dev, found.st_ino)
+    key = (status.st_dev, status.st_ino)
     holder = proc.flock_holders([key]).get(key)
     return launched if holder is None else family.get(holder, launched)
 

@@ -1,8 +1,8 @@
-"""Checks the login of Codex, and asks its model a single question without keeping a session.
+"""Checks the login of Codex, and asks its model a single question without storing a session.
 
-`codex login status` also says "not logged in" where another provider needs no login, so the rules do not rely
-on it alone; a one-word turn proves the login. A stamp of the credential files and variables tells when they
-change. Questions run in a process of their own with a read-only sandbox.
+`codex login status` also says "not logged in" if another provider needs no login, so the rules do not rely on it
+alone; a one-word turn proves the login. A fingerprint of the credential files and variables shows when they
+change. Each question runs in its own process with a read-only sandbox.
 """
 
 from collections.abc import Mapping, Sequence
@@ -17,6 +17,7 @@ from wakeful.linux.run_command import PROBE_PROMPT, ClientCommands, credentials_
 
 _LOGGED_OUT: Final = b"Not logged in"
 _VARIABLES: Final = ("OPENAI_API_KEY", "CODEX_API_KEY")
+_ONE_TURN: Final = ("exec", "--json", "--skip-git-repo-check", "--ephemeral", "-s", "read-only")
 
 
 class _Error(Struct):
@@ -29,7 +30,7 @@ class _Line(Struct):
 
 
 class CodexLogin:
-    """Implements control.login.Login. `folder` is where a probe runs: one of ours, with nothing in it."""
+    """Implements control.login.ProviderLogin. A probe runs in `folder`, an empty one of Wakeful's."""
 
     provider = "codex"
 
@@ -41,19 +42,15 @@ class CodexLogin:
         answer = await self._client.run_status("login", "status")
         if answer.exit_code == 0:
             return AuthEvent.STATUS_GOOD
-        return (
-            AuthEvent.STATUS_GONE
-            if _LOGGED_OUT in answer.errors + answer.output
-            else AuthEvent.STATUS_UNKNOWN
-        )
+        is_logged_out = _LOGGED_OUT in answer.errors + answer.output
+        return AuthEvent.STATUS_GONE if is_logged_out else AuthEvent.STATUS_UNKNOWN
 
     async def probe(self) -> AuthEvent:
-        flags = ("--json", "--skip-git-repo-check", "--ephemeral", "-s", "read-only")
-        answer = await self._client.run_probe("exec", *flags, PROBE_PROMPT)
+        answer = await self._client.run_probe(*_ONE_TURN, PROBE_PROMPT)
         for line in reversed(answer.output.splitlines()):
-            learnt = _auth_event_of(line)
-            if learnt is not None:
-                return learnt
+            event = _auth_event_of(line)
+            if event is not None:
+                return event
         return AuthEvent.STATUS_UNKNOWN
 
     def credentials(self) -> str:
@@ -64,16 +61,16 @@ class CodexLogin:
 
 
 def _auth_event_of(line: bytes) -> AuthEvent | None:
-    """What the last word about the turn says; None: another line."""
+    """The event of a line about the turn's end; None for any other line."""
     try:
-        said = decode_json(line, _Line)
+        record = decode_json(line, _Line)
     except (msgspec.DecodeError, UnicodeError):
         return None
-    if said.type == "turn.completed":
+    if record.type == "turn.completed":
         return AuthEvent.TURN_WORKED
-    if said.type != "turn.failed":
+    if record.type != "turn.failed":
         return None
-    sure = auth_tier(said.error.message[:300]) is AuthTier.SURE
+    sure = auth_tier(record.error.message[:300]) is AuthTier.SURE
     return AuthEvent.PROBE_REFUSED if sure else AuthEvent.STATUS_UNKNOWN
 
 
@@ -88,19 +85,18 @@ class _AnswerLine(Struct):
 
 
 class CodexOneShot:
-    """Implements control.provider.OneShot. `folder` is one of ours, with nothing in it."""
+    """Implements control.provider.OneShot. It runs in `folder`, an empty one of Wakeful's."""
 
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
         self._client = ClientCommands(argv, folder, environ)
 
     async def execute(self, prompt: str, seconds_max: float) -> str | None:
-        flags = ("--json", "--skip-git-repo-check", "--ephemeral", "-s", "read-only", "-")
-        answer = await self._client.run_model(prompt, seconds_max, "exec", *flags)
+        answer = await self._client.run_model(prompt, seconds_max, *_ONE_TURN, "-")
         lines = [line for each in answer.output.splitlines() if (line := _read(each)) is not None]
         if not any(line.type == "turn.completed" for line in lines):
             return None
-        said = [line.item.text for line in lines if line.item.type == "agent_message"]
-        return said[-1] if said else None
+        texts = [line.item.text for line in lines if line.item.type == "agent_message"]
+        return texts[-1] if texts else None
 
 
 def _read(line: bytes) -> _AnswerLine | None:

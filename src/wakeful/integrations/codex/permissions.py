@@ -8,13 +8,13 @@ from msgspec import Struct
 
 from wakeful.core.decoding import json_decoder
 
-# A command that goes on is handed back after this time; 1,207 of 1,419 recorded calls came back sooner.
+# A call returns after this time although its command goes on; 1,207 of 1,419 recorded calls returned sooner.
 _YIELD_SECONDS: Final = 10.0
 # A patch takes no time: the longest of 100 recorded ones took 0.15 s.
 _PATCH_SECONDS_MAX: Final = 5.0
-# Which tools run commands of their own. Asking a running one for more needs nobody's permission.
+# The tools that start commands. Reading more from a running command needs no permission.
 _COMMANDS: Final = frozenset({"exec_command", "shell", "shell_command", "local_shell"})
-# In a script that calls tools the same words stand without quotes around the key.
+# In a script that calls tools the key has no quotes.
 _ESCALATED: Final = re.compile(rb'sandbox_permissions"?\s*:\s*"require_escalated"')
 
 
@@ -26,7 +26,7 @@ _decode_yielding: Final = json_decoder(_YieldArguments)
 
 
 def own_limit_seconds(tool: str, given: bytes, declared_seconds: float | None) -> float | None:
-    """By when Codex hands a call back although its command goes on; None for tools without such a limit."""
+    """After what time Codex ends a call although its command goes on; None for tools without such a limit."""
     if tool == "apply_patch":
         return _PATCH_SECONDS_MAX
     if tool not in _COMMANDS:
@@ -45,5 +45,4 @@ def _yield_seconds(given: bytes) -> float | None:
 
 
 def is_escalated(given: bytes) -> bool:
-    """Whether the call itself asks to run outside of the sandbox."""
     return _ESCALATED.search(given) is not None

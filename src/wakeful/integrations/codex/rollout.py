@@ -2,8 +2,8 @@
 
 It knows the dialects from 0.142 to 0.166 by shape, not version, and decodes only the fields named here. A
 known record that lacks one of them has drifted; a record of an unknown type is skipped and counted, because
-formats grow. Codex reports failed calls and turns mostly in words: a call's output opens with header lines up
-to `Output:`, and the text behind them, which the program wrote, is never taken for an outcome.
+formats grow. Codex reports failed calls and turns mostly as text: a call's output begins with header lines up
+to `Output:`, and the text after them, which the program wrote, is never taken for an outcome.
 """
 
 import re
@@ -37,11 +37,11 @@ from wakeful.sources.turn_failure import status_in, turn_failed_event as failed_
 # The longest header seen has 130 bytes; a list of parts begins with some more around its first text.
 _HEADER_BYTES_MAX: Final = 400
 _OUTPUT: Final = b"Output:"
-# `Process exited with code 3` or `Exit code: 3`; one literal to look for, as every output is searched.
+# `Process exited with code 3` or `Exit code: 3`; a single literal, because every output is searched.
 _EXIT: Final = re.compile(rb"code:? (-?\d+)")
-# The command goes on as a terminal of its own; its call came back.
+# The call has returned, but its command goes on in its own terminal.
 _STILL_RUNNING: Final = re.compile(rb"Process running with session ID (\d{1,20})")
-# Sentences of Codex itself; what a tool of somebody else calls failed is for the model to judge.
+# Texts of Codex itself; failures that other tools report are for the model to judge.
 _BROKEN: Final = re.compile(
     rb"(?:Script failed|[a-z]+_[a-z_]+ (?:verification )?failed|failed to parse|unsupported )"
 )
@@ -56,7 +56,7 @@ _JSON_STARTS: Final = (b'"{', b"{")
 
 
 def call_end_event(call: str, output: bytes, at: float) -> e.CallEnded:
-    """The end of a call by the JSON of its output. The result leaves out what differs every time."""
+    """The end of a call, from the JSON of its output. The result leaves out the parts that always differ."""
     head, separator, _ = output[:_HEADER_BYTES_MAX].partition(_OUTPUT)
     result = output[len(head) :] if separator else output
     exited = _EXIT.search(head) if separator else None
@@ -65,15 +65,11 @@ def call_end_event(call: str, output: bytes, at: float) -> e.CallEnded:
     goes_on = _STILL_RUNNING.search(head) if separator else None
     if goes_on is not None:
         return e.CallEnded(at, call, result=result, background=goes_on[1].decode())
-    opening = _opening(head)
+    # The output is a text or a list of parts.
+    opening = head.partition(b'"text":')[2].lstrip(b' "') if head.startswith(b"[") else head.lstrip(b'"')
     refused = _REFUSED.match(opening) is not None
     is_error = not refused and (_BROKEN.match(opening) is not None or _is_json_failure(output))
     return e.CallEnded(at, call, is_error, refused, result)
-
-
-def _opening(head: bytes) -> bytes:
-    """The first words, whether the output is a text or a list of parts."""
-    return head.partition(b'"text":')[2].lstrip(b' "') if head.startswith(b"[") else head.lstrip(b'"')
 
 
 def _is_json_failure(output: bytes) -> bool:
@@ -84,7 +80,7 @@ def _is_json_failure(output: bytes) -> bool:
 
 
 def turn_failure_event(message: str, cause: bytes, at: float) -> e.TurnFailed:
-    """The failure of a turn by the sentence shown to the person and the client's own cause beside it."""
+    """The failure of a turn, from the text for the person and the client's own cause."""
     code = cause.decode("utf-8", "replace")
     return failed_turn(message, at, status=status_in(f"{message} {code}"), code=code)
 
@@ -101,7 +97,7 @@ class _TokenCounts(Struct, gc=False):
 
 
 class _Item(Struct, gc=False):
-    """What `item_completed` completes; its texts and outputs stay undecoded."""
+    """The item of `item_completed`; its texts and outputs stay undecoded."""
 
     type: str | UnsetType = UNSET
     id: str = ""
@@ -153,7 +149,7 @@ class _Record(Struct, gc=False):
 _decode: Final = json_decoder(_Record)
 
 _NESTED: Final = frozenset({"event_msg", "response_item"})
-# Where a call's arguments stand, and its tool's name where the record has none.
+# The field of a call's arguments, and the tool's name if the record has none.
 _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "function_call": ("arguments", ""),
     "custom_tool_call": ("input", ""),
@@ -161,30 +157,29 @@ _CALLS: Final[Mapping[str, tuple[str, str]]] = {
     "tool_search_call": ("arguments", "tool_search"),
 }
 _SESSION: Final = re.compile(rb'"session_id"\s*:\s*"?(\d{1,20})')
-# `codex exec` runs nothing but prompts. Dialects that attribute no turn say only who began the thread.
+# `codex exec` runs only prompts. Dialects without an attribution of turns say only how the thread began.
 _BY_EXEC: Final = re.compile(rb'"turn_trigger"\s*:\s*"exec"')
 _EXEC: Final = b'"exec"'
-# Codex wakes itself up by such a message; the parts of a user message are JSON inside JSON here.
+# Codex wakes itself by such a message; the parts of a user message are JSON inside JSON here.
 _HEARTBEAT: Final = b"<heartbeat>"
 _HEARTBEAT_BYTES_MAX: Final = 200
-# What stands before the first of several texts of a person.
+# Precedes the first of several texts of a person.
 _FIRST_TEXT: Final = b'[{"type":"text","text":'
-# A message is a list of texts.
 _NO_TEXT: Final = b"[]"
 _TEXT_END: Final = b'"}]'
-# What a line that begins afresh must hold. Inside of texts these quotes are escaped.
+# A boundary line has one of these. Inside texts the quotes are escaped.
 _BOUNDARY_WORDS: Final = (b'"user_message"', b'"UserMessage"', b'"task_complete"', b'"turn_aborted"')
 
 
 class RolloutReader:
-    """Reads one rollout. Remembers whose it is: a fork begins with a copy of another thread's records."""
+    """Reads one rollout. It remembers the thread, because a fork begins with a copy of another thread's records."""
 
     def __init__(self) -> None:
         self._thread: str | None = None
         self._total: _Usage | None = None
         self._has_usage_records = False
         self._is_exec = False
-        # By call: the commands that went on when it came back, and those it asks for more.
+        # By call: the commands that went on after it, and the commands that it polls.
         self._running_tasks: dict[str, str] = {}
         self._polled_tasks: dict[str, str] = {}
 
@@ -208,7 +203,7 @@ class RolloutReader:
         return any(is_boundary(event) for event in RolloutReader().read(line))
 
     def on_session_meta(self, payload: _Payload, at: float) -> Sequence[e.Event]:
-        """Only the first record is this thread's own; the ones after it may be its ancestors'."""
+        """Only the first record is this thread's own; later ones may be its ancestors'."""
         if payload.id is None:
             return (e.FormatDrifted(at, "session_meta.id"),)
         self._thread = self._thread or payload.id
@@ -218,7 +213,7 @@ class RolloutReader:
         return (e.LogOpened(at, conversation_of(payload.id), payload.cwd, payload.cli_version),)
 
     def on_usage(self, payload: _Payload, at: float) -> Sequence[e.Event]:
-        """Dialects with usage records repeat the same figures as counts: these are then left out."""
+        """Dialects with usage records repeat the same figures as counts, which are then ignored."""
         if payload.usage is UNSET:
             return (e.FormatDrifted(at, "token_usage_record.usage"),)
         self._has_usage_records = True
@@ -236,10 +231,10 @@ class RolloutReader:
         if not payload.call_id or payload.output is UNSET:
             return (e.FormatDrifted(at, f"{payload.type}.{'output' if payload.call_id else 'call_id'}"),)
         ended = call_end_event(payload.call_id, bytes(payload.output), at)
-        asked = self._polled_tasks.pop(payload.call_id, None)
-        if asked is not None:
-            # Asking a running command for more is no task of its own; the last answer is the task's end.
-            return (replace(ended, background=""),) if ended.background else (ended, e.TaskEnded(at, asked))
+        polled = self._polled_tasks.pop(payload.call_id, None)
+        if polled is not None:
+            # Polling a running command is no new task; the last answer is the task's end.
+            return (replace(ended, background=""),) if ended.background else (ended, e.TaskEnded(at, polled))
         if ended.background:
             _remember(self._running_tasks, payload.call_id, ended.background)
         return (ended,)
@@ -253,9 +248,9 @@ class RolloutReader:
         return (event,)
 
     def on_turn_start(self, payload: _Payload, at: float) -> Sequence[e.Event]:
-        """Who asked is said by the message that follows; none does while a command typed with `!` runs.
+        """A following message says who asked; there is none while a command typed with `!` runs.
 
-        Nor while `/compact` summarises: that alone, in dialects that attribute turns, is nobody's.
+        Nor is there one while `/compact` summarises: in dialects that attribute turns, only that has no attribution.
         """
         attribution = payload.turn_attribution
         if payload.root_turn_id is not UNSET and attribution is UNSET:
@@ -291,7 +286,7 @@ def _unhandled_record(record: _Record) -> Sequence[e.Event]:
 
 
 def _malformed_record(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
-    """Only a record we would have read can drift."""
+    """Only a record of a type that is read here can drift."""
     kind, payload = record.get("type"), record.get("payload")
     if not isinstance(kind, str):
         return e.FormatDrifted(0.0, "type")
@@ -306,17 +301,13 @@ def _spent_event(usage: _Usage, at: float) -> e.Event:
 
 
 def _on_turn_context(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
-    """Stands before every request, so that a log read from its last turn on knows its folder and its permission mode."""
+    """Comes before every request, so that a log read from its last turn has its folder and permission mode."""
     events = (e.LogOpened(at, cwd=payload.cwd), e.Progressed(at))
     policy = bytes(payload.approval_policy)
     if not policy:
         return events
     by_person = payload.approvals_reviewer in {None, "user"}
     return (*events, e.PermissionModeSet(at, text_of(policy) if by_person else "auto"))
-
-
-def _on_prompt(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
-    return (_prompt_event(payload.message, at),)
 
 
 def _prompt_event(text: Raw, at: float) -> e.Event:
@@ -330,7 +321,7 @@ def _on_progress(_reader: RolloutReader, _payload: _Payload, at: float) -> Seque
 
 
 def _on_message(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
-    """What users and developers say here is mostly context; their prompts have a record of their own."""
+    """Messages of users and developers are mostly context here; prompts have their own records."""
     if payload.role != "assistant":
         return ()
     text = bytes(payload.content)
@@ -347,10 +338,6 @@ def _on_turn_end(_reader: RolloutReader, payload: _Payload, at: float) -> Sequen
     if payload.error is None:
         return (e.TurnEnded(at, asks=question_of(bytes(payload.last_agent_message))),)
     return (turn_failure_event(payload.error.message, bytes(payload.error.codex_error_info), at),)
-
-
-def _on_turn_abort(_reader: RolloutReader, _payload: _Payload, at: float) -> Sequence[e.Event]:
-    return (e.TurnInterrupted(at),)
 
 
 def _item_events(payload: _Payload, at: float) -> Sequence[e.Event]:
@@ -384,7 +371,7 @@ def _call_start_event(payload: _Payload, at: float) -> e.Event:
 
 
 def _on_search_end(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:
-    """The tools it found are no result that could repeat itself."""
+    """Without a result: found tools say nothing about a loop."""
     if not payload.call_id:
         return (e.FormatDrifted(at, "tool_search_output.call_id"),)
     return (e.CallEnded(at, payload.call_id),)
@@ -398,8 +385,8 @@ _RECORD_READERS: Final[Mapping[str, _RecordReader]] = {
     "token_usage_record": RolloutReader.on_usage,
     "event_msg.task_started": RolloutReader.on_turn_start,
     "event_msg.task_complete": _on_turn_end,
-    "event_msg.turn_aborted": _on_turn_abort,
-    "event_msg.user_message": _on_prompt,
+    "event_msg.turn_aborted": lambda _reader, _payload, at: (e.TurnInterrupted(at),),
+    "event_msg.user_message": lambda _reader, payload, at: (_prompt_event(payload.message, at),),
     "event_msg.token_count": RolloutReader.on_token_count,
     "event_msg.context_compacted": _on_compaction,
     "event_msg.item_completed": RolloutReader.on_item_completed,
@@ -411,7 +398,7 @@ _RECORD_READERS: Final[Mapping[str, _RecordReader]] = {
     "event_msg.stream_error": _on_progress,
     "response_item.message": _on_message,
     "response_item.reasoning": _on_progress,
-    # Written when it is over; it has no id by which an end could be told.
+    # Written when the call is over; it has no id for an end.
     "response_item.web_search_call": _on_progress,
     "response_item.function_call": RolloutReader.on_call,
     "response_item.custom_tool_call": RolloutReader.on_call,
@@ -421,14 +408,14 @@ _RECORD_READERS: Final[Mapping[str, _RecordReader]] = {
     "response_item.custom_tool_call_output": RolloutReader.on_call_end,
     "response_item.tool_search_output": _on_search_end,
 }
-# The same by both of their words: putting these together for every line would cost more than finding them.
+# The same by both types: joining them for every line would cost more than the lookup.
 _NESTED_READERS: Final = {
     (kind, nested): read
     for key, read in _RECORD_READERS.items()
     for kind, _, nested in [key.partition(".")]
     if nested
 }
-# Known, and silent about the turn. A failure is told again by the end of its turn.
+# Known records that say nothing about a turn. The end of a turn repeats its failure.
 _QUIET: Final = frozenset(
     {
         "world_state", "event_msg.error", "event_msg.warning", "event_msg.thread_settings_applied",

@@ -18,7 +18,7 @@ def codex_logs(homes: tuple[Path, ...], host: str) -> LogFormat:
 
     def owner(parts: tuple[str, ...]) -> LogOwner | None:
         stem = parts[-1].removesuffix(".jsonl")
-        # A UUID has 36 characters; what stands before it is the local start time.
+        # A UUID has 36 characters; the local start time precedes it.
         conversation = stem[-36:]
         if not stem.startswith("rollout-") or not is_uuid(conversation):
             return None
@@ -35,7 +35,7 @@ def codex_logs(homes: tuple[Path, ...], host: str) -> LogFormat:
 
 
 def identity_of(conversation: str, host: str) -> SessionIdentity:
-    """The session of a Codex thread. Raises BadSessionId if that is no id."""
+    """The session of a Codex thread. Raises BadSessionId."""
     return SessionIdentity(
         id=parse_session_id(f"codex-{conversation}"),
         provider="codex",
@@ -46,7 +46,7 @@ def identity_of(conversation: str, host: str) -> SessionIdentity:
 
 
 class CodexLockSource:
-    """Reads who holds `thread-writer-locks/<thread>.lock`. The file stays when the lock is gone."""
+    """Finds the process that holds `thread-writer-locks/<thread>.lock`. The file stays when the lock is gone."""
 
     name = "codex-locks"
     delay_reason = None
@@ -80,7 +80,6 @@ class CodexLockSource:
         self._report([path for path in changed if path.parent in self._lock_folders])
 
     def catch_up(self, session_id: SessionId) -> None:
-        """Who holds this thread's lock now, if anybody."""
         conversation = session_id.removeprefix("codex-")
         if is_uuid(conversation):
             self._report([folder / f"{conversation}.lock" for folder in self._lock_folders])
@@ -91,18 +90,15 @@ class CodexLockSource:
             return
         for key, pid in proc.flock_holders(keys).items():
             process = proc.identify_or_none(pid)
-            # Every program of this user can lock the file.
+            # Any program of this user can lock the file.
             if process is not None and reason_against(process, "codex") is None:
-                identity = identity_of(keys[key].stem, self._host)
-                cwd = proc.cwd(pid)
-                self._sink.on_process(
-                    identity, process, self._processes.watch(process), source="lock", cwd=cwd
-                )
+                identity, state = identity_of(keys[key].stem, self._host), self._processes.watch(process)
+                self._sink.on_process(identity, process, state, source="lock", cwd=proc.cwd(pid))
 
 
 def _key_of(lock: Path) -> proc.FileKey | None:
     try:
-        found = lock.lstat()
+        status = lock.lstat()
     except OSError:
         return None
-    return found.st_dev, found.st_ino
+    return status.st_dev, status.st_ino

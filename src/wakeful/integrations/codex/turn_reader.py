@@ -32,8 +32,6 @@ class _Usage(Struct, gc=False):
 
 
 class _Line(Struct, gc=False):
-    """Only what is read."""
-
     type: str = ""
     item: _Item | None = None
     error: _Error | None = None
@@ -44,47 +42,44 @@ _decode: Final = json_decoder(_Line)
 
 
 class CodexTurnReader:
-    """Hears the turn of one process. It never asks: `codex exec` has nobody to ask."""
+    """Reads the turn of one process. `codex exec` never asks for permissions."""
 
     def __init__(self, _prompt_id: str) -> None:
         self._text = ""
 
     def feed(self, line: bytes) -> Sequence[TurnEvent]:
-        """What is new. Lines that are torn, unknown or of another shape tell nothing."""
+        """The new events. Lines that are torn, unknown or of another shape have none."""
         try:
-            said = _decode(line)
+            record = _decode(line)
         except msgspec.DecodeError:
             return ()
-        match said.type:
+        match record.type:
             case "turn.started":
                 self._text = ""
                 return (PromptTaken(),)
-            case "item.completed" if said.item is not None and said.item.type == "agent_message":
-                return self._add_text(said.item.text)
+            case "item.completed" if record.item is not None and record.item.type == "agent_message":
+                return self._add_text(record.item.text)
             case "turn.completed":
-                used = said.usage or _Usage()
+                used = record.usage or _Usage()
                 spent = Spent(used.input_tokens, used.output_tokens)
                 return (Ended(self._text, spent=spent, stop_reason="end_turn"),)
             case "turn.failed":
-                return (_failure_event(said.error.message if said.error is not None else ""),)
+                message = record.error.message if record.error is not None else ""
+                return (Ended(message, classify_failure(message)),)
         return ()
 
     def on_caught_up(self) -> Sequence[TurnEvent]:
         return ()
 
     def on_prompt_given(self) -> None:
-        """Every process is one turn: its file has nothing else."""
+        """Does nothing: every process is one turn, and its file has no other."""
 
     def on_new_process(self) -> bool:
-        """Another process goes on in this conversation, with a file of its own. Every process has one prompt."""
+        """Another process with its own file continues this conversation. Every process has one prompt."""
         self._text = ""
         return True
 
     def _add_text(self, text: str) -> Sequence[TurnEvent]:
-        words = f"{BREAK}{text}" if self._text else text
-        self._text += words
-        return (AnswerText(words),) if words else ()
-
-
-def _failure_event(message: str) -> Ended:
-    return Ended(message, classify_failure(message))
+        part = f"{BREAK}{text}" if self._text else text
+        self._text += part
+        return (AnswerText(part),) if part else ()

@@ -1,8 +1,8 @@
 """Runtime for agents in Docker containers: PID 1 sleeps, the agent runs in tmux session `agent`.
 
-The engine's answers are kept until one of its events says that something changed. Processes in a container
-are read from this host's /proc; only for an engine on another host is a program run inside to look. Every
-obstacle to seeing an agent is reported as `unknown` with its reason.
+The engine's answers are cached until one of its events reports a change. Processes in a container are read from
+this host's /proc; only for an engine on another host does a program run inside to look. An agent that cannot be
+seen is reported as `unknown` with the reason.
 """
 
 import asyncio
@@ -17,17 +17,26 @@ from wakeful.agents.runtime import CommandMissing, ImageMissing, NotReady, Undec
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.process import Process, ProcessState
-from wakeful.integrations.docker import inspect as remote, inspect as sightings
 from wakeful.integrations.docker.engine import Container, Engine, EngineRefused
 from wakeful.integrations.docker.events import ALL_AGENTS, AgentChangeListener
+from wakeful.integrations.docker.inspect import (
+    ContainerScan,
+    WantedAgent,
+    first_process,
+    inspect_from_host,
+    inspect_from_inside,
+    is_leftover,
+    leftover_processes,
+    tmux_containers,
+)
 from wakeful.integrations.docker.launch import (
     SESSION,
     AgentAlreadyRunning,
     AgentLaunch,
     check_ready,
     close_session,
+    needs_screen,
 )
-from wakeful.integrations.docker.readiness import needs_screen
 from wakeful.integrations.docker.spec import (
     AGENT_LABEL,
     agent_of,
@@ -41,26 +50,26 @@ from wakeful.linux.terminate import TOOL_STEPS, terminate
 
 DEFAULT_ADDRESS: Final = "unix:///var/run/docker.sock"
 INSPECT_SECONDS_MAX: Final = 5.0
-# The engine writes a container's end down some ten milliseconds after it; a busy one needs longer.
+# The engine records a container's end some ten milliseconds after it; a busy engine needs longer.
 ENDING_SECONDS: Final = 0.05
 ENDING_CHECKS_MAX: Final = 40
-# tmux's errand at the end of a pane was seen to take 20 ms.
+# A helper process of tmux at the end of a pane took 20 ms.
 FORKED_SECONDS: Final = 0.005
 FORKED_CHECKS_MAX: Final = 60
 
 
 class _CachedContainer(Struct):
-    """A container that ran when the engine was last asked. `first` is None where this host cannot see into it."""
+    """A container that ran at the last inspection. `first` is None if this host cannot see its processes."""
 
     container: Container
     first: Process | None
-    scene: sightings.ContainerScan | None = None
-    # The agent whose screen was seen to say that it is ready.
+    scan: ContainerScan | None = None
+    # The agent whose screen has shown that it is ready.
     ready: Process | None = None
 
 
 class DockerRuntime:
-    """The engine at `address`, in the words of `docker -H`."""
+    """Implements agents.runtime.Runtime. `address`: as for `docker -H`."""
 
     name = "docker"
 
@@ -87,7 +96,7 @@ class DockerRuntime:
                 await self._start_container(container_id, spec), spec, epoch, environ
             )
         except CommandMissing:
-            # Nothing ever ran in it.
+            # No agent ever ran in it.
             await self._engine.remove(container_id)
             raise
 
@@ -122,7 +131,7 @@ class DockerRuntime:
             return _unknown_observation(str(problem))
 
     async def _inspect_readiness(self, spec: AgentSpec) -> AgentObservation:
-        """A look that also asks the screen of an agent nobody has seen ready yet."""
+        """Inspect the agent, and its screen too until that has shown that it is ready."""
         observation = await self._inspect_agent(spec)
         if (
             not needs_screen(spec)
@@ -131,7 +140,7 @@ class DockerRuntime:
         ):
             return observation
         place = self._containers.get(spec.name)
-        agent = place.scene.agent.process if place and place.scene and place.scene.agent else None
+        agent = place.scan.agent.process if place and place.scan and place.scan.agent else None
         if place is not None and agent is not None and place.ready == agent:
             return observation
         if (reason := await check_ready(self._engine, observation.container_id, spec)) is not None:
@@ -141,9 +150,9 @@ class DockerRuntime:
         return observation
 
     async def find_undeclared(self, known: frozenset[str]) -> list[UndeclaredAgent]:
-        """What else looks like an agent. Raises EngineGone, EngineRefused."""
+        """Other containers that look like agents. Raises EngineGone, EngineRefused."""
         rows = await self._engine.list_running()
-        clients = await asyncio.to_thread(sightings.tmux_containers) if self._sees_processes else {}
+        clients = await asyncio.to_thread(tmux_containers) if self._sees_processes else {}
         found = []
         for row in rows:
             agent = agent_of(row.name)
@@ -158,7 +167,7 @@ class DockerRuntime:
 
     def attach_argv(self, spec: AgentSpec) -> tuple[str, ...]:
         engine = ("docker", "-H", self.address, "exec", "-it", container_name(spec.name))
-        # -E: the session keeps the variables it was started with, whoever attaches.
+        # -E: the session keeps the variables it was started with.
         return (*engine, "tmux", "-u", "attach-session", "-E", "-t", f"={SESSION}")
 
     def changes(self) -> AsyncIterator[str]:
@@ -175,11 +184,11 @@ class DockerRuntime:
     async def _launch_in(
         self, there: Container, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
     ) -> AgentObservation:
-        """Start the agent in a container that runs, after seeing that none lives there."""
+        """Start the agent in a running container after checking that none lives there."""
         if there.image != spec.image and AGENT_LABEL in there.labels:
             reason = f"its container runs image {there.image!r}, not {spec.image!r}. Stop it first"
             raise AgentAlreadyRunning(name=spec.name, reason=reason)
-        # What was seen before does not count for this.
+        # An older observation does not count here.
         self._invalidate(spec.name)
         observation = await self.inspect(spec)
         if observation.agent is ProcessState.ALIVE and not observation.ready:
@@ -195,11 +204,11 @@ class DockerRuntime:
         ).launch(epoch, environ)
 
     async def _terminate_leftovers(self, there: Container, spec: AgentSpec) -> None:
-        """Tools that outlived their agent go, as on the host: the next one will run them again. Raises AgentAlreadyRunning."""
+        """End tools that outlived their agent, because the next agent may run them again. Raises AgentAlreadyRunning."""
         if not self._sees_processes:
             return
-        left = await asyncio.to_thread(sightings.leftover_processes, there.id, spec.name)
-        meant = sightings.is_leftover(there.id, spec.name)
+        left = await asyncio.to_thread(leftover_processes, there.id, spec.name)
+        meant = is_leftover(there.id, spec.name)
         endings = await asyncio.gather(
             *(terminate(each, TOOL_STEPS, is_meant=meant, any_user=True) for each in left)
         )
@@ -209,7 +218,7 @@ class DockerRuntime:
             raise AgentAlreadyRunning(name=spec.name, reason=reason)
 
     async def _close_unready(self, there: Container, spec: AgentSpec) -> AgentObservation:
-        """What is seen of an agent that was never ready, after its session was closed."""
+        """Close the session of an agent that was never ready, and inspect the agent until it is gone."""
         await close_session(self._engine, there.id)
         observation = await self._inspect_with_deadline(spec, self._inspect_agent)
         for _ in range(ENDING_CHECKS_MAX):
@@ -267,12 +276,12 @@ class DockerRuntime:
         if observation.agent is ProcessState.DEAD and (
             proc.is_ending(place.first.pid) or not _is_alive(place.first)
         ):
-            # Its container ended meanwhile and took it along: that is not a session that died in there.
+            # The whole container has ended meanwhile, not only the session in it.
             return await self._inspect_by_engine(spec, place)
         return observation
 
     async def _inspect_by_engine(self, spec: AgentSpec, place: _CachedContainer | None) -> AgentObservation:
-        """The engine is asked first. `place`: what it said before."""
+        """Ask the engine first. `place`: its last answer."""
         before = self._invalidations
         there = await self._inspect_container(spec, place)
         if there is None and before == self._invalidations:
@@ -282,15 +291,15 @@ class DockerRuntime:
         if there.paused or there.restarting:
             return _unknown_observation(f"its container is {there.status}", there)
         place = self._cached_container_of(spec, there)
-        # Otherwise something happened while the engine answered, and its answer may be older than that.
+        # Otherwise there was a change while the engine answered, and its answer may be older than that.
         if before == self._invalidations:
             self._containers[spec.name] = place
         if place.first is None:
-            return await remote.inspect_from_inside(self._engine, place.container, spec)
+            return await inspect_from_inside(self._engine, place.container, spec)
         return await self._inspect_after_fork(place, place.first, spec)
 
     async def _inspect_container(self, spec: AgentSpec, place: _CachedContainer | None) -> Container | None:
-        """The container, waited for while it is between the end of its first process and the engine's notice of that."""
+        """The container; waits while its first process has ended and the engine has not recorded that yet."""
         there = await self._engine.inspect(container_name(spec.name))
         for _ in range(ENDING_CHECKS_MAX):
             if there is None or not there.running or not self._is_ending(there, place):
@@ -306,7 +315,7 @@ class DockerRuntime:
         return proc.is_ending(there.pid) or (was_seen and proc.identify_or_none(there.pid) is None)
 
     def _cached_container_of(self, spec: AgentSpec, there: Container) -> _CachedContainer:
-        first = sightings.first_process(there.pid, there.id) if self._sees_processes else None
+        first = first_process(there.pid, there.id) if self._sees_processes else None
         place = self._containers.get(spec.name)
         known = place is not None and place.container == there and place.first == first
         return place if place is not None and known else _CachedContainer(there, first)
@@ -314,10 +323,10 @@ class DockerRuntime:
     async def _inspect_after_fork(
         self, place: _CachedContainer, first: Process, spec: AgentSpec
     ) -> AgentObservation:
-        """A look that is not misled by a child of tmux's which nobody can tell yet what it will be."""
+        """Inspect the processes, and again while a fresh child of tmux runs no program of its own yet."""
         observation = self._inspect_processes(place, first, spec)
         for _ in range(FORKED_CHECKS_MAX):
-            if place.scene is None or not place.scene.is_forked:
+            if place.scan is None or not place.scan.is_forked:
                 break
             await asyncio.sleep(FORKED_SECONDS)
             observation = self._inspect_processes(place, first, spec)
@@ -326,26 +335,25 @@ class DockerRuntime:
     def _inspect_processes(
         self, place: _CachedContainer, first: Process, spec: AgentSpec
     ) -> AgentObservation:
-        there, scene = place.container, place.scene
-        if scene is None or not scene.is_still_valid():
+        there, scan = place.container, place.scan
+        if scan is None or not scan.is_still_valid():
             marked = there.labels.get(AGENT_LABEL) == spec.name
-            wanted = sightings.WantedAgent(spec.name, spec.command, marked)
-            scene = place.scene = sightings.inspect_from_host(first, there.id, wanted, scene)
-            self._change_listener.watch(spec.name, (first, *scene.told_by))
-        alive = ProcessState.ALIVE if scene.agent is not None else ProcessState.DEAD
+            wanted = WantedAgent(spec.name, spec.command, marked)
+            scan = place.scan = inspect_from_host(first, there.id, wanted, scan)
+            self._change_listener.watch(spec.name, (first, *scan.told_by))
         return AgentObservation(
             container=ProcessState.ALIVE,
-            session=scene.session,
-            agent=alive,
-            pid=scene.agent.process.pid if scene.agent is not None else None,
+            session=scan.session,
+            agent=ProcessState.ALIVE if scan.agent is not None else ProcessState.DEAD,
+            pid=scan.agent.process.pid if scan.agent is not None else None,
             container_id=there.id,
             tmux_session=SESSION,
-            epoch=epoch_of(there.labels) if scene.epoch is None else scene.epoch,
-            reason=scene.reason and f"container running, {scene.reason}",
+            epoch=epoch_of(there.labels) if scan.epoch is None else scan.epoch,
+            reason=scan.reason and f"container running, {scan.reason}",
         )
 
     def _invalidate(self, name: str) -> None:
-        """What the engine said of this agent is no longer true, or of all of them."""
+        """Drop the engine's answer about this agent, or about all of them."""
         self._invalidations += 1
         if name == ALL_AGENTS:
             self._containers.clear()

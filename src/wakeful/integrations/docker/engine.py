@@ -1,8 +1,7 @@
 """Client of the Docker engine's API, with a deadline on every request.
 
-If no answer can be had, it raises EngineGone; if the answer is a refusal, EngineRefused. It does not
-interpret the answers. The environment of a program run in a container is sent in the request only: the engine
-neither stores nor shows it.
+Without an answer it raises EngineGone; for a refusal, EngineRefused. It does not interpret the answers. The
+environment of a program run in a container is sent in the request only: the engine neither stores nor shows it.
 """
 
 import asyncio
@@ -24,13 +23,14 @@ from wakeful.core.text import plain
 from wakeful.linux.child_environment import given_environ
 
 ASK_SECONDS_MAX: Final = 5.0
-# Copying an image for a new container, or ending one whose processes are stuck, takes its time.
+# Copying an image for a new container, or ending one whose processes are stuck, takes long.
 ACT_SECONDS_MAX: Final = 60.0
 PING_SECONDS: Final = 10.0
 OUTPUT_BYTES_MAX: Final = 256 * 1024
 REASON_CHARS_MAX: Final = 300
-# What changes whether an agent runs. Programs run by health checks are events, too, and nobody wants to hear of them.
+# aiodocker's own number for an engine that it could not reach.
 _UNREACHED: Final = 900
+# These change whether an agent runs. Programs of health checks are events, too, and are left out.
 _EVENTS: Final = ("start", "die", "destroy", "pause", "unpause", "rename", "oom")
 
 
@@ -42,7 +42,7 @@ class EngineRefused(WorldError):
     @property
     def status(self) -> int:
         status = self.facts["status"]
-        assert isinstance(status, int), "HTTP numbers them"
+        assert isinstance(status, int), "an HTTP status is a number"
         return status
 
     @property
@@ -67,7 +67,7 @@ class _Config(Struct, rename="pascal"):
 
 
 class Mount(Struct, frozen=True, rename="pascal"):
-    """Where a folder of the host, or a volume, is seen inside."""
+    """A folder of the host, or a volume, and its path inside."""
 
     source: str = ""
     destination: str = ""
@@ -82,7 +82,7 @@ class _InspectBody(Struct, rename="pascal"):
 
 
 class Container(Struct, frozen=True, kw_only=True):
-    """A container as the engine describes it. `pid` numbers its first process on the engine's host."""
+    """A container as the engine describes it. `pid` is that of its first process on the engine's host."""
 
     id: str
     name: str
@@ -109,8 +109,6 @@ class ContainerRow(Struct, frozen=True):
 
 
 class ExecResult(Struct, frozen=True):
-    """How a program run in a container ended, and what it said."""
-
     exit_code: int
     output: bytes
 
@@ -120,7 +118,7 @@ class ExecResult(Struct, frozen=True):
 
 
 class Engine:
-    """The engine at one address. Its connections are made at first use and belong to the loop that is running then."""
+    """The engine at one address. Its connections are made at first use and belong to the loop of that moment."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -153,22 +151,22 @@ class Engine:
         ]
 
     async def create(self, name: str, wanted: Mapping[str, Any]) -> str:
-        """Make a container; its id. Raises EngineGone, EngineRefused (409: the name is taken, 404: no such image)."""
+        """Make a container; returns its id. Raises EngineGone, EngineRefused (409: the name is taken, 404: no image)."""
         async with self._request(ACT_SECONDS_MAX) as client:
             return (await client.containers.create(dict(wanted), name=name)).id
 
     async def start(self, container_id: str) -> None:
-        """Start it. Raises EngineGone, EngineRefused."""
+        """Raises EngineGone, EngineRefused."""
         async with self._request(ACT_SECONDS_MAX) as client:
             await client.containers.container(container_id).start()
 
     async def remove(self, container_id: str) -> None:
-        """End it and everything in it, and remove it; nothing if it is gone. Raises EngineGone, EngineRefused."""
+        """End and remove a container; does nothing if it is gone. Raises EngineGone, EngineRefused."""
         try:
             async with self._request(ACT_SECONDS_MAX) as client:
                 await client.containers.container(container_id).delete(force=True)
         except EngineRefused as refusal:
-            # 409: somebody else is removing it at this moment.
+            # 409: another client is removing it at this moment.
             if refusal.status not in (404, 409):
                 raise
 
@@ -192,38 +190,38 @@ class Engine:
                     output += message.data
                     if len(output) > OUTPUT_BYTES_MAX:
                         break
-            # 126 and 127 are the runtime's own: the program could not be run.
+            # 126 and 127 come from the runtime: the program could not be run.
             ended = await order.inspect()
         return ExecResult(-1 if ended["ExitCode"] is None else ended["ExitCode"], bytes(output))
 
     async def events(self, since: float) -> AsyncGenerator[Mapping[str, str], None]:
-        """Attributes of every container something happened to, from `since` on. Begins with an empty one, once it hears.
+        """The attributes of every container with an event, from `since` on; first an empty mapping, once connected.
 
         Raises EngineGone when the engine ends, or no longer answers.
         """
         filters = json.dumps({"type": ["container"], "event": list(_EVENTS)})
-        # A client of its own: aiodocker keeps one stream per client, and a failed one for good.
+        # Its own client: aiodocker keeps one stream per client, and never replaces a failed one.
         client = Docker(self.address)
         try:
             async with self._translate_errors(ASK_SECONDS_MAX):
                 await client.version()
             # Untyped in aiodocker.
             events: Any = client.events
-            heard = events.subscribe(filters=filters, since=f"{since:.9f}")
+            queue = events.subscribe(filters=filters, since=f"{since:.9f}")
             yield {}
-            while (event := await self._next(client, heard)) is not None:
+            while (event := await self._next(client, queue)) is not None:
                 yield event.get("Actor", {}).get("Attributes") or {}
         finally:
             await _close_event_stream(client)
         raise EngineGone(address=self.address, reason="it ended the connection")
 
-    async def _next(self, client: Docker, heard: Any) -> Any:
-        """The next event, asking between two of them whether the engine still answers. None: it hung up."""
+    async def _next(self, client: Docker, queue: Any) -> Any:
+        """The next event; pings the engine while there is none. None: it ended the connection."""
         while True:
             try:
                 # Not wait_for: before Python 3.12 it loses a cancellation that comes together with an event.
                 async with asyncio.timeout(PING_SECONDS):
-                    return await heard.get()
+                    return await queue.get()
             except TimeoutError:
                 async with self._translate_errors(ASK_SECONDS_MAX):
                     await client.version()
@@ -243,7 +241,6 @@ class Engine:
         except TimeoutError as problem:
             raise EngineGone(address=self.address, reason=f"no answer within {seconds_max:g} s") from problem
         except DockerError as problem:
-            # aiodocker's own number for an engine that it could not reach.
             if problem.status == _UNREACHED:
                 raise EngineGone(
                     address=self.address, reason=_reason_of(problem.__context__ or problem)
@@ -261,7 +258,7 @@ class Engine:
 
 
 def safe_text(text: str) -> str:
-    """Words from outside, as they may be shown."""
+    """Text from outside, made safe to show."""
     return plain(redact(text), REASON_CHARS_MAX)
 
 
@@ -269,24 +266,24 @@ async def _close_event_stream(client: Docker) -> None:
     try:
         await client.close()
     except (aiohttp.ClientError, OSError, DockerError):
-        # The stream's own end, told once more. Closing again closes what is left.
+        # The stream's error, raised once more. A second close closes the rest.
         client.events.task = None
         await client.close()
 
 
 def _reason_of(problem: BaseException) -> str:
-    """The system's own word for it where there is one: aiohttp's says more than anybody wants to read."""
+    """The system's text for an error number, if there is one; aiohttp's is far too long."""
     if isinstance(problem, OSError) and problem.errno:
         return os.strerror(problem.errno)
     return safe_text(str(problem)) or type(problem).__name__
 
 
-def _container(told: _InspectBody) -> Container:
-    state, config = told.state, told.config
+def _container(body: _InspectBody) -> Container:
+    state, config = body.state, body.config
     homes = [each.removeprefix("HOME=") for each in config.env or () if each.startswith("HOME=")]
     return Container(
-        id=told.id,
-        name=told.name.removeprefix("/"),
+        id=body.id,
+        name=body.name.removeprefix("/"),
         status=state.status,
         running=state.running,
         paused=state.paused,
@@ -297,5 +294,5 @@ def _container(told: _InspectBody) -> Container:
         user=config.user,
         labels=config.labels or {},
         home=homes[-1] if homes else "",
-        mounts=tuple(told.mounts or ()),
+        mounts=tuple(body.mounts or ()),
     )

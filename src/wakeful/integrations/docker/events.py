@@ -1,7 +1,7 @@
-"""Follows engine events and process exits, and yields the agents to look at again in order of arrival.
+"""Follows engine events and process exits, and yields the agents to inspect again in order of arrival.
 
 The event stream is reopened whenever it ends, with growing delays. Both its loss and its return mean that
-every agent must be looked at.
+every agent must be inspected.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from wakeful.linux.exit_watch import ExitWatch
 
 RETRY_SECONDS_MIN: Final = 0.25
 RETRY_SECONDS_MAX: Final = 10.0
-# Events of the time in which the stream was being opened are told once more.
+# Events from the time in which the stream was being opened come once more.
 OVERLAP_SECONDS: Final = 1.0
 ALL_AGENTS: Final = ""
 
@@ -27,9 +27,9 @@ log = logging.getLogger("wakeful")
 
 
 class AgentChangeListener:
-    """Names of agents to look at again. `hears` is true while the engine's events reach us.
+    """Yields names of agents to inspect again. `is_connected` is true while the engine's events arrive.
 
-    `forget` is called with a name before it is told, if what the engine said of that agent is no longer true.
+    It calls `forget` with a name before it yields that name, if the engine's answer about the agent is outdated.
     """
 
     def __init__(self, engine: Engine, clock: Clock, forget: Callable[[str], None]) -> None:
@@ -43,7 +43,7 @@ class AgentChangeListener:
         self._watched: dict[str, frozenset[Process]] = {}
 
     def watch(self, agent: str, processes: Iterable[Process]) -> None:
-        """Tell the agent's name when one of these ends; those watched for it before are forgotten."""
+        """Yield the agent's name when one of these ends; they replace those watched for it before."""
         exits = self._exit_watch = self._exit_watch or ExitWatch(self._on_exit)
         before, wanted = self._watched.get(agent, frozenset()), frozenset(processes)
         self._watched[agent] = wanted
@@ -65,7 +65,7 @@ class AgentChangeListener:
             while True:
                 await self._has_pending.wait()
                 if listening.done():
-                    # Only a bug of ours ends it: nobody shall believe that he hears.
+                    # Only a bug ends it: raise it here, so that the caller does not wait in vain.
                     listening.result()
                 name = next(iter(self._pending_names))
                 del self._pending_names[name]
@@ -100,7 +100,7 @@ class AgentChangeListener:
                 if not attributes:
                     self.is_connected = True
                     self._on_engine_change(ALL_AGENTS)
-                # A rename is told under the new name, and both agents are others afterwards.
+                # A rename comes under the new name, and changes both agents.
                 for key in ("name", "oldName"):
                     if name := agent_of(attributes.get(key, "").removeprefix("/")):
                         self._on_engine_change(name)

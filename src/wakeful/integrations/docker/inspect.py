@@ -1,8 +1,8 @@
 """Finds the agent process in a container, from this host's /proc or through programs run inside.
 
 A pane at a shell prompt is alive, but its agent is not. A shell that runs a script may be the agent; one
-without operands is a prompt, wherever in the pane it runs. From the host, a first look walks down from the
-container's first process; later looks check only those few processes (some 50 µs). All processes of the host
+without operands is a prompt, wherever in the pane it runs. From the host, a first scan walks down from the
+container's first process; later scans check only those few processes (some 50 µs). All processes of the host
 are searched before an agent counts as gone: the kernel's list of children may omit one while another ends.
 For an engine elsewhere, programs run inside, which costs more; only tmux's own messages for a missing session
 mean that it is gone.
@@ -27,18 +27,18 @@ from wakeful.linux import proc
 from wakeful.linux.proc import Stat, inner_pid, parse_stat
 
 CLIENTS: Final = ("claude", "codex")
-# With a version behind them, as python3.12.
+# Prefixes: a version may follow, as in python3.12.
 INTERPRETERS: Final = ("bun", "deno", "node", "perl", "python", "ruby")
-# A pane with more processes than this runs something; which of them is which no longer matters.
+# A pane with more processes than this runs something; the details no longer matter.
 TREE_MAX: Final = 256
 
 
 class RunningProgram(Struct, frozen=True):
-    """A process and the words it runs with now: exec changes them and nothing else."""
+    """A process and its current arguments: exec changes only them."""
 
     process: Process
     argv: tuple[str, ...]
-    # Nothing but shells stands above it in its pane: a prompt here is a person's, further down it is a tool's.
+    # Only shells are above it in its pane: a prompt here is a person's, further down it is a tool's.
     below_shells: bool = True
 
 
@@ -47,7 +47,7 @@ def pane_tree(
     argv_of: Callable[[Process], tuple[str, ...]],
     children: Callable[[Process], Sequence[Process]],
 ) -> list[RunningProgram]:
-    """A pane's processes from its first one downwards."""
+    """A pane's processes, from the first one down."""
     found = {first: RunningProgram(first, argv_of(first))}
     unvisited = list(found.values())
     while unvisited and len(found) < TREE_MAX:
@@ -66,9 +66,9 @@ def pane_tree(
 def agent_among(
     tree: Sequence[RunningProgram], command: Sequence[str], *, by_name_only: bool = False
 ) -> RunningProgram | None:
-    """The agent in a pane, given its processes from the first one downwards; None if only a prompt is left.
+    """The agent in a pane, given its processes from the first one down; None if only a prompt is left.
 
-    `by_name_only`: the pane is not known to be the agent's, so that just any program in it is not taken for one.
+    `by_name_only`: the pane may not be the agent's, so that not any program in it counts.
     """
     if not tree:
         return None
@@ -92,12 +92,12 @@ def is_shell(argv: Sequence[str]) -> bool:
 
 
 def program_name(argv: Sequence[str]) -> str:
-    """The name of the program; a login shell has a dash before it."""
+    """The name of the program, without the dash of a login shell."""
     return program_of(argv).removeprefix("-")
 
 
 def _first(tree: Sequence[RunningProgram], program: str) -> RunningProgram | None:
-    """The topmost process that runs this program, by itself or as a script below its interpreter."""
+    """The topmost process that runs this program, directly or as a script of a shell or interpreter."""
     if program in SHELLS:
         return None
     return next((each for each in tree if program in _programs(each.argv)), None)
@@ -114,7 +114,7 @@ Children = Callable[[Process], list[Process]]
 
 
 class ContainerScan(Struct, frozen=True):
-    """What was seen inside. `agent` is None where it is not alive; `told_by` are those whose end changes the scene."""
+    """The state inside. `agent` is None if it is not alive; the end of a process in `told_by` changes the state."""
 
     session: ProcessState
     agent: RunningProgram | None = None
@@ -124,15 +124,15 @@ class ContainerScan(Struct, frozen=True):
 
     @property
     def is_forked(self) -> bool:
-        """Whether the one that stands for the agent is a child tmux has just made, which runs nothing of its own yet.
+        """Whether the found agent is a fresh child of tmux that runs no program of its own yet.
 
-        It may become a pane's program; or it is a passing errand of the server, as when a pane has ended.
+        It may become a pane's program, or be a helper of the server, as at the end of a pane.
         """
         return self.agent is not None and _is_server(self.agent.process)
 
     def is_still_valid(self) -> bool:
-        """Whether the agent and everything it stands on is alive still, as it was."""
-        # A shell that runs a script may show a prompt below itself at any moment: it is looked at anew each time.
+        """Whether the agent and the processes above it are unchanged and alive."""
+        # A shell that runs a script may get a prompt below it at any moment: it is scanned each time.
         return (
             self.agent is not None
             and not is_shell(self.agent.argv)
@@ -142,12 +142,12 @@ class ContainerScan(Struct, frozen=True):
 
 
 def first_process(pid: int, container_id: str) -> Process | None:
-    """The process behind the engine's number, if this host is the engine's and the process is that container's."""
+    """The process with the engine's pid, if the engine is on this host and the process is that container's."""
     return proc.identify_or_none(pid) if container_id in _cgroup(pid) else None
 
 
 class WantedAgent(Struct, frozen=True):
-    """The agent that is looked for. `marked`: we made its container, so that its pane carries our mark."""
+    """The agent to find. `marked`: Wakeful made its container, so its pane has Wakeful's mark."""
 
     name: str
     command: tuple[str, ...]
@@ -157,20 +157,20 @@ class WantedAgent(Struct, frozen=True):
 def inspect_from_host(
     first: Process, container_id: str, wanted: WantedAgent, before: ContainerScan | None = None
 ) -> ContainerScan:
-    """What runs in this container. The container itself is alive as long as its first process is.
+    """Scan this container. The container itself is alive as long as its first process is.
 
-    `before`: what was seen last; the same again is not searched for among all processes once more.
+    `before`: the last scan; an equal one is not repeated with all processes of the host.
     """
-    scene = _scan_tree([first], wanted, _kernel_children)
-    if scene.agent is not None or scene == before:
-        return scene
+    scan = _scan_tree([first], wanted, _kernel_children)
+    if scan.agent is not None or scan == before:
+        return scan
     families = proc.children_by_parent()
     members = [each for row in families.values() for each in row if container_id in _cgroup(each.pid)]
     return _scan_tree(members, wanted, lambda process: proc.children(process, families))
 
 
 def tmux_containers() -> dict[str, str]:
-    """Where on this host a known client runs in tmux: cgroup path to client."""
+    """The cgroup paths of this host in which a known client runs in tmux, with the client."""
     families = proc.children_by_parent()
     found = {}
     for server in (each for row in families.values() for each in row if _is_server(each)):
@@ -182,7 +182,7 @@ def tmux_containers() -> dict[str, str]:
 
 
 def process_inside(container_id: str, pid: int, started: int) -> Process | None:
-    """The process that has this number inside a container, None if none does. Namespaces share the clock of starts."""
+    """The process with this pid inside a container; None if there is none. Start times are the same in all namespaces."""
     for row in proc.children_by_parent().values():
         for each in row:
             if each.started == started and inner_pid(each.pid) == pid and container_id in _cgroup(each.pid):
@@ -191,13 +191,13 @@ def process_inside(container_id: str, pid: int, started: int) -> Process | None:
 
 
 def leftover_processes(container_id: str, name: str) -> list[Process]:
-    """What an agent started in its container and did not take along."""
+    """Processes that an agent started in its container and that outlived it."""
     is_left = is_leftover(container_id, name)
     return [each for row in proc.children_by_parent().values() for each in row if is_left(each)]
 
 
 def is_leftover(container_id: str, name: str) -> Callable[[Process], bool]:
-    """Whether a process was started in this container by this agent. One with a terminal goes with its session."""
+    """Checks whether this agent started a process in this container. One with a terminal ends with its session."""
     return lambda process: (
         container_id in _cgroup(process.pid)
         and proc.environ_value(process.pid, AGENT_VARIABLE) == name
@@ -206,16 +206,17 @@ def is_leftover(container_id: str, name: str) -> Callable[[Process], bool]:
 
 
 def _scan_tree(above: Sequence[Process], wanted: WantedAgent, children: Children) -> ContainerScan:
-    """The scene below these processes, or of these if they are all there are."""
+    """Scan these processes and all below them."""
     servers = [each for each in _tree(above, children) if _is_server(each)]
     panes = [(server, pane) for server in servers for pane in children(server)]
     if not panes:
         return ContainerScan(ProcessState.DEAD, told_by=tuple(servers), reason="session dead")
     for server, pane in sorted(panes, key=lambda pair: not _has_mark(pair[1], wanted)):
         tree = pane_tree(pane, _argv, children)
-        # Where marks cannot be read, every pane may be the agent's.
-        stranger = wanted.marked and not _has_mark(pane, wanted) and _is_readable(pane)
-        found = agent_among(tree, wanted.command, by_name_only=stranger)
+        # If marks cannot be read, every pane may be the agent's.
+        environ = f"/proc/{pane.pid}/environ"
+        is_other = wanted.marked and not _has_mark(pane, wanted) and os.access(environ, os.R_OK)
+        found = agent_among(tree, wanted.command, by_name_only=is_other)
         if found is not None:
             return _live_agent_scan(server, tree, found)
     told_by = dict.fromkeys(each for pair in panes for each in pair)
@@ -223,21 +224,17 @@ def _scan_tree(above: Sequence[Process], wanted: WantedAgent, children: Children
 
 
 def _has_mark(pane: Process, wanted: WantedAgent) -> bool:
-    """Whether the pane has our mark, or is about to have it: tmux's child first, then the shell that sets it."""
+    """Whether the pane has the mark, or is about to get it: first as tmux's child, then as the shell that sets it."""
     if proc.environ_value(pane.pid, AGENT_VARIABLE) == wanted.name or _is_server(pane):
         return True
     words = _argv(pane)
-    # In the middle of exec a process has neither words nor environment.
+    # During exec a process has neither arguments nor environment.
     return not words or any(f"{AGENT_VARIABLE}={wanted.name} " in word for word in words)
-
-
-def _is_readable(pane: Process) -> bool:
-    return os.access(f"/proc/{pane.pid}/environ", os.R_OK)
 
 
 def _live_agent_scan(server: Process, tree: Sequence[RunningProgram], found: RunningProgram) -> ContainerScan:
     pane = tree[0]
-    # A shell that runs a script takes its end from the programs below it.
+    # A shell that runs a script ends with the programs below it.
     below = [each.process for each in tree[1:3]] if found is pane and is_shell(pane.argv) else []
     epoch = proc.environ_value(found.process.pid, EPOCH_VARIABLE) or ""
     return ContainerScan(
@@ -249,7 +246,7 @@ def _live_agent_scan(server: Process, tree: Sequence[RunningProgram], found: Run
 
 
 def _tree(above: Sequence[Process], children: Children) -> list[Process]:
-    """These and everybody below them, from the top."""
+    """These processes and all below them, from the top."""
     found = dict.fromkeys(above)
     unvisited = list(above)
     while unvisited and len(found) < TREE_MAX:
@@ -260,10 +257,10 @@ def _tree(above: Sequence[Process], children: Children) -> list[Process]:
 
 
 def _kernel_children(process: Process) -> list[Process]:
-    """The kernel's own list, of the first thread alone: shells and tmux have no other."""
-    listed = _read(f"/proc/{process.pid}/task/{process.pid}/children").split()
-    seen = (proc.identify_or_none(int(pid)) for pid in listed)
-    return [each for each in seen if each is not None and each.started >= process.started]
+    """The kernel's own list, only of the first thread: shells and tmux have no other."""
+    pids = _read(f"/proc/{process.pid}/task/{process.pid}/children").split()
+    found = (proc.identify_or_none(int(pid)) for pid in pids)
+    return [each for each in found if each is not None and each.started >= process.started]
 
 
 def _argv(process: Process) -> tuple[str, ...]:
@@ -279,7 +276,7 @@ def _cgroup(pid: int) -> str:
 
 
 def _read(path: str) -> str:
-    """A file of /proc, empty when its process is gone or it is not ours to read."""
+    """A file of /proc; empty if its process is gone or it is not readable."""
     try:
         with open(path, "rb") as file:  # noqa: PTH123 - many small reads, and a Path's own is slower
             return os.fsdecode(file.read())
@@ -304,7 +301,7 @@ _PaneStates = tuple[ProcessState, ProcessState, str]
 
 
 async def inspect_from_inside(engine: Engine, there: Container, spec: AgentSpec) -> AgentObservation:
-    """What can be seen of the agent from inside. Raises EngineGone, EngineRefused."""
+    """Inspect the agent by programs that run inside. Raises EngineGone, EngineRefused."""
     session, agent, reason = await _inspect_panes(engine, there, spec)
     return AgentObservation(
         container=ProcessState.ALIVE,
@@ -323,15 +320,12 @@ async def _inspect_panes(engine: Engine, there: Container, spec: AgentSpec) -> _
         return ProcessState.DEAD, ProcessState.DEAD, "container running, session dead"
     rows = [row.split(" ", 2) for row in ran.output.decode(errors="replace").splitlines()]
     if ran.exit_code != 0 or any(len(row) != 3 or not row[1].isdecimal() for row in rows):
-        return (
-            ProcessState.UNKNOWN,
-            ProcessState.UNKNOWN,
-            f"tmux inside gave no answer ({ran.exit_code}): {ran.text}",
-        )
+        reason = f"tmux inside gave no answer ({ran.exit_code}): {ran.text}"
+        return ProcessState.UNKNOWN, ProcessState.UNKNOWN, reason
     panes = {int(pid): program for dead, pid, program in rows if dead == "0"}
     if any(program.removeprefix("-") not in SHELLS for program in panes.values()):
         return ProcessState.ALIVE, ProcessState.ALIVE, ""
-    # A shell in front may be the agent's own script, a wrapper around it, or what it left behind.
+    # A shell in front may be the agent's own script, a wrapper around it, or a prompt after its end.
     return await _inspect_below_shells(engine, there, spec, list(panes))
 
 
@@ -342,11 +336,8 @@ async def _inspect_below_shells(
     ran = await engine.run(there.id, ("/bin/sh", "-c", _PROCESSES, "sh", separator))
     listed = _parse_processes(ran, separator.encode())
     if any(pid not in listed for pid in panes):
-        return (
-            ProcessState.ALIVE,
-            ProcessState.UNKNOWN,
-            f"the processes inside cannot be listed: {ran.text[:80]}",
-        )
+        reason = f"the processes inside cannot be listed: {ran.text[:80]}"
+        return ProcessState.ALIVE, ProcessState.UNKNOWN, reason
 
     def children(above: Process) -> list[Process]:
         return [_process(stat) for stat, _ in listed.values() if stat.parent_pid == above.pid]
@@ -359,7 +350,7 @@ async def _inspect_below_shells(
 
 
 def _parse_processes(ran: ExecResult, separator: bytes) -> dict[int, tuple[Stat, tuple[str, ...]]]:
-    """Every living process by the number it has inside, with its words."""
+    """Every living process by its pid inside, with its arguments."""
     listed = {}
     for row in ran.output.split(separator)[1:]:
         line, _, words = row.partition(b"\n")
@@ -371,7 +362,7 @@ def _parse_processes(ran: ExecResult, separator: bytes) -> dict[int, tuple[Stat,
 
 
 def _process(stat: Stat) -> Process:
-    """Not a process of this host, and never to be taken for one: another boot is dead here."""
+    """Not a process of this host: with another boot id it counts as dead here."""
     return Process(stat.pid, stat.started, FOREIGN_BOOT_ID)
 
 

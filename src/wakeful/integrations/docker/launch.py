@@ -1,7 +1,9 @@
 """Starts an agent in tmux session `agent` of a running container, and waits until it is ready.
 
 One script in the container checks for tmux and the command, creates the session and reports the result. The
-pane is kept until the agent has stayed alive, so that the last output of one that ends at once can be read.
+pane stays until the agent has stayed alive, so that the last output of one that ends at once can be read. A
+declared `ready` pattern alone decides whether it is ready. Without it a known client is ready once it shows its
+input line, and any other program once it runs. Nothing is typed.
 """
 
 import asyncio
@@ -16,16 +18,16 @@ from wakeful.core.errors import OperatorError
 from wakeful.core.managed_session import AGENT_VARIABLE, EPOCH_VARIABLE
 from wakeful.core.process import ProcessState
 from wakeful.integrations.docker.engine import Container, Engine, EngineRefused, ExecResult, safe_text
-from wakeful.integrations.docker.readiness import capture_argv, needs_screen, unready_reason
-from wakeful.integrations.docker.spec import AgentRefused
-from wakeful.integrations.tmux.screen import last_output
+from wakeful.integrations.docker.spec import AgentRefused, ready_pattern
+from wakeful.integrations.tmux.screen import FACTS, Screen, last_output
+from wakeful.integrations.tmux.start_clients import blocking_dialog_text, client_started_by, dialog_of
 
 SESSION: Final = "agent"
 TARGET: Final = f"={SESSION}:"
-# A program that cannot run ends within this; one that lives longer says itself what is wrong.
+# A program that cannot run ends within this time; one that lives longer shows its own errors.
 STABLE_SECONDS: Final = 0.3
 LAST_OUTPUT_SECONDS: Final = 0.2
-# A start may be one of many on a busy engine: no answer yet is no reason to give it up.
+# A start may be one of many on a busy engine, so it gets much time.
 RUN_SECONDS_MAX: Final = 30.0
 POLL_SECONDS: Final = 0.1
 SCREEN_POLL_SECONDS: Final = 0.5
@@ -35,7 +37,7 @@ _NO_TMUX, _NO_COMMAND = 100, 101
 _CONTAINER_GONE: Final = "its container went away while it started"
 _NOT_RUN: Final = (126, 127)
 _VARIABLE_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
-# tmux gives a session those variables of the client that made it which are named here, and no others.
+# tmux gives a session only those variables of its creating client that are named here.
 _SCRIPT: Final = f"""\
 command -v tmux >/dev/null 2>&1 || exit {_NO_TMUX}
 command -v "$1" >/dev/null 2>&1 || exit {_NO_COMMAND}
@@ -48,6 +50,21 @@ exec tmux -u set-option -g update-environment "$names" ';' \\
 """
 
 _RELEASE_PANE: Final = ("set-option", "-w", "-t", TARGET, "remain-on-exit", "off")
+# Shows the pane as `Screen.parse` reads it.
+_CAPTURE: Final = (
+    "display-message",
+    "-p",
+    "-t",
+    TARGET,
+    FACTS,
+    ";",
+    "capture-pane",
+    "-p",
+    "-e",
+    "-t",
+    TARGET,
+)
+UNKNOWN_SCREEN: Final = "its client shows neither an input line nor a dialog that Wakeful knows"
 
 InspectAgent = Callable[[], Awaitable[AgentObservation]]
 
@@ -57,6 +74,27 @@ class AgentAlreadyRunning(OperatorError):
 
     code = "agent-there"
     http_status = 409
+
+
+def needs_screen(spec: AgentSpec) -> bool:
+    """Whether only its screen shows that it is ready. Raises AgentRefused."""
+    return ready_pattern(spec) is not None or client_started_by(spec.command) is not None
+
+
+def _unready_reason(spec: AgentSpec, captured: bytes) -> str | None:
+    """Why this screen does not show that it is ready; None if it does. Raises AgentRefused."""
+    try:
+        screen = Screen.parse(captured)
+    except ValueError:
+        return "its screen cannot be read"
+    pattern = ready_pattern(spec)
+    if pattern is not None and pattern.search("\n".join(screen.rows)) is not None:
+        return None
+    if (dialog := blocking_dialog_text(spec.name, spec.command, screen)) is not None:
+        return dialog
+    if pattern is not None:
+        return f"its screen never showed {spec.ready!r}"
+    return None if dialog_of(spec.command, screen) is None else UNKNOWN_SCREEN
 
 
 class AgentLaunch:
@@ -70,16 +108,19 @@ class AgentLaunch:
         self._needs_screen = needs_screen(spec)
 
     async def launch(self, epoch: int, environ: Mapping[str, str]) -> AgentObservation:
-        """Make the session and return once the agent is ready. Raises what the port names, and AgentAlreadyRunning."""
+        """Make the session and return once the agent is ready. Raises as Runtime.start, and AgentAlreadyRunning."""
         spec = self._spec
         if not spec.command or spec.command[0].startswith("-"):
             raise AgentRefused(name=spec.name, reason="it has no command")
         passed = {name: environ[name] for name in spec.env if name in environ}
         names = " ".join(name for name in passed if _VARIABLE_NAME.match(name))
+        # The pane becomes the agent, with marks that only its own pane may have: variables of the session would be
+        # in every window.
+        marks = f'{AGENT_VARIABLE}={shlex.quote(spec.name)} {EPOCH_VARIABLE}={epoch} exec "$@"'
         try:
             ran = await self._engine.run(
                 self._container.id,
-                ("/bin/sh", "-c", _SCRIPT, "sh", spec.command[0], names, _marks(spec, epoch), *spec.command),
+                ("/bin/sh", "-c", _SCRIPT, "sh", spec.command[0], names, marks, *spec.command),
                 environ=passed,
                 workdir=spec.workdir,
                 seconds_max=RUN_SECONDS_MAX,
@@ -89,11 +130,11 @@ class AgentLaunch:
             self._check_exit_code(ran)
             return await self._wait_until_ready()
         except EngineRefused as refusal:
-            # 404: it was removed meanwhile; 409: it no longer runs.
+            # 404: the container was removed meanwhile; 409: it no longer runs.
             raise self._not_ready(f"{_CONTAINER_GONE}: {refusal.reason}") from refusal
 
     async def _is_container_gone(self, exit_code: int) -> bool:
-        """Whether its container is gone; what was killed in it died a moment before that can be seen."""
+        """Whether the container is gone; a program killed in it dies a moment before that shows."""
         for _ in range(KILLED_CHECKS_MAX if exit_code == _KILLED else 1):
             if (await self._inspect()).container is ProcessState.DEAD:
                 return True
@@ -117,10 +158,10 @@ class AgentLaunch:
             raise self._not_ready(f"tmux could not make its session: {words}")
 
     async def _wait_until_ready(self) -> AgentObservation:
-        """The agent, seen alive long enough and showing what it shows when it is ready."""
+        """Return the agent once it has lived long enough and its screen shows that it is ready."""
         loop = asyncio.get_running_loop()
         began, alive_since = loop.time(), None
-        unsettled = "it was not seen to stay"
+        unready = "it was not seen to stay"
         observation = await self._inspect_twice()
         while loop.time() - began < self._spec.ready_seconds:
             if _is_lost(observation):
@@ -130,18 +171,18 @@ class AgentLaunch:
                 if loop.time() - alive_since >= STABLE_SECONDS:
                     if (reason := await self._why_unready()) is None:
                         return await self._release_pane()
-                    unsettled = reason
+                    unready = reason
             await asyncio.sleep(SCREEN_POLL_SECONDS if self._needs_screen else POLL_SECONDS)
             observation = await self._inspect_twice()
-        raise self._not_ready(observation.reason or unsettled)
+        raise self._not_ready(observation.reason or unready)
 
     async def _why_unready(self) -> str | None:
         if not self._needs_screen:
             return None
-        return unready_reason(self._spec, (await self._tmux(*capture_argv(TARGET))).output)
+        return _unready_reason(self._spec, (await self._tmux(*_CAPTURE)).output)
 
     async def _release_pane(self) -> AgentObservation:
-        """From now on the session ends with its agent."""
+        """Let the session end with its agent from now on."""
         await self._tmux(*_RELEASE_PANE)
         observation = await self._inspect_twice()
         if _is_lost(observation):
@@ -149,7 +190,7 @@ class AgentLaunch:
         return observation
 
     async def _inspect_twice(self) -> AgentObservation:
-        """While tmux, its shell and the agent take each other's place one look may catch nobody; two do not."""
+        """While tmux, its shell and the agent replace each other, one inspection may see none; two do not."""
         observation = await self._inspect()
         if not _is_lost(observation):
             return observation
@@ -159,7 +200,7 @@ class AgentLaunch:
     async def _exit_error(self, observation: AgentObservation) -> NotReady:
         if observation.container is ProcessState.DEAD:
             return self._not_ready(_CONTAINER_GONE)
-        # tmux may learn of its end before it has read its last words, and scrolls them to make room for its mark.
+        # tmux may notice the end before it has read the last output, and scrolls that to make room for its mark.
         await asyncio.sleep(LAST_OUTPUT_SECONDS)
         screen = await self._tmux("capture-pane", "-p", "-S", "-20", "-t", TARGET)
         words = safe_text(last_output(screen.output.decode(errors="replace").split("\n")))
@@ -177,7 +218,7 @@ class AgentLaunch:
 
 
 async def check_ready(engine: Engine, container_id: str, spec: AgentSpec) -> str | None:
-    """Why its agent is not ready; None if it was seen ready before, or shows it now: until then its pane is kept.
+    """Why the agent is not ready; None if it was ready before, or its screen shows it now: until then its pane stays.
 
     Raises EngineGone, EngineRefused.
     """
@@ -187,7 +228,7 @@ async def check_ready(engine: Engine, container_id: str, spec: AgentSpec) -> str
 
     if (await tmux("show-options", "-w", "-v", "-t", TARGET, "remain-on-exit")).strip() != b"on":
         return None
-    reason = unready_reason(spec, await tmux(*capture_argv(TARGET)))
+    reason = _unready_reason(spec, await tmux(*_CAPTURE))
     if reason is None:
         await tmux(*_RELEASE_PANE)
     return reason
@@ -200,9 +241,3 @@ async def close_session(engine: Engine, container_id: str) -> None:
 
 def _is_lost(observation: AgentObservation) -> bool:
     return ProcessState.DEAD in (observation.container, observation.session, observation.agent)
-
-
-def _marks(spec: AgentSpec, epoch: int) -> str:
-    """The shell's words that make the pane become the agent, with the marks by which we know it."""
-    # Only the agent's own pane is to carry them: a session's environment would be that of every window in it.
-    return f'{AGENT_VARIABLE}={shlex.quote(spec.name)} {EPOCH_VARIABLE}={epoch} exec "$@"'

@@ -30,7 +30,7 @@ from wakeful.linux.proc import inner_pid
 from wakeful.storage.base import ActionOutcome
 
 _LOCAL: Final = "unix://"
-# The text travels in the program's environment: everybody on the host can read a command line.
+# The text is passed in the program's environment, because every user of the host can read a command line.
 _PASTE: Final = (
     'printf %s "$WAKEFUL_TEXT" | tmux -u load-buffer -b "$1" - &&'
     ' exec tmux -u paste-buffer -d -p -r -b "$1" -t "$2"'
@@ -39,10 +39,10 @@ _NO_PANE: Final = ActionResult(ActionOutcome.DECLINED, "nobody knows in which pa
 
 
 class ContainerPromptDriver:
-    """Implements control.driver.Speaker. A hosting's pane has the container's id for its socket."""
+    """Implements control.driver.PromptDriver. A session's pane has the container's id as its socket."""
 
     def __init__(self, address: str, folder: str) -> None:
-        """`folder` is for what is known of texts while they are typed: one that was cut off is removed later."""
+        """`folder` is for notes about texts while they are typed, so that an interrupted one is removed later."""
         self._address = address
         self._folder = folder
         notes = TypedNotes(folder)
@@ -51,26 +51,26 @@ class ContainerPromptDriver:
                 notes.drop(note.pane)
 
     def is_open(self, managed: ManagedSession) -> bool:
-        """The agent runs in a container of this host, its terminal can be looked at, and its engine's socket is there."""
+        """The agent runs in a container of this host, its terminal can be read, and its engine's socket exists."""
         process, pane = managed.process, managed.pane
         if process is None or pane is None or not self._address.startswith(_LOCAL):
             return False
-        alive = proc.is_running(process) and first_process(process.pid, pane.socket) == process
-        # Of other users' processes the kernel shows no terminals, and nobody types blindly.
-        seen = alive and os.access(f"/proc/{process.pid}/fd", os.R_OK | os.X_OK)
-        return seen and Path(self._address.removeprefix(_LOCAL)).is_socket()
+        is_alive = proc.is_running(process) and first_process(process.pid, pane.socket) == process
+        # The kernel does not show the terminals of other users' processes, and Wakeful does not type blindly.
+        is_visible = is_alive and os.access(f"/proc/{process.pid}/fd", os.R_OK | os.X_OK)
+        return is_visible and Path(self._address.removeprefix(_LOCAL)).is_socket()
 
     def is_lost(self, managed: ManagedSession) -> bool:
-        """It lives, and its engine's socket is gone, or is no file of this host."""
-        alive = managed.process is not None and proc.state_of(managed.process) is ProcessState.ALIVE
-        return alive and not (
-            self._address.startswith(_LOCAL) and Path(self._address.removeprefix(_LOCAL)).is_socket()
-        )
+        """It lives, and its engine's socket is gone or not on this host."""
+        is_local = self._address.startswith(_LOCAL)
+        has_socket = is_local and Path(self._address.removeprefix(_LOCAL)).is_socket()
+        process = managed.process
+        return process is not None and proc.state_of(process) is ProcessState.ALIVE and not has_socket
 
     async def deliver(
         self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None = None
     ) -> ActionResult:
-        """Type the prompt, see it stand in the input line, press Enter, see it taken. Raises PromptRefused, TmuxFailed."""
+        """Type the prompt, check the input line, press Enter, check that it is taken. Raises PromptRefused, TmuxFailed."""
         del environ  # its process lives already
         engine = Engine(self._address)
         try:
@@ -85,7 +85,7 @@ class ContainerPromptDriver:
 
 
 async def _pane_controller(engine: Engine, managed: ManagedSession, folder: str) -> PaneController | None:
-    """The hand for the pane that the agent was started in; None if it is in none of them."""
+    """The controller of the agent's pane; None if it is in no pane."""
     at, agent = managed.pane, managed.process
     if at is None or agent is None:
         return None
@@ -105,7 +105,7 @@ async def _pane_controller(engine: Engine, managed: ManagedSession, folder: str)
 
 
 def _process_line(agent: Process, container: str) -> list[Process]:
-    """The agent and whoever it descends from, inside its container."""
+    """The agent and its ancestors inside its container."""
     try:
         line = (agent, *proc.ancestors(agent.pid))
     except proc.ProcessHidden:
@@ -114,7 +114,7 @@ def _process_line(agent: Process, container: str) -> list[Process]:
 
 
 class ContainerTmuxServer(TmuxServer):
-    """The tmux server in a container, and of its panes the one that `first` is the first process of."""
+    """The tmux server in a container; it captures the pane whose first process is `first`."""
 
     def __init__(self, engine: Engine, container: str, first: Process) -> None:
         super().__init__(container)
@@ -125,13 +125,13 @@ class ContainerTmuxServer(TmuxServer):
         return await _run_tmux(self._engine, self.socket, *words)
 
     async def capture(self, target: str) -> Screen:
-        """The pane now, with its process and its terminal as this host has them."""
+        """The pane, with its pid and its terminal on this host."""
         screen = await super().capture(target)
         known = screen.pane_pid == inner_pid(self._first.pid)
         return replace(screen, pane_pid=self._first.pid if known else 0, tty=f"/proc/{self._first.pid}/fd/0")
 
     async def paste(self, target: str, text: str, folder: str) -> None:
-        del folder  # a file of this host is none in there
+        del folder  # a file of this host does not exist inside
         buffer = f"wakeful-{secrets.token_hex(8)}"
         argv = ("/bin/sh", "-c", _PASTE, "sh", buffer, target)
         await _run(self._engine, self.socket, argv, {"WAKEFUL_TEXT": text})
@@ -144,7 +144,7 @@ async def _run_tmux(engine: Engine, container: str, *words: str) -> bytes:
 async def _run(
     engine: Engine, container: str, argv: tuple[str, ...], environ: Mapping[str, str] | None = None
 ) -> bytes:
-    """What a program in the container said. Raises TmuxFailed."""
+    """The output of a program in the container. Raises TmuxFailed."""
     try:
         ran = await engine.run(container, argv, environ=environ)
     except WorldError as problem:

@@ -2,9 +2,9 @@
 
 Claude Code's folder is a mount or the container's own root. Symlinks in a container can point anywhere on
 this host, so none is followed. The sources of a container are added and removed while the daemon runs, with
-pids as this host numbers them; the daemon sees them as one source. An unreachable folder is reported in
-`left_out` with the fix, and allows no conclusion. The engine is asked once per container and agent process,
-and again while nothing can be read.
+this host's pids; the daemon sees them as one source. An unreachable folder is reported in `skipped_logs` with
+the fix, and allows no conclusion. The engine is asked once per container and agent process, and again while
+nothing can be read.
 """
 
 import asyncio
@@ -24,15 +24,14 @@ from wakeful.core.ids import SessionId
 from wakeful.core.process import FOREIGN_BOOT_ID, Process, ProcessState
 from wakeful.integrations.claude_code.registry import PROVIDER, ClaudeRegistrySource, RegistryEntry
 from wakeful.integrations.claude_code.transcript import claude_logs
-from wakeful.integrations.docker import inspect as sightings
 from wakeful.integrations.docker.agent_runtime import INSPECT_SECONDS_MAX, DockerRuntime
 from wakeful.integrations.docker.engine import Container
-from wakeful.integrations.docker.inspect import process_inside
+from wakeful.integrations.docker.inspect import first_process, process_inside
 from wakeful.judging.events import Event
 from wakeful.linux import proc
 from wakeful.linux.client_processes import reason_against
 from wakeful.linux.files import read_small
-from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, ProcessWatch, Source
+from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, ProcessWatch
 from wakeful.sources.log_source import LogFileSource
 from wakeful.storage.base import Bookmark
 
@@ -42,10 +41,10 @@ _FIX: Final = "mount a folder of this host at {inner} in the agent's `mounts`"
 
 
 class TranscriptFolder(Struct, frozen=True):
-    """Claude Code's configuration folder of one container, from this host. `reason`: why there is none, with the fix."""
+    """Claude Code's configuration folder in a container, as a path of this host. `reason`: why none, with the fix."""
 
     folder: Path | None
-    # The folder goes away with the container.
+    # The folder disappears with the container.
     passing: bool = False
     reason: str = ""
 
@@ -57,8 +56,8 @@ def claude_folders(container: Container, agent_pid: int | None = None) -> list[P
 
 
 def find_transcripts(container: Container, agent_pid: int | None = None) -> TranscriptFolder:
-    """Where a running container's Claude Code keeps its transcripts. The agent's own environment is believed first."""
-    first = sightings.first_process(container.pid, container.id)
+    """The transcript folder of a running container's Claude Code. The agent's own environment comes first."""
+    first = first_process(container.pid, container.id)
     inner = _config_folder(container, agent_pid)
     fix = _FIX.format(inner=inner)
     if first is None:
@@ -77,7 +76,7 @@ def find_transcripts(container: Container, agent_pid: int | None = None) -> Tran
 
 
 def _config_folder(container: Container, agent_pid: int | None) -> PurePosixPath:
-    """Claude Code's folder as the agent calls it."""
+    """Claude Code's folder as a path inside."""
     chosen = _variable(agent_pid, "CLAUDE_CONFIG_DIR")
     if chosen.startswith("/"):
         return _plain(chosen)
@@ -90,7 +89,7 @@ def _variable(pid: int | None, name: str) -> str:
 
 
 def _plain(path: str) -> PurePosixPath:
-    """An absolute path without steps upwards."""
+    """An absolute path without `..`."""
     return PurePosixPath("/", *(part for part in PurePosixPath(path).parts if part not in ("/", "..")))
 
 
@@ -106,7 +105,7 @@ def _home_of(container: Container) -> str:
 
 
 def _find_mount(container: Container, inner: PurePosixPath) -> tuple[Path, PurePosixPath] | None:
-    """The folder of this host that is seen at this place inside, and the way from there."""
+    """The folder of this host that is mounted at or above this path, and the rest of the path."""
     above = [each for each in container.mounts if inner.is_relative_to(each.destination)]
     if not above:
         return None
@@ -118,7 +117,7 @@ def _problem(base: Path, rest: PurePosixPath) -> str:
     """Why this folder cannot be read; empty if it can, or if it does not exist yet."""
     place = base
     try:
-        os.listdir(f"{base}/")  # noqa: PTH208 - the slash follows the one link that is the kernel's own
+        os.listdir(f"{base}/")  # noqa: PTH208 - the slash follows only the kernel's own link
         for part in rest.parts:
             place /= part
             mode = place.lstat().st_mode
@@ -134,7 +133,7 @@ def _problem(base: Path, rest: PurePosixPath) -> str:
 
 
 class _ContainerSources(Struct):
-    """The eyes on one container's folder. `open`: its container runs."""
+    """The sources of one container's folder. `open`: its container runs."""
 
     folder: Path
     logs: LogFileSource
@@ -143,7 +142,7 @@ class _ContainerSources(Struct):
 
 
 class ContainerSource:
-    """What the host's eyes on Claude Code do, for folders that come and go. `watched` are seen by others already."""
+    """The sources of Claude Code for folders that come and go. Other sources watch the folders in `watched` already."""
 
     name = "claude-in-containers"
 
@@ -171,34 +170,26 @@ class ContainerSource:
 
     @property
     def delay_reason(self) -> str | None:
-        told = [
-            each
-            for pair in self._by_agent.values()
-            for each in (pair.logs.delay_reason, pair.registry.delay_reason)
-            if each
-        ]
-        return "; ".join(dict.fromkeys(told)) or None
+        pairs = self._by_agent.values()
+        reasons = (each for pair in pairs for each in (pair.logs.delay_reason, pair.registry.delay_reason))
+        return "; ".join(dict.fromkeys(each for each in reasons if each)) or None
 
     @property
     def failed_reads(self) -> int:
-        """Readings that were refused, since the start."""
+        """Failed reads since the start."""
         return self._failed_before + sum(pair.logs.failed_reads for pair in self._by_agent.values())
 
     @property
     def skipped_logs(self) -> str | None:
-        unseen = [f"agent {agent}: {reason}" for agent, reason in sorted(self._not_visible.items())]
-        told = (
-            each
-            for pair in self._by_agent.values()
-            for each in (pair.logs.skipped_logs, pair.registry.skipped_logs)
-        )
-        odd = [each for each in told if each]
-        return "; ".join((*unseen, *odd)) or None
+        not_visible = [f"agent {agent}: {reason}" for agent, reason in sorted(self._not_visible.items())]
+        pairs = self._by_agent.values()
+        skipped = (each for pair in pairs for each in (pair.logs.skipped_logs, pair.registry.skipped_logs))
+        return "; ".join((*not_visible, *(each for each in skipped if each))) or None
 
     def add_container(self, agent: str, container: Container, agent_pid: int | None = None) -> bool:
-        """An agent's container runs: look at its transcripts from now on. The same one again changes nothing.
+        """Read the transcripts of an agent's running container from now on. The same one again changes nothing.
 
-        False while they cannot be seen: `left_out` says why, and it may be tried again.
+        False while they cannot be read: `skipped_logs` says why, and the caller may try again.
         """
         found = find_transcripts(container, agent_pid)
         self._not_visible.pop(agent, None)
@@ -211,7 +202,7 @@ class ContainerSource:
         if before is not None:
             del self._by_agent[agent]
             self._failed_before += before.logs.failed_reads
-            # Its logs are read anew below another path: told twice, they would look like a loop.
+            # Its logs are read again below another path: reported twice, they would look like a loop.
             before.logs.release()
         if found.folder is not None and found.folder not in self._watched_elsewhere:
             pair = self._by_agent[agent] = self._make_sources(found.folder, container.id)
@@ -219,7 +210,7 @@ class ContainerSource:
         return found.folder is not None
 
     def remove_container(self, agent: str) -> None:
-        """Its container is gone. What it said stays until it is shown again; nothing new is looked for."""
+        """Its container is gone. Its evidence stays until it is added again; nothing new is read."""
         self._not_visible.pop(agent, None)
         pair = self._by_agent.get(agent)
         if pair is not None:
@@ -230,7 +221,7 @@ class ContainerSource:
             _scan(pair)
 
     async def sweep(self) -> None:
-        """The backstop behind being told."""
+        """Read everything again, for changes that raised no event."""
         for pair in self._running_containers():
             await pair.logs.sweep()
             pair.registry.scan()
@@ -241,11 +232,12 @@ class ContainerSource:
             pair.registry.on_changes(changes)
 
     def catch_up(self, session_id: SessionId) -> None:
-        for source in self._sources():
-            source.catch_up(session_id)
+        for pair in self._running_containers():
+            pair.logs.catch_up(session_id)
+            pair.registry.catch_up(session_id)
 
     def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
-        # A copy: whoever asks may do so in a thread, while containers come and go.
+        # A copy: the caller may be a thread, while containers come and go.
         pairs = tuple(self._by_agent.values())
         return [event for pair in pairs for event in pair.logs.read_last_events(session_id, limit)]
 
@@ -254,15 +246,11 @@ class ContainerSource:
         return [line for pair in pairs for line in pair.logs.read_last_lines(session_id)]
 
     def take_bookmarks(self) -> Iterator[Bookmark]:
-        """None: the paths are true only as long as their containers run, and what is inside is soon read again."""
+        """None: the paths are valid only while their containers run, and the logs inside are soon read again."""
         yield from ()
 
     def _running_containers(self) -> list[_ContainerSources]:
         return [pair for pair in self._by_agent.values() if pair.open]
-
-    def _sources(self) -> Iterator[Source]:
-        for pair in self._running_containers():
-            yield from (pair.logs, pair.registry)
 
     def _make_sources(self, folder: Path, container_id: str) -> _ContainerSources:
         logs = LogFileSource(
@@ -280,21 +268,21 @@ class ContainerSource:
 
 
 class _ContainerPids:
-    """Who is meant by the numbers inside one container."""
+    """Translates the pids inside one container."""
 
     def __init__(self, container_id: str) -> None:
         self._container_id = container_id
         self._known: dict[tuple[int, int], Process] = {}
 
     def process_of(self, entry: RegistryEntry) -> Process:
-        """The process as this host numbers it. Raises ValueError for an entry without a time, or of another program.
+        """The process with its pid on this host. Raises ValueError for an entry without a time, or of another program.
 
-        A container's users are its own: which of them runs the client says nothing.
+        A container has its own users, so any of them may run the client.
         """
         key = entry.pid, int(entry.proc_start)
         found = self._known.get(key) or process_inside(self._container_id, *key)
         if found is None:
-            # Gone, and nobody on this host has had these numbers.
+            # It is gone; its pid never belonged to a process of this host.
             return Process(*key, f"{FOREIGN_BOOT_ID} {self._container_id}")
         is_dead = proc.state_of(found) is ProcessState.DEAD
         if not is_dead and (reason := reason_against(found, PROVIDER, any_user=True)) is not None:
@@ -312,7 +300,7 @@ log: Final = logging.getLogger("wakeful.hub")
 
 
 class ContainerSourceUpdater:
-    """Windows into the containers of one engine."""
+    """Adds and removes the containers of one engine."""
 
     def __init__(self, runtime: DockerRuntime, eyes: ContainerSource) -> None:
         self._runtime = runtime
@@ -330,7 +318,7 @@ class ContainerSourceUpdater:
 
     async def _add_container(self, spec: AgentSpec, container_id: str, pid: int | None) -> None:
         known_id, known_pid = self._added.get(spec.name, ("", None))
-        # Without an agent in it, what was shown of the same container is as good.
+        # While no agent runs in it, the last result for the same container is good enough.
         if known_id == container_id and pid in (None, known_pid):
             return
         try:

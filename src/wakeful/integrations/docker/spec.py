@@ -18,7 +18,7 @@ from wakeful.core.errors import OperatorError
 NAME_PREFIX: Final = "agent-"
 AGENT_LABEL: Final = "wakeful.agent"
 EPOCH_LABEL: Final = "wakeful.epoch"
-# Whoever reaches one of these owns the host.
+# A process that can reach one of these controls the host.
 ENGINE_SOCKETS: Final = (
     "/run/docker.sock",
     "/var/run/docker.sock",
@@ -41,7 +41,7 @@ def container_name(agent: str) -> str:
 
 
 def agent_of(name: str) -> str:
-    """The agent a container is named for, empty if for none."""
+    """The agent that a container is named after; empty if none."""
     return name.removeprefix(NAME_PREFIX) if name.startswith(NAME_PREFIX) else ""
 
 
@@ -49,25 +49,26 @@ def container_body(spec: AgentSpec, epoch: int, address: str) -> dict[str, Any]:
     """The engine's description of the container to make. Raises AgentRefused."""
     if not spec.image:
         raise AgentRefused(name=spec.name, reason="it names no image")
+    sockets = (*ENGINE_SOCKETS, *([address.removeprefix(_UNIX)] if address.startswith(_UNIX) else ()))
     return {
         "Image": spec.image,
-        # Its entry point would run beside the agent, or instead of the sleep.
+        # The image's entry point would run beside the agent, or instead of the sleep.
         "Entrypoint": ["sleep"],
         "Cmd": ["infinity"],
         "User": spec.user,
         "WorkingDir": spec.workdir,
         "Labels": {AGENT_LABEL: spec.name, EPOCH_LABEL: str(epoch)},
         "HostConfig": {
-            # A sleep reaps nobody: without this every tool that outlives its agent stays as a zombie.
+            # A sleep reaps no children: without this every tool that outlives its agent stays as a zombie.
             "Init": True,
             "NetworkMode": spec.network or "none",
-            "Mounts": _mounts(spec, address),
+            "Mounts": [_mount(spec.name, text, sockets) for text in spec.mounts],
         },
     }
 
 
 def ready_pattern(spec: AgentSpec) -> re.Pattern[str] | None:
-    """What its screen shows once it is ready. Raises AgentRefused."""
+    """The pattern that its screen shows once it is ready. Raises AgentRefused."""
     if not spec.ready:
         return None
     try:
@@ -77,14 +78,9 @@ def ready_pattern(spec: AgentSpec) -> re.Pattern[str] | None:
 
 
 def epoch_of(labels: Mapping[str, str]) -> int:
-    """The claim a container was made under, 0 if nobody's."""
+    """The epoch of the claim under which a container was made; 0 if none."""
     text = labels.get(EPOCH_LABEL, "")
     return int(text) if text.isdecimal() and len(text) < 19 else 0
-
-
-def _mounts(spec: AgentSpec, address: str) -> list[Mapping[str, Any]]:
-    sockets = (*ENGINE_SOCKETS, *([address.removeprefix(_UNIX)] if address.startswith(_UNIX) else ()))
-    return [_mount(spec.name, text, sockets) for text in spec.mounts]
 
 
 def _mount(agent: str, text: str, sockets: Sequence[str]) -> Mapping[str, Any]:
@@ -96,7 +92,7 @@ def _mount(agent: str, text: str, sockets: Sequence[str]) -> Mapping[str, Any]:
     source, target = Path(parts["source"]), parts["target"]
     if not source.is_absolute() or not target.startswith("/"):
         raise AgentRefused(name=agent, reason=f"both sides of the mount {text!r} must be absolute paths")
-    # Links are followed by the engine as well, so what they lead to is what is judged.
+    # The engine follows links, so their targets are checked.
     source = Path(os.path.realpath(source))
     if _is_socket(source) or any(Path(os.path.realpath(each)).is_relative_to(source) for each in sockets):
         raise AgentRefused(
@@ -109,5 +105,5 @@ def _is_socket(path: Path) -> bool:
     try:
         return stat.S_ISSOCK(path.stat().st_mode)
     except OSError:
-        # Missing or closed to us: the engine says so itself.
+        # Missing or unreadable: the engine reports that itself.
         return False

@@ -12,16 +12,13 @@ if TYPE_CHECKING:
     from wakeful.control.provider import Provider
 
 
-def _list_names() -> tuple[str, ...]:
-    files = (name for folder in __path__ for name in os.listdir(folder))  # noqa: PTH208 - pathlib costs more than this
-    return tuple(sorted(each[:-3] for each in files if each.endswith(".py") and not each.startswith("_")))
-
-
-NAMES: Final = _list_names()
+_FILES: Final = (name for folder in __path__ for name in os.listdir(folder))  # noqa: PTH208 - pathlib is slower
+NAMES: Final = tuple(
+    sorted(each[:-3] for each in _FILES if each.endswith(".py") and not each.startswith("_"))
+)
 
 
 def provider(name: str) -> "Provider":
-    """The client of this name, which is one of NAMES."""
     assert name in NAMES, f"no client {name}"
     found: Provider = import_module(f"{__name__}.{name}").PROVIDER
     assert found.name == name, f"{name}.py holds {found.name}"
@@ -29,5 +26,4 @@ def provider(name: str) -> "Provider":
 
 
 def all_providers() -> "tuple[Provider, ...]":
-    """All of them."""
     return tuple(provider(name) for name in NAMES)

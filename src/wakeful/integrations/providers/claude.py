@@ -5,16 +5,11 @@ from wakeful.integrations.claude_code.driver import ClaudeDriver
 from wakeful.integrations.claude_code.login import ClaudeLogin, ClaudeOneShot
 from wakeful.integrations.claude_code.turn_reader import ClaudeTurnReader
 
-
-def _flags(mode: str) -> tuple[str, ...]:
-    return () if mode == "default" else ("--permission-mode", mode)
-
-
 PROVIDER = Provider(
     name="claude",
     driver=lambda run, clock, _environ: ClaudeDriver(run, clock),
     hearing=ClaudeTurnReader,
     login=ClaudeLogin,
     one_shot=ClaudeOneShot,
-    flags=_flags,
+    flags=lambda mode: () if mode == "default" else ("--permission-mode", mode),
 )

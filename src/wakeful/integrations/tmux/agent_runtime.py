@@ -1,10 +1,10 @@
 """Runtime for agents in tmux: each agent is the session `agent-<name>` on Wakeful's own tmux server.
 
 There is no container: a small file records each start until the stop. It outlives the daemon, the tmux server
-and a reboot, and so tells an agent that ended (stale) from one that was never started. A dead agent's pane
-stays, so that its last output can be read. A live pane is no live agent: the process in front of the terminal
-shows whether only a shell is left. Without its server an agent is unknown; only a second look, at processes,
-may call it dead.
+and a reboot, and so distinguishes an agent that ended (stale) from one that was never started. A dead agent's
+pane stays, so that its last output can be read. A live pane is no live agent: the process in front of the
+terminal shows whether only a shell is left. Without its server an agent is unknown; only its process proves it
+dead.
 """
 
 import asyncio
@@ -50,23 +50,23 @@ MARK_BYTES_MAX: Final = 64 * 1024
 
 
 class AgentMark(Struct, frozen=True):
-    """One agent that was started. `process` is its pane's first; `ready` is false until it was seen ready."""
+    """A started agent. `process` is the first of its pane; `ready` is false until it was ready once."""
 
     epoch: int
     process: Process | None
     ready: bool
-    # Whoever showed it. Marks of earlier versions have none.
+    # The tmux server of its pane. Marks of earlier versions have none.
     server: Process | None = None
 
 
 class AgentMarks:
-    """The files of one folder, which is its owner's alone."""
+    """The marks in one folder that only its owner can read."""
 
     def __init__(self, folder: str) -> None:
         self._folder = Path(folder)
 
     def find(self, name: str) -> AgentMark | None:
-        """What is remembered; None also for a damaged file, which the next start writes anew."""
+        """None also for a damaged file, which the next start replaces."""
         try:
             content = read_small(self._path(name), MARK_BYTES_MAX)
             return decode_json(content, AgentMark) if content else None
@@ -74,13 +74,13 @@ class AgentMarks:
             return None
 
     def save(self, name: str, mark: AgentMark) -> None:
-        """Replace what is remembered, whole. Raises TmuxFailed."""
-        fresh = self._path(f".{name}.{os.getpid()}")
+        """Replace the file as a whole. Raises TmuxFailed."""
+        new_file = self._path(f".{name}.{os.getpid()}")
         try:
             self._folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-            with open(fresh, "wb", opener=owner_only) as file:
+            with open(new_file, "wb", opener=owner_only) as file:
                 file.write(msgspec.json.encode(mark))
-            fresh.replace(self._path(name))
+            new_file.replace(self._path(name))
         except OSError as problem:
             raise TmuxFailed(reason=f"{self._folder} cannot be written: {problem.strerror}") from problem
 
@@ -88,9 +88,9 @@ class AgentMarks:
         discard(str(self._path(name)))
 
     def has_others(self, name: str) -> bool:
-        """Whether any other agent is remembered."""
-        found = {each.stem for each in self._folder.glob("*.json") if not each.name.startswith(".")}
-        return bool(found - {name})
+        """Whether any other agent has a mark."""
+        names = {each.stem for each in self._folder.glob("*.json") if not each.name.startswith(".")}
+        return bool(names - {name})
 
     def _path(self, name: str) -> Path:
         return self._folder / f"{name}.json"
@@ -101,7 +101,7 @@ ENDED: Final = "session dead"
 
 
 class AgentPaneState(Struct, frozen=True):
-    """What was seen of the agent of one pane; `pid` is its process while it lives."""
+    """The state of a pane's agent; `pid` is its process while it lives."""
 
     sight: ProcessState
     pid: int | None = None
@@ -109,7 +109,7 @@ class AgentPaneState(Struct, frozen=True):
 
 
 def inspect_agent(pane_pid: int, command: Sequence[str]) -> AgentPaneState:
-    """What became of the agent that was started as `command` in the pane with this first process."""
+    """The state of the agent that was started as `command` in the pane with this first process."""
     try:
         first = proc.identify(pane_pid)
     except proc.ProcessHidden as problem:
@@ -118,11 +118,15 @@ def inspect_agent(pane_pid: int, command: Sequence[str]) -> AgentPaneState:
         return AgentPaneState(ProcessState.DEAD, reason=ENDED)
     if not is_interactive_shell(tuple(command)) and _left_a_shell(first):
         return AgentPaneState(ProcessState.DEAD, reason=EXITED_TO_SHELL)
-    return AgentPaneState(ProcessState.ALIVE, _agent_below(first).pid)
+    agent = first
+    if _is_shell(first) and not is_interactive_shell(proc.command(first.pid)):
+        # A shell that Wakeful started runs the program.
+        agent = min(proc.children(first), key=lambda each: each.started, default=first)
+    return AgentPaneState(ProcessState.ALIVE, agent.pid)
 
 
 def _left_a_shell(first: Process) -> bool:
-    """Whether a person's shell is in front, with nothing but shells above it up to the pane's first process."""
+    """Whether a person's shell is in front, with only shells above it up to the pane's first process."""
     front = front_group(first.pid)
     leader = proc.identify_or_none(front) if front is not None and front > 0 else None
     if leader is None or not is_interactive_shell(proc.command(leader.pid)):
@@ -135,27 +139,20 @@ def _left_a_shell(first: Process) -> bool:
     return all(_is_shell(each) for each in chain[: chain.index(first) + 1])
 
 
-def _agent_below(first: Process) -> Process:
-    """The program itself where a shell runs it for us, else the pane's own process."""
-    if not _is_shell(first) or is_interactive_shell(proc.command(first.pid)):
-        return first
-    return min(proc.children(first), key=lambda each: each.started, default=first)
-
-
 def _is_shell(process: Process) -> bool:
     words = proc.command(process.pid)
     return bool(words) and PurePath(words[0].removeprefix("-")).name in SHELLS
 
 
 PREFIX: Final = "agent-"
-# A program that cannot run ends within this.
+# A program that cannot run ends within this time.
 STABLE_SECONDS: Final = 0.5
 POLL_SECONDS: Final = 0.03
-# Looking at a screen costs a process of tmux.
+# Reading a screen costs a process of tmux.
 SCREEN_SECONDS: Final = 0.25
-# A server takes its programs along within a second; after this time all of its agents are known to be lost with it.
+# A server's programs end within a second after it; after this time all of its agents count as lost with it.
 SERVER_LOSS_SECONDS: Final = 5.0
-# A server ends with its last session, and its socket outlives it for a moment.
+# A server ends with its last session; its socket stays for a moment.
 SERVER_EXIT_SECONDS: Final = 0.1
 ATTEMPTS_MAX: Final = 5
 _SERVER_EXITED: Final = "server exited unexpectedly"
@@ -176,14 +173,14 @@ class TmuxAgentRuntime:
         self._clock = clock
         self._deadline_seconds = deadline_seconds
         self._next_listing: asyncio.Task[Listing] | None = None
-        # Since when servers are known to be gone; None stands for one that no mark names.
+        # When each server was found gone; None is a server that no mark names.
         self._lost_since: dict[Process | None, float] = {}
-        # Set when a server is missed for the first time.
+        # Set when a server is found gone.
         self._server_missing = asyncio.Event()
 
     async def start(self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]) -> AgentObservation:
         await self._remove_agent(spec)
-        # First of all: a crash of ours from here on leaves a start that came to nothing, not an agent that was stopped.
+        # First of all: after a crash from here on the agent counts as a failed start, not as stopped.
         self._marks.save(spec.name, AgentMark(epoch, None, ready=False))
         try:
             process, server = await self._launch(spec, epoch, environ)
@@ -207,10 +204,9 @@ class TmuxAgentRuntime:
 
     async def inspect(self, spec: AgentSpec) -> AgentObservation:
         mark = self._marks.find(spec.name)
-        gone = (
-            mark is not None and mark.process is not None and proc.state_of(mark.process) is ProcessState.DEAD
-        )
-        # Of a process that is gone only its server's fate is open: no program has to be run to learn that.
+        process = mark.process if mark is not None else None
+        gone = process is not None and proc.state_of(process) is ProcessState.DEAD
+        # If the process is gone, only the state of its server is open: that needs no listing.
         listing = Listing(self._socket, self._server_state(mark)) if gone else await self._shared_listing()
         observation = AgentObservation(
             container=ProcessState.UNKNOWN,
@@ -242,7 +238,7 @@ class TmuxAgentRuntime:
         return ("tmux", "-u", "-S", str(self._socket), "attach-session", "-t", _target(spec))
 
     async def changes(self) -> AsyncIterator[str]:
-        """The ends of processes are told by pidfds; only the end of the doubt about a server has to be told here."""
+        """Pidfds report exits of processes; this reports only when a lost server's agents become dead."""
         while True:
             await self._server_missing.wait()
             self._server_missing.clear()
@@ -250,10 +246,10 @@ class TmuxAgentRuntime:
             yield ""
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Nothing is open."""
 
     async def _shared_listing(self) -> Listing:
-        """One listing for everybody who asked before it began: two hundred agents cost one process of tmux."""
+        """One listing for all callers that came before it began: two hundred agents cost one process of tmux."""
         if self._next_listing is None:
             self._next_listing = asyncio.create_task(self._list())
         return await asyncio.shield(self._next_listing)
@@ -263,13 +259,13 @@ class TmuxAgentRuntime:
         return await list_panes(self._socket, self._deadline_seconds)
 
     def _server_state(self, mark: AgentMark | None) -> ProcessState:
-        """Whether the server of an agent that ended lives: by its identity, for another one may serve the socket by now."""
+        """Whether the server of an ended agent lives: by its identity, because another may serve the socket by now."""
         if mark is None or mark.server is None:
             return server_state(self._socket)
         return ProcessState.DEAD if _lost_its_server(mark) else ProcessState.ALIVE
 
     def _without_server(self, observation: AgentObservation, mark: AgentMark | None) -> AgentObservation:
-        """Nobody serves the socket. Without a mark there is nothing to be seen; with one, nobody knows at first."""
+        """The socket has no server. Without a mark there is no agent; with one, its state is unknown at first."""
         if mark is None:
             return replace(
                 observation,
@@ -280,7 +276,7 @@ class TmuxAgentRuntime:
             )
         process = mark.process
         if process is None:
-            # Nothing of it was ever seen on a server.
+            # It never ran on a server.
             return _lost_agent(observation, ENDED)
         if process.boot_id != proc.boot_id():
             return _lost_agent(observation, "the host was restarted")
@@ -298,7 +294,7 @@ class TmuxAgentRuntime:
     async def _check_ready(
         self, spec: AgentSpec, mark: AgentMark | None, observation: AgentObservation
     ) -> AgentObservation:
-        """The same; of a start that was cut off or failed, with what its screen says by now."""
+        """Add the readiness of an interrupted or failed start, from its screen."""
         if mark is None or mark.ready or observation.agent is not ProcessState.ALIVE:
             return observation
         try:
@@ -311,7 +307,7 @@ class TmuxAgentRuntime:
         return observation
 
     async def _remove_agent(self, spec: AgentSpec) -> None:
-        """End whatever is left of it: processes by their identity, then its session, then its memory."""
+        """End the rest of an agent: processes by their identity, then its session, then its mark."""
         listing = await self._shared_listing()
         if listing.sight is ProcessState.UNKNOWN:
             raise EngineGone(address=self._socket, reason=listing.reason)
@@ -321,7 +317,7 @@ class TmuxAgentRuntime:
         started = mark.process if mark is not None else None
 
         def is_own(each: Process) -> bool:
-            # The file that remembers a start can name any process.
+            # The mark's file can name any process.
             return each in in_panes or (
                 has_variable(SESSION_VARIABLE, f"{PREFIX}{spec.name}")(each)
                 and runs_on_server(str(self._socket), each.pid)
@@ -336,22 +332,23 @@ class TmuxAgentRuntime:
         self._marks.drop(spec.name)
 
     async def _close_session(self, spec: AgentSpec, *, alone: bool) -> None:
-        """The server ends with its last session only if nobody else needs it."""
+        """The server ends with its last session only if no other agent needs it."""
         needed = not alone or self._marks.has_others(spec.name)
         ending = () if needed else ("set-option", "-s", "exit-empty", "on", ";")
         try:
             await self._server.run(*ending, "kill-session", "-t", _target(spec))
         except TmuxFailed:
-            # Its last pane may have closed it while we looked.
+            # Its last pane may have closed it meanwhile.
             if _row_of(spec, None, await self._shared_listing()) is not None:
                 raise
 
     async def _launch(
         self, spec: AgentSpec, epoch: int, environ: Mapping[str, str]
     ) -> tuple[Process, Process | None]:
-        """The first process of its pane, and the server that shows it."""
+        """Returns the first process of its pane, and the server."""
         cwd = spec.workdir or os.environ.get("HOME", "/")
-        given = {**declared_environ(os.environ), **environ, **_marks_of(spec, epoch)}
+        marks = {SESSION_VARIABLE: f"{PREFIX}{spec.name}", EPOCH_VARIABLE: str(epoch)}
+        given = {**declared_environ(os.environ), **environ, **marks}
         try:
             program = find_program(spec.command[0], cwd=cwd, path=given.get("PATH", os.defpath))
         except WorkingDirectoryGone as problem:
@@ -373,7 +370,7 @@ class TmuxAgentRuntime:
     async def _new_session(self, spec: AgentSpec, epoch: int, script: str) -> tuple[Process, Process | None]:
         for _ in range(ATTEMPTS_MAX):
             try:
-                told = await self._server.run(*_new_session_argv(spec, epoch, script))
+                printed = await self._server.run(*_new_session_argv(spec, epoch, script))
                 break
             except TmuxFailed as problem:
                 if _SERVER_EXITED not in str(problem) or not exists(script):
@@ -381,14 +378,14 @@ class TmuxAgentRuntime:
                 await asyncio.sleep(SERVER_EXIT_SECONDS)
         else:
             raise TmuxFailed(reason=f"no session could be made in {ATTEMPTS_MAX} attempts")
-        process, server = (proc.identify_or_none(int(pid)) for pid in told.split()[-2:])
+        process, server = (proc.identify_or_none(int(pid)) for pid in printed.split()[-2:])
         await unset_leaked_variables(self._server)
         if process is None:
             raise await self._exit_error(spec)
         return process, server
 
     async def _wait_until_ready(self, spec: AgentSpec, process: Process) -> None:
-        """See the program take the script's place and stay, and show what says that it is ready. Raises NotReady."""
+        """Wait until the program has stayed alive and its screen shows that it is ready. Raises NotReady."""
         loop = asyncio.get_running_loop()
         began, screen_at = loop.time(), 0.0
         unready = "it was not seen to stay"
@@ -404,36 +401,35 @@ class TmuxAgentRuntime:
         raise NotReady(name=spec.name, seconds=spec.ready_seconds, reason=unready)
 
     async def _why_unready(self, spec: AgentSpec) -> str | None:
-        """Why its screen does not say that it is ready; None if it does, or has nothing to say. Raises TmuxFailed."""
+        """Why its screen does not show that it is ready; None if it does or no pattern is declared. Raises TmuxFailed."""
         if not spec.ready:
             return None
         screen = await self._server.capture(_target(spec))
         if re.search(spec.ready, "\n".join(screen.rows), re.MULTILINE) is not None:
             return None
-        return (
-            blocking_dialog_text(spec.name, spec.command, screen) or f"its screen never showed {spec.ready!r}"
-        )
+        dialog = blocking_dialog_text(spec.name, spec.command, screen)
+        return dialog or f"its screen never showed {spec.ready!r}"
 
     async def _exit_error(self, spec: AgentSpec) -> NotReady:
-        """The error of a program that ended at once, with its last words; nothing of it is left."""
+        """The error of a program that ended at once, with its last output. Removes its session."""
         try:
-            said = safe_screen_text(await self._server.last_output(_target(spec)))
+            output = safe_screen_text(await self._server.last_output(_target(spec)))
         except TmuxFailed:
-            said = ""
+            output = ""
         await self._remove_agent(spec)
-        reason = f"it ended at once: {said}" if said else "it ended at once, and no word of it was seen"
+        reason = f"it ended at once: {output}" if output else "it ended at once, and no word of it was seen"
         return NotReady(name=spec.name, seconds=spec.ready_seconds, reason=reason)
 
 
 def runs_on_server(socket: str, pid: int) -> bool:
-    """Whether it was started on this server: an agent's name is unique for one daemon, not for a user with several."""
+    """Whether it was started on this server: an agent's name is unique only for one daemon, and a user may run several."""
     return (proc.environ_value(pid, "TMUX") or "").startswith(f"{socket},")
 
 
 def _lost_agent(
     observation: AgentObservation, reason: str, session: ProcessState = ProcessState.DEAD
 ) -> AgentObservation:
-    """Started, not stopped, and gone: there is something to restart."""
+    """An agent that was started, not stopped, and is gone, so that it can be restarted."""
     return replace(
         observation, container=ProcessState.ALIVE, session=session, agent=ProcessState.DEAD, reason=reason
     )
@@ -448,7 +444,7 @@ def _without_session(observation: AgentObservation, mark: AgentMark | None) -> A
 
 
 def _lost_its_server(mark: AgentMark | None) -> bool:
-    """Whether the server that showed it is gone, or has begun to end: its panes' programs go before its socket does."""
+    """Whether its server is gone or has begun to end: the programs of its panes end before its socket goes."""
     server = mark.server if mark is not None else None
     return server is not None and (proc.state_of(server) is ProcessState.DEAD or proc.is_ending(server.pid))
 
@@ -468,12 +464,12 @@ def _with_session(observation: AgentObservation, spec: AgentSpec, row: PaneRow) 
 
 
 def _row_of(spec: AgentSpec, mark: AgentMark | None, listing: Listing) -> PaneRow | None:
-    """The agent's pane: the one it was started in, else the session's first; a person may have opened others."""
+    """The pane in which the agent was started, else the session's first; a person may have opened others."""
     rows = [row for row in listing.panes if row.session == f"{PREFIX}{spec.name}"]
     pid = mark.process.pid if mark is not None and mark.process is not None else None
     own = next((row for row in rows if row.pid == pid), None)
     if own is None and pid is not None and rows:
-        # Only a person's panes are left of it.
+        # Only panes that a person opened are left.
         return replace(rows[0], dead=True)
     return own or (rows[0] if rows else None)
 
@@ -482,16 +478,12 @@ def _target(spec: AgentSpec) -> str:
     return f"={PREFIX}{spec.name}:"
 
 
-def _marks_of(spec: AgentSpec, epoch: int) -> dict[str, str]:
-    return {SESSION_VARIABLE: f"{PREFIX}{spec.name}", EPOCH_VARIABLE: str(epoch)}
-
-
 def _new_session_argv(spec: AgentSpec, epoch: int, script: str) -> tuple[str, ...]:
-    """One command, so that no crash leaves a session of ours without its marks."""
+    """A single command, so that no crash leaves Wakeful's session without its marks."""
     target = _target(spec)
     options = {
         ("-w", "remain-on-exit"): "on",
-        # A person's tmux.conf may say that sessions nobody looks at end.
+        # A person's tmux.conf may end sessions without an attached client.
         ("", "destroy-unattached"): "off",
         ("", MARK_SESSION): f"{PREFIX}{spec.name}",
         ("", MARK_EPOCH): str(epoch),

@@ -1,9 +1,9 @@
 """Reads input lines and questions of Claude Code, Codex and shells on the screen; checks typed text. Pure.
 
 A terminal obeys control characters, and a program may take a newline for Enter, so text that could do more
-than appear in an input line is refused before typing. An empty input line, one with a draft, and none are
-told apart; a screen that is not understood has none, and nothing is typed there. Claude Code's screen is that
-of 2.1.197: there a pasted text never answers a dialog, and text that begins with a blank is never a command.
+than appear in an input line is refused before typing. The readers distinguish an empty input line, one with a
+draft, and none; a screen that is not understood has none, and nothing is typed there. Claude Code's screen is
+that of 2.1.197: there a pasted text never answers a dialog, and text that begins with a blank is never a command.
 """
 
 import hashlib
@@ -18,11 +18,11 @@ from msgspec import Struct
 from wakeful.control.driver import LinesRefused, PermissionReply, PromptRefused
 from wakeful.integrations.tmux.screen import Screen
 
-# A terminal is a slow and visible way. Longer prompts belong into a file that the agent is told to read.
+# A terminal is slow and visible. Longer prompts belong in a file that the prompt names.
 TYPED_BYTES_MAX: Final = 32 * 1024
-# Linux keeps 4,095 bytes of a line that its program reads line by line, and drops the rest without a word.
+# Linux keeps 4,095 bytes of a line that its program reads line by line, and silently drops the rest.
 LINE_BYTES_MAX: Final = 4000
-# Terminals may leave these out or join them with their neighbours: marks, joiners, spaces of any kind.
+# Terminals may omit these or join them with their neighbours: marks, joiners, spaces of any kind.
 _INVISIBLE_CATEGORIES: Final = frozenset({"Mn", "Me", "Cf", "Cc", "Zs", "Zl", "Zp"})
 
 
@@ -46,7 +46,7 @@ def prepare_prompt(prompt: str, *, several_lines: bool) -> str:
 
 
 def squeeze(text: str) -> str:
-    """The text without what a terminal wraps, indents or joins: only this is compared."""
+    """The text without characters that a terminal wraps, indents or joins; only this is compared."""
     if text.isascii():
         return "".join(text.split())
     normal = unicodedata.normalize("NFC", text)
@@ -54,20 +54,20 @@ def squeeze(text: str) -> str:
 
 
 def digest(text: str) -> str:
-    """By this a text is recognised where it stands again, without being kept."""
+    """Recognizes a text that reappears, without storing it."""
     return hashlib.sha256(squeeze(text).encode(errors="surrogatepass")).hexdigest()[:32]
 
 
-# Rows above the end of a screen on which an open question stands.
+# An open question is in so many last rows of a screen.
 _QUESTION_ROWS: Final = 8
 _BOX: Final = " \t\xa0│┃|"
 # The angles that clients and shells draw before their input lines.
 _ANGLES: Final = "\u276f\u203a\xbb"
-# What stands before an empty input line of a program. Shells are none of ours: nothing is typed into one.
+# The prompt before a program's empty input line. Not of shells: no prompt is typed into one.
 _PROMPT: Final = re.compile(rf"[\w .:/~()\[\]@-]*(?:>{{1,3}}|[{_ANGLES}])")
 _WORKING: Final = "esc to interrupt"
 _CODEX_SIGN: Final = "\u203a"
-# An entry of a menu, which begins with the same sign while it is chosen.
+# A selected entry of a menu, which begins with the same sign.
 _CHOICE: Final = re.compile(rf"{_CODEX_SIGN}\s*\d+\.(?:\s|$)")
 _SHELL_SIGNS: Final = f"$#%>{_ANGLES}➜λ"
 _QUESTION: Final = re.compile(
@@ -79,7 +79,7 @@ _QUESTION: Final = re.compile(
 
 
 class InputLineState(Enum):
-    """Whose what stands in an input line is, as far as one text is concerned."""
+    """The content of an input line, compared with one text."""
 
     EMPTY = "nothing"
     OURS = "the whole text"
@@ -89,35 +89,35 @@ class InputLineState(Enum):
 
 
 class InputReader(Protocol):
-    """How one program shows where text goes."""
+    """Reads one program's input line and questions."""
 
     several_lines: bool
-    # Whether the program is meant to be a shell.
+    # The program may be a shell.
     shell: bool
     # The key that ends a turn and leaves the program alive.
     interrupt_key: str
 
     def draft(self, screen: Screen) -> str | None:
-        """What stands in the input line: empty if nothing, None if no input line is shown."""
+        """The text in the input line; None if no input line is shown."""
 
     def question(self, screen: Screen) -> str | None:
-        """The words by which an open question or menu was recognised."""
+        """The words that show an open question or menu."""
 
     def escape(self, text: str) -> str:
-        """The text as this program must be given it to take it literally."""
+        """The text in a form that this program takes literally."""
 
     def shows(self, screen: Screen, before: Screen, text: str) -> bool:
-        """Whether exactly this text stands in the input line that was empty before."""
+        """Whether exactly this text is in the input line that was empty before."""
 
     def input_state(self, screen: Screen, prompt: str, text: str) -> InputLineState:
-        """What stands in the input line, compared with this text; `prompt` stood before its cursor when it was empty."""
+        """The input line compared with this text; `prompt` was before its cursor when it was empty."""
 
     def is_working(self, screen: Screen) -> bool:
-        """Whether the screen says that a turn runs."""
+        """Whether the screen shows a running turn."""
 
 
 class PlainInput:
-    """A program nobody knows: the row of the cursor is its input line."""
+    """An unknown program: the row of the cursor is its input line."""
 
     several_lines = False
     shell = False
@@ -129,16 +129,16 @@ class PlainInput:
         return "" if not row or _PROMPT.fullmatch(row) else row
 
     def question(self, screen: Screen) -> str | None:
-        said = [row for row in screen.rows if row.strip()][-_QUESTION_ROWS:]
+        last_rows = [row for row in screen.rows if row.strip()][-_QUESTION_ROWS:]
         if screen.cursor_text.rstrip(_BOX).endswith("?"):
             return screen.cursor_text.strip()
-        return next((row.strip() for row in said if _QUESTION.search(row)), None)
+        return next((row.strip() for row in last_rows if _QUESTION.search(row)), None)
 
     def escape(self, text: str) -> str:
         return text
 
     def shows(self, screen: Screen, before: Screen, text: str) -> bool:
-        # A long line goes on in the rows below, so that all up to the cursor is compared, from its end.
+        # A long line continues in the rows below, so all rows up to the cursor are compared, from the end.
         last = screen.before_cursor.strip(_BOX)
         rows = [*(row.strip(_BOX) for row in screen.typed[: screen.cursor_row]), last]
         expected = squeeze(before.before_cursor.strip(_BOX) + text)
@@ -147,7 +147,7 @@ class PlainInput:
     def input_state(self, screen: Screen, prompt: str, text: str) -> InputLineState:
         before, whole = squeeze(prompt.strip(_BOX)), squeeze(text)
         if screen.behind_cursor.strip(_BOX):
-            # Somebody moved the cursor.
+            # A person moved the cursor.
             return InputLineState.OTHER
         rows = [row.strip(_BOX) for row in screen.typed[: screen.cursor_row]]
         shown = squeeze(screen.before_cursor.strip(_BOX))
@@ -163,21 +163,20 @@ class PlainInput:
             shown = squeeze(row) + shown
         return InputLineState.OTHER
 
-    def is_working(self, screen: Screen) -> bool:  # noqa: ARG002 - the protocol's
-        """Never: nobody knows how it would say so."""
+    def is_working(self, screen: Screen) -> bool:  # noqa: ARG002 - an unknown program shows no known sign of it
         return False
 
 
 class CodexInput(PlainInput):
-    """Codex in a terminal: it says itself how it is interrupted. Known from its documented screens only.
+    """Codex in a terminal: it shows the key that interrupts it. Known only from its documented screens.
 
-    Its input line begins with an angle. A screen without one is coming up, or asks something.
+    Its input line begins with an angle. A screen without one is of a start, or asks something.
     """
 
     interrupt_key = "Escape"
 
     def draft(self, screen: Screen) -> str | None:
-        # A long draft goes on in the rows below its sign.
+        # A long draft continues in the rows below its sign.
         rows: list[str] = []
         for row in reversed(screen.typed[: screen.cursor_row + 1]):
             rows.insert(0, row.strip(_BOX))
@@ -192,20 +191,20 @@ class CodexInput(PlainInput):
 
 
 class ShellInput(PlainInput):
-    """A shell at its prompt, for the one thing that is typed there: the command that continues a conversation."""
+    """A shell at its prompt. Only the command that continues a conversation is typed there."""
 
     shell = True
 
     def draft(self, screen: Screen) -> str | None:
-        """What stands behind the cursor may be the end of a draft, or left over from a program that was killed."""
+        """Text after the cursor may be the end of a draft, or a leftover of a killed program."""
         if self.shows_prompt(screen) and not screen.behind_cursor.strip():
             return ""
         return screen.cursor_text.strip() or None
 
     def shows_prompt(self, screen: Screen) -> bool:
-        """Whether a prompt and nothing else stands before the cursor.
+        """Whether only a prompt is before the cursor.
 
-        A prompt may look like anything, a draft may end like one: only a row with one sign, at its end, counts.
+        A prompt may look like anything, and a draft may end like one: only a row with one sign, at its end, counts.
         """
         row = screen.before_cursor.rstrip()
         signs = [
@@ -213,7 +212,7 @@ class ShellInput(PlainInput):
         ]
         return bool(row) and signs == [len(row) - 1]
 
-    def question(self, screen: Screen) -> str | None:  # noqa: ARG002 - what stands above was printed by programs
+    def question(self, screen: Screen) -> str | None:  # noqa: ARG002 - the rows above are output of programs
         return None
 
 
@@ -224,14 +223,14 @@ _OPTION: Final = re.compile(rf"\s*(?:{_SIGN}\s*)?([1-9])\.\s+(\S.*?)\s*")
 _MENU: Final = re.compile(
     rf"esc to (?:cancel|exit|go back)|enter to (?:select|confirm|continue)|{_SIGN} [1-9]\. ", re.IGNORECASE
 )
-# A paste that is long or has many lines is shown by this alone; its number counts the pastes of the session.
+# A paste that is long or has many lines is shown only as this; its number counts the pastes of the session.
 _PASTED: Final = re.compile(r"\[Pasted text #\d+(?: \+(\d+) lines?)?\]")
-# `/` begins a command of the client, `!` one of the shell; behind a blank they are text.
+# `/` begins a command of the client, `!` one of the shell; after a blank they are text.
 _COMMAND_SIGNS: Final = ("/", "!", "#")
 
 
 class PermissionDialog(Struct, frozen=True):
-    """An open permission question. `id` is a digest of all it says, so that an answer fits no other one."""
+    """An open permission question. `id` is a digest of its whole text, so that an answer fits no other question."""
 
     id: str
     text: str
@@ -239,11 +238,11 @@ class PermissionDialog(Struct, frozen=True):
 
     @property
     def tool(self) -> str:
-        """What the client calls the tool: the headline of the question."""
+        """The client's name for the tool: the headline of the question."""
         return self.text.partition("\n")[0]
 
     def digit(self, reply: PermissionReply) -> str | None:
-        """The digit that gives this answer once and promises nothing for later."""
+        """The digit that gives this answer only once, not for later questions."""
         for digit, label in self.options.items():
             if label == "Yes" if reply is PermissionReply.ALLOW else re.match(r"No\b", label):
                 return digit
@@ -251,7 +250,7 @@ class PermissionDialog(Struct, frozen=True):
 
 
 class ClaudeInput:
-    """Claude Code: an input line is one only between its rules, with the cursor in it."""
+    """Claude Code: its input line is between two rules, with the cursor in it."""
 
     several_lines = True
     shell = False
@@ -299,7 +298,7 @@ class ClaudeInput:
 
 
 def find_permission(screen: Screen) -> PermissionDialog | None:
-    """The permission question on the screen; None if there is none, or if its beginning is out of sight."""
+    """The permission question on the screen; None if there is none, or if its beginning is not visible."""
     if _bounds(screen) is not None:
         return None
     asked = _last(screen.rows, _ASKING.fullmatch)
@@ -308,7 +307,7 @@ def find_permission(screen: Screen) -> PermissionDialog | None:
         return None
     found = (_OPTION.fullmatch(row) for row in screen.rows[asked + 1 :])
     options = {each[1]: each[2] for each in found if each is not None}
-    # Without the mark of the chosen option: it moves, and the question stays the same.
+    # Without the mark of the selected option: it moves, but the question stays the same.
     text = "\n".join(row.replace(_SIGN, " ").strip() for row in screen.rows[top + 1 :]).strip()
     return PermissionDialog(hashlib.sha256(squeeze(text).encode()).hexdigest()[:16], text, options)
 

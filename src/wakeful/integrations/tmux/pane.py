@@ -1,7 +1,7 @@
-"""Types into one pane, and looks at it before and after every key.
+"""Types into one pane, and reads its screen before and after every key.
 
-Nothing is typed unless the screen shows an empty input line of the intended process, and Enter is pressed
-only after the text was seen there. The caller decides what may be typed and why.
+It types only if the screen shows an empty input line of the intended process, and presses Enter only after the
+text has appeared there. The caller decides what may be typed and why.
 """
 
 import asyncio
@@ -32,9 +32,9 @@ from wakeful.integrations.tmux.typed_notes import TypedNote, TypedNotes, TypingS
 from wakeful.linux import proc
 from wakeful.storage.base import ActionOutcome
 
-# A paste was shown after 0.05 s; while two suites of tests kept both cores busy, once not within 5 s.
+# A paste was shown after 0.05 s; while two test suites kept both cores busy, once not within 5 s.
 ECHO_SECONDS_MAX: Final = 10.0
-# A client that takes up a long conversation draws its input line first and reads nothing for a while: on two cores with
+# A client that resumes a long conversation draws its input line first and reads nothing for a while: on two cores with
 # five busy programs more than 5 s.
 READ_SECONDS_MAX: Final = 15.0
 POLL_SECONDS: Final = 0.03
@@ -43,7 +43,7 @@ UNTRUSTED_CHARS_MAX: Final = 300
 # Killing a line joins it with the one above: two strokes for each row. No draft is taller than its pane.
 CLEAR_ROWS_MAX: Final = 100
 
-# What Enter does is seen within half a second; a daemon that comes back does not wait for a busy client.
+# The effect of Enter shows within half a second; a restarted daemon does not wait for a busy client.
 RECONCILE_SECONDS_MAX: Final = 3.0
 NO_SESSION: Final = SessionId("")
 _REMOVED: Final = ActionResult(
@@ -68,28 +68,28 @@ _RESULT_BY_STATE: Final[Mapping[tuple[InputLineState, TypingStage | None], Actio
         ActionOutcome.UNVERIFIED, "something else stands in the input line, which was left as it is"
     ),
 }
-"""What a text amounts to whose typing was cut off, by what stands there now and how far it had come."""
+"""The result of an interrupted typing, by the state of the input line and the stage that the typing had reached."""
 
 T = TypeVar("T")
 
 
-async def poll_until(look: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
-    """The first answer of `look` that is not None, or None when time is up."""
+async def poll_until(check: Callable[[], Awaitable[T | None]], seconds: float) -> T | None:
+    """The first result of `check` that is not None, or None when time is up."""
     deadline = asyncio.get_running_loop().time() + seconds
-    while (seen := await look()) is None:
+    while (result := await check()) is None:
         if asyncio.get_running_loop().time() >= deadline:
             return None
         await asyncio.sleep(POLL_SECONDS)
-    return seen
+    return result
 
 
 def safe_screen_text(text: str) -> str:
-    """A piece of a screen, without secrets and safe to show."""
+    """A piece of a screen, redacted and safe to show."""
     return plain(redact(text), UNTRUSTED_CHARS_MAX)
 
 
 class PaneController:
-    """Types into one pane. `touched` says whether a key may have reached it."""
+    """Types into one pane. `may_have_typed`: a key may have reached it."""
 
     def __init__(
         self,
@@ -111,11 +111,11 @@ class PaneController:
         self._note: TypedNote | None = None
 
     async def capture(self) -> Screen:
-        """The pane now. Raises TmuxFailed."""
+        """Raises TmuxFailed."""
         return await self._server.capture(self.address.target)
 
     async def press(self, *keys: str) -> None:
-        """Press keys. Raises TmuxFailed."""
+        """Raises TmuxFailed."""
         self.may_have_typed = True
         await self._server.press(self.address.target, *keys)
 
@@ -128,9 +128,8 @@ class PaneController:
             first.pid != screen.pane_pid or proc.state_of(first) is not ProcessState.ALIVE
         ):
             return "another pane has its address now"
-        if proc.state_of(self.process) is not ProcessState.ALIVE or not belongs_to(
-            self.process, screen.pane_pid
-        ):
+        is_alive = proc.state_of(self.process) is ProcessState.ALIVE
+        if not is_alive or not belongs_to(self.process, screen.pane_pid):
             return "its agent does not run in this pane any more"
         if not is_in_front(self.process):
             return "something else is in front of the agent in its pane"
@@ -149,17 +148,17 @@ class PaneController:
         )
 
     async def type_text(self, text: str) -> ActionResult | Screen:
-        """Put the text into the empty input line and see it there; the screen before, or why it is not there."""
+        """Put the text into the empty input line and check it; returns the screen before, or why it is not there."""
 
-        async def read_up() -> Screen | None:
+        async def all_read() -> Screen | None:
             screen = await self.capture()
             return None if self.typing_obstacle(screen, text) == UNREAD else screen
 
-        if (left := self._notes.find(self.address)) is not None:
-            await self.reconcile(left)
+        if (note := self._notes.find(self.address)) is not None:
+            await self.reconcile(note)
             self.drop_final_note()
-        # A terminal answers questions of its program into the same queue: that is read in a moment.
-        before = await poll_until(read_up, READ_SECONDS_MAX) or await self.capture()
+        # A terminal's answers to its program go into the same queue: the program reads them in a moment.
+        before = await poll_until(all_read, READ_SECONDS_MAX) or await self.capture()
         if (reason := self.typing_obstacle(before, text)) is not None:
             return ActionResult(
                 ActionOutcome.DECLINED, reason, untrusted=safe_screen_text(self._visible_text(before))
@@ -171,56 +170,46 @@ class PaneController:
         self.record_stage(TypingStage.PASTED)
         fault_point("typing.pasted")
 
-        async def stands() -> bool | None:
+        async def shown() -> bool | None:
             return self.reader.shows(await self.capture(), before, text) or None
 
-        if await poll_until(stands, ECHO_SECONDS_MAX):
+        if await poll_until(shown, ECHO_SECONDS_MAX):
             return before
-        # What it has not read yet it cannot show, and it would stand there later.
-        if self._not_reading_reason(await self.capture(), text) == UNREAD and await poll_until(
-            stands, READ_SECONDS_MAX
-        ):
+        # A program cannot show unread text yet, but will show it later.
+        is_unread = self._not_reading_reason(await self.capture(), text) == UNREAD
+        if is_unread and await poll_until(shown, READ_SECONDS_MAX):
             return before
         return await self._remove_partial_text(text)
 
     def _write_note(self, text: str, before: Screen) -> None:
-        reader = type(self.reader).__name__
+        reader, prompt = type(self.reader).__name__, before.before_cursor
         self._note = TypedNote(
-            self._session_id,
-            self.address,
-            self.process,
-            reader,
-            text,
-            before.before_cursor,
-            at=time.time(),
+            self._session_id, self.address, self.process, reader, text, prompt, at=time.time()
         )
         self._notes.save(self._note)
 
     def record_stage(self, stage: TypingStage) -> None:
-        """The text that was typed in came so far. Raises TmuxFailed."""
-        assert self._note is not None, "something was typed in"
+        """Record how far the typing came. Raises TmuxFailed."""
+        assert self._note is not None, "a text was typed"
         self._notes.save(replace(self._note, stage=stage))
 
     def drop_final_note(self) -> None:
-        """Drop the note of a text if what became of it was seen."""
+        """Drop the note of a text if its outcome is known."""
         note = self._notes.find(self.address)
         if note is not None and note.is_final:
             self._notes.drop(self.address)
 
     async def reconcile(self, note: TypedNote) -> ActionResult:
-        """What became of a text whose typing was cut off. It is removed where it stands; it is never sent here."""
+        """The outcome of an interrupted typing. The text is removed from the input line, never sent."""
 
-        async def told() -> InputLineState | None:
+        async def settled() -> InputLineState | None:
             screen = await self.capture()
-            standing = self._input_state(screen, note)
-            # Enter may have been pressed just before, or the text put there: what that does is seen in a moment.
+            state = self._input_state(screen, note)
+            # Enter may have been pressed just before, or the text pasted: the effect shows in a moment.
             is_fresh = 0 <= time.time() - note.at < RECONCILE_SECONDS_MAX
-            unsure = standing is (
-                InputLineState.OURS if note.stage is TypingStage.ENTER else InputLineState.EMPTY
-            )
-            return (
-                None if (unsure and is_fresh) or self._not_reading_reason(screen, "") == UNREAD else standing
-            )
+            may_change = InputLineState.OURS if note.stage is TypingStage.ENTER else InputLineState.EMPTY
+            is_unread = self._not_reading_reason(screen, "") == UNREAD
+            return None if (state is may_change and is_fresh) or is_unread else state
 
         if note.is_final:
             return _RESULT_BY_STAGE[note.stage]
@@ -234,52 +223,52 @@ class PaneController:
             return ActionResult(
                 ActionOutcome.UNVERIFIED, f"it is unknown whether the text was taken: {reason}"
             )
-        standing = await poll_until(told, RECONCILE_SECONDS_MAX)
-        if standing is None:
-            # What it has not read yet it will show later: the note stays.
+        state = await poll_until(settled, RECONCILE_SECONDS_MAX)
+        if state is None:
+            # Unread text will show later, so the note stays.
             return ActionResult(
                 ActionOutcome.UNVERIFIED, f"it is unknown whether the text was taken: {UNREAD}"
             )
-        return await self._reconcile_state(standing, note)
+        return await self._reconcile_state(state, note)
 
     def _input_state(self, screen: Screen, note: TypedNote) -> InputLineState:
-        standing = self.reader.input_state(screen, note.prompt, note.text)
-        # The whole text stood there before Enter: a part of it that stands there now was typed by a person.
-        is_other = standing is InputLineState.PART and note.stage is TypingStage.ENTER
-        return InputLineState.OTHER if is_other else standing
+        state = self.reader.input_state(screen, note.prompt, note.text)
+        # Before Enter the whole text was there: if only a part is there now, a person typed it.
+        is_other = state is InputLineState.PART and note.stage is TypingStage.ENTER
+        return InputLineState.OTHER if is_other else state
 
-    async def _reconcile_state(self, standing: InputLineState, note: TypedNote) -> ActionResult:
-        if standing is InputLineState.HIDDEN:
+    async def _reconcile_state(self, state: InputLineState, note: TypedNote) -> ActionResult:
+        if state is InputLineState.HIDDEN:
             return ActionResult(
                 ActionOutcome.UNVERIFIED, "no input line is shown: it is unknown whether the text was taken"
             )
-        if standing in (InputLineState.OURS, InputLineState.PART) and not await self.clear():
+        if state in (InputLineState.OURS, InputLineState.PART) and not await self.clear():
             return ActionResult(
                 ActionOutcome.UNVERIFIED, "the text stands in the input line and could not be removed"
             )
-        result = _RESULT_BY_STATE.get((standing, note.stage)) or _RESULT_BY_STATE[standing, None]
-        ended = next((stage for stage, each in _RESULT_BY_STAGE.items() if each is result), None)
-        if ended is None:
+        result = _RESULT_BY_STATE.get((state, note.stage)) or _RESULT_BY_STATE[state, None]
+        stage = next((stage for stage, each in _RESULT_BY_STAGE.items() if each is result), None)
+        if stage is None:
             self._notes.drop(self.address)
         else:
-            # A second crash must not make it a riddle again.
-            self._notes.save(replace(note, stage=ended))
+            # The result must survive a second crash.
+            self._notes.save(replace(note, stage=stage))
         return result
 
     async def clear(self) -> bool:
-        """Remove what stands in the input line; whether it is empty now. Raises TmuxFailed."""
+        """Empty the input line; returns whether it is empty now. Raises TmuxFailed."""
         for _ in range(CLEAR_ROWS_MAX):
             draft = self.reader.draft(await self.capture())
             if draft == "":
                 return True
-            # Without an input line the keys would go somewhere else.
+            # Without an input line the keys would go elsewhere.
             if draft is not None:
                 await self.press("C-u", "C-u")
             await asyncio.sleep(POLL_SECONDS)
         return False
 
     def _not_reading_reason(self, screen: Screen, text: str) -> str | None:
-        """Why what is typed would go somewhere else than into an input line."""
+        """Why typed text would not go into an input line."""
         if not self.reader.shell and is_interactive_shell(proc.command(self.process.pid)):
             return "its program is a shell, and text is no command"
         state = terminal_state(screen.tty)
@@ -304,17 +293,13 @@ class PaneController:
         return "somebody's draft stands in its input line" if draft else None
 
     async def _remove_partial_text(self, text: str) -> ActionResult:
-        """The text is not seen standing: no Enter. What stands there is removed only if it is a part of ours."""
+        """The text did not appear, so Enter is not pressed. A draft is removed only if it is a part of the text."""
         screen = await self.capture()
         draft = squeeze(self.reader.draft(screen) or "")
         prompt = self._note.prompt if self._note is not None else ""
-        is_ours = self.reader.input_state(screen, prompt, text) in (InputLineState.OURS, InputLineState.PART)
-        if (
-            draft
-            and (is_ours or draft in squeeze(text))
-            and self.closed_reason(screen) is None
-            and await self.clear()
-        ):
+        state = self.reader.input_state(screen, prompt, text)
+        is_ours = state in (InputLineState.OURS, InputLineState.PART) or draft in squeeze(text)
+        if draft and is_ours and self.closed_reason(screen) is None and await self.clear():
             self.record_stage(TypingStage.REMOVED)
             words = "the text did not arrive whole: it was removed again, and Enter was not pressed"
         else:

@@ -24,7 +24,7 @@ from wakeful.judging.evidence import Pane
 from wakeful.linux import proc
 from wakeful.sources.base import EvidenceSink, ProcessWatch
 
-# `tmux: server` where a process may name itself, plain `tmux` elsewhere.
+# `tmux: server` if a process may name itself, else plain `tmux`.
 _SERVER_NAME: Final = "tmux"
 # The kernel's __SO_ACCEPTCON: this end accepts connections.
 _LISTENS: Final = 0x10000
@@ -35,9 +35,9 @@ def is_server(pid: int) -> bool:
 
 
 def socket_of_server(pid: int) -> Path | None:
-    """The socket of the tmux server with this pid; None if it listens nowhere or cannot be looked at.
+    """The socket of the tmux server with this pid; None if it does not listen or cannot be read.
 
-    None may be wrong once: the kernel leaves rows out of its list of sockets while others open and close theirs.
+    None may be wrong once: the kernel omits rows from its list of sockets while others open and close.
     """
     inodes = _socket_inodes(pid)
     try:
@@ -45,12 +45,12 @@ def socket_of_server(pid: int) -> Path | None:
     except OSError:
         return None
     bound = next((path for inode, path in map(_listener, rows) if path and inode in inodes), None)
-    # A relative path begins where the server was started, and there it stays.
+    # A relative path begins at the server's start folder, which it does not leave.
     return Path(proc.cwd(pid) or "/", os.fsdecode(bound)) if bound else None
 
 
 def _listener(row: bytes) -> tuple[bytes, bytes]:
-    """Inode and path of a row of /proc/net/unix; no path for whoever only talks, or has no name in the file system."""
+    """Inode and path of a row of /proc/net/unix; no path if it does not listen or has no name in the file system."""
     fields = row.split(maxsplit=7)
     if len(fields) < 8 or not fields[3].isalnum() or fields[7].startswith(b"@"):
         return b"", b""
@@ -67,7 +67,7 @@ def _socket_inodes(pid: int) -> set[bytes]:
 
 
 def _link(descriptor: Path) -> str:
-    """What a descriptor stands for; empty if it was closed while we looked."""
+    """The target of a descriptor; empty if it was closed meanwhile."""
     try:
         return str(descriptor.readlink())
     except OSError:
@@ -75,18 +75,17 @@ def _link(descriptor: Path) -> str:
 
 
 TICK_SECONDS: Final = 10.0
-# The end of a dialog is told by the client's registry; that another one follows it, nobody tells.
+# The client's registry reports the end of a dialog, but not that another dialog follows.
 DIALOG_TICK_SECONDS: Final = 2.0
-# Below this many sessions nobody needs to be forgotten.
+# Below this many sessions none is forgotten.
 KEPT_MIN: Final = 64
 
-
 _PaneKey = tuple[str, PaneRow]
-"""A pane as a server lists it: its socket and its row."""
+"""A pane: its socket and its row in the listing."""
 
 
 class PaneSession(Struct, frozen=True):
-    """A session that may be shown in a pane: its newest holder and the pane it was last seen in."""
+    """A session that may be in a pane: its newest holder and its last known pane."""
 
     session_id: SessionId
     holder: Process
@@ -95,7 +94,7 @@ class PaneSession(Struct, frozen=True):
 
 
 class TmuxPaneSource:
-    """Finds the pane of every held session."""
+    """Finds the pane of every session with a holder."""
 
     name = "tmux"
 
@@ -115,7 +114,7 @@ class TmuxPaneSource:
         self._deadline_seconds = deadline_seconds
         self._scan_requested = asyncio.Event()
         self._new_sessions: dict[SessionId, None] = {}
-        # A holder and its ancestors, nearest first. Kept, for a dead holder has no ancestors any more.
+        # A holder and its ancestors, nearest first. Stored, because a dead holder has no ancestors any more.
         self._ancestry: dict[SessionId, tuple[Process, ...]] = {}
         self._sessions_below: dict[Process, set[SessionId]] = {}
         self._server_sockets: set[Path] = set()
@@ -125,11 +124,11 @@ class TmuxPaneSource:
         self._unanswered_panes: set[_PaneKey] = set()
         self._panes: dict[Process, Pane] = {}
         self._count_after_sweep = KEPT_MIN
-        # What clients ask before they take a prompt; without it panes are listed only for sessions that are known.
+        # Without it, panes are listed only for known sessions.
         self._dialogs = dialogs
         self._tick_seconds = TICK_SECONDS
         self._delay_reason: str | None = None
-        # Listings that came to nothing, since the start.
+        # Since the start.
         self.failed_listings = 0
 
     @property
@@ -142,31 +141,31 @@ class TmuxPaneSource:
         self._scan_requested.set()
 
     def on_exit(self, process: Process) -> None:
-        """A process is gone: if it was a pane's, list now, for its server may have gone with it."""
+        """If the ended process was a pane's, list now, because its server may have ended too."""
         if process in self._panes:
             self._scan_requested.set()
 
     async def scan(self) -> None:
-        """List every server once, and look who shows a dialog in its pane."""
+        """List every server once, and find the clients that show a dialog."""
         arrived = self._learn_new_sessions()
         self._learn_sockets(self._unresolved_servers)
         named = (*self._extra_sockets, *self._server_sockets)
         paths = sockets(os.getuid(), named) if self._ancestry or self._dialogs is not None else []
         listings = [await list_panes(path, self._deadline_seconds) for path in paths]
-        unheard = [each.reason for each in listings if each.sight is ProcessState.UNKNOWN]
-        self._delay_reason = "; ".join(unheard) or None
-        self.failed_listings += len(unheard)
+        failures = [each.reason for each in listings if each.sight is ProcessState.UNKNOWN]
+        self._delay_reason = "; ".join(failures) or None
+        self.failed_listings += len(failures)
         self._compare(listings)
         for session_id in arrived:
             self._report_pane(session_id)
         if len(self._ancestry) > 2 * self._count_after_sweep:
             self._sweep()
         if self._dialogs is not None:
-            # What is known of a session changed: its screen may have to be read though it did not change.
-            anew = {pane.process.pid for each in arrived if (pane := self._pane_of(each)) is not None}
-            awaited = await self._dialogs.scan(listings, anew)
-            self._tick_seconds = DIALOG_TICK_SECONDS if awaited else TICK_SECONDS
-            # Who was found by its dialog is in one of the panes that were just listed.
+            # A session changed, so its screen must perhaps be read although the screen did not change.
+            changed = {pane.process.pid for each in arrived if (pane := self._pane_of(each)) is not None}
+            is_waiting = await self._dialogs.scan(listings, changed)
+            self._tick_seconds = DIALOG_TICK_SECONDS if is_waiting else TICK_SECONDS
+            # A client found by its dialog is in one of the panes just listed.
             for session_id in self._learn_new_sessions():
                 self._report_pane(session_id)
 
@@ -181,7 +180,7 @@ class TmuxPaneSource:
                 continue
 
     def catch_up(self, session_id: SessionId) -> None:
-        """Nothing: the end of a pane's process is told by its pidfd."""
+        """Does nothing: a pidfd reports the end of a pane's process."""
 
     def _learn_new_sessions(self) -> list[SessionId]:
         arrived = [each for each in self._new_sessions if self._learn_session(each)]
@@ -189,26 +188,26 @@ class TmuxPaneSource:
         return arrived
 
     def _learn_session(self, session_id: SessionId) -> bool:
-        """Learn where a new holder comes from; False if there is nobody to place."""
-        tenant = self._session_of(session_id)
-        if tenant is None:
+        """Record the ancestors of a new holder; False if there is none."""
+        session = self._session_of(session_id)
+        if session is None:
             return False
-        if tenant.sight is ProcessState.ALIVE:
-            above = _ancestors_of(tenant.holder)
-        elif tenant.pane is not None:
-            # Gone, and remembered with the pane that outlived it.
-            above = [tenant.pane.process, *_ancestors_of(tenant.pane.process)]
+        if session.sight is ProcessState.ALIVE:
+            above = _ancestors_of(session.holder)
+        elif session.pane is not None:
+            # The holder is gone; its pane outlived it.
+            above = [session.pane.process, *_ancestors_of(session.pane.process)]
         else:
             return False
         self._forget(session_id)
-        self._ancestry[session_id] = (tenant.holder, *above)
+        self._ancestry[session_id] = (session.holder, *above)
         for process in self._ancestry[session_id]:
             self._sessions_below.setdefault(process, set()).add(session_id)
         self._learn_sockets(above)
         return True
 
     def _learn_sockets(self, above: Iterable[Process]) -> None:
-        """A pane is a child of its server, wherever that listens. One that was not found out is looked at again."""
+        """Find the sockets of servers among these: a pane is its server's child. An unresolved server is tried again."""
         for process in [each for each in above if each not in self._servers]:
             serves = is_server(process.pid)
             socket = socket_of_server(process.pid) if serves else None
@@ -227,25 +226,22 @@ class TmuxPaneSource:
                 del self._sessions_below[process]
 
     def _compare(self, listings: list[Listing]) -> None:
-        """Report the panes that went, then those that came; a renamed one does both."""
+        """Report the removed panes, then the added ones; a renamed pane is both."""
         runtimes = {str(each.socket): each.sight for each in listings}
         listed = {(str(each.socket), row) for each in listings for row in each.panes if not row.dead}
         for place in self._rows.keys() - listed:
             runtime = runtimes.get(place[0], ProcessState.DEAD)
-            if runtime is ProcessState.UNKNOWN:
-                self._on_no_answer(place)
-            else:
+            if runtime is not ProcessState.UNKNOWN:
                 self._unanswered_panes.discard(place)
-                self._on_pane_removed(self._rows.pop(place), runtime)
+                process = self._rows.pop(place)
+                self._panes.pop(process, None)
+                self._report_pane_change(process, runtime)
+            elif place not in self._unanswered_panes:
+                self._unanswered_panes.add(place)
+                self._report_pane_change(self._rows[place], ProcessState.UNKNOWN)
         for place in (listed - self._rows.keys()) | (listed & self._unanswered_panes):
             self._unanswered_panes.discard(place)
             self._on_pane_added(place)
-
-    def _on_no_answer(self, place: _PaneKey) -> None:
-        """Its server gave no answer: nobody knows, until it does."""
-        if place not in self._unanswered_panes:
-            self._unanswered_panes.add(place)
-            self._report_pane_change(self._rows[place], ProcessState.UNKNOWN)
 
     def _on_pane_added(self, place: _PaneKey) -> None:
         socket, row = place
@@ -260,18 +256,14 @@ class TmuxPaneSource:
         for session_id in self._sessions_below.get(process, ()):
             self._report_pane(session_id)
 
-    def _on_pane_removed(self, process: Process, runtime: ProcessState) -> None:
-        self._panes.pop(process, None)
-        self._report_pane_change(process, runtime)
-
     def _report_pane_change(self, process: Process, runtime: ProcessState) -> None:
-        """Everybody who was shown there hears what became of the pane."""
+        """Report the pane's change for every session in it."""
         for session_id in self._sessions_below.get(process, ()):
-            tenant = self._session_of(session_id)
-            pane = tenant.pane if tenant is not None else None
+            session = self._session_of(session_id)
+            pane = session.pane if session is not None else None
             if pane is None or pane.process != process:
                 continue
-            # Its process may have been seen dead already; what became of its server is news all the same.
+            # The death of its process may be known already; the state of its server is still new.
             if pane.sight is not ProcessState.DEAD or pane.runtime is not runtime:
                 self._report_lost_pane(session_id, pane, runtime)
 
@@ -281,11 +273,11 @@ class TmuxPaneSource:
             if self._processes.watch(pane.process) is ProcessState.ALIVE:
                 self._sink.on_pane(session_id, pane)
             return
-        tenant = self._session_of(session_id)
-        if tenant is None or tenant.pane is None or tenant.sight is not ProcessState.ALIVE:
+        session = self._session_of(session_id)
+        if session is None or session.pane is None or session.sight is not ProcessState.ALIVE:
             return
-        if tenant.pane.sight is ProcessState.ALIVE:
-            self._report_lost_pane(session_id, tenant.pane, ProcessState.ALIVE)
+        if session.pane.sight is ProcessState.ALIVE:
+            self._report_lost_pane(session_id, session.pane, ProcessState.ALIVE)
 
     def _pane_of(self, session_id: SessionId) -> Pane | None:
         chain = self._ancestry.get(session_id, ())
@@ -296,24 +288,23 @@ class TmuxPaneSource:
         self._sink.on_pane(session_id, structs.replace(pane, sight=state, runtime=runtime))
 
     def _sweep(self) -> None:
-        """Forget who left, once there are twice as many as after the last time."""
-        tenants = {each: self._session_of(each) for each in self._ancestry}
-        for session_id, tenant in tenants.items():
-            if tenant is None or (tenant.sight is ProcessState.DEAD and tenant.pane is None):
+        """Forget ended sessions; called when there are twice as many as after the last sweep."""
+        sessions = {each: self._session_of(each) for each in self._ancestry}
+        for session_id, session in sessions.items():
+            if session is None or (session.sight is ProcessState.DEAD and session.pane is None):
                 self._forget(session_id)
-        self._servers = {
-            each: socket for each, socket in self._servers.items() if each in self._sessions_below
-        }
+        servers = self._servers.items()
+        self._servers = {each: socket for each, socket in servers if each in self._sessions_below}
         self._count_after_sweep = max(KEPT_MIN, len(self._ancestry))
 
 
 def _ancestors_of(process: Process) -> list[Process]:
-    """Its ancestors; none where they cannot be seen.
+    """Its ancestors; none if they cannot be seen.
 
     Up to this process: an agent that the daemon started without a terminal is not in the daemon's own pane.
     """
     try:
-        found = proc.ancestors(process.pid)
+        ancestors = proc.ancestors(process.pid)
     except proc.ProcessHidden:
         return []
-    return list(takewhile(lambda each: each.pid != os.getpid(), found))
+    return list(takewhile(lambda each: each.pid != os.getpid(), ancestors))

@@ -21,12 +21,12 @@ from wakeful.core.text import plain
 from wakeful.linux.run_command import CommandResult, run_command
 
 DEADLINE_SECONDS: Final = 5.0
-# Names that were made plain once: a listing repeats them every tick.
+# A cache of cleaned names: a listing repeats them every tick.
 TEXTS_KEPT: Final = 4096
 TEXT_CHARS_MAX: Final = 500
 _EMPTY_SERVER: Final = b"no current target"
-# In the order of _parse_row, the only one with spaces last. No more than is needed: what a pane runs is asked of
-# /proc by its pid, for every field costs the server, and the current command alone as much as all of these.
+# In the order of _parse_row, the only one with spaces last. As few as possible, because every field costs the server
+# time, and the current command alone as much as all of these; /proc says what a pane runs.
 _FIELDS: Final = ("pane_id", "pane_pid", "pane_dead", "window_activity", "session_name")
 _ROW: Final = " ".join(f"#{{{field}}}" for field in _FIELDS)
 
@@ -42,44 +42,44 @@ class PaneRow(Struct, frozen=True):
 
     session: str
     pane_id: str
-    # A dead pane's pid is history and may be somebody else's by now.
+    # A dead pane's pid may belong to another process by now.
     pid: int
     dead: bool
 
 
 class Listing(Struct, frozen=True):
-    """What one socket showed. `dead`: nobody serves it. `unknown`: we could not find out, and `reason` is why."""
+    """The listing of one socket. `dead`: it has no server. `unknown`: that could not be found out; `reason` says why."""
 
     socket: Path
     sight: ProcessState
     panes: tuple[PaneRow, ...] = ()
     reason: str = ""
-    # When each pane's window last showed something new, in whole seconds since the epoch. No part of a row: a row
-    # that did not change is the same pane, however busy it is.
+    # The last output of each pane's window, in whole seconds since the epoch. Not part of a row: an equal row is the
+    # same pane, however busy it is.
     wrote: tuple[int, ...] = ()
-    # tmux could not be asked, and yet the socket is served: its server may have only just come up.
+    # tmux failed, although the socket has a server: the server may have only just started.
     came_up: bool = False
 
 
 def sockets(uid: int, extra: Iterable[Path] = ()) -> list[Path]:
-    """Every tmux socket of this user: in tmux's own folder, and those named. Raises TmuxFolderClosed."""
-    # tmux's own default, which is safe because tmux and we both insist on the owner.
+    """Every tmux socket of this user: in tmux's own folder, and in `extra`. Raises TmuxFolderClosed."""
+    # tmux's own default, which is safe because tmux and this module both check the owner.
     root = os.environ.get("TMUX_TMPDIR") or "/tmp"  # noqa: S108
     named = (*_entries(Path(root) / f"tmux-{uid}", uid), *extra)
     return sorted({path for path in named if _is_socket_of(path, uid)})
 
 
 async def list_panes(socket: Path, deadline_seconds: float = DEADLINE_SECONDS) -> Listing:
-    """All panes of the server on this socket; never later than the deadline, never an exception for the world."""
+    """All panes of the server on this socket, within the deadline; a failure is in the listing, not raised."""
     listing = await _list_once(socket, deadline_seconds)
     if listing.came_up:
-        # A server began to serve between tmux's refusal and our look at its socket.
+        # A server started between tmux's failure and the check of its socket.
         listing = await _list_once(socket, deadline_seconds)
     return listing
 
 
 async def _list_once(socket: Path, deadline_seconds: float) -> Listing:
-    # A program may put newlines and tabs into its name and so forge rows; it cannot guess this.
+    # A program may put newlines and tabs into its name to forge rows; it cannot guess this separator.
     separator = secrets.token_hex(8)
     argv = ("tmux", "-u", "-S", str(socket), "list-panes", "-a", "-F", separator + _ROW)
     try:
@@ -95,10 +95,7 @@ async def _list_once(socket: Path, deadline_seconds: float) -> Listing:
 
 
 def parse_panes(output: bytes, separator: bytes) -> list[tuple[PaneRow, int]]:
-    """Every pane that tmux printed, and when its window last showed something new.
-
-    Raises ValueError if it is not what we asked for.
-    """
+    """Every printed pane with the time of its window's last output. Raises ValueError for any other output."""
     before, *rows = output.split(separator)
     if before:
         raise ValueError("these are not the rows we asked for")
@@ -124,7 +121,7 @@ def _parse_listing(socket: Path, output: bytes, separator: bytes) -> Listing:
 
 
 def _failed_listing(socket: Path, answer: CommandResult) -> Listing:
-    """tmux said no. Whether a server is there is asked of the socket: messages change with versions."""
+    """tmux failed. The socket shows whether there is a server: messages change with versions."""
     state = server_state(socket)
     if state is ProcessState.DEAD:
         return Listing(socket, ProcessState.DEAD, reason="no server on this socket")
@@ -135,7 +132,7 @@ def _failed_listing(socket: Path, answer: CommandResult) -> Listing:
 
 
 def server_state(socket: Path) -> ProcessState:
-    """Whether anybody serves the socket: one connection, no program."""
+    """Whether the socket has a server: costs one connection, no program."""
     with unix.socket(unix.AF_UNIX) as probe:
         probe.setblocking(False)
         try:
@@ -148,10 +145,10 @@ def server_state(socket: Path) -> ProcessState:
 
 
 def _entries(folder: Path, uid: int) -> list[Path]:
-    """What lies in the folder, if it is one and the user's own."""
+    """The folder's entries, if it is a folder of this user."""
     try:
-        found = folder.lstat()
-        return list(folder.iterdir()) if stat.S_ISDIR(found.st_mode) and found.st_uid == uid else []
+        status = folder.lstat()
+        return list(folder.iterdir()) if stat.S_ISDIR(status.st_mode) and status.st_uid == uid else []
     except (FileNotFoundError, NotADirectoryError):
         return []
     except OSError as problem:
@@ -160,13 +157,13 @@ def _entries(folder: Path, uid: int) -> list[Path]:
 
 def _is_socket_of(path: Path, uid: int) -> bool:
     try:
-        found = path.lstat()
+        status = path.lstat()
     except OSError:
         return False
-    return stat.S_ISSOCK(found.st_mode) and found.st_uid == uid
+    return stat.S_ISSOCK(status.st_mode) and status.st_uid == uid
 
 
 @lru_cache(TEXTS_KEPT)
 def _text(raw: bytes) -> str:
-    # Replaced, not escaped as surrogates: those cannot be encoded again on their way to a client.
+    # Replaced, not escaped as surrogates: those cannot be encoded again for a client.
     return plain(raw.decode(errors="replace"), TEXT_CHARS_MAX)

@@ -20,7 +20,7 @@ class OptionArity(Enum):
     ONE = 1
     MAYBE_ONE = 2
     MANY = 3
-    # The option, and what follows it, is left out of a resume: it chose or named the conversation.
+    # A resume leaves out the option and its values: it chose or named the conversation.
     LEFT_OUT = 4
     LEFT_OUT_WITH_ONE = 5
     LEFT_OUT_WITH_MAYBE_ONE = 6
@@ -61,7 +61,7 @@ CODEX_OPTIONS: Final[Mapping[str, OptionArity]] = {
     **dict.fromkeys(("--last", "--all"), OptionArity.LEFT_OUT),
 }
 _INTERPRETERS: Final = frozenset({"node", "bun"})
-# These choose another conversation than the one we name, or no terminal.
+# These choose another conversation than the named one, or no terminal.
 _CLAUDE_REFUSED: Final = frozenset(
     {
         *("-p", "--print", "-r", "--resume", "-c", "--continue", "--session-id", "--fork-session"),
@@ -71,31 +71,30 @@ _CLAUDE_REFUSED: Final = frozenset(
 
 
 def program_of(argv: Sequence[str]) -> str:
-    """The name of the program, without its folder."""
     return PurePath(argv[0]).name if argv else ""
 
 
 def without_interpreter(argv: Sequence[str]) -> tuple[str, ...]:
-    """The words as a person typed them: a client that is a script runs below its interpreter."""
+    """The command as a person typed it, without the interpreter of a client that is a script."""
     wrapped = program_of(argv) in _INTERPRETERS and program_of(argv[1:]) in ("claude", "codex")
     return tuple(argv[1:] if wrapped else argv)
 
 
 def start_argv(request: StartRequest) -> tuple[str, ...]:
-    """The words to start. Raises ArgumentRefused or ConversationUnknown."""
+    """The command to start. Raises ArgumentRefused or ConversationUnknown."""
     if request.resume:
         return resume_argv(request.argv, request.conversation_id, request.cwd)
     if program_of(request.argv) != "claude" or request.conversation_id is None:
         return request.argv
     program, *words = request.argv
-    for word in _options(words):
+    for word in words[: words.index("--")] if "--" in words else words:
         if word.partition("=")[0] in _CLAUDE_REFUSED:
             raise ArgumentRefused(program=program, argument=word, advice="Leave it out.")
     return program, "--session-id", _require_uuid(request.conversation_id, request.cwd), *words
 
 
 def resume_argv(argv: Sequence[str], conversation: ConversationId | None, cwd: str) -> tuple[str, ...]:
-    """The words that continue the conversation with the options of its first start.
+    """The command that continues the conversation with the options of its first start.
 
     Raises ArgumentRefused, ConversationUnknown. A program without conversations is started as it was.
     """
@@ -103,26 +102,17 @@ def resume_argv(argv: Sequence[str], conversation: ConversationId | None, cwd: s
     program, *words = argv
     match program_of(argv):
         case "claude":
-            return (
-                program,
-                "--resume",
-                _require_uuid(conversation, cwd),
-                *kept_options(program, words, CLAUDE_OPTIONS),
-            )
+            command, options = "--resume", CLAUDE_OPTIONS
         case "codex":
             words = words[1:] if words[:1] == ["resume"] else words
-            return (
-                program,
-                "resume",
-                _require_uuid(conversation, cwd),
-                *kept_options(program, words, CODEX_OPTIONS),
-            )
+            command, options = "resume", CODEX_OPTIONS
         case _:
             return tuple(argv)
+    return (program, command, _require_uuid(conversation, cwd), *kept_options(program, words, options))
 
 
 def kept_options(program: str, words: Sequence[str], options: Mapping[str, OptionArity]) -> list[str]:
-    """The options among these words with their values; prompts are left out. Raises ArgumentRefused."""
+    """The options among these words with their values, without prompts. Raises ArgumentRefused."""
     found: list[str] = []
     left = list(words)
     while left:
@@ -143,7 +133,7 @@ def kept_options(program: str, words: Sequence[str], options: Mapping[str, Optio
 
 
 def first_word(words: Sequence[str], options: Mapping[str, OptionArity]) -> str | None:
-    """The first word that is no option and no value of one: a command of the client, or a prompt."""
+    """The first word that is no option and no option's value: a command of the client, or a prompt."""
     left = list(words)
     while left:
         word = left.pop(0)
@@ -159,7 +149,7 @@ def first_word(words: Sequence[str], options: Mapping[str, OptionArity]) -> str 
 
 
 def _take_values(left: list[str], takes: OptionArity) -> list[str]:
-    """Take the values of an option off the words that are left."""
+    """Take an option's values off the remaining words."""
     count = {OptionArity.NONE: 0, OptionArity.ONE: 1, OptionArity.MAYBE_ONE: 1, OptionArity.MANY: len(left)}[
         takes
     ]
@@ -169,13 +159,8 @@ def _take_values(left: list[str], takes: OptionArity) -> list[str]:
     return values
 
 
-def _options(words: Sequence[str]) -> list[str]:
-    end = words.index("--") if "--" in words else len(words)
-    return [word for word in words[:end] if word.startswith("-")]
-
-
 def _require_uuid(conversation: ConversationId | None, cwd: str) -> str:
-    """Codex would silently begin a new conversation for anything that is no UUID."""
+    """Raises ConversationUnknown: Codex would silently begin a new conversation for anything but a UUID."""
     if conversation is None or not is_uuid(conversation):
         raise ConversationUnknown(conversation=(conversation or "without a name")[:40], folder=cwd)
     return conversation

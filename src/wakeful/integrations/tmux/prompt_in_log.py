@@ -30,7 +30,7 @@ class _Payload(Struct, frozen=True):
 
 
 class _Line(Struct, frozen=True):
-    """A line of either client: a prompt, one in the queue of a busy Claude Code, or something else."""
+    """A line of either client: a prompt, one in a busy Claude Code's queue, or something else."""
 
     type: str
     timestamp: str
@@ -47,12 +47,10 @@ class _Line(Struct, frozen=True):
             case "event_msg", "user_message":
                 return self.payload.message
             case "user", _:
-                said = self.message.content
-                return (
-                    said
-                    if isinstance(said, str)
-                    else "".join(each.text for each in said if each.type == "text")
-                )
+                content = self.message.content
+                if isinstance(content, str):
+                    return content
+                return "".join(each.text for each in content if each.type == "text")
             case _:
                 return ""
 
@@ -63,14 +61,14 @@ _decode: Final = json_decoder(_Line)
 def has_prompt(lines: Iterable[bytes], text: str, since: float) -> bool:
     """Whether one of these lines is a prompt with this text that the client took at `since` or later."""
     wanted = squeeze(text)
-    return any(squeeze(said) == wanted for line in lines if (said := _prompt(line, since)))
+    return any(squeeze(prompt) == wanted for line in lines if (prompt := _prompt(line, since)))
 
 
 def _prompt(line: bytes, since: float) -> str:
     try:
-        read = _decode(line)
+        record = _decode(line)
     except msgspec.DecodeError:
         # Another kind of line, or a torn one.
         return ""
-    at = wall_of(read.timestamp)
-    return read.prompt if at is not None and at >= since else ""
+    at = wall_of(record.timestamp)
+    return record.prompt if at is not None and at >= since else ""

@@ -1,8 +1,8 @@
 """Parses a captured pane (rows, cursor, obstacles to typing) and reads its terminal's state from the kernel.
 
-Dim text is kept apart: clients use it for hints and suggestions, which no person typed. The kernel tells
-which process group gets the keys, whether typed text is shown, and how much is unread. The terminal is opened
-without becoming the controlling one, and nothing that was typed is read.
+Dim text is separated: clients use it for hints and suggestions, which no person typed. The kernel says which
+process group gets the keys, whether typed text is shown, and how much is unread. The terminal is opened without
+becoming the controlling one, and no typed text is read from it.
 """
 
 import fcntl
@@ -20,7 +20,7 @@ from msgspec import Struct
 from wakeful.core.process import Process, ProcessState
 from wakeful.linux import proc
 
-# In the order of Screen.parse; none of them can hold a space or a newline, so that nothing on the screen can forge one.
+# In the order of Screen.parse; none can hold a space or a newline, so no text on the screen can forge one.
 FACTS: Final = (
     "#{pane_pid} #{pane_dead} #{pane_in_mode} #{pane_synchronized} #{pane_input_off}"
     " #{pane_width} #{cursor_x} #{cursor_y} #{pane_tty}"
@@ -34,7 +34,7 @@ _DEAD_MARK: Final = "Pane is dead"
 
 
 class Screen(Struct, frozen=True):
-    """What a pane showed. `typed` are the same rows as `rows` without their dim text."""
+    """A captured pane. `typed`: the rows without their dim text."""
 
     pane_pid: int
     dead: bool
@@ -50,7 +50,7 @@ class Screen(Struct, frozen=True):
 
     @classmethod
     def parse(cls, output: bytes) -> Self:
-        """Read one line of FACTS and the captured rows below it; raises ValueError if it is something else."""
+        """Parse one line of FACTS and the captured rows below it. Raises ValueError."""
         facts, _, captured = output.decode(errors="replace").partition("\n")
         pid, dead, in_mode, synchronized, input_off, width, column, row, tty = facts.split(" ")
         rows, typed = _rows(captured)
@@ -70,30 +70,29 @@ class Screen(Struct, frozen=True):
 
     @property
     def cursor_text(self) -> str:
-        """The row the cursor stands in, without hints."""
+        """The row of the cursor, without hints."""
         return self.typed[self.cursor_row] if self.cursor_row < len(self.typed) else ""
 
     @property
     def before_cursor(self) -> str:
-        """What stands left of the cursor in its row."""
         return self.cursor_text[: _cut(self.cursor_text, self.cursor_column)]
 
     @property
     def is_wrapped(self) -> bool:
-        """Whether the row above is filled to its last column, so that the cursor stands at the begin of a new one."""
+        """Whether the row above is filled to its last column and the cursor is at the beginning of the next."""
         above = self.typed[self.cursor_row - 1] if self.cursor_row else ""
         return self.cursor_column == 0 and sum(map(_width, above)) == self.width
 
     @property
     def behind_cursor(self) -> str:
-        """What stands right of it: a border, the end of a draft, or what a program left that was killed there."""
+        """The text right of the cursor: a border, the end of a draft, or leftovers of a killed program."""
         return self.cursor_text[_cut(self.cursor_text, self.cursor_column) :]
 
 
 def last_output(rows: Sequence[str]) -> str:
-    """The last rows that say something, as one text; tmux's own mark on a dead pane is not one of them."""
-    said = [row.strip() for row in rows if row.strip() and not row.startswith(_DEAD_MARK)]
-    return " / ".join(said[-3:])
+    """The last three rows with text, as one text, without tmux's mark on a dead pane."""
+    texts = [row.strip() for row in rows if row.strip() and not row.startswith(_DEAD_MARK)]
+    return " / ".join(texts[-3:])
 
 
 def _rows(captured: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
@@ -105,7 +104,7 @@ def _rows(captured: str) -> tuple[tuple[str, ...], tuple[str, ...]]:
 
 
 def _runs(captured: str) -> Iterator[tuple[str, bool]]:
-    """The text between escapes, and whether it is dim. Attributes go on across rows."""
+    """The text between escapes, and whether it is dim. Attributes continue across rows."""
     dim, at = False, 0
     for found in _ESCAPE.finditer(captured):
         yield captured[at : found.start()], dim
@@ -129,7 +128,7 @@ def _is_dim(parameters: list[str], *, dim: bool) -> bool:
 
 
 def _cut(row: str, column: int) -> int:
-    """How many characters fill so many columns; marks without a width belong to the character before them."""
+    """How many characters fill so many columns; zero-width marks belong to the character before them."""
     filled = 0
     for at, char in enumerate(row):
         width = _width(char)
@@ -146,12 +145,12 @@ def _width(char: str) -> int:
 
 
 SHELLS: Final = frozenset({"sh", "bash", "dash", "zsh", "fish", "ksh", "mksh", "ash", "tcsh", "csh", "nu"})
-# Options of shells that take the next word; any other word makes the shell run a script and end.
+# Shell options that take the next word; any other word makes the shell run a script and end.
 _SHELL_OPTIONS_WITH_WORD: Final = frozenset({"--rcfile", "--init-file", "-o", "-O", "+o", "+O"})
 
 
 class TerminalState(Struct, frozen=True):
-    """How a terminal treats what is typed, and how many bytes its program has not read yet."""
+    """How a terminal handles typed text, and how many bytes its program has not read yet."""
 
     canonical: bool
     echo: bool
@@ -159,12 +158,12 @@ class TerminalState(Struct, frozen=True):
 
     @property
     def hides_input(self) -> bool:
-        """Lines that are not shown are passwords. A full-screen program reads single keys and draws them itself."""
+        """A line that is not echoed is a password. A full-screen program reads single keys and draws them itself."""
         return self.canonical and not self.echo
 
 
 def terminal_state(tty: str) -> TerminalState | None:
-    """The terminal now; None if it is gone or not ours to open."""
+    """None if the terminal is gone or cannot be opened."""
     try:
         descriptor = os.open(tty, os.O_RDONLY | os.O_NOCTTY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -180,25 +179,24 @@ def terminal_state(tty: str) -> TerminalState | None:
 
 
 def is_in_front(process: Process) -> bool:
-    """Whether this very process gets what is typed into its terminal; False also where that cannot be seen."""
+    """Whether this process gets the keys of its terminal; False also if that cannot be seen."""
     groups = _groups(process.pid)
     return proc.state_of(process) is ProcessState.ALIVE and groups is not None and groups[0] == groups[1]
 
 
 def front_group(pid: int) -> int | None:
-    """The process group that gets what is typed into the terminal of this process."""
+    """The process group that gets the keys of this process's terminal."""
     groups = _groups(pid)
     return None if groups is None else groups[1]
 
 
 def group_of(pid: int) -> int | None:
-    """The process group of this process."""
     groups = _groups(pid)
     return None if groups is None else groups[0]
 
 
 def belongs_to(process: Process, pane_pid: int) -> bool:
-    """Whether the process is the pane's own or was started below it."""
+    """Whether the process is the pane's own or a descendant of it."""
     if process.pid == pane_pid:
         return True
     try:
@@ -208,7 +206,7 @@ def belongs_to(process: Process, pane_pid: int) -> bool:
 
 
 def is_interactive_shell(command: tuple[str, ...]) -> bool:
-    """Whether these words start a shell that reads its commands from a person."""
+    """Whether this command starts a shell that reads commands from a person."""
     if not command or PurePath(command[0].removeprefix("-")).name not in SHELLS:
         return False
     words = iter(command[1:])
@@ -221,7 +219,7 @@ def is_interactive_shell(command: tuple[str, ...]) -> bool:
 
 
 def _groups(pid: int) -> tuple[int, int] | None:
-    """Its own process group and the one in front of its terminal: fields 5 and 8 of proc(5)."""
+    """Its process group and the one in front of its terminal: fields 5 and 8 of proc(5)."""
     try:
         line = Path(f"/proc/{pid}/stat").read_bytes()
     except OSError:

@@ -1,8 +1,8 @@
-"""Runs commands on one tmux server with a deadline: look at a pane, paste text, press keys.
+"""Runs commands on one tmux server with a deadline: read a pane, paste text, press keys.
 
 Text reaches a pane through a buffer that is read from a private file, never through a command line, which
 every user of the host can read. A server that does not answer raises TmuxFailed and is never taken for an
-empty answer; only `is_visible`, which tells whether a person views a pane, answers no. Private files are
+empty answer; only `is_visible`, which says whether a person views a pane, returns False. Private files are
 created new or not at all.
 """
 
@@ -28,7 +28,7 @@ class TmuxFailed(WorldError):
 
 
 def write_private(folder: str, name: str, content: bytes, mode: int = 0o600) -> str:
-    """Write a new file in a folder of its owner's alone; its path. Raises TmuxFailed."""
+    """Write a new file in a folder that only its owner can read; returns its path. Raises TmuxFailed."""
     path = f"{folder}/{name}"
     try:
         Path(folder).mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -40,13 +40,12 @@ def write_private(folder: str, name: str, content: bytes, mode: int = 0o600) -> 
 
 
 def discard(path: str) -> None:
-    """Remove a file that may be gone already. What cannot be removed, as a folder of this name, stays."""
+    """Remove a file that may be gone already. A folder of this name stays."""
     with suppress(OSError):
         Path(path).unlink()
 
 
 def exists(path: str) -> bool:
-    """Whether the file is there still."""
     return Path(path).exists()
 
 
@@ -66,7 +65,7 @@ class TmuxServer:
         self._program = ("tmux", "-u", "-S", socket, *(("-f", config) if config is not None else ()))
 
     async def run(self, *words: str) -> bytes:
-        """Run one command, or several with `;` between them; what it printed. Raises TmuxFailed."""
+        """Run one command, or several with `;` between them; returns the output. Raises TmuxFailed."""
         try:
             answer = await run_command((*self._program, *words), self._deadline_seconds)
         except OSError as problem:
@@ -74,36 +73,36 @@ class TmuxServer:
         if answer.exit_code is None:
             raise TmuxFailed(reason=f"no answer within {self._deadline_seconds:g} s")
         if answer.exit_code != 0:
-            said = plain(answer.errors.decode(errors="replace"), TEXT_CHARS_MAX)
-            raise TmuxFailed(reason=said or f"it exited {answer.exit_code}")
+            errors = plain(answer.errors.decode(errors="replace"), TEXT_CHARS_MAX)
+            raise TmuxFailed(reason=errors or f"it exited {answer.exit_code}")
         return answer.output
 
     async def capture(self, target: str) -> Screen:
-        """The pane now, facts and rows from one command. Raises TmuxFailed."""
-        seen = await self.run(
+        """Facts and rows of a pane, from one command. Raises TmuxFailed."""
+        captured = await self.run(
             "display-message", "-p", "-t", target, FACTS, ";", "capture-pane", "-p", "-e", "-t", target
         )
         try:
-            return Screen.parse(seen)
+            return Screen.parse(captured)
         except ValueError as problem:
             raise TmuxFailed(reason="it answered in a form we do not know") from problem
 
     async def last_output(self, target: str) -> str:
-        """The last rows of a dead pane that say something, the scrolled ones included. Raises TmuxFailed."""
-        # tmux may learn of a program's end before it has read its last words. Of one that ends as soon as it has spoken
-        # it loses them now and then: in 2 of 250 on a busy machine the kernel had not handed them over yet.
+        """The last rows with text of a dead pane, scrolled ones included. Raises TmuxFailed."""
+        # tmux may notice a program's end before it has read the last output. If the program ends right after writing,
+        # that is sometimes lost: in 2 of 250 on a busy machine the kernel had not passed it on yet.
         await asyncio.sleep(LAST_OUTPUT_SECONDS)
-        # It scrolls a dead pane by one row to make room for its mark.
-        seen = await self.run("capture-pane", "-p", "-S", f"-{SCROLLED_ROWS}", "-t", target)
-        return last_output(seen.decode(errors="replace").split("\n"))
+        # tmux scrolls a dead pane by one row to make room for its mark.
+        captured = await self.run("capture-pane", "-p", "-S", f"-{SCROLLED_ROWS}", "-t", target)
+        return last_output(captured.decode(errors="replace").split("\n"))
 
     async def option(self, target: str, name: str) -> str:
-        """A user option of the session, empty if it has none. Raises TmuxFailed."""
+        """A user option of the session; empty if it has none. Raises TmuxFailed."""
         shown = await self.run("display-message", "-p", "-t", target, f"#{{{name}}}")
         return shown.decode(errors="replace").strip()
 
     async def paste(self, target: str, text: str, folder: str) -> None:
-        """Put the text into the pane as one paste, bracketed where its program asked for that. Raises TmuxFailed."""
+        """Put the text into the pane as one paste, bracketed if its program wants that. Raises TmuxFailed."""
         # Newlines stay newlines (-r): as returns, tmux's default, each would be an Enter.
         buffer = f"wakeful-{secrets.token_hex(8)}"
         path = write_private(folder, buffer, text.encode())
@@ -116,17 +115,17 @@ class TmuxServer:
             discard(path)
 
     async def press(self, target: str, *keys: str) -> None:
-        """Press named keys. Raises TmuxFailed."""
+        """Raises TmuxFailed."""
         await self.run("send-keys", "-t", target, *keys)
 
 
 VISIBLE_SECONDS_MAX: Final = 2.0
-# In the context of a client: the active pane of the window its session shows.
+# For a client: the active pane of its session's current window.
 _PANE_OF_CLIENT: Final = "#{pane_id}"
 
 
 async def is_visible(socket: str, target: str, deadline_seconds: float = VISIBLE_SECONDS_MAX) -> bool:
-    """Whether a client is attached whose active pane it is. A server that cannot be asked shows it to nobody."""
+    """Whether it is the active pane of an attached client; False if the server does not answer."""
     try:
         listed = await TmuxServer(socket, deadline_seconds).run("list-clients", "-F", _PANE_OF_CLIENT)
     except TmuxFailed:

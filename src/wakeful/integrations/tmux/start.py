@@ -1,9 +1,10 @@
 """Starts a program in its own tmux session, or resumes a conversation in the shell of the pane it died in.
 
-The program and its environment travel in a script that only its owner can read and that removes itself: every
-user can read a command line, and a pane has its server's environment. The session keeps its pane until the
-program has stayed alive, so that the last output of one that ends at once can be read; then it ends with its
-program. A resume types one command, only at an empty shell prompt, and runs it only after it was read back.
+The program and its environment are passed in a script that only its owner can read and that removes itself:
+every user can read a command line, and a pane has its server's environment. The session keeps its pane until
+the program has stayed alive, so that the last output of one that ends at once can be read; then it ends with
+its program. A resume types one command, only at an empty shell prompt, and presses Enter only after reading it
+back.
 """
 
 import asyncio
@@ -49,12 +50,13 @@ from wakeful.linux.child_environment import given_environ, kept_back, leaked_nam
 from wakeful.linux.launch import find_program
 from wakeful.storage.base import ActionOutcome
 
-# What tmux tells its panes: the caller's own would name another terminal.
+# tmux sets these in its panes; the caller's own would name another terminal.
 _OF_TMUX: Final = ("TERM", "TMUX", "TMUX_PANE")
-# Names a POSIX shell cannot set: the others it keeps for itself.
+# A POSIX shell cannot set other names than these,
 _SETTABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*\Z")
+# and keeps these for itself.
 _READ_ONLY: Final = frozenset({"BASHOPTS", "BASH_VERSINFO", "EUID", "PPID", "SHELLOPTS", "UID", "_"})
-# Twice through the same file: the first time only to empty the environment of everything but tmux's own words.
+# The file runs twice: the first time only to empty the environment of everything but tmux's variables.
 _HEAD: Final = """\
 if [ "$1" != exact ]; then
   exec env -i TERM="$TERM" TMUX="$TMUX" TMUX_PANE="$TMUX_PANE" /bin/sh "$0" exact
@@ -64,24 +66,23 @@ rm -f -- "$0"
 
 
 async def unset_leaked_variables(server: TmuxServer) -> None:
-    """Take from a server what one that an earlier version started may still hand on. Raises TmuxFailed."""
+    """Unset variables that a server of an earlier version may still pass on. Raises TmuxFailed."""
     shown = (await server.run("show-environment", "-g")).decode(errors="replace")
-    held = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
-    words = [
-        word for name in leaked_names(held, os.environ) for word in (";", "set-environment", "-g", "-u", name)
-    ]
+    variables = dict(line.split("=", 1) for line in shown.splitlines() if "=" in line)
+    names = leaked_names(variables, os.environ)
+    words = [word for name in names for word in (";", "set-environment", "-g", "-u", name)]
     if words:
         await server.run(*words[1:])
 
 
 def write_script(folder: str, cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> str:
-    """Write the script, readable and runnable by its owner alone; its path. Raises TmuxFailed."""
+    """Write the script, readable and executable only by its owner; returns its path. Raises TmuxFailed."""
     name = f"launch-{secrets.token_hex(8)}.sh"
     return write_private(folder, name, os.fsencode(script_text(cwd, argv, environ)), mode=0o700)
 
 
 def script_text(cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> str:
-    """The script. Variables whose names no shell can set are left out."""
+    """The script, without variables whose names no shell can set."""
     exports = [
         f"export {name}={shlex.quote(value)}\n"
         for name, value in given_environ(environ).items()
@@ -93,9 +94,9 @@ def script_text(cwd: str, argv: Sequence[str], environ: Mapping[str, str]) -> st
 MARK_SESSION: Final = "@wakeful_session"
 MARK_EPOCH: Final = "@wakeful_epoch"
 MARK_INTENT: Final = "@wakeful_intent"
-# Until somebody attaches: wide enough for what clients draw, tall enough for a question with a long command.
+# Until a person attaches: wide enough for the clients' screens, tall enough for a question with a long command.
 SIZE: Final = ("-x", "160", "-y", "50")
-# A program that cannot run ends within this; one that lives longer says itself what is wrong.
+# A program that cannot run ends within this time; one that lives longer shows its own errors.
 STABLE_SECONDS: Final = 0.5
 # Claude Code shows its input line 0.7 to 2 s after its start; a busy machine may need many times that.
 READY_SECONDS_MAX: Final = 60.0
@@ -114,7 +115,7 @@ class BadTmuxName(OperatorError):
 
 
 class StartedProgram(Struct, frozen=True):
-    """A program whose script was given to tmux, and which nobody has seen yet."""
+    """A program whose script tmux has got, but which was not seen yet."""
 
     order: StartRequest
     hosting: ManagedSession
@@ -122,7 +123,7 @@ class StartedProgram(Struct, frozen=True):
 
 
 class TmuxStarter:
-    """Starts sessions on one server of our own."""
+    """Starts sessions on one of Wakeful's own servers."""
 
     def __init__(self, server: TmuxServer, folder: str, clock: Clock) -> None:
         self._server = server
@@ -130,7 +131,7 @@ class TmuxStarter:
         self._clock = clock
 
     async def begin(self, request: StartRequest) -> StartedProgram:
-        """Give the command to tmux. Raises what the port names, BadTmuxName and TmuxFailed: then nothing was started."""
+        """Give the command to tmux. Raises as Driver.start, and BadTmuxName and TmuxFailed: then nothing was started."""
         name = _name_of(request)
         command = start_argv(request)
         program = find_program(command[0], cwd=request.cwd, path=request.environ.get("PATH", os.defpath))
@@ -144,9 +145,9 @@ class TmuxStarter:
         return StartedProgram(request, _managed_session_of(request, address, self._clock.now().wall), script)
 
     async def wait_until_ready(self, started: StartedProgram, ready: Callable[[Screen], bool]) -> bool:
-        """See the program take the script's place, stay, and become ready; False if it lives and is not ready in time.
+        """Wait until the program has replaced the script, stayed alive and become ready; False if it is not ready in time.
 
-        Raises StartFailed or ConversationUnknown when it is gone, TmuxFailed when nobody could see it.
+        Raises StartFailed or ConversationUnknown if it has ended, TmuxFailed if it cannot be seen.
         """
         loop = asyncio.get_running_loop()
         began, replaced_at = loop.time(), None
@@ -163,19 +164,23 @@ class TmuxStarter:
         finally:
             discard(started.script)
         await self._server.run("set-option", "-w", "-t", _target(started.hosting), "remain-on-exit", "off")
-        # It may have ended just before it was told not to be kept.
+        # It may have ended just before that option was set.
         await self._require_alive(started)
         return True
 
     async def _require_alive(self, started: StartedProgram) -> Screen:
-        """Its pane, alive. Raises StartFailed with the last words of a dead one, after closing it."""
+        """Its live pane. Raises StartFailed with the last output of a dead one, after closing it."""
         target = _target(started.hosting)
         screen = await self._server.capture(target)
         if not screen.dead:
             return screen
-        said = await self._server.last_output(target)
+        output = await self._server.last_output(target)
         await self._server.run("kill-session", "-t", target)
-        raise _start_error(started.order, said)
+        request = started.order
+        if _NO_CONVERSATION in output:
+            raise ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
+        reason = safe_screen_text(output) or "no word of it was seen"
+        raise StartFailed(program=request.argv[0], reason=reason)
 
     async def _create_session(self, request: StartRequest, name: str, script: str) -> PaneAddress:
         for _ in range(ATTEMPTS_MAX):
@@ -183,10 +188,10 @@ class TmuxStarter:
                 return await self._new_session(request, name, script)
             except TmuxFailed as problem:
                 if _DUPLICATE in str(problem):
-                    # Its old session may live on in a second pane that somebody opened there.
+                    # Its old session may live on in a second pane that a person opened there.
                     name = f"{name[:59]}-{secrets.token_hex(2)}"
                 elif _SERVER_EXITED in str(problem) and exists(script):
-                    # A server ends with its last session, and the socket outlives it for a moment.
+                    # A server ends with its last session; its socket stays for a moment.
                     await asyncio.sleep(SERVER_EXIT_SECONDS)
                 else:
                     raise
@@ -194,15 +199,15 @@ class TmuxStarter:
 
     async def _new_session(self, request: StartRequest, name: str, script: str) -> PaneAddress:
         Path(self._server.socket).parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        # A folder with these would be read as tmux's own language; the script goes there by itself.
-        place = () if set(request.cwd) & set("#;") else ("-c", request.cwd)
-        told = await self._server.run(
-            *("new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid} #{pid}", "-s", name, *SIZE, *place),
+        # tmux would interpret these characters in a folder's name; the script changes there itself.
+        folder = () if set(request.cwd) & set("#;") else ("-c", request.cwd)
+        printed = await self._server.run(
+            *("new-session", "-d", "-P", "-F", "#{pane_id} #{pane_pid} #{pid}", "-s", name, *SIZE, *folder),
             *("--", "/bin/sh", script, ";"),
             *_options(name, request),
         )
         await unset_leaked_variables(self._server)
-        pane_id, *pids = told.decode().split()
+        pane_id, *pids = printed.decode().split()
         process, server = (proc.identify_or_none(int(pid)) for pid in pids)
         return PaneAddress(self._server.socket, pane_id, name, process, server)
 
@@ -213,12 +218,12 @@ def _has_replaced_script(started: StartedProgram) -> bool:
 
 
 def _target(managed: ManagedSession) -> str:
-    assert managed.pane is not None, "it was started in one"
+    assert managed.pane is not None, "it was started in a pane"
     return managed.pane.target
 
 
 def _managed_session_of(request: StartRequest, address: PaneAddress, since: float) -> ManagedSession:
-    """Where it lives. A program without conversations is known by the name of its tmux session."""
+    """A program without conversations is identified by the name of its tmux session."""
     return ManagedSession(
         session_id=request.session_id or SessionId(address.session),
         conversation_id=request.conversation_id or ConversationId(address.session),
@@ -234,13 +239,13 @@ def _managed_session_of(request: StartRequest, address: PaneAddress, since: floa
 
 
 def _options(name: str, request: StartRequest) -> Sequence[str]:
-    """Set with the start in one command, so that no crash leaves a session of ours without its marks."""
+    """Part of the starting command, so that no crash leaves Wakeful's session without its marks."""
     session_id = request.session_id or name
     marks = {MARK_SESSION: session_id, MARK_EPOCH: str(request.epoch), MARK_INTENT: request.intent_id}
-    # Whoever leaves the last program has closed it: only a server that dies takes sessions along.
+    # The server stays when the last program ends: then its loss always means a crash.
     words = ["set-option", "-s", "exit-empty", "off"]
     words += [";", "set-option", "-w", "-t", f"={name}:", "remain-on-exit", "on"]
-    # A person's tmux.conf may say that sessions nobody looks at end.
+    # A person's tmux.conf may end sessions without an attached client.
     words += [";", "set-option", "-t", f"={name}:", "destroy-unattached", "off"]
     for mark, value in marks.items():
         words += [";", "set-option", "-t", f"={name}:", mark, value]
@@ -257,7 +262,7 @@ def _name_of(request: StartRequest) -> str:
 
 
 def marks_of(request: StartRequest, name: str) -> dict[str, str]:
-    """The variables by which the agent and its tools tell whose they are."""
+    """The variables that mark the agent and its tools."""
     return {
         SESSION_VARIABLE: request.session_id or name,
         EPOCH_VARIABLE: str(request.epoch),
@@ -265,13 +270,7 @@ def marks_of(request: StartRequest, name: str) -> dict[str, str]:
     }
 
 
-def _start_error(request: StartRequest, said: str) -> StartFailed | ConversationUnknown:
-    if _NO_CONVERSATION in said:
-        return ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
-    return StartFailed(program=request.argv[0], reason=safe_screen_text(said) or "no word of it was seen")
-
-
-# A shell whose program died shows its prompt at once.
+# After the death of its program a shell shows its prompt at once.
 PROMPT_SECONDS_MAX: Final = 1.0
 _SHELL: Final = ShellInput()
 
@@ -279,48 +278,42 @@ _SHELL: Final = ShellInput()
 async def resume(
     controller: PaneController, managed: ManagedSession, request: StartRequest, command: tuple[str, ...]
 ) -> ActionResult:
-    """Type the command into the shell the hand is at; `hosting` is set once a new agent was seen below it."""
+    """Type the command into the controller's shell; `hosting` is set once a new agent runs below it."""
     if (reason := _no_shell_reason(controller.process, request.cwd)) is not None:
         return ActionResult(ActionOutcome.DECLINED, reason)
-    # By `env`, which every shell has in the same spelling: the marks are the agent's and not the shell's.
+    # By `env`, which works in every shell: the marks are only for the agent, not for the shell.
     marks = [f"{name}={value}" for name, value in marks_of(request, managed.session_id).items()]
-    left_out = [word for name in _leaking(controller.process, managed) for word in ("-u", name)]
+    # Wakeful's settings and copies of its secrets that the shell would pass on. Variables that a person exported after
+    # the shell's start cannot be read there: the adopted agent had them, or the daemon has them.
+    leaks = kept_back(proc.environ(controller.process.pid)) | kept_back(os.environ) | {*managed.kept_back}
+    unset = [word for name in sorted(leaks) for word in ("-u", name)]
     await _redraw(controller)
     before = await controller.type_text(
-        prepare_prompt(shlex.join(("env", *left_out, *marks, *command)), several_lines=False)
+        prepare_prompt(shlex.join(("env", *unset, *marks, *command)), several_lines=False)
     )
     if isinstance(before, ActionResult):
         return before
     controller.record_stage(TypingStage.ENTER)
     await controller.press("Enter")
 
-    async def held() -> Process | None:
+    async def started() -> Process | None:
         return _agent_below(controller.process, request)
 
-    holder = await poll_until(held, READY_SECONDS_MAX)
-    # A shell that runs a command shows no input line to look at.
+    agent = await poll_until(started, READY_SECONDS_MAX)
+    # A shell that runs a command shows no input line to check.
     controller.record_stage(TypingStage.TAKEN)
-    if holder is None:
-        seen = safe_screen_text(last_output((await controller.capture()).rows))
+    if agent is None:
+        output = safe_screen_text(last_output((await controller.capture()).rows))
         return ActionResult(
-            ActionOutcome.UNVERIFIED, "the command was given, but no agent was seen", untrusted=seen
+            ActionOutcome.UNVERIFIED, "the command was given, but no agent was seen", untrusted=output
         )
-    words = f"process {holder.pid} continues the conversation in its pane"
-    resumed = replace(managed, process=holder, argv=request.argv, epoch=request.epoch)
+    words = f"process {agent.pid} continues the conversation in its pane"
+    resumed = replace(managed, process=agent, argv=request.argv, epoch=request.epoch)
     return ActionResult(ActionOutcome.CONFIRMED, words, resumed)
 
 
-def _leaking(shell: Process, managed: ManagedSession) -> list[str]:
-    """Settings of Wakeful, and copies of its secrets, that the shell would hand on.
-
-    What a person exported there after the shell's start cannot be read: the agent that was handed over had it, or the
-    daemon has it.
-    """
-    return sorted(kept_back(proc.environ(shell.pid)) | kept_back(os.environ) | {*managed.kept_back})
-
-
 def _no_shell_reason(shell: Process, cwd: str) -> str | None:
-    """Why nothing may be typed into what the pane shows."""
+    """Why nothing may be typed into the pane."""
     if not is_interactive_shell(proc.command(shell.pid)):
         return "there is no shell in its pane"
     if proc.children(shell):
@@ -331,9 +324,9 @@ def _no_shell_reason(shell: Process, cwd: str) -> str | None:
 
 
 async def _redraw(controller: PaneController) -> None:
-    """A killed program leaves its screen behind, in the very row of the prompt: let the shell draw it anew.
+    """Let the shell redraw its prompt: a killed program leaves its screen, even in the prompt's row.
 
-    A draft is drawn again with it, and then seen. Only a line editor knows this key, and it takes no lines.
+    A draft is redrawn with it and then seen. Only a line editor knows this key, and it takes no lines.
     """
 
     async def prompted() -> Screen | None:
@@ -353,7 +346,7 @@ async def _redraw(controller: PaneController) -> None:
 
 
 def _agent_below(shell: Process, request: StartRequest) -> Process | None:
-    """The agent of this very order that came up in front of the shell, with its conversation where it tells that."""
+    """The agent of exactly this request in front of the shell, with its conversation if the client reports that."""
     front = front_group(shell.pid)
     if front is None or front == group_of(shell.pid):
         return None

@@ -8,9 +8,8 @@ from msgspec import Struct
 
 from wakeful.core.ids import SessionId, is_uuid
 from wakeful.core.process import Process
-from wakeful.integrations.claude_code.registry import config_folder_of, identity_of as claude_subject
-from wakeful.integrations.codex.rollout_source import identity_of as codex_subject
-from wakeful.integrations.tmux import claude_dialogs, codex_dialogs
+from wakeful.integrations.claude_code.registry import config_folder_of, identity_of as claude_identity
+from wakeful.integrations.codex.rollout_source import identity_of as codex_identity
 from wakeful.integrations.tmux.programs import (
     CLAUDE_OPTIONS,
     CODEX_OPTIONS,
@@ -20,30 +19,29 @@ from wakeful.integrations.tmux.programs import (
     without_interpreter,
 )
 from wakeful.integrations.tmux.screen import Screen, front_group
-from wakeful.integrations.tmux.start_screens import StartDialog
+from wakeful.integrations.tmux.start_screens import StartDialog, claude_dialog_on, codex_dialog_on
 from wakeful.judging.evidence import DialogKind, SessionIdentity
 from wakeful.judging.resume_command import project_folder
 from wakeful.linux import proc
 
 
 class _Program(Struct, frozen=True):
-    """How one client is known. `others`: its commands that hold no conversation in a terminal."""
+    """One client. `others`, `no_session`: commands and options without a conversation in a terminal."""
 
     options: Mapping[str, OptionArity]
     others: frozenset[str]
-    # These do something else than to hold a conversation in a terminal.
     no_session: frozenset[str]
-    # The variable that names its folder, and where that is without it.
+    # The variable for its folder, and the default below HOME.
     folder: tuple[str, str]
     dialog_on: Callable[[Screen], StartDialog | None]
-    subject_of: Callable[[str, str], SessionIdentity]
+    identity_of: Callable[[str, str], SessionIdentity]
     source: str
-    # The words that are followed by the id of a conversation.
+    # The id of a conversation follows these words.
     naming: tuple[str, ...]
-    # Whether the client itself says when its start is over.
-    tells: bool
+    # The client itself reports the end of its start.
+    reports_status: bool
     # Whether the client finds the conversation that its command resumes.
-    is_there: Callable[["PaneClient", str], bool]
+    has_conversation: Callable[["PaneClient", str], bool]
 
 
 def _is_in_its_folder(client: "PaneClient", conversation: str) -> bool:
@@ -65,12 +63,12 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
         ),
         no_session=frozenset({"-p", "--print", "-v", "--version", "-h", "--help"}),
         folder=("CLAUDE_CONFIG_DIR", ".claude"),
-        dialog_on=claude_dialogs.dialog_on,
-        subject_of=claude_subject,
+        dialog_on=claude_dialog_on,
+        identity_of=claude_identity,
         source="claude-code",
         naming=("--session-id", "--resume", "-r"),
-        tells=True,
-        is_there=_is_in_its_folder,
+        reports_status=True,
+        has_conversation=_is_in_its_folder,
     ),
     "codex": _Program(
         options=CODEX_OPTIONS,
@@ -83,12 +81,12 @@ _PROGRAMS: Final[Mapping[str, _Program]] = {
         ),
         no_session=frozenset({"-V", "--version", "-h", "--help"}),
         folder=("CODEX_HOME", ".codex"),
-        dialog_on=codex_dialogs.dialog_on,
-        subject_of=codex_subject,
+        dialog_on=codex_dialog_on,
+        identity_of=codex_identity,
         source="codex",
         naming=("resume",),
-        tells=False,
-        is_there=lambda _client, _conversation: True,
+        reports_status=False,
+        has_conversation=lambda _client, _conversation: True,
     ),
 }
 
@@ -101,18 +99,18 @@ class PaneClient(Struct, frozen=True):
 
     @property
     def reports_status(self) -> bool:
-        return _PROGRAMS[self.program].tells
+        return _PROGRAMS[self.program].reports_status
 
     @property
     def folder(self) -> Path | None:
-        """Where it keeps its things; None if its environment cannot be read."""
+        """Its configuration folder; None if its environment cannot be read."""
         return config_folder_of(self.process, *_PROGRAMS[self.program].folder)
 
     def dialog_on(self, screen: Screen) -> StartDialog | None:
         return _PROGRAMS[self.program].dialog_on(screen)
 
     def identity(self, host: str) -> SessionIdentity:
-        """The session of the conversation that its command names; else one that stands for the conversation to come."""
+        """The session of the conversation that its command names; else a session for the conversation to come."""
         program = _PROGRAMS[self.program]
         words = without_interpreter(proc.command(self.process.pid))
         for word, following in zip(words, (*words[1:], ""), strict=True):
@@ -120,8 +118,8 @@ class PaneClient(Struct, frozen=True):
             conversation = value or following
             if name not in program.naming or not is_uuid(conversation) or "--fork-session" in words:
                 continue
-            if name == "--session-id" or program.is_there(self, conversation):
-                return program.subject_of(conversation, host)
+            if name == "--session-id" or program.has_conversation(self, conversation):
+                return program.identity_of(conversation, host)
         awaited = SessionId(f"{self.program}-start-{self.process.pid}-{self.process.started}")
         return SessionIdentity(awaited, self.program, host, program.source, awaited=True)
 
@@ -131,7 +129,7 @@ def client_in(pane_pid: int) -> PaneClient | None:
     leader = front_group(pane_pid)
     if leader is None or leader <= 0:
         return None
-    # A shell that runs a script keeps its programs in its own group.
+    # A shell that runs a script has its programs in its own group.
     for pid in (leader, *proc.child_pids(leader)):
         program = client_started_by(proc.command(pid))
         process = proc.identify_or_none(pid) if program is not None else None
@@ -144,24 +142,21 @@ def client_started_by(command: Sequence[str]) -> str | None:
     """The client that this command starts, if it holds a conversation in its terminal."""
     words = without_interpreter(command)
     known = _PROGRAMS.get(name := program_of(words))
-    if known is None or known.no_session.intersection(_before_prompt(words[1:])):
+    before_prompt = words[1 : words.index("--")] if "--" in words[1:] else words[1:]
+    if known is None or known.no_session.intersection(before_prompt):
         return None
     return None if first_word(words[1:], known.options) in known.others else name
 
 
 def dialog_of(command: Sequence[str], screen: Screen) -> StartDialog | None:
-    """What the client of this command shows; None if it shows an input line, or if the command starts no client."""
+    """The dialog of the client of this command; None if it shows an input line, or if the command starts no client."""
     client = client_started_by(command)
     return None if client is None else _PROGRAMS[client].dialog_on(screen)
 
 
 def blocking_dialog_text(agent: str, command: Sequence[str], screen: Screen) -> str | None:
-    """Which known dialog the agent's client waits at, and what to do; None if it shows none."""
+    """The known dialog of the agent's client, and what to do; None if it shows none."""
     dialog = dialog_of(command, screen)
     if dialog is None or dialog.kind is DialogKind.UNKNOWN:
         return None
     return f"a dialog of its client is open ({dialog.kind}): `wakeful attach {agent}` and answer it"
-
-
-def _before_prompt(words: Sequence[str]) -> Sequence[str]:
-    return words[: words.index("--")] if "--" in words else words

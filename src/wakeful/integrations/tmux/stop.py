@@ -26,20 +26,20 @@ from wakeful.linux.terminate import (
 )
 from wakeful.storage.base import ActionOutcome
 
-# How Claude Code marks the tools of an agent that was not started by us.
+# Claude Code marks its tools with this, also if Wakeful did not start it.
 _TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
-# A shell at its prompt ignores what ends other programs; closing its terminal is how it is ended.
+# A shell at its prompt ignores the signals that end other programs; it ends when its terminal closes.
 _SHELL_STEPS: Final[SignalSteps] = ((SIGHUP, 1.0), (SIGKILL, 2.0))
 
 
 async def terminate_program(process: Process, is_meant: IsMeant) -> TerminationResult:
-    """End what runs in a pane in the way it understands."""
+    """End a pane's program by the signals that it obeys."""
     shell = is_interactive_shell(proc.command(process.pid))
     return await terminate(process, _SHELL_STEPS if shell else AGENT_STEPS, is_meant=is_meant)
 
 
 def program_in_pane(managed: ManagedSession, own_socket: str) -> IsMeant:
-    """Meant is the session's agent; or what runs in the pane that we made for it, for a program may hide its mark."""
+    """A check for the session's agent, or for a program in Wakeful's own pane for it: a program may hide its mark."""
     is_agent = agent_of(managed.session_id, managed.conversation_id)
     pane = managed.pane
 
@@ -57,7 +57,7 @@ def program_in_pane(managed: ManagedSession, own_socket: str) -> IsMeant:
 
 
 async def close_session(managed: ManagedSession, deadline_seconds: float) -> str | None:
-    """Kill the tmux session if it carries our mark; None when nothing of it is left, else why that is not known."""
+    """Kill the tmux session if it has Wakeful's mark; None if it is gone, else why that is not known."""
     pane = managed.pane
     if pane is None or managed.adopted:
         return None
@@ -77,10 +77,10 @@ async def close_session(managed: ManagedSession, deadline_seconds: float) -> str
 
 
 async def sweep_tools(managed: ManagedSession) -> SweepResult:
-    """End the tools that carry the session's mark."""
+    """End the tools with the session's mark."""
     program = program_of(without_interpreter(managed.argv))
     if program == "codex":
-        # Its first terminal starts a daemon that serves every other one too, and that carries the first one's mark.
+        # Its first terminal starts a daemon that serves all other ones too and has the first one's mark.
         return SweepResult((), ())
     if managed.adopted and program == "claude":
         return await terminate_marked(_TOOL_VARIABLE, managed.conversation_id)
@@ -88,7 +88,6 @@ async def sweep_tools(managed: ManagedSession) -> SweepResult:
 
 
 def stop_result(result: TerminationResult, swept: SweepResult, left: str | None) -> ActionResult:
-    """What was seen of a stop."""
     pid = result.process.pid
     if result.sight is ProcessState.ALIVE:
         return ActionResult(ActionOutcome.INEFFECTIVE, f"process {pid} still runs")

@@ -30,21 +30,20 @@ NOTES_BYTES_MAX: Final = 4 * NOTE_BYTES_MAX
 
 
 class TypingStage(StrEnum):
-    """How far it came, at least."""
+    """How far the typing came, at least."""
 
     BEGUN = "begun"
     # The terminal has the whole text.
     PASTED = "pasted"
-    # The whole text was seen in the input line, and Enter was about to be pressed.
+    # The whole text was in the input line, and Enter was about to be pressed.
     ENTER = "enter"
-    # What became of it was seen: the program took it, or it was removed again.
+    # The outcome is known: the program took it, or it was removed again.
     TAKEN = "taken"
     REMOVED = "removed"
 
 
 class TypedNote(Struct, frozen=True):
-    """One text on its way, since `at`. `prompt` is what stood before the cursor of the empty input line, `reader` who
-    reads it."""
+    """A text that is being typed since `at`. `prompt`: the text before the cursor of the empty input line."""
 
     session_id: SessionId
     pane: PaneAddress
@@ -57,7 +56,6 @@ class TypedNote(Struct, frozen=True):
 
     @property
     def is_final(self) -> bool:
-        """Whether nothing more can become of it."""
         return self.stage in (TypingStage.TAKEN, TypingStage.REMOVED)
 
 
@@ -65,13 +63,13 @@ _decode: Final = json_decoder(TypedNote)
 
 
 class TypedNotes:
-    """The notes of one folder: one for each pane at most."""
+    """The notes in one folder, at most one for each pane."""
 
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
     def save(self, note: TypedNote) -> None:
-        """Write it, in the place of an older one. Raises TmuxFailed."""
+        """Write the note; it replaces the pane's older one. Raises TmuxFailed."""
         path = self._path(note.pane)
         new = f"{Path(path).name}{_UNFINISHED}"
         discard(f"{self._folder}/{new}")
@@ -88,8 +86,10 @@ class TypedNotes:
         discard(self._path(pane))
 
     def all(self) -> list[TypedNote]:
-        """What earlier daemons left, the newest NOTES_MAX of them. Other files of these names are removed: what is no
-        note, and what never took its place, because the older note of the same text is the one that was acted on."""
+        """The notes of earlier daemons, the newest NOTES_MAX of them. Other files with these names are removed.
+
+        So are unfinished notes, because typing followed the older note of the same text.
+        """
         found: list[TypedNote] = []
         read_bytes = 0
         for size, path in _newest_first(self._folder):
@@ -108,7 +108,7 @@ class TypedNotes:
 
 
 def _newest_first(folder: str) -> list[tuple[int, Path]]:
-    """Everything that has a note's name, with its size."""
+    """All files with a note's name, with their sizes."""
     found = []
     for path in Path(folder).glob(f"{_PREFIX}*"):
         try:
@@ -120,7 +120,7 @@ def _newest_first(folder: str) -> list[tuple[int, Path]]:
 
 
 def _read(path: Path) -> TypedNote | None:
-    """None if there is none, or none that was written whole."""
+    """None if there is no note, or no complete one."""
     content = read_small(path, NOTE_BYTES_MAX)
     try:
         return _decode(content) if content else None
