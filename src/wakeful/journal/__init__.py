@@ -1,6 +1,6 @@
 """A journal for any program: its steps can be resumed after a crash, and nothing is repeated without approval."""
 
-# What mypy reads and the interpreter skips.
+# True for mypy, False at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from wakeful.journal.api import (
@@ -35,7 +35,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
-    """Import the journal when one of its names is asked for: other packages use only parts of it."""
+    """Import `api` when one of its names is used: other packages use only parts of the journal."""
     if name not in __all__:
         raise AttributeError(f"module 'wakeful.journal' has no attribute {name!r}")
     from wakeful.journal import api  # noqa: PLC0415 - see above
