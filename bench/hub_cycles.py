@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Final
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
-from support.agents_e2e import CHEAP, AgentHouse
+from support.agents_e2e import CHEAP, AgentsFixture
 from support.agents_soak import FLOW, cycle, deaths
 from support.daemon_process import RunningDaemon
 from support.docker_engine import IMAGE, DockerEngine, make_image
@@ -44,12 +44,12 @@ ready = "for shortcuts"
 
 
 @contextmanager
-def house_of(kind: str) -> Iterator[AgentHouse]:
+def house_of(kind: str) -> Iterator[AgentsFixture]:
     """A daemon with one agent of this kind, called `one`."""
     with ExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="wcy")))
         daemon = RunningDaemon(folder / "w")
-        house = AgentHouse(daemon, _declared(kind, folder, daemon, stack))
+        house = AgentsFixture(daemon, _declared(kind, folder, daemon, stack))
         daemon.up()
         stack.callback(end_tmux, house.server.socket)
         stack.callback(daemon.end)

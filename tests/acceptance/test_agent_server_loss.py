@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.agents_e2e import CHEAP, AgentHouse
+from support.agents_e2e import CHEAP, AgentsFixture
 from support.daemon_process import RunningDaemon
 from support.real_clients import require_tmux, wait_for
 
@@ -18,38 +18,38 @@ MOVE = re.compile(r"agent (\w+): (\w+) -> (\w+) \((.*)\)")
 
 
 @pytest.fixture
-def house(daemon: RunningDaemon) -> Iterator[AgentHouse]:
+def house(daemon: RunningDaemon) -> Iterator[AgentsFixture]:
     require_tmux()
     auto = "".join(f'{CHEAP.format(name=name)}restart = "auto"\n' for name in AUTO)
-    house = AgentHouse(daemon, auto + "".join(CHEAP.format(name=name) for name in MANUAL))
+    house = AgentsFixture(daemon, auto + "".join(CHEAP.format(name=name) for name in MANUAL))
     daemon.up()
     yield house
     house.end()
 
 
-def moves(house: AgentHouse) -> list[tuple[str, str, str, str]]:
+def moves(house: AgentsFixture) -> list[tuple[str, str, str, str]]:
     """Every change of an agent's state, in order."""
     return MOVE.findall(house.daemon.said())
 
 
-def states(house: AgentHouse, names: tuple[str, ...] | list[str]) -> set[tuple[str, str, int]]:
+def states(house: AgentsFixture, names: tuple[str, ...] | list[str]) -> set[tuple[str, str, int]]:
     """State, reason and epoch of these agents, each once."""
     listed = house.daemon.run("agent", "list", "--json").json["agents"]
     return {(each["state"], each["reason"], each["epoch"]) for each in listed if each["name"] in names}
 
 
-def start_all(house: AgentHouse, names: tuple[str, ...] | list[str]) -> None:
+def start_all(house: AgentsFixture, names: tuple[str, ...] | list[str]) -> None:
     """Every one of them, at once."""
     begun = [house.daemon.spawn("agent", "start", name) for name in names]
     assert [each.wait(60) for each in begun] == [0] * len(begun)
 
 
-def incidents(house: AgentHouse) -> list[tuple[str, list[str]]]:
+def incidents(house: AgentsFixture) -> list[tuple[str, list[str]]]:
     found = house.daemon.run("incidents", "--json").json["incidents"]
     return [(each["cause"], sorted(each["sessions"])) for each in found]
 
 
-def test_a_killed_server_is_one_loss_and_its_agents_come_back_in_turn(house: AgentHouse) -> None:
+def test_a_killed_server_is_one_loss_and_its_agents_come_back_in_turn(house: AgentsFixture) -> None:
     """Every agent is unknown at once, in one incident; then those of `auto` are started one by one, each once."""
     start_all(house, ALL)
     before = len(moves(house))

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from support.agents_e2e import AgentHouse
+from support.agents_e2e import AgentsFixture
 from support.daemon_process import RunningDaemon
 from support.docker_engine import IMAGE, DockerEngine
 from support.real_clients import require_tmux, wait_for
@@ -29,7 +29,7 @@ def declared(runtime: str, name: str, script: str, seconds: float) -> str:
 
 
 @pytest.fixture(params=["tmux", "docker"])
-def house(daemon: RunningDaemon, request: pytest.FixtureRequest) -> Iterator[AgentHouse]:
+def house(daemon: RunningDaemon, request: pytest.FixtureRequest) -> Iterator[AgentsFixture]:
     """Agents that are never ready, late, or gone before they are."""
     require_tmux()
     runtime: str = request.param
@@ -37,7 +37,7 @@ def house(daemon: RunningDaemon, request: pytest.FixtureRequest) -> Iterator[Age
     if docker is not None:
         daemon.environ["DOCKER_HOST"] = docker.address
     flag = "/tmp/flag" if docker is not None else str(daemon.home / "flag")
-    house = AgentHouse(
+    house = AgentsFixture(
         daemon,
         declared(runtime, "never", NEVER, 1)
         + declared(runtime, "late", LATE.format(flag=flag), 60)
@@ -52,7 +52,7 @@ def house(daemon: RunningDaemon, request: pytest.FixtureRequest) -> Iterator[Age
         docker.clear()
 
 
-def raise_flag(house: AgentHouse, request: pytest.FixtureRequest, name: str) -> None:
+def raise_flag(house: AgentsFixture, request: pytest.FixtureRequest, name: str) -> None:
     """Let an agent say that it is ready."""
     if house.agent(name)["runtime"] == "docker":
         docker: DockerEngine = request.getfixturevalue("docker")
@@ -61,7 +61,7 @@ def raise_flag(house: AgentHouse, request: pytest.FixtureRequest, name: str) -> 
         (house.daemon.home / "flag").touch()
 
 
-def begin(house: AgentHouse, name: str) -> None:
+def begin(house: AgentsFixture, name: str) -> None:
     """Order a start, wait until its program lives, and kill -9 the daemon in its middle."""
     started = house.daemon.spawn("agent", "start", name)
     wait_for(lambda: house.agent(name)["state"] == "starting" or None, "start")
@@ -70,7 +70,7 @@ def begin(house: AgentHouse, name: str) -> None:
     started.wait(20)
 
 
-def test_an_agent_that_was_never_ready_is_an_error_and_stays_one(house: AgentHouse) -> None:
+def test_an_agent_that_was_never_ready_is_an_error_and_stays_one(house: AgentsFixture) -> None:
     """Looks, syncs and a restart of ours find it alive; only its screen makes it running."""
     refused = house.daemon.run("agent", "start", "never")
     assert (refused.exit_code, "did not become ready (1 s are allowed)" in refused.err) == (3, True), (
@@ -96,7 +96,7 @@ def test_an_agent_that_was_never_ready_is_an_error_and_stays_one(house: AgentHou
 
 
 def test_a_start_that_a_crash_cut_off_goes_on_until_it_is_ready(
-    house: AgentHouse, request: pytest.FixtureRequest
+    house: AgentsFixture, request: pytest.FixtureRequest
 ) -> None:
     """After kill -9 of the daemon it is starting, since when it was ordered; once its screen says so it is running."""
     begin(house, "late")
@@ -109,7 +109,7 @@ def test_a_start_that_a_crash_cut_off_goes_on_until_it_is_ready(
 
 
 def test_a_start_that_a_crash_cut_off_has_the_rest_of_its_time(
-    house: AgentHouse, request: pytest.FixtureRequest
+    house: AgentsFixture, request: pytest.FixtureRequest
 ) -> None:
     """Not ready in time is an error with its reason; ready after that is running all the same."""
     begin(house, "slow")
@@ -120,7 +120,7 @@ def test_a_start_that_a_crash_cut_off_has_the_rest_of_its_time(
     house.wait("slow", state="running", timeout_seconds=20)
 
 
-def test_a_start_that_a_crash_cut_off_and_that_ended_is_an_error(house: AgentHouse) -> None:
+def test_a_start_that_a_crash_cut_off_and_that_ended_is_an_error(house: AgentsFixture) -> None:
     """What ended before anybody saw it ready is neither unknown nor stale."""
     begin(house, "late")
     house.end_program("late")
@@ -129,7 +129,9 @@ def test_a_start_that_a_crash_cut_off_and_that_ended_is_an_error(house: AgentHou
 
 
 @pytest.mark.parametrize("stale", [False, True], ids=["start", "restart"])
-def test_a_crash_right_after_the_claim_does_not_refuse_the_next_start(house: AgentHouse, stale: bool) -> None:
+def test_a_crash_right_after_the_claim_does_not_refuse_the_next_start(
+    house: AgentsFixture, stale: bool
+) -> None:
     """The dead daemon's lease is taken over at once, under the next epoch: nobody waits a minute for it."""
     if stale:
         house.start("plain")
@@ -149,7 +151,7 @@ def test_a_crash_right_after_the_claim_does_not_refuse_the_next_start(house: Age
     assert time.monotonic() - began < 15
 
 
-def test_a_start_that_a_crash_cut_off_can_be_stopped(house: AgentHouse) -> None:
+def test_a_start_that_a_crash_cut_off_can_be_stopped(house: AgentsFixture) -> None:
     """`agent stop` is taken while it starts, before and after the crash."""
     begin(house, "late")
     house.daemon.up()

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.agents_e2e import CHEAP, AgentHouse, clients_of
+from support.agents_e2e import CHEAP, AgentsFixture, clients_of
 from support.agents_soak import deaths, moves_until
 from support.daemon_process import RunningDaemon
 from support.real_clients import require_tmux, wait_for
@@ -39,17 +39,17 @@ KILLS = 30
 
 
 @pytest.fixture
-def house(daemon: RunningDaemon) -> Iterator[AgentHouse]:
+def house(daemon: RunningDaemon) -> Iterator[AgentsFixture]:
     """Three cheap agents, one that leaves a shell behind, one that is brought back, and four that have trouble."""
     require_tmux()
     cheap = "".join(CHEAP.format(name=name) for name in ("one", "two", "three"))
-    house = AgentHouse(daemon, cheap + SHELLY + AUTO + BROKEN)
+    house = AgentsFixture(daemon, cheap + SHELLY + AUTO + BROKEN)
     daemon.up()
     yield house
     house.end()
 
 
-def test_an_agent_that_ended_is_stale_and_is_restarted(house: AgentHouse) -> None:
+def test_an_agent_that_ended_is_stale_and_is_restarted(house: AgentsFixture) -> None:
     """Simulate an orphan, see it in services, restart it."""
     started = house.start("one")
     assert (started["state"], started["session_alive"], started["epoch"]) == ("running", True, 1)
@@ -65,7 +65,7 @@ def test_an_agent_that_ended_is_stale_and_is_restarted(house: AgentHouse) -> Non
     assert house.daemon.run("agent", "restart-session", "one").exit_code == 1
 
 
-def test_an_agent_that_left_its_shell_behind_is_stale(house: AgentHouse) -> None:
+def test_an_agent_that_left_its_shell_behind_is_stale(house: AgentsFixture) -> None:
     """tmux alive is not agent alive."""
     pid = house.start("shelly")["pid"]
     os.kill(pid, signal.SIGTERM)
@@ -73,7 +73,7 @@ def test_an_agent_that_left_its_shell_behind_is_stale(house: AgentHouse) -> None
     assert house.server.tmux("list-sessions", "-F", "#{session_name}") == "agent-shelly"
 
 
-def test_a_session_killed_by_hand_is_stale_and_not_a_dead_server(house: AgentHouse) -> None:
+def test_a_session_killed_by_hand_is_stale_and_not_a_dead_server(house: AgentsFixture) -> None:
     """The last session goes, and its server stays to say so."""
     house.start("one")
     house.server.tmux("kill-session", "-t", "=agent-one")
@@ -81,7 +81,7 @@ def test_a_session_killed_by_hand_is_stale_and_not_a_dead_server(house: AgentHou
     assert house.daemon.run("incidents", "--json").json["incidents"] == []
 
 
-def test_a_stop_removes_it(house: AgentHouse) -> None:
+def test_a_stop_removes_it(house: AgentsFixture) -> None:
     """Stopped, its process gone, its session gone, and the server with its last agent."""
     pid = house.start("one")["pid"]
     stopped = house.daemon.run("agent", "stop", "one", "--json").json
@@ -92,7 +92,7 @@ def test_a_stop_removes_it(house: AgentHouse) -> None:
     assert house.daemon.run("agent", "stop", "one").exit_code == 1
 
 
-def test_three_agents_keep_their_pids_through_restarts_of_ours(house: AgentHouse) -> None:
+def test_three_agents_keep_their_pids_through_restarts_of_ours(house: AgentsFixture) -> None:
     """Nothing an agent needs lives in the daemon: a clean end, then kill -9, and nobody notices."""
     names = ("one", "two", "three")
     before = {name: house.start(name) for name in names}
@@ -107,7 +107,7 @@ def test_three_agents_keep_their_pids_through_restarts_of_ours(house: AgentHouse
     assert "Discovered running session for one (seen ready)" in house.daemon.said()
 
 
-def test_a_daemon_that_comes_late_discovers_the_stale(house: AgentHouse) -> None:
+def test_a_daemon_that_comes_late_discovers_the_stale(house: AgentsFixture) -> None:
     """A hub restart: what died meanwhile is found, logged and shown."""
     pid = house.start("one")["pid"]
     house.daemon.kill()
@@ -120,7 +120,7 @@ def test_a_daemon_that_comes_late_discovers_the_stale(house: AgentHouse) -> None
     assert "Discovered stale session for one (session dead)" in house.daemon.said()
 
 
-def test_an_auto_agent_comes_back_once(house: AgentHouse) -> None:
+def test_an_auto_agent_comes_back_once(house: AgentsFixture) -> None:
     """Brought back by itself; killed again at once it stays stale, for its budget is spent."""
     first = house.start("auto")
     house.kill("auto")
@@ -140,7 +140,7 @@ def test_an_auto_agent_comes_back_once(house: AgentHouse) -> None:
         ("never", 3, "its screen never showed 'never said'"),
     ],
 )
-def test_a_start_that_fails_says_why(house: AgentHouse, name: str, code: int, said: str) -> None:
+def test_a_start_that_fails_says_why(house: AgentsFixture, name: str, code: int, said: str) -> None:
     """Error, with the reason, which stays; and the next order is taken."""
     spoken = house.daemon.run("agent", "start", name)
     assert (spoken.exit_code, said in spoken.err) == (code, True), spoken.err
@@ -149,14 +149,14 @@ def test_a_start_that_fails_says_why(house: AgentHouse, name: str, code: int, sa
     assert house.daemon.run("agent", "stop", name, "--json").json["state"] == "stopped"
 
 
-def test_ready_means_that_its_screen_says_so(house: AgentHouse) -> None:
+def test_ready_means_that_its_screen_says_so(house: AgentsFixture) -> None:
     """A start returns when the pattern is seen, not before."""
     began = time.monotonic()
     assert house.start("late")["state"] == "running"
     assert time.monotonic() - began > 1
 
 
-def test_mistakes_get_one_line(house: AgentHouse) -> None:
+def test_mistakes_get_one_line(house: AgentsFixture) -> None:
     """An unknown name hears the nearest, an odd one what a name is, and attach says what to run."""
     unknown = house.daemon.run("agent", "start", "tow")
     assert (unknown.exit_code, "Did you mean 'two'?" in unknown.err) == (2, True)
@@ -183,7 +183,7 @@ def test_mistakes_get_one_line(house: AgentHouse) -> None:
     assert (misspelt.exit_code, "Did you mean 'three'?" in misspelt.err) == (2, True)
 
 
-def test_attach_hands_the_terminal_over_and_leaves_it_clean(house: AgentHouse) -> None:
+def test_attach_hands_the_terminal_over_and_leaves_it_clean(house: AgentsFixture) -> None:
     """A person attaches, detaches with Ctrl-B D, and sits at the same prompt; the agent never noticed."""
     before = house.start("one")
     house.sit_down("attach", "one")
@@ -196,7 +196,7 @@ def test_attach_hands_the_terminal_over_and_leaves_it_clean(house: AgentHouse) -
     assert (after["state"], after["pid"], after["since"]) == ("running", before["pid"], before["since"])
 
 
-def test_a_terminal_that_closes_while_attached_harms_nobody(house: AgentHouse) -> None:
+def test_a_terminal_that_closes_while_attached_harms_nobody(house: AgentsFixture) -> None:
     """Closing the window is detaching."""
     before = house.start("one")
     house.sit_down("attach", "one")
@@ -206,7 +206,7 @@ def test_a_terminal_that_closes_while_attached_harms_nobody(house: AgentHouse) -
     assert house.agent("one")["pid"] == before["pid"]
 
 
-def test_the_menu_restarts_and_attaches(house: AgentHouse) -> None:
+def test_the_menu_restarts_and_attaches(house: AgentsFixture) -> None:
     """The documented menu, word for word but for the container; R restarts the session and goes there."""
     house.start("one")
     house.kill("one")
@@ -226,7 +226,7 @@ def test_the_menu_restarts_and_attaches(house: AgentHouse) -> None:
     house.wait_for_screen("left with 0")
 
 
-def test_the_menu_left_with_a_key_leaves_the_terminal_clean(house: AgentHouse) -> None:
+def test_the_menu_left_with_a_key_leaves_the_terminal_clean(house: AgentsFixture) -> None:
     """Ctrl-C and Ctrl-D do nothing to the agent, and the next prompt has a line of its own."""
     house.start("one")
     house.kill("one")
@@ -244,7 +244,7 @@ def test_the_menu_left_with_a_key_leaves_the_terminal_clean(house: AgentHouse) -
 
 
 @pytest.mark.parametrize(("choice", "state"), [("t", "stopped"), ("c", "stale"), ("", "stale")])
-def test_the_menu_tears_down_or_leaves_alone(house: AgentHouse, choice: str, state: str) -> None:
+def test_the_menu_tears_down_or_leaves_alone(house: AgentsFixture, choice: str, state: str) -> None:
     """T removes it; C, or nothing, does nothing."""
     house.start("one")
     house.kill("one")
@@ -257,7 +257,7 @@ def test_the_menu_tears_down_or_leaves_alone(house: AgentHouse, choice: str, sta
 
 
 @pytest.mark.alone
-def test_every_change_is_pushed_and_a_death_within_a_tenth_of_a_second(house: AgentHouse) -> None:
+def test_every_change_is_pushed_and_a_death_within_a_tenth_of_a_second(house: AgentsFixture) -> None:
     """Old and new state, reason and time; 30 deaths, the slowest of 99 in 100 within 100 ms."""
     with house.listen() as listener:
         assert json.loads(listener.recv(10))["hello"]["agents"]["counts"] == {"stopped": 9}
@@ -273,7 +273,7 @@ def test_every_change_is_pushed_and_a_death_within_a_tenth_of_a_second(house: Ag
     assert seconds[-1] <= 0.1, seconds[-5:]
 
 
-def test_two_starts_from_two_terminals_start_one(house: AgentHouse) -> None:
+def test_two_starts_from_two_terminals_start_one(house: AgentsFixture) -> None:
     """One wins, the other hears why, and one process runs."""
     codes: list[int] = []
     threads = [

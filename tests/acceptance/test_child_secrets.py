@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from support.agents_e2e import AgentHouse
+from support.agents_e2e import AgentsFixture
 from support.cli_user import DONE
 from support.daemon_process import RunningDaemon
 from support.fake_gh import StandInGh
@@ -36,14 +36,14 @@ EXPORTED = f"export WAKEFUL_GATEWAY__TOKEN=2:{SECRET.upper()}"
 
 
 @pytest.fixture
-def house(daemon: RunningDaemon, tmp_path: Path) -> Iterator[AgentHouse]:
+def house(daemon: RunningDaemon, tmp_path: Path) -> Iterator[AgentsFixture]:
     """A daemon with secrets, whose hook and whose `gh` write down what they were given."""
     require_tmux()
     hook = noting(tmp_path / "hook")
     gh = StandInGh(tmp_path / "gh")
     declared = '[agents.bot]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\nenv = ["WAKEFUL_ALERTS__TELEGRAM_TOKEN"]\n'
     hooked = f'[hooks]\nsession_health_update_after = ["{hook}"]\n'
-    house = AgentHouse(daemon, declared + hooked)
+    house = AgentsFixture(daemon, declared + hooked)
     daemon.watch(**SECRETS, WAKEFUL_GITHUB__REPO="me/agents", WAKEFUL_HEAL__CONFIRM_SECONDS="0.5")
     daemon.environ["PATH"] = (
         f"{gh.bin}:{install(tmp_path / 'bin').removesuffix('/claude')}:{daemon.environ['PATH']}"
@@ -70,7 +70,7 @@ def environ_of(pid: int) -> str:
     return text
 
 
-def test_no_agent_has_a_secret_however_it_came_to_life(house: AgentHouse, tmp_path: Path) -> None:
+def test_no_agent_has_a_secret_however_it_came_to_life(house: AgentsFixture, tmp_path: Path) -> None:
     """Started without a terminal, healed after kill -9, resumed by hand, started in tmux, started by the hub."""
     daemon = house.daemon
     daemon.up()
@@ -107,7 +107,7 @@ def test_no_agent_has_a_secret_however_it_came_to_life(house: AgentHouse, tmp_pa
     assert all(len(environ) > 50 for environ in found.values()), "each was really read"
 
 
-def test_a_tmux_server_of_an_earlier_version_forgets_them(house: AgentHouse) -> None:
+def test_a_tmux_server_of_an_earlier_version_forgets_them(house: AgentsFixture) -> None:
     """It was started with the daemon's whole environment; the next agent takes the secrets out of what it hands on."""
     house.server.socket.parent.mkdir(mode=0o700)
     house.server.start("before", "sleep", "100000")
@@ -118,7 +118,7 @@ def test_a_tmux_server_of_an_earlier_version_forgets_them(house: AgentHouse) -> 
     assert SECRET not in house.server.tmux("show-environment", "-g")
 
 
-def test_the_gateways_agents_have_no_token(house: AgentHouse, api: BotApi) -> None:
+def test_the_gateways_agents_have_no_token(house: AgentsFixture, api: BotApi) -> None:
     """Only the gateway itself has it: not the agent it starts, nor one that is healed after kill -9, nor one it resumes."""
     daemon = house.daemon
     daemon.watch(

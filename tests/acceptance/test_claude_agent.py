@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from websockets.sync.client import ClientConnection
 
-from support.agents_e2e import AgentHouse
+from support.agents_e2e import AgentsFixture
 from support.cli_user import DONE, bash
 from support.daemon_process import RunningDaemon
 from support.real_clients import ClaudeHome, wait_for
@@ -21,7 +21,7 @@ from wakeful.testing.scripted_model import script
 
 
 @pytest.fixture
-def house(daemon: RunningDaemon, claude: ClaudeHome) -> Iterator[AgentHouse]:
+def house(daemon: RunningDaemon, claude: ClaudeHome) -> Iterator[AgentsFixture]:
     environ = claude.environ()
     names = [name for name in environ if name not in ("HOME", "PATH", "LANG", "SHELL")]
     toml = f"""
@@ -34,13 +34,13 @@ ready = "for shortcuts"
 restart = "auto"
 """
     daemon.environ |= environ
-    house = AgentHouse(daemon, toml)
+    house = AgentsFixture(daemon, toml)
     daemon.up()
     yield house
     house.end()
 
 
-def prompt(house: AgentHouse, text: str) -> None:
+def prompt(house: AgentsFixture, text: str) -> None:
     """As a person who is attached types it."""
     house.server.tmux("send-keys", "-t", "=agent-claude:", "-l", text)
     wait_for(
@@ -50,7 +50,7 @@ def prompt(house: AgentHouse, text: str) -> None:
 
 
 def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
-    house: AgentHouse, claude: ClaudeHome
+    house: AgentsFixture, claude: ClaudeHome
 ) -> None:
     """Its session is attached by its process; a turn is not cut off without a yes; killed, the same conversation goes on."""
     started = house.start("claude")
@@ -83,7 +83,7 @@ def test_a_busy_agent_asks_and_a_dead_one_is_resumed_in_its_conversation(
     assert house.daemon.run("agent", "stop", "claude", "--yes").exit_code == 0
 
 
-def killed_in_call(house: AgentHouse, claude: ClaudeHome, command: str) -> str:
+def killed_in_call(house: AgentsFixture, claude: ClaudeHome, command: str) -> str:
     """An agent that was killed in the middle of this call; its session."""
     pid = house.start("claude")["pid"]
     prompt(house, script(bash(command), DONE))
@@ -94,7 +94,7 @@ def killed_in_call(house: AgentHouse, claude: ClaudeHome, command: str) -> str:
     return session
 
 
-def test_an_agent_killed_in_a_push_waits_for_a_person(house: AgentHouse, claude: ClaudeHome) -> None:
+def test_an_agent_killed_in_a_push_waits_for_a_person(house: AgentsFixture, claude: ClaudeHome) -> None:
     """`restart = "auto"` repeats nothing nobody approved: it is held, and goes on in its conversation after a yes."""
     session = killed_in_call(house, claude, "sleep 100; git push origin main")
     held = wait_for(
@@ -108,7 +108,7 @@ def test_an_agent_killed_in_a_push_waits_for_a_person(house: AgentHouse, claude:
     assert "git push origin main" in wait_for(lambda: briefs(claude) or None, "brief")[0]
 
 
-def test_an_aborted_push_of_an_agent_does_not_happen(house: AgentHouse, claude: ClaudeHome) -> None:
+def test_an_aborted_push_of_an_agent_does_not_happen(house: AgentsFixture, claude: ClaudeHome) -> None:
     """What the killed agent left running is ended, as the question promised, and the answer says so."""
     settings = claude.home / ".claude" / "settings.json"
     settings.parent.mkdir(exist_ok=True)
@@ -139,7 +139,7 @@ def test_an_aborted_push_of_an_agent_does_not_happen(house: AgentHouse, claude: 
     assert house.daemon.run("incidents", "--json").json["incidents"] == [], "a restart opens nothing again"
 
 
-def test_a_dead_agent_that_a_person_stops_needs_nobody(house: AgentHouse, claude: ClaudeHome) -> None:
+def test_a_dead_agent_that_a_person_stops_needs_nobody(house: AgentsFixture, claude: ClaudeHome) -> None:
     """Its session died in a turn, and nothing brings it back in a pause; the stop settles that, also for the next daemon."""
     assert house.daemon.run("pause").exit_code == 0
     session = killed_in_call(house, claude, "sleep 100")
@@ -161,7 +161,7 @@ def test_a_dead_agent_that_a_person_stops_needs_nobody(house: AgentHouse, claude
         house.daemon.up()
 
 
-def test_a_dead_session_that_a_person_replaces_needs_nobody(house: AgentHouse, claude: ClaudeHome) -> None:
+def test_a_dead_session_that_a_person_replaces_needs_nobody(house: AgentsFixture, claude: ClaudeHome) -> None:
     """A new session is begun in its place: nothing is said of the old one any more, also by the next daemon."""
     assert house.daemon.run("pause").exit_code == 0
     session = killed_in_call(house, claude, "sleep 100")
@@ -179,7 +179,7 @@ def test_a_dead_session_that_a_person_replaces_needs_nobody(house: AgentHouse, c
         house.daemon.up()
 
 
-def assert_given_up(house: AgentHouse) -> None:
+def assert_given_up(house: AgentsFixture) -> None:
     """Its session needs nobody any more."""
     ended = house.daemon.wait_for_session(
         lambda each: each["agent"] == "claude" and each["attention"] == "none", "end of its session"
@@ -187,7 +187,9 @@ def assert_given_up(house: AgentHouse) -> None:
     assert (ended["state"], ended["health"]) == ("stopped", "healthy")
 
 
-def test_a_session_of_the_hub_is_managed_from_its_first_moment(house: AgentHouse, claude: ClaudeHome) -> None:
+def test_a_session_of_the_hub_is_managed_from_its_first_moment(
+    house: AgentsFixture, claude: ClaudeHome
+) -> None:
     """Every record of it says so, also after a restart of ours, and no message calls it found."""
     with house.listen() as heard:
         session = killed_in_call(house, claude, "sleep 100; git push origin main")
@@ -237,7 +239,7 @@ def briefs(claude: ClaudeHome) -> list[str]:
     ]
 
 
-def test_an_agent_of_the_hub_is_woken_in_its_pane(house: AgentHouse, claude: ClaudeHome) -> None:
+def test_an_agent_of_the_hub_is_woken_in_its_pane(house: AgentsFixture, claude: ClaudeHome) -> None:
     """Its session is ours by its agent: attachable without being handed over, woken, and it answers."""
     house.start("claude")
     prompt(house, script(DONE))

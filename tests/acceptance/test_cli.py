@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_daemon_socket import SILENCE, Asked, ScriptedDoor, http
+from support.fake_daemon_socket import SILENCE, FakeDaemonSocket, RecordedRequest, http
 from support.real_clients import wait_for
 from wakeful import __version__
 from wakeful.cli import app
@@ -64,9 +64,9 @@ class Home:
             check=False,
         )
 
-    def door(self, script: dict[str, bytes]) -> ScriptedDoor:
+    def door(self, script: dict[str, bytes]) -> FakeDaemonSocket:
         Path(self.places.state_dir).mkdir(mode=0o700)
-        return ScriptedDoor(Path(self.places.socket), script)
+        return FakeDaemonSocket(Path(self.places.socket), script)
 
 
 @pytest.fixture
@@ -199,7 +199,7 @@ def test_what_needs_a_daemon_says_how_to_start_one(home: Home, words: list[str])
     assert (done.returncode, done.stdout) == (3, "")
     assert "wakeful up" in done.stderr
     Path(home.places.state_dir).mkdir(mode=0o700)
-    door = ScriptedDoor(Path(home.places.socket), {})
+    door = FakeDaemonSocket(Path(home.places.socket), {})
     door._listener.close()
     assert home.run(*words).returncode == 3
 
@@ -288,7 +288,7 @@ def test_json_is_the_daemons_body_and_its_exit_code(home: Home, view: str, code:
             assert (done.returncode, done.stdout, done.stderr) == (code, RECORD.decode() + "\n", "")
         text = home.run("session", view, "claude-1")
     assert (text.returncode, "waiting" in text.stdout) == (code, True)
-    assert set(door.asked) == {Asked("GET", f"/api/sessions/claude-1/{view}")}
+    assert set(door.asked) == {RecordedRequest("GET", f"/api/sessions/claude-1/{view}")}
 
 
 def test_lists_exit_0_and_ask_with_their_filters(home: Home) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from support.fake_daemon_socket import SILENCE, ScriptedDoor, http
+from support.fake_daemon_socket import SILENCE, FakeDaemonSocket, http
 from support.real_clients import require_programs
 from wakeful.cli.completion import ASK_SECONDS_MAX, CANDIDATES_MAX
 
@@ -78,8 +78,8 @@ class Shell:
         )
         return [line.partition(",")[2] for line in said.splitlines() if line]
 
-    def door(self, script: dict[str, bytes]) -> ScriptedDoor:
-        return ScriptedDoor(self.home / "state" / "wakeful.sock", script)
+    def door(self, script: dict[str, bytes]) -> FakeDaemonSocket:
+        return FakeDaemonSocket(self.home / "state" / "wakeful.sock", script)
 
 
 @pytest.fixture

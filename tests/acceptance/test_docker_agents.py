@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from support import prerequisites
-from support.agents_e2e import AgentHouse
+from support.agents_e2e import AgentsFixture
 from support.agents_soak import deaths, moves_until
 from support.daemon_process import RunningDaemon
 from support.docker_engine import IMAGE, DockerEngine, make_image
@@ -28,13 +28,13 @@ SENTENCE = "Discovered stale container for claude (container running, session de
 
 
 @pytest.fixture(scope="module")
-def shared(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentHouse]:
+def shared(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[AgentsFixture]:
     """One daemon for all: tests leave no container behind, and it sees that."""
     require_tmux()
     daemon = RunningDaemon(tmp_path_factory.mktemp("hub") / "wakeful")
     daemon.environ["DOCKER_HOST"] = docker_engine.address
     toml = "".join(AGENT.format(name=name, image=IMAGE) for name in ("claude", "two"))
-    house = AgentHouse(daemon, toml + MISSING)
+    house = AgentsFixture(daemon, toml + MISSING)
     daemon.up()
     try:
         yield house
@@ -44,7 +44,7 @@ def shared(docker_engine: DockerEngine, tmp_path_factory: pytest.TempPathFactory
 
 
 @pytest.fixture
-def house(shared: AgentHouse, docker: DockerEngine) -> Iterator[AgentHouse]:
+def house(shared: AgentsFixture, docker: DockerEngine) -> Iterator[AgentsFixture]:
     yield shared
     docker.clear()
     for name in ("claude", "two"):
@@ -53,7 +53,7 @@ def house(shared: AgentHouse, docker: DockerEngine) -> Iterator[AgentHouse]:
 
 
 def test_a_container_whose_session_died_is_stale_restarted_and_torn_down(
-    house: AgentHouse, docker: DockerEngine
+    house: AgentsFixture, docker: DockerEngine
 ) -> None:
     """Orphan, services, restart in the existing container, teardown."""
     started = house.start("claude")
@@ -73,7 +73,7 @@ def test_a_container_whose_session_died_is_stale_restarted_and_torn_down(
 
 @pytest.mark.alone
 def test_a_death_in_a_container_is_pushed_within_a_tenth_of_a_second(
-    house: AgentHouse, docker: DockerEngine
+    house: AgentsFixture, docker: DockerEngine
 ) -> None:
     """A few deaths here, a hundred in `bench.hub_cycles`; and a container that goes is never called stale on the way."""
     house.start("two")
@@ -85,7 +85,7 @@ def test_a_death_in_a_container_is_pushed_within_a_tenth_of_a_second(
         assert [each["state"] for each in moves_until(listener, "stopped")] == ["stopped"]
 
 
-def test_a_hub_that_comes_late_discovers_the_stale_container(house: AgentHouse) -> None:
+def test_a_hub_that_comes_late_discovers_the_stale_container(house: AgentsFixture) -> None:
     """A hub that restarts logs the documented sentence; without a hub the state is unknown."""
     pid = house.start("claude")["pid"]
     house.daemon.kill()
@@ -98,7 +98,7 @@ def test_a_hub_that_comes_late_discovers_the_stale_container(house: AgentHouse) 
     assert SENTENCE in house.daemon.said()
 
 
-def test_a_container_removed_by_hand_is_stopped(house: AgentHouse, docker: DockerEngine) -> None:
+def test_a_container_removed_by_hand_is_stopped(house: AgentsFixture, docker: DockerEngine) -> None:
     """Running or stale: what is gone is stopped."""
     for name in ("claude", "two"):
         house.start(name)
@@ -109,7 +109,7 @@ def test_a_container_removed_by_hand_is_stopped(house: AgentHouse, docker: Docke
         assert "container" in house.wait(name, state="stopped", timeout_seconds=10)["reason"]
 
 
-def test_the_menu_restarts_a_container_and_attaches(house: AgentHouse, docker: DockerEngine) -> None:
+def test_the_menu_restarts_a_container_and_attaches(house: AgentsFixture, docker: DockerEngine) -> None:
     """Word for word the documented menu; R restarts, attaches through the engine, and detaching leaves the terminal clean."""
     started = house.start("claude")
     house.kill("claude")
@@ -130,7 +130,7 @@ def test_the_menu_restarts_a_container_and_attaches(house: AgentHouse, docker: D
 
 
 def test_a_terminal_that_closes_while_attached_leaves_nothing_in_the_container(
-    house: AgentHouse, docker: DockerEngine
+    house: AgentsFixture, docker: DockerEngine
 ) -> None:
     """Closing the window is detaching, of that window alone; whoever else is attached stays, and the agent goes on."""
     started = house.start("claude")
@@ -148,14 +148,14 @@ def test_a_terminal_that_closes_while_attached_leaves_nothing_in_the_container(
     wait_for(lambda: "@wakeful" not in docker.docker(*marks) or None, "end of the marks")
 
 
-def test_an_image_that_is_not_there_is_an_error(house: AgentHouse) -> None:
+def test_an_image_that_is_not_there_is_an_error(house: AgentsFixture) -> None:
     """Said in one line, with the name, and it stays said."""
     spoken = house.daemon.run("agent", "start", "missing")
     assert (spoken.exit_code, "no-such-image" in spoken.err) == (2, True)
     assert house.agent("missing")["state"] == "error"
 
 
-def test_an_engine_that_is_gone_is_one_incident(house: AgentHouse, docker: DockerEngine) -> None:
+def test_an_engine_that_is_gone_is_one_incident(house: AgentsFixture, docker: DockerEngine) -> None:
     """Both agents unknown, with since and reason, one incident; the engine's return tells the truth again."""
     for name in ("claude", "two"):
         house.start(name)
@@ -213,7 +213,7 @@ def test_claude_code_in_a_container_is_woken_and_its_loop_is_found(
     program = image_with_claude(docker, claude)
     passed = {name: value for name, value in claude.environ().items() if name not in ("HOME", "PATH")}
     daemon.environ |= {**passed, "DOCKER_HOST": docker.address}
-    house = AgentHouse(daemon, IN_A_CONTAINER.format(env=json.dumps([*passed]), program=program))
+    house = AgentsFixture(daemon, IN_A_CONTAINER.format(env=json.dumps([*passed]), program=program))
     daemon.up()
     pid = house.start("bot")["pid"]
     idle = daemon.wait_for_session(lambda each: each["eligible_for_wake"], "eligible session")

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from support.daemon_process import RunningDaemon
-from support.supervisor_fixture import House, open_doors
+from support.supervisor_fixture import SupervisorFixture, open_http_fixture
 from wakeful.critical_events import CriticalLog, log_critical_event
 from wakeful.views.records import CriticalEventList
 
@@ -143,7 +143,7 @@ def test_the_door_gives_the_newest_events(tmp_path: Path) -> None:
     log = CriticalLog(tmp_path / "critical_events.jsonl")
     for minute in range(5):
         write(log.path, f"s{minute}", NOON - 60 * (5 - minute), details={"n": minute})
-    with open_doors(tmp_path, House(start_wall=NOON)) as doors, doors.socket() as door:
+    with open_http_fixture(tmp_path, SupervisorFixture(start_wall=NOON)) as doors, doors.socket() as door:
         answer = door.get("/api/events?since=4m&limit=2")
         told = msgspec.json.decode(answer.content, type=CriticalEventList)
         assert msgspec.json.encode(told) == answer.content

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from support.daemon_process import RunningDaemon
-from support.gateway_e2e import CROWD, STRANGER, USER, Phone, ended, evictions
+from support.gateway_e2e import CROWD, STRANGER, USER, TelegramUser, ended, evictions
 from support.real_clients import ClaudeHome, ClientHome, CodexHome
 from support.stub_claude import install
 from support.telegram_server import BotApi
@@ -38,7 +38,7 @@ def home(request: pytest.FixtureRequest) -> ClientHome:
     return found
 
 
-def normal_turn(phone: Phone) -> None:
+def normal_turn(phone: TelegramUser) -> None:
     """One message, one answer, one managed session."""
     phone.api.says("let me in", user=STRANGER)
     phone.ask({"text": "Hello from the agent"})
@@ -53,7 +53,7 @@ def normal_turn(phone: Phone) -> None:
     assert f"allow = [{USER}, {STRANGER}, {CROWD[0]}, " in phone.log
 
 
-def streaming_in_a_topic(phone: Phone) -> None:
+def streaming_in_a_topic(phone: TelegramUser) -> None:
     """What is said before the tool is there before the tool is done; all of it stays in the topic."""
     phone.ask({"text": "Let me look."} | phone.busy("sleep 2"), {"text": "Looked."}, thread=7)
     half = phone.sees("Let me look.")
@@ -61,7 +61,7 @@ def streaming_in_a_topic(phone: Phone) -> None:
     assert phone.sees("Looked.").message_id == half.message_id
 
 
-def permissions_by_buttons(phone: Phone) -> None:
+def permissions_by_buttons(phone: TelegramUser) -> None:
     """What is denied does not happen; exactly what is allowed for the session is not asked again. Codex never asks."""
     if phone.provider == "codex":
         return
@@ -84,7 +84,7 @@ def permissions_by_buttons(phone: Phone) -> None:
     assert [each.name for each in phone.home.project.glob("made-*")] == ["made-1"]
 
 
-def crash_in_a_turn(phone: Phone) -> None:
+def crash_in_a_turn(phone: TelegramUser) -> None:
     """The healer brings the agent back in the same conversation, and it says its end in the same message."""
     sessions = {each["id"] for each in phone.daemon.sessions()}
     phone.ask(phone.busy("sleep 301"), {"text": "after the crash"})
@@ -93,7 +93,7 @@ def crash_in_a_turn(phone: Phone) -> None:
     assert {each["id"] for each in phone.daemon.sessions()} == sessions
 
 
-def gateway_killed_in_a_turn(phone: Phone) -> None:
+def gateway_killed_in_a_turn(phone: TelegramUser) -> None:
     """The turn goes on without it, and the next gateway fills the placeholder."""
     phone.ask(phone.busy("sleep 3.5"), {"text": "slept well"})
     phone.running("sleep 3.5")
@@ -103,7 +103,7 @@ def gateway_killed_in_a_turn(phone: Phone) -> None:
     assert (phone.gateway_pid != before, phone.times("slept well")) == (True, 1)
 
 
-def hang_in_a_stream(phone: Phone) -> None:
+def hang_in_a_stream(phone: TelegramUser) -> None:
     """Given up after its limit with one sentence, and the next message is answered."""
     phone.ask({"text": "Half of it", "hang": "mid"})
     phone.sees("This took too long and was given up.")
@@ -112,7 +112,7 @@ def hang_in_a_stream(phone: Phone) -> None:
     assert phone.times("Half of it") == 0
 
 
-def breaker_opens_and_closes(phone: Phone) -> None:
+def breaker_opens_and_closes(phone: TelegramUser) -> None:
     """Three failures open it, its rest makes it half-open, two answers close it; what failed is told as a pattern."""
     for number in range(1, 4):
         phone.ask({"status": 500})
@@ -133,7 +133,7 @@ def breaker_opens_and_closes(phone: Phone) -> None:
     assert "unknown: 3" in phone.sees("Failures in the last 10 minutes").text
 
 
-def login_lost_and_found(phone: Phone) -> None:
+def login_lost_and_found(phone: TelegramUser) -> None:
     """A 401: nobody sees the client's words, nothing more is started, the admin is told once; new credentials end it."""
     phone.ask({"status": 401})
     phone.sees(LOGIN_GONE)
@@ -150,7 +150,7 @@ def login_lost_and_found(phone: Phone) -> None:
     assert [phone.times(words) for words in ("critical:", "401", "too early")] == [1, 0, 0]
 
 
-def thirty_conversations(phone: Phone) -> None:
+def thirty_conversations(phone: TelegramUser) -> None:
     """All are answered on five places; who was idle longest makes room, and goes on in its own conversation."""
     crowd = CROWD[:KEYS]
     for user in crowd:
@@ -164,7 +164,7 @@ def thirty_conversations(phone: Phone) -> None:
     assert {each["id"] for each in phone.daemon.sessions()} == known
 
 
-def assert_pooled(phone: Phone, keys: int) -> None:
+def assert_pooled(phone: TelegramUser, keys: int) -> None:
     """Every session is an ordinary managed one, and no more of them live than have a place."""
     sessions = phone.daemon.sessions()
     assert len(sessions) >= keys
@@ -190,7 +190,7 @@ ALL = (*FIRST, hang_in_a_stream, breaker_opens_and_closes, login_lost_and_found,
 def test_rounds_with_a_real_client(api: BotApi, daemon: RunningDaemon, home: ClientHome) -> None:
     """Whatever happens in between, each message is answered once, in its place, and none is left empty."""
     provider = "codex" if isinstance(home, CodexHome) else "claude"
-    phone = Phone(api, daemon, home, ROUNDS.format(provider=provider) if ENDURANCE else QUICK)
+    phone = TelegramUser(api, daemon, home, ROUNDS.format(provider=provider) if ENDURANCE else QUICK)
     for play in ALL if ENDURANCE else FIRST:
         play(phone)
     assert [phone.times(words) for words in ("Hello from", "after the crash", "slept well")] == [1, 1, 1]
@@ -208,7 +208,7 @@ def test_a_lost_login_is_told_once_and_comes_back_by_itself(
     api: BotApi, daemon: RunningDaemon, claude: ClaudeHome
 ) -> None:
     """The mode is entered by a refused turn and left by a probe."""
-    login_lost_and_found(Phone(api, daemon, claude, QUICK))
+    login_lost_and_found(TelegramUser(api, daemon, claude, QUICK))
 
 
 class CheapHome(ClientHome):
@@ -224,7 +224,7 @@ class CheapHome(ClientHome):
 def test_thirty_keys_share_five_places(api: BotApi, daemon: RunningDaemon, tmp_path: Path) -> None:
     """Thirty chats, five processes at most; each is answered, and the first one goes on in its own conversation."""
     with ScriptedModel() as model, CheapHome(tmp_path, model) as home:
-        phone = Phone(api, daemon, home, f"{QUICK}[conversation]\nmax_active_sessions = {PLACES}")
+        phone = TelegramUser(api, daemon, home, f"{QUICK}[conversation]\nmax_active_sessions = {PLACES}")
         for user in CROWD[:KEYS]:
             api.says(f"Please say hello to {user} for me.", user=user)
         for user in CROWD[:KEYS]:

@@ -6,11 +6,11 @@ from pathlib import Path
 import pytest
 
 from support.daemon_process import RunningDaemon
-from support.gateway_e2e import Phone
+from support.gateway_e2e import TelegramUser
 from support.gateway_process import end_agents
 from support.real_clients import CodexHome, wait_for
 from support.stub_claude import install
-from support.telegram_chats import Said
+from support.telegram_chats import ChatMessage
 from support.telegram_server import BotApi
 
 USER, OTHER = 42, 43
@@ -78,7 +78,7 @@ def test_in_a_group_only_the_asker_or_an_admin_answers(chat: BotApi) -> None:
     group = -5
     chat.says("ask Bash", user=USER, chat=group)
 
-    def question() -> Said | None:
+    def question() -> ChatMessage | None:
         return next((each for each in chat.room(group).messages if "May the agent use" in each.text), None)
 
     asked = wait_for(question, "question")
@@ -112,7 +112,7 @@ def test_a_codex_turn_that_ended_while_the_daemon_was_away_is_answered(
 ) -> None:
     """The daemon dies as it hands the prompt over, the first one and a later one; the turn ends before it is back."""
     daemon.watch(WAKEFUL_FAULTS="once.done:1:kill")
-    phone = Phone(api, daemon, codex, "edit_seconds = 0.1\n")
+    phone = TelegramUser(api, daemon, codex, "edit_seconds = 0.1\n")
     for number in range(2):
         phone.ask({"text": f"Done number {number}, as asked."})
         wait_for(lambda: daemon.has_ended() or None, "end of the daemon")
@@ -132,7 +132,7 @@ def test_a_codex_whose_start_was_cut_off_before_it_had_a_name_is_found(
     codex: CodexHome, daemon: RunningDaemon, api: BotApi, back: str
 ) -> None:
     """The daemon dies between the start of the process and its first line, which names the conversation."""
-    phone = Phone(api, daemon, codex, "edit_seconds = 0.1\n")
+    phone = TelegramUser(api, daemon, codex, "edit_seconds = 0.1\n")
     run = Path(daemon.environ["WAKEFUL_HOME"]) / "run"
     phone.ask({"text": "Done, as asked."})
     wait_for(lambda: any(run.glob("new-*/out.jsonl")) or None, "start of the client")

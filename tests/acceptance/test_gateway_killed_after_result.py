@@ -6,7 +6,7 @@ import time
 from pathlib import Path
 
 from support.daemon_process import RunningDaemon
-from support.gateway_e2e import Phone
+from support.gateway_e2e import TelegramUser
 from support.real_clients import ClaudeHome, wait_for
 from support.telegram_server import BotApi
 from wakeful.core.managed_session import SESSION_VARIABLE
@@ -20,7 +20,7 @@ DELAY_SECONDS = 0.4
 BUSY_SECONDS = 1.5
 
 
-def ask(phone: Phone, number: int) -> None:
+def ask(phone: TelegramUser, number: int) -> None:
     """One message; whoever goes on with its turn says something else, and takes longer."""
     answer = {"text": f"Answer number {number}.", "delay": DELAY_SECONDS}
     phone.ask(answer, {"text": f"Went on after {number}.", "delay": BUSY_SECONDS})
@@ -34,7 +34,7 @@ def read(output: Path) -> bytes:
         return b""
 
 
-def kill_at_its_result(phone: Phone, number: int) -> None:
+def kill_at_its_result(phone: TelegramUser, number: int) -> None:
     """`kill -9` of the client, within a millisecond of the line that ends its turn."""
     run = Path(phone.daemon.environ["WAKEFUL_HOME"]) / "run"
     ends = f'"result":"Answer number {number}."'.encode()
@@ -67,7 +67,7 @@ def test_every_message_gets_its_own_answer_though_the_agent_is_killed_after_each
     claude: ClaudeHome, daemon: RunningDaemon, api: BotApi
 ) -> None:
     """The healer has brought it back and told it to go on when the next message comes: none is lost, none said twice."""
-    phone = Phone(api, daemon, claude, "edit_seconds = 0.1\n")
+    phone = TelegramUser(api, daemon, claude, "edit_seconds = 0.1\n")
     for number in range(ROUNDS):
         ask(phone, number)
         kill_at_its_result(phone, number)
@@ -81,7 +81,7 @@ def test_the_next_message_gets_its_own_answer_though_nobody_has_seen_the_agent_d
     claude: ClaudeHome, daemon: RunningDaemon, api: BotApi
 ) -> None:
     """It comes at once: before the healer, and maybe before anybody listened to the first one."""
-    phone = Phone(api, daemon, claude, "edit_seconds = 0.1\n")
+    phone = TelegramUser(api, daemon, claude, "edit_seconds = 0.1\n")
     for number in range(AT_ONCE):
         ask(phone, number)
         kill_at_its_result(phone, number)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from support import third_provider
 from support.daemon_process import RunningDaemon
-from support.gateway_e2e import Phone
+from support.gateway_e2e import TelegramUser
 from support.real_clients import ClaudeHome, ClientHome
 from support.telegram_server import BotApi
 from wakeful.testing.scripted_model import ScriptedModel
@@ -52,7 +52,9 @@ class ParrotHome(ClientHome):
 def test_a_third_provider_is_one_file(api: BotApi, daemon: RunningDaemon, tmp_path: Path) -> None:
     """Configured, answered, streamed, stopped, failed, missed and resumed, with a cost and a place in the list."""
     with ScriptedModel() as model, ParrotHome(tmp_path, model) as home:
-        phone = Phone(api, daemon, home, "edit_seconds = 0.1\n[gateway.parrot]\nfailures_max = 5", "parrot")
+        phone = TelegramUser(
+            api, daemon, home, "edit_seconds = 0.1\n[gateway.parrot]\nfailures_max = 5", "parrot"
+        )
         phone.says("Polly wants a cracker.")
         first = phone.sees("You said: Polly wants a cracker.")
         phone.press(first, "Context")

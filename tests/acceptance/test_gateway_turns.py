@@ -4,7 +4,7 @@ import asyncio
 from pathlib import Path
 
 from support.cli_user import Operator, assert_ended_quietly
-from support.gateway_process import House
+from support.gateway_process import GatewayFixture
 from support.real_clients import ClaudeHome, CodexHome
 from support.telegram_server import BotApi
 from wakeful.client.api import Workspace
@@ -18,7 +18,7 @@ def test_a_message_is_answered_by_claude_code(
 ) -> None:
     """One session: words, a permission that a button gives, half an answer seen while the model hangs, /stop, and /new."""
     workspace = Workspace("claude", str(claude.project), ("claude",), claude.environ(), "")
-    house = House(operator.daemon, api, tmp_path, workspace)
+    house = GatewayFixture(operator.daemon, api, tmp_path, workspace)
 
     async def scene() -> None:
         async with house.gateway() as life:
@@ -61,7 +61,7 @@ def test_a_message_is_answered_by_codex(
 ) -> None:
     """Two turns of one thread, each a process of its own; a refused key is never shown."""
     workspace = Workspace("codex", str(codex.project), ("codex", *FREE), codex.environ(), "")
-    house = House(codex_operator.daemon, api, tmp_path, workspace)
+    house = GatewayFixture(codex_operator.daemon, api, tmp_path, workspace)
 
     async def scene() -> None:
         async with house.gateway() as life:

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from support import claude_transcripts
-from support.daemon_process import RunningDaemon, Spoken
+from support.daemon_process import CommandResult, RunningDaemon
 
 CONVERSATION = "11111111-2222-4333-8444-555555555555"
 QUESTIONS = (
@@ -32,7 +32,7 @@ QUESTIONS = (
 )
 
 
-def shell(daemon: RunningDaemon, words: list[str], redirection: str) -> Spoken:
+def shell(daemon: RunningDaemon, words: list[str], redirection: str) -> CommandResult:
     """Type a command with its output sent elsewhere."""
     line = f'exec "$0" "$@" {redirection}'
     done = subprocess.run(
@@ -45,7 +45,7 @@ def shell(daemon: RunningDaemon, words: list[str], redirection: str) -> Spoken:
         timeout=60,
         check=False,
     )
-    return Spoken(done)
+    return CommandResult(done)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pathlib import Path
 import httpx
 import pytest
 
-from support.agents_e2e import AgentHouse
+from support.agents_e2e import AgentsFixture
 from support.cli_user import Operator, Record, assert_ended_quietly
 from support.daemon_process import RunningDaemon
 from support.real_clients import ClaudeHome, wait_for
@@ -28,7 +28,7 @@ QUIET_SECONDS = 3.0
 
 
 @pytest.fixture
-def house(daemon: RunningDaemon, claude: ClaudeHome, telegram: Telegram) -> Iterator[AgentHouse]:
+def house(daemon: RunningDaemon, claude: ClaudeHome, telegram: Telegram) -> Iterator[AgentsFixture]:
     environ = claude.environ()
     names = [name for name in environ if name not in ("HOME", "PATH", "LANG", "SHELL")]
     toml = f"""
@@ -46,40 +46,40 @@ restart = "auto"
         WAKEFUL_ALERTS__TELEGRAM_CHAT=CHAT,
         WAKEFUL_ALERTS__TELEGRAM_API=telegram.http.url,
     )
-    house = AgentHouse(daemon, toml)
+    house = AgentsFixture(daemon, toml)
     yield house
     house.end()
 
 
-def stop(house: AgentHouse) -> None:
+def stop(house: AgentsFixture) -> None:
     stopped = house.daemon.run("agent", "stop", "claude", "--yes")
     assert stopped.exit_code == 0, stopped.err
 
 
-def tear_down(house: AgentHouse) -> None:
+def tear_down(house: AgentsFixture) -> None:
     stopped = house.daemon.run("attach", "claude", "--teardown", "--yes")
     assert stopped.exit_code == 0, stopped.err
 
 
-def order_by_http(house: AgentHouse) -> None:
+def order_by_http(house: AgentsFixture) -> None:
     transport = httpx.HTTPTransport(uds=str(house.daemon.socket))
     with httpx.Client(transport=transport, base_url="http://wakeful", timeout=60) as client:
         stopped = client.post("/api/agents/claude/stop", json={"yes": True})
         assert stopped.status_code == 200, stopped.text
 
 
-def stop_and_restart(house: AgentHouse) -> None:
+def stop_and_restart(house: AgentsFixture) -> None:
     stop(house)
     house.daemon.end()
     house.daemon.up()
 
 
-AGENT_WAYS: list[Callable[[AgentHouse], None]] = [stop, tear_down, order_by_http, stop_and_restart]
+AGENT_WAYS: list[Callable[[AgentsFixture], None]] = [stop, tear_down, order_by_http, stop_and_restart]
 
 
 @pytest.mark.parametrize("way", AGENT_WAYS, ids=lambda way: way.__name__)
 def test_an_agent_that_a_person_stopped_alarms_nobody(
-    house: AgentHouse, claude: ClaudeHome, telegram: Telegram, way: Callable[[AgentHouse], None]
+    house: AgentsFixture, claude: ClaudeHome, telegram: Telegram, way: Callable[[AgentsFixture], None]
 ) -> None:
     """Busy with a turn that will never end, and declared to be restarted: stopped by a person it stays stopped."""
     house.daemon.up()
@@ -91,7 +91,7 @@ def test_an_agent_that_a_person_stopped_alarms_nobody(
 # The order is kept and nothing was done; the process is gone and nobody wrote down that it is.
 @pytest.mark.parametrize("point", ["hub.stop_noted:1", "act.done:2"])
 def test_an_agent_that_ends_while_its_daemon_is_dead_alarms_nobody(
-    house: AgentHouse, claude: ClaudeHome, telegram: Telegram, point: str
+    house: AgentsFixture, claude: ClaudeHome, telegram: Telegram, point: str
 ) -> None:
     """The order is on disk before anything is done, so the next daemon knows why the process ended."""
     house.daemon.environ["WAKEFUL_FAULTS"] = f"{point}:kill"
@@ -107,7 +107,7 @@ def test_an_agent_that_ends_while_its_daemon_is_dead_alarms_nobody(
     _assert_stopped_quietly(house, telegram, session)
 
 
-def _busy(house: AgentHouse, claude: ClaudeHome) -> str:
+def _busy(house: AgentsFixture, claude: ClaudeHome) -> str:
     """The agent's session, in the middle of a turn."""
     house.start("claude")
     pane = "=agent-claude:"
@@ -123,7 +123,7 @@ def _busy(house: AgentHouse, claude: ClaudeHome) -> str:
     return session
 
 
-def _assert_stopped_quietly(house: AgentHouse, telegram: Telegram, session: str) -> None:
+def _assert_stopped_quietly(house: AgentsFixture, telegram: Telegram, session: str) -> None:
     agent = house.wait("claude", timeout_seconds=30, session_alive=False)
     _assert_quiet(house.daemon, telegram, session)
     # A terminal whose program was killed is still there: that is shown, and nothing else.

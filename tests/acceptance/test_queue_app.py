@@ -15,7 +15,7 @@ import pytest
 from support.cli_user import DONE
 from support.daemon_process import RunningDaemon
 from support.fake_gh import StandInGh
-from support.queue_app import CHAT, SESSION, Bridge
+from support.queue_app import CHAT, SESSION, QueueAppFixture
 from support.real_clients import ClaudeHome, end_tmux, wait_for
 from support.redis_server import RedisServer, require_redis
 from support.telegram_sink import Telegram
@@ -165,7 +165,7 @@ def test_every_cycle_is_one_line_in_the_daemons_log(
     daemon: RunningDaemon, server: RedisServer, tmp_path: Path
 ) -> None:
     """How many were checked, healthy, unhealthy and skipped."""
-    bridge = Bridge(server, tmp_path)
+    bridge = QueueAppFixture(server, tmp_path)
     bridge.active(silent_seconds=5.0)
     daemon.watch(WAKEFUL_REDIS__URL=server.url, WAKEFUL_REDIS__LOGS=bridge.logs)
     daemon.up()
@@ -178,7 +178,7 @@ def test_what_is_held_of_a_queue_is_decided_at_the_daemons_doors(
     daemon: RunningDaemon, server: RedisServer, tmp_path: Path
 ) -> None:
     """Cut off inside a push: a checkpoint of the daemon's own; `continue` enqueues its message once, with the note."""
-    bridge = Bridge(server, tmp_path)
+    bridge = QueueAppFixture(server, tmp_path)
     bridge.active()
     bridge.call("git push origin main", 930.0, ended=False)
     daemon.watch(

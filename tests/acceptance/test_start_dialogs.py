@@ -11,7 +11,7 @@ from typing import Final
 
 import pytest
 
-from support.agents_e2e import AgentHouse
+from support.agents_e2e import AgentsFixture
 from support.cli_user import DONE, Operator, Record
 from support.daemon_process import RunningDaemon
 from support.real_clients import ClaudeHome, TmuxSession, end_tmux, tmux, wait_for
@@ -162,7 +162,7 @@ def test_theme_and_login_are_dialogs_too(late_operator: Operator, claude: Claude
 
 
 @pytest.fixture
-def house(daemon: RunningDaemon, claude: ClaudeHome) -> Iterator[AgentHouse]:
+def house(daemon: RunningDaemon, claude: ClaudeHome) -> Iterator[AgentsFixture]:
     environ = claude.environ()
     names = [name for name in environ if name not in ("HOME", "PATH", "LANG", "SHELL")]
     toml = f"""
@@ -173,13 +173,13 @@ workdir = "{claude.project}"
 env = {names!r}
 """
     daemon.environ |= environ
-    house = AgentHouse(daemon, toml)
+    house = AgentsFixture(daemon, toml)
     daemon.up()
     yield house
     house.end()
 
 
-def test_an_agent_of_the_hub_at_a_dialog_needs_a_person(house: AgentHouse, claude: ClaudeHome) -> None:
+def test_an_agent_of_the_hub_at_a_dialog_needs_a_person(house: AgentsFixture, claude: ClaudeHome) -> None:
     """Its session is the agent's from its dialog on, is not woken, and is one session when its conversation begins."""
     forget(claude, "projects")
     house.start("claude")

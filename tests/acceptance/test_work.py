@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 import wakeful
-from support.daemon_process import RunningDaemon, Spoken
+from support.daemon_process import CommandResult, RunningDaemon
 from support.real_clients import wait_for
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import parse_session_id
@@ -139,7 +139,7 @@ def test_a_conversation_is_claimed_and_given_back(busy: RunningDaemon) -> None:
 )
 def test_without_a_daemon_it_is_said_what_to_do(daemon: RunningDaemon, words: tuple[str, ...]) -> None:
     """Leases live in the store, and the daemon keeps it: exit 3 and how to start it."""
-    said: Spoken = daemon.run(*words)
+    said: CommandResult = daemon.run(*words)
     assert (said.exit_code, said.out) == (3, "")
     assert said.err.startswith("wakeful: Wakeful is not running. Start it with `wakeful up`")
 

@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from support.gateway_virtual import Gateway, Parts
+from support.gateway_virtual import Gateway, GatewayParts
 from support.telegram_server import TOKEN
 from wakeful.client.api import Workspace
 from wakeful.client.async_client import SessionsApiClient
@@ -23,7 +23,7 @@ from wakeful.storage.sqlite.store import SqliteStore
 
 
 async def live(folder: Path, bot: str, socket: str, run: Path, api: str, home: str) -> None:
-    parts, clock = Parts(), SystemClock()
+    parts, clock = GatewayParts(), SystemClock()
     parts.heard_users = set(range(1, 200))
     # A storm is not refused: what is claimed is that nothing of it is lost.
     parts.pool_limits = PoolLimits(queue_max=100_000)

@@ -16,7 +16,7 @@ import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
-from support.healing_fixture import Clinic, LivingDriver
+from support.healing_fixture import HealingFixture, RespondingDriver
 from wakeful.control.driver import ActionResult, OnStarted, StartRequest, ignore_start
 from wakeful.control.gate import reconcile
 from wakeful.core import fault_points as faults
@@ -59,10 +59,10 @@ class World(msgspec.Struct):
         fresh.replace(folder / "world.json")
 
 
-class WorldDriver(LivingDriver):
+class WorldDriver(RespondingDriver):
     """An agent that is started in the world's file first, and seen afterwards."""
 
-    def __init__(self, clinic: Clinic, world: World, folder: Path) -> None:
+    def __init__(self, clinic: HealingFixture, world: World, folder: Path) -> None:
         super().__init__(clinic)
         self._world = world
         self._folder = folder
@@ -87,7 +87,7 @@ class WorldDriver(LivingDriver):
         return ActionResult(ActionOutcome.CONFIRMED, "started", managed)
 
 
-class KilledClinic(Clinic):
+class KilledClinic(HealingFixture):
     """A clinic on a real store and a real log of events, over a world that outlives it."""
 
     # What its agent was cut off in.

@@ -5,8 +5,8 @@ from collections import Counter
 from pathlib import Path
 
 from support.daemon_process import RunningDaemon
-from support.gateway_kill import Lives, answers, one_life, prompts_in
-from support.gateway_process import House
+from support.gateway_kill import KilledGateway, answers, one_life, prompts_in
+from support.gateway_process import GatewayFixture
 from support.real_clients import wait_for
 from support.telegram_server import BotApi
 
@@ -32,10 +32,10 @@ def test_killed_at_every_point_and_at_any_time(daemon: RunningDaemon, tmp_path: 
     chance = random.Random(seed)
     daemon.up("--no-tcp", port=None)
     with BotApi() as api:
-        house = House(daemon, api, tmp_path)
+        house = GatewayFixture(daemon, api, tmp_path)
         sent: dict[int, list[str]] = {1: [], 2: [], 3: []}
         try:
-            with Lives(house) as lives:
+            with KilledGateway(house) as lives:
                 for number in range(len(POINTS) + TIMES):
                     person = number % 3 + 1
                     sent[person].append(f"message {number}")

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from support.fake_sessions_and_answers import message, plainly, press, silent
-from support.gateway_crash_points import Life, mortal
-from support.gateway_virtual import Parts
+from support.gateway_crash_points import CrashInjector, crashing_gateway
+from support.gateway_virtual import GatewayParts
 from wakeful.control.turn_events import Ended
 from wakeful.gateway.rules.follow_ups import PROMPTS, Action
 from wakeful.gateway.turn_listener import STOPPED_TEXT
@@ -14,9 +14,9 @@ from wakeful.gateway.turn_listener import STOPPED_TEXT
 LATE = "what nobody wanted any more"
 
 
-async def ordered(parts: Parts, life: Life, command: str) -> None:
+async def ordered(parts: GatewayParts, life: CrashInjector, command: str) -> None:
     """One conversation at work and with something waiting, and an order in its middle."""
-    async with mortal(parts, life) as gateway:
+    async with crashing_gateway(parts, life) as gateway:
         await gateway.start()
         await parts.clock.run_for(5)
         parts.chat.write(message(3, command))
@@ -27,8 +27,8 @@ async def ordered(parts: Parts, life: Life, command: str) -> None:
         await parts.clock.run_for(30)
 
 
-def world() -> Parts:
-    parts = Parts()
+def world() -> GatewayParts:
+    parts = GatewayParts()
     parts.sessions.reply = lambda prompt: silent(prompt) if prompt == "work" else plainly(prompt)
     parts.chat.write(message(1, "work"), message(2, "behind"))
     return parts
@@ -36,7 +36,7 @@ def world() -> Parts:
 
 def points(command: str) -> list[tuple[str, int]]:
     """What is reached while an order is given and carried out."""
-    life = Life()
+    life = CrashInjector()
     asyncio.run(ordered(world(), life, command))
     return [(point, nth) for point, count in life.reaches.items() for nth in range(1, count + 1)]
 
@@ -50,8 +50,8 @@ def test_an_order_is_carried_out_once_or_not_at_all(command: str, point: str, nt
 
     async def played() -> None:
         parts = world()
-        await ordered(parts, Life(point, nth), command)
-        await ordered(parts, Life(), command)
+        await ordered(parts, CrashInjector(point, nth), command)
+        await ordered(parts, CrashInjector(), command)
         said = [text for _, text, _ in parts.chat.sent]
         assert len(said) <= 1
         assert len([each for each in parts.sessions.delivered if each[1] == "work"]) == 1
@@ -71,28 +71,28 @@ def test_an_order_is_carried_out_once_or_not_at_all(command: str, point: str, nt
     asyncio.run(played())
 
 
-async def follow(parts: Parts) -> None:
-    async with mortal(parts, Life()) as gateway:
+async def follow(parts: GatewayParts) -> None:
+    async with crashing_gateway(parts, CrashInjector()) as gateway:
         await gateway.start()
         await parts.clock.run_for(5)
 
 
-async def pressed(parts: Parts, life: Life) -> None:
-    async with mortal(parts, life) as gateway:
+async def pressed(parts: GatewayParts, life: CrashInjector) -> None:
+    async with crashing_gateway(parts, life) as gateway:
         await gateway.start()
         await parts.clock.run_for(5)
         parts.chat.write(press(2, "next:regen:1"))
         await parts.clock.run_for(5)
 
 
-def pressing() -> Parts:
-    parts = Parts()
+def pressing() -> GatewayParts:
+    parts = GatewayParts()
     parts.chat.write(message(1, "one"))
     return parts
 
 
 def press_points() -> list[tuple[str, int]]:
-    life = Life()
+    life = CrashInjector()
     asyncio.run(pressed(pressing(), life))
     return [(point, nth) for point, count in life.reaches.items() for nth in range(1, count + 1)]
 
@@ -103,8 +103,8 @@ def test_a_press_becomes_one_turn(point: str, nth: int) -> None:
 
     async def played() -> None:
         parts = pressing()
-        await pressed(parts, Life(point, nth))
-        await pressed(parts, Life())
+        await pressed(parts, CrashInjector(point, nth))
+        await pressed(parts, CrashInjector())
         assert [each[1] for each in parts.sessions.delivered] == ["one", PROMPTS[Action.REGEN]]
         assert len(parts.slate.answers()) == 2
 

@@ -5,8 +5,8 @@ import asyncio
 import pytest
 
 from support.fake_sessions_and_answers import message, press
-from support.gateway_crash_points import Life, mortal
-from support.gateway_virtual import Parts
+from support.gateway_crash_points import CrashInjector, crashing_gateway
+from support.gateway_virtual import GatewayParts
 from wakeful.control.turn_events import AnswerText, Ended, PermissionAsked, PermissionClosed, PromptTaken
 
 
@@ -14,9 +14,9 @@ def asking(_prompt: str) -> tuple[PromptTaken, AnswerText, PermissionAsked]:
     return (PromptTaken(), AnswerText("Let me see. "), PermissionAsked("q1", "Bash", "touch x"))
 
 
-async def one_life(parts: Parts, life: Life) -> None:
+async def one_life(parts: GatewayParts, life: CrashInjector) -> None:
     """Start a gateway and let an hour pass, or until it is killed; somebody answers what it asks."""
-    async with mortal(parts, life) as gateway:
+    async with crashing_gateway(parts, life) as gateway:
         await gateway.start()
         await parts.clock.run_for(5)
         for buttons in parts.slate.asked():
@@ -33,7 +33,7 @@ def reaches() -> dict[str, int]:
     """The points of one whole turn, and how often each is reached."""
 
     async def counted() -> dict[str, int]:
-        parts, life = world(), Life()
+        parts, life = world(), CrashInjector()
         await one_life(parts, life)
         assert parts.slate.answers() == ["Let me see. Done."]
         return dict(life.reaches)
@@ -41,8 +41,8 @@ def reaches() -> dict[str, int]:
     return asyncio.run(counted())
 
 
-def world() -> Parts:
-    parts = Parts()
+def world() -> GatewayParts:
+    parts = GatewayParts()
     parts.sessions.reply = asking
     parts.chat.write(message(1, "do it"))
     return parts
@@ -57,8 +57,8 @@ def test_killed_anywhere_a_turn_is_asked_once_and_answered_once(point: str, nth:
 
     async def played() -> None:
         parts = world()
-        await one_life(parts, Life(point, nth))
-        await one_life(parts, Life())
+        await one_life(parts, CrashInjector(point, nth))
+        await one_life(parts, CrashInjector())
         assert [each[2] for each in parts.sessions.delivered] == ["tg-99-1"]
         assert parts.slate.answers() == ["Let me see. Done."]
         # The answer, the question, and at worst a placeholder.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from support.queue_app import CHAT, SESSION, Bridge
+from support.queue_app import CHAT, SESSION, QueueAppFixture
 from support.redis_server import RedisServer, require_redis
 from wakeful.watchdog import healing as watchdog_healing, queue_health as watchdog_queue
 from wakeful.watchdog.api import FAILURE_MESSAGE
@@ -22,14 +22,14 @@ STALLED = ("queue.stalled_filed", "queue.stalled_started", "queue.stalled_told")
 
 
 @pytest.fixture
-def bridge(tmp_path: Path) -> Iterator[Bridge]:
+def bridge(tmp_path: Path) -> Iterator[QueueAppFixture]:
     require_redis()
     server = RedisServer(tmp_path / "r")
-    yield Bridge(server, tmp_path)
+    yield QueueAppFixture(server, tmp_path)
     server.end()
 
 
-def cycle(bridge: Bridge, killed_at: str = "") -> None:
+def cycle(bridge: QueueAppFixture, killed_at: str = "") -> None:
     """One cycle of a process of its own; a claim that its death left behind has run out before the next one."""
     done = subprocess.run(
         [sys.executable, str(WORKER), bridge.server.url, str(bridge.folder)],
@@ -55,7 +55,9 @@ def test_every_point_is_tried() -> None:
 
 
 @pytest.mark.parametrize("point", REVIVING)
-def test_killed_anywhere_in_a_revival_it_revives_once_and_says_so(bridge: Bridge, point: str) -> None:
+def test_killed_anywhere_in_a_revival_it_revives_once_and_says_so(
+    bridge: QueueAppFixture, point: str
+) -> None:
     """One next job with its context, one failed attempt, and its line in the log of critical events."""
     bridge.active()
     cycle(bridge, point)
@@ -70,7 +72,7 @@ def test_killed_anywhere_in_a_revival_it_revives_once_and_says_so(bridge: Bridge
 
 
 @pytest.mark.parametrize("point", GIVING_UP)
-def test_killed_anywhere_in_giving_up_its_chat_is_told_once(bridge: Bridge, point: str) -> None:
+def test_killed_anywhere_in_giving_up_its_chat_is_told_once(bridge: QueueAppFixture, point: str) -> None:
     """Its second failure: the failure message once, no third attempt, and a line that says so."""
     bridge.active()
     cycle(bridge)
@@ -84,7 +86,9 @@ def test_killed_anywhere_in_giving_up_its_chat_is_told_once(bridge: Bridge, poin
 
 
 @pytest.mark.parametrize("point", STALLED)
-def test_killed_anywhere_in_telling_of_a_stalled_queue_it_is_told(bridge: Bridge, point: str) -> None:
+def test_killed_anywhere_in_telling_of_a_stalled_queue_it_is_told(
+    bridge: QueueAppFixture, point: str
+) -> None:
     """It is written down by whoever comes next, and a worker is asked for once."""
     bridge.run_job("tg_idle_1_2", project="idle", status="pending")
     cycle(bridge, point)
@@ -96,7 +100,7 @@ def test_killed_anywhere_in_telling_of_a_stalled_queue_it_is_told(bridge: Bridge
     assert (bridge.folder / "started").read_text() == "idle\n"
 
 
-def hang_again(bridge: Bridge) -> None:
+def hang_again(bridge: QueueAppFixture) -> None:
     """A worker took the next job a quarter of an hour ago, and nothing was heard since."""
     (job,) = bridge.server.query("RedisJob", status="pending")
     bridge.server.delete("RedisJob", status="pending")

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from support.heartbeat_fixture import HeldDriver, WakeHouse
+from support.heartbeat_fixture import HeartbeatFixture, SlowDriver
 from support.supervisor_fixture import subject
 from wakeful.control.driver import ActionResult
 from wakeful.control.gate import reconcile
@@ -27,7 +27,7 @@ FIRST_WALL: Final = 1_800_000_010.0
 AGENT: Final = Process(700_001, 1, "a-boot-of-a-test")
 
 
-class WritingDriver(HeldDriver):
+class WritingDriver(SlowDriver):
     """Its agent's prompts are in the world before anybody of ours knows."""
 
     def __init__(self, house: "KilledHouse") -> None:
@@ -45,7 +45,7 @@ class WritingDriver(HeldDriver):
         return ActionResult(ActionOutcome.CONFIRMED, "its turn began")
 
 
-class KilledHouse(WakeHouse):
+class KilledHouse(HeartbeatFixture):
     """A daemon that may end anywhere."""
 
     def __init__(self, folder: Path, store: Store, wall: float) -> None:

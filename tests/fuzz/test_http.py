@@ -11,7 +11,7 @@ import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings, strategies as st
 
-from support.supervisor_fixture import Doors, open_doors, received
+from support.supervisor_fixture import HttpFixture, open_http_fixture, received
 
 FUZZ = settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 ROUTES = ("", "/health", "/status", "/inspect", "/events", "/calls", "/wait", "/self", "/nothing")
@@ -83,13 +83,13 @@ REAL_IDS = st.sampled_from(["claude-working", "working", "claude-", "killed", "s
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with open_doors(tmp_path_factory.mktemp("doors")) as opened:
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path_factory.mktemp("doors")) as opened:
         yield opened
 
 
 @pytest.fixture(scope="module")
-def owner(doors: Doors) -> Iterator[httpx.Client]:
+def owner(doors: HttpFixture) -> Iterator[httpx.Client]:
     with doors.socket() as client:
         yield client
 
@@ -156,7 +156,7 @@ def finite(value: object) -> bool:
     return True
 
 
-def test_every_order_is_fuzzed(doors: Doors) -> None:
+def test_every_order_is_fuzzed(doors: HttpFixture) -> None:
     """A route that is added is added here, too."""
     app: Any = doors.app._app
     known = {re.sub(r"\{[^}]*\}", "{}", route.path) for route in app.routes if route.method == "POST"}
@@ -189,7 +189,7 @@ HEADER_VALUES = st.one_of(
     st.lists(st.tuples(HEADER_NAMES, HEADER_VALUES), max_size=8),
     st.binary(max_size=60),
 )
-def test_odd_bytes(doors: Doors, start: bytes, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
+def test_odd_bytes(doors: HttpFixture, start: bytes, headers: list[tuple[bytes, bytes]], body: bytes) -> None:
     """Any bytes on the wire: an answer below 500 or a closed connection, and the next client is served."""
     request = start + b"\r\n" + b"".join(b"%b: %b\r\n" % each for each in headers) + b"\r\n" + body
     with socket.socket(socket.AF_UNIX) as door:

@@ -11,7 +11,7 @@ import pytest
 from websockets.sync.client import unix_connect
 
 from support.agents_fixture import TestHub, agent, with_pid
-from support.supervisor_fixture import Doors, House, open_doors
+from support.supervisor_fixture import HttpFixture, SupervisorFixture, open_http_fixture
 from wakeful.agents.model import AgentObservation, AgentRecord
 from wakeful.core.ids import SessionId
 from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
@@ -22,7 +22,7 @@ SESSION = SessionId("claude-9b1deb4d-3b7d-4bad-9bdd-2b0d7b3dcb6d")
 class HubDoors:
     """Doors of a house with a hub; time stands still, and what is told is looked at when a test says so."""
 
-    def __init__(self, doors: Doors, hub: TestHub) -> None:
+    def __init__(self, doors: HttpFixture, hub: TestHub) -> None:
         self.doors = doors
         self.hub = hub
         self.client: httpx.Client = doors.socket()
@@ -40,11 +40,11 @@ class HubDoors:
 
 @pytest.fixture
 def hub(tmp_path: Path) -> Iterator[HubDoors]:
-    house = House()
+    house = SupervisorFixture()
     scripted = TestHub(agent("claude"), agent("codex"))
     scripted.feed = house.feed
     house.hub = scripted.hub
-    with open_doors(tmp_path, house) as doors:
+    with open_http_fixture(tmp_path, house) as doors:
         hub = HubDoors(doors, scripted)
         yield hub
         hub.client.close()

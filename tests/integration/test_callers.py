@@ -12,7 +12,7 @@ import pytest
 from support import claude_transcripts
 from support.daemon_process import RunningDaemon
 from support.stub_clients import tool_runner
-from support.supervisor_fixture import Doors, open_doors
+from support.supervisor_fixture import HttpFixture, open_http_fixture
 from wakeful.core.ids import SessionId
 from wakeful.http.caller import RequestClass, classify_path
 from wakeful.linux.tcp_peers import inode_of, tcp_callers
@@ -44,19 +44,19 @@ DECISIONS: dict[str, dict[str, object]] = {
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    with open_doors(tmp_path) as doors:
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path) as doors:
         yield doors
 
 
-def callers(doors: Doors) -> list[httpx.Client]:
+def callers(doors: HttpFixture) -> list[httpx.Client]:
     by_socket = httpx.Client(transport=httpx.HTTPTransport(uds=str(doors.path)), base_url="http://wakeful")
     by_token = httpx.Client(base_url=doors.url, headers={"authorization": f"Bearer {doors.token}"})
     return [by_socket, by_token]
 
 
 @pytest.mark.parametrize("path", DECISIONS)
-def test_an_agent_may_not_decide(doors: Doors, path: str) -> None:
+def test_an_agent_may_not_decide(doors: HttpFixture, path: str) -> None:
     """Neither over the socket nor with the token, and nothing happens."""
     doors.working_for[os.getpid()] = SessionId("claude-working")
     for caller in callers(doors):
@@ -68,7 +68,7 @@ def test_an_agent_may_not_decide(doors: Doors, path: str) -> None:
     assert doors.orders == []
 
 
-def test_a_person_may(doors: Doors) -> None:
+def test_a_person_may(doors: HttpFixture) -> None:
     """The same caller, working for nobody, adopts and releases."""
     for caller in callers(doors):
         with caller:
@@ -83,7 +83,7 @@ def test_a_person_may(doors: Doors) -> None:
             assert caller.post("/api/sessions/claude-working/release", json={}).json()["managed"] is False
 
 
-def test_reading_is_for_everybody(doors: Doors) -> None:
+def test_reading_is_for_everybody(doors: HttpFixture) -> None:
     """An agent may ask how it is."""
     doors.working_for[os.getpid()] = SessionId("claude-working")
     for caller in callers(doors):

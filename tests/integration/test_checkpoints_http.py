@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from support.healing_fixture import Clinic
-from support.supervisor_fixture import Doors, open_doors
+from support.healing_fixture import HealingFixture
+from support.supervisor_fixture import HttpFixture, open_http_fixture
 from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
 from wakeful.core.ids import SessionId
 
@@ -27,8 +27,8 @@ def draft(subject: str) -> Checkpoint:
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    clinic = Clinic()
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
+    clinic = HealingFixture()
 
     async def opened() -> None:
         for name in ("one", "two", "three"):
@@ -37,11 +37,11 @@ def doors(tmp_path: Path) -> Iterator[Doors]:
     asyncio.run(opened())
     # Its locks belong to the loop that first used them.
     clinic.build()
-    with open_doors(tmp_path, clinic) as doors:
+    with open_http_fixture(tmp_path, clinic) as doors:
         yield doors
 
 
-def test_a_person_reads_and_decides_once(doors: Doors) -> None:
+def test_a_person_reads_and_decides_once(doors: HttpFixture) -> None:
     """List, one, continue; a second answer is told who was first; the list forgets what is decided."""
     with doors.socket() as person:
         listed = person.get("/api/checkpoints").json()["checkpoints"]
@@ -58,7 +58,7 @@ def test_a_person_reads_and_decides_once(doors: Doors) -> None:
         assert (missing.status_code, missing.json()["code"]) == (404, "checkpoint-not-found")
 
 
-def test_what_has_happened_is_another_answer_than_continue(doors: Doors) -> None:
+def test_what_has_happened_is_another_answer_than_continue(doors: HttpFixture) -> None:
     """Said once with who; a plain continue after it is refused, the same again changes nothing."""
     with doors.socket() as person:
         done = person.post("/api/checkpoints/1/continue", json={"by": "ann@host", "done": True})
@@ -70,7 +70,7 @@ def test_what_has_happened_is_another_answer_than_continue(doors: Doors) -> None
         assert (other.status_code, other.json()["code"]) == (409, "already-decided")
 
 
-def test_a_rollback_is_a_dry_run_unless_somebody_says_otherwise(doors: Doors) -> None:
+def test_a_rollback_is_a_dry_run_unless_somebody_says_otherwise(doors: HttpFixture) -> None:
     """The steps are named and nothing is decided; only `dry_run: false` decides."""
     with doors.socket() as person:
         shown = person.post("/api/checkpoints/1/rollback", json={}).json()
@@ -90,7 +90,9 @@ def test_a_rollback_is_a_dry_run_unless_somebody_says_otherwise(doors: Doors) ->
         ("/api/lessons/forget", {"project": "shop", "prefix": "./x.sh"}),
     ],
 )
-def test_an_agent_neither_decides_nor_teaches(doors: Doors, path: str, order: dict[str, object]) -> None:
+def test_an_agent_neither_decides_nor_teaches(
+    doors: HttpFixture, path: str, order: dict[str, object]
+) -> None:
     """Refused at both doors, and nothing has changed; reading stays allowed."""
     doors.working_for[os.getpid()] = SessionId("claude-working")
     for caller in (doors.socket(), doors.tcp()):
@@ -101,7 +103,7 @@ def test_an_agent_neither_decides_nor_teaches(doors: Doors, path: str, order: di
             assert caller.get("/api/lessons").json()["lessons"] == []
 
 
-def test_lessons_are_taught_listed_and_forgotten(doors: Doors) -> None:
+def test_lessons_are_taught_listed_and_forgotten(doors: HttpFixture) -> None:
     """Also together with a yes; a lesson that cannot be taught decides nothing."""
     with doors.socket() as person:
         refused = person.post("/api/checkpoints/3/continue", json={"always_local": "bash -c"})

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from support.daemon_process import RunningDaemon
-from support.gateway_process import House
+from support.gateway_process import GatewayFixture
 from support.telegram_server import BotApi
 from wakeful.gateway.host import GatewayHost, HostReader
 from wakeful.gateway.host_monitor import SelfHeal
@@ -32,16 +32,16 @@ def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningDaemon]:
 
 
 @pytest.fixture
-def house(shared: RunningDaemon, tmp_path: Path) -> Iterator[House]:
+def house(shared: RunningDaemon, tmp_path: Path) -> Iterator[GatewayFixture]:
     with BotApi() as api:
-        house = House(shared, api, tmp_path)
+        house = GatewayFixture(shared, api, tmp_path)
         try:
             yield house
         finally:
             house.end_agents()
 
 
-def host_of(house: House) -> GatewayHost:
+def host_of(house: GatewayFixture) -> GatewayHost:
     return GatewayHost(
         SystemClock(),
         HostReader(str(house.folder), pm2=False, docker=False, environ={}),
@@ -50,7 +50,7 @@ def host_of(house: House) -> GatewayHost:
     )
 
 
-def self_heal(turns: TurnQueue, house: House, limits: HealLimits) -> SelfHeal:
+def self_heal(turns: TurnQueue, house: GatewayFixture, limits: HealLimits) -> SelfHeal:
     """The real one, on this host."""
 
     async def nobody(_provider: str) -> None:
@@ -73,12 +73,12 @@ def self_heal(turns: TurnQueue, house: House, limits: HealLimits) -> SelfHeal:
     )
 
 
-async def usage(house: House) -> tuple[float | None, float | None]:
+async def usage(house: GatewayFixture) -> tuple[float | None, float | None]:
     reading = await host_of(house).read()
     return reading.memory_percent, 0.0
 
 
-def test_messages_are_answered_in_one_conversation(house: House) -> None:
+def test_messages_are_answered_in_one_conversation(house: GatewayFixture) -> None:
     """Words grow in one message; the next message goes to the same session; a failure is one sentence."""
 
     async def scene() -> None:
@@ -104,7 +104,7 @@ def test_messages_are_answered_in_one_conversation(house: House) -> None:
     asyncio.run(scene())
 
 
-def test_a_permission_is_asked_and_given_by_a_button(house: House) -> None:
+def test_a_permission_is_asked_and_given_by_a_button(house: GatewayFixture) -> None:
     """Three buttons in the thread; allowed for the session, the next question is answered at once."""
 
     async def scene() -> None:
@@ -124,7 +124,7 @@ def test_a_permission_is_asked_and_given_by_a_button(house: House) -> None:
     asyncio.run(scene())
 
 
-def test_killed_inside_a_turn_it_is_brought_back_and_fills_the_same_message(house: House) -> None:
+def test_killed_inside_a_turn_it_is_brought_back_and_fills_the_same_message(house: GatewayFixture) -> None:
     """The daemon heals it, the gateway goes on listening: one message, one answer, one session."""
 
     async def scene() -> None:
@@ -148,7 +148,7 @@ def test_killed_inside_a_turn_it_is_brought_back_and_fills_the_same_message(hous
     ids=["memory", "runaway"],
 )
 def test_self_heal_in_the_middle_of_a_turn_does_not_lose_it(
-    house: House, limits: HealLimits, acts: list[HealKind]
+    house: GatewayFixture, limits: HealLimits, acts: list[HealKind]
 ) -> None:
     """The turn goes on in another process and ends in the same message; an idle conversation goes on, too."""
 
@@ -169,7 +169,7 @@ def test_self_heal_in_the_middle_of_a_turn_does_not_lose_it(
     asyncio.run(scene())
 
 
-def test_stop_and_new(house: House) -> None:
+def test_stop_and_new(house: GatewayFixture) -> None:
     """A turn is cut short by its user and the session takes the next; /new begins another one."""
 
     async def scene() -> None:
@@ -194,7 +194,7 @@ def test_stop_and_new(house: House) -> None:
     asyncio.run(scene())
 
 
-def test_a_restarted_gateway_goes_on_with_what_runs(house: House) -> None:
+def test_a_restarted_gateway_goes_on_with_what_runs(house: GatewayFixture) -> None:
     """The turn ran on meanwhile; its placeholder is filled by the next gateway, and nothing is asked twice."""
 
     async def scene() -> None:
@@ -210,7 +210,7 @@ def test_a_restarted_gateway_goes_on_with_what_runs(house: House) -> None:
     asyncio.run(scene())
 
 
-def test_an_evicted_conversation_is_resumed(house: House) -> None:
+def test_an_evicted_conversation_is_resumed(house: GatewayFixture) -> None:
     """One place for two chats: each makes room for the other, and goes on where it was."""
     house.parts.pool_limits = PoolLimits(active_max=1)
 
@@ -227,7 +227,7 @@ def test_an_evicted_conversation_is_resumed(house: House) -> None:
     asyncio.run(scene())
 
 
-def test_the_daemon_may_be_restarted_in_a_turn(house: House) -> None:
+def test_the_daemon_may_be_restarted_in_a_turn(house: GatewayFixture) -> None:
     """Sessions outlive it: the turn is heard to its end, and the next message waits until the daemon is back."""
 
     async def scene() -> None:
@@ -244,7 +244,7 @@ def test_the_daemon_may_be_restarted_in_a_turn(house: House) -> None:
     asyncio.run(scene())
 
 
-def test_a_crowd_is_answered_without_loss(house: House) -> None:
+def test_a_crowd_is_answered_without_loss(house: GatewayFixture) -> None:
     """Sixty messages in ten chats: each answered once, in its own chat, in its order."""
     rounds, chats = 6, 10
 

@@ -19,7 +19,7 @@ from websockets.exceptions import InvalidStatus
 from websockets.sync.client import ClientConnection, unix_connect
 
 from support.real_clients import wait_for
-from support.supervisor_fixture import Doors, House, open_doors, subject
+from support.supervisor_fixture import HttpFixture, SupervisorFixture, open_http_fixture, subject
 from wakeful.alerts.mute_pause_model import MuteList
 from wakeful.http.errors import ProblemDocument
 from wakeful.http.responses import SessionInspection, SessionStatus, SessionWait
@@ -62,23 +62,23 @@ SHAPES: dict[str, type] = {
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    with open_doors(tmp_path) as opened:
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def owner(doors: Doors) -> Iterator[httpx.Client]:
+def owner(doors: HttpFixture) -> Iterator[httpx.Client]:
     with doors.socket() as client:
         yield client
 
 
-def following(doors: Doors) -> ClientConnection:
+def following(doors: HttpFixture) -> ClientConnection:
     return unix_connect(str(doors.path), "ws://wakeful/api/ws", proxy=None)
 
 
 @pytest.mark.parametrize("path", [*SHAPES, "/nowhere", "/api/sessions?limit=0", "/api/openapi.json"])
-def test_both_doors_say_the_same(doors: Doors, path: str) -> None:
+def test_both_doors_say_the_same(doors: HttpFixture, path: str) -> None:
     """Socket and port answer with the same bytes, status, type and exit code."""
     with doors.socket() as owner, doors.tcp() as client:
         here, there = owner.get(path), client.get(path)
@@ -163,7 +163,7 @@ def test_a_validation_says_which_parameter(owner: httpx.Client) -> None:
     assert "hunter2" not in detail
 
 
-def test_the_description_covers_every_route(doors: Doors, owner: httpx.Client) -> None:
+def test_the_description_covers_every_route(doors: HttpFixture, owner: httpx.Client) -> None:
     """Every route but the page's files and the WebSocket is described, with a schema and its errors."""
     document = owner.get("/api/openapi.json").json()
     assert document["openapi"].startswith("3.1")
@@ -201,7 +201,7 @@ def test_head_is_get_without_the_body(owner: httpx.Client) -> None:
     assert head.headers["content-length"] == got.headers["content-length"] == str(len(got.content))
 
 
-def test_changes_arrive_in_batches(doors: Doors, owner: httpx.Client) -> None:
+def test_changes_arrive_in_batches(doors: HttpFixture, owner: httpx.Client) -> None:
     """First the overview, then what changed together together, with the records every other door shows."""
     with following(doors) as feed:
         hello = msgspec.json.decode(feed.recv(timeout=10))
@@ -223,7 +223,7 @@ def test_changes_arrive_in_batches(doors: Doors, owner: httpx.Client) -> None:
         )
 
 
-def test_every_follower_is_told(doors: Doors) -> None:
+def test_every_follower_is_told(doors: HttpFixture) -> None:
     """A change reaches all who listen; one who left is not missed."""
     with ExitStack() as stack:
         followers = [stack.enter_context(following(doors)) for _ in range(20)]
@@ -249,7 +249,7 @@ def test_leaving_is_no_bug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
         b"GET /api/ws HTTP/1.1\r\nHost: wakeful\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
         b"Sec-WebSocket-Version: 13\r\nSec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n\r\n"
     )
-    with open_doors(tmp_path) as doors, ExitStack() as stack:
+    with open_http_fixture(tmp_path) as doors, ExitStack() as stack:
         rude = [stack.enter_context(socket.socket(socket.AF_UNIX)) for _ in range(30)]
         for each in rude:
             each.connect(str(doors.path))
@@ -273,10 +273,10 @@ def test_leaving_is_no_bug(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> 
 
 def test_paging_while_sessions_come_and_go(tmp_path: Path) -> None:
     """Whoever is there all the time is listed exactly once; whoever goes does not hide a neighbour."""
-    house = House()
+    house = SupervisorFixture()
     names = [f"{number:04d}" for number in range(300)]
     processes = {name: house.start(name) for name in names}
-    with open_doors(tmp_path, house) as doors, doors.socket() as owner:
+    with open_http_fixture(tmp_path, house) as doors, doors.socket() as owner:
         seen: list[str] = []
         cursor: str | None = ""
         step = 0
@@ -296,7 +296,7 @@ def test_paging_while_sessions_come_and_go(tmp_path: Path) -> None:
     assert 0 < len(stayed) < 300
 
 
-def _leave(house: House, name: str, processes: dict[str, Any]) -> None:
+def _leave(house: SupervisorFixture, name: str, processes: dict[str, Any]) -> None:
     process = processes.pop(name, None)
     if process is not None:
         house.forget(name, process)
@@ -304,17 +304,17 @@ def _leave(house: House, name: str, processes: dict[str, Any]) -> None:
 
 def test_a_long_list_arrives_whole(tmp_path: Path) -> None:
     """Megabytes in one answer, many pieces on the wire, the same bytes at both doors."""
-    house = House()
+    house = SupervisorFixture()
     for number in range(1500):
         house.start(f"{number:04d}", project="p" * (number % 90))
-    with open_doors(tmp_path, house) as doors, doors.socket() as owner, doors.tcp() as client:
+    with open_http_fixture(tmp_path, house) as doors, doors.socket() as owner, doors.tcp() as client:
         here, there = owner.get("/api/sessions"), client.get("/api/sessions")
         assert here.content == there.content == doors.call(lambda: house.desk.sessions(Query())).body
     assert len(here.content) > 1_500_000
     assert len(here.json()["sessions"]) == 1500
 
 
-def test_filters_and_folding(doors: Doors, owner: httpx.Client) -> None:
+def test_filters_and_folding(doors: HttpFixture, owner: httpx.Client) -> None:
     """A list is narrowed by health, state and project; old ones are counted until asked for."""
 
     def ids(**params: str) -> list[str]:
@@ -334,7 +334,7 @@ def test_filters_and_folding(doors: Doors, owner: httpx.Client) -> None:
     ("act", "ending", "code"),
     [("finish", "reached", 0), ("ask", "needs_person", 6), ("end", "died", 1), (None, "timeout", 3)],
 )
-def test_waiting_ends_by_push(doors: Doors, act: str | None, ending: str, code: int) -> None:
+def test_waiting_ends_by_push(doors: HttpFixture, act: str | None, ending: str, code: int) -> None:
     """The answer comes with the change, and says which of the four it was."""
     process = doors.call(lambda: doors.house.start("watched"))
     doors.call(lambda: doors.house.work("watched"))
@@ -356,7 +356,7 @@ def test_waiting_ends_by_push(doors: Doors, act: str | None, ending: str, code: 
     assert answer.headers["x-wakeful-exit"] == str(code)
 
 
-def test_who_left_after_its_turn_did_not_die(doors: Doors) -> None:
+def test_who_left_after_its_turn_did_not_die(doors: HttpFixture) -> None:
     """Whoever waits for more is told at once, and told the truth."""
     process = doors.call(lambda: doors.house.start("watched"))
     for act in (doors.house.work, doors.house.finish):
@@ -369,22 +369,22 @@ def test_who_left_after_its_turn_did_not_die(doors: Doors) -> None:
 
 def test_a_session_finds_itself(tmp_path: Path) -> None:
     """At the socket the kernel says who asks: the caller's session is that of its nearest known ancestor."""
-    house = House()
+    house = SupervisorFixture()
     house.start("mine", pid=os.getpid())
     house.start("other")
-    with open_doors(tmp_path, house) as doors, doors.socket() as owner, doors.tcp() as client:
+    with open_http_fixture(tmp_path, house) as doors, doors.socket() as owner, doors.tcp() as client:
         assert owner.get("/api/sessions/self").json()["id"] == "claude-mine"
         assert client.get("/api/sessions/self").status_code == 404
         assert client.get(f"/api/sessions/self?pid={os.getpid()}").json()["id"] == "claude-mine"
         assert owner.get("/api/sessions/self?conversation=other").json()["id"] == "claude-other"
-    lineage = open_doors(tmp_path, house, ancestors=lambda pid: [pid + 1, os.getpid()])
+    lineage = open_http_fixture(tmp_path, house, ancestors=lambda pid: [pid + 1, os.getpid()])
     with lineage as doors, doors.tcp() as client:
         assert client.get("/api/sessions/self?pid=12345").json()["id"] == "claude-mine"
 
 
 def test_going_down_tells_whoever_waits(tmp_path: Path) -> None:
     """A long poll is answered 503, a WebSocket closed, the socket's file removed; none of it takes long."""
-    with ThreadPoolExecutor(1) as pool, open_doors(tmp_path) as doors, doors.socket() as owner:
+    with ThreadPoolExecutor(1) as pool, open_http_fixture(tmp_path) as doors, doors.socket() as owner:
         with following(doors) as feed:
             waiting = pool.submit(owner.get, f"{ONE}/wait?until=stopped&timeout=3600")
             wait_for(
@@ -399,7 +399,7 @@ def test_going_down_tells_whoever_waits(tmp_path: Path) -> None:
     assert not (tmp_path / "wakeful.sock").exists()
 
 
-def test_open_doors_cost_nothing(doors: Doors) -> None:
+def test_open_doors_cost_nothing(doors: HttpFixture) -> None:
     """Nobody asks, nothing runs: the loop is not even woken."""
     with doors.socket() as owner:
         owner.get("/healthz")
@@ -453,7 +453,7 @@ def test_a_parameter_with_many_values_may_be_repeated(owner: httpx.Client) -> No
     assert answer.json().get("code") not in ("repeated-parameter", "unknown-parameter")
 
 
-def test_the_websocket_takes_no_parameters(doors: Doors) -> None:
+def test_the_websocket_takes_no_parameters(doors: HttpFixture) -> None:
     """A filter that does not exist is refused instead of answered with everything."""
     with (
         pytest.raises(InvalidStatus) as refused,
@@ -510,14 +510,14 @@ def test_a_wrong_body_is_told_what_is_wrong(owner: httpx.Client, body: bytes, wo
 def test_a_number_may_be_written_as_text(tmp_path: Path) -> None:
     """Programs in a shell write everything as text, and a body may be left out where nothing has to be said."""
     headers = {"content-type": "application/json"}
-    with open_doors(tmp_path) as doors, doors.socket(headers=headers) as owner:
+    with open_http_fixture(tmp_path) as doors, doors.socket(headers=headers) as owner:
         mute = b'{"kind": "project", "value": "x", "for_seconds": "60"}'
         assert owner.post("/api/mutes", content=mute).status_code == 201
         for body in (b"", b"null", b"{}"):
             assert owner.post(f"{ONE}/adopt", content=body).json().get("code") != "bad-request"
 
 
-def test_there_is_one_websocket(doors: Doors) -> None:
+def test_there_is_one_websocket(doors: HttpFixture) -> None:
     """Every other path is refused with a problem document before it is opened."""
     for path in ("/api/status", "/nowhere"):
         with pytest.raises(InvalidStatus) as caught:

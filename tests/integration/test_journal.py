@@ -832,7 +832,7 @@ def test_the_watch_recovers_what_was_registered_and_tells_once(root: Path, tmp_p
         told.append(sighting)
 
     async def rounds() -> None:
-        watch = RecoveryWatch([], registry=tmp_path / "home" / "journals", clock=VirtualClock(), tell=tell)
+        watch = RecoveryWatch([], registry=tmp_path / "home" / "journals", clock=VirtualClock(), report=tell)
         await watch.check()
         await watch.check()
         decide(1, ChoiceName.CONTINUE)
@@ -1154,7 +1154,7 @@ def test_a_journal_that_was_aborted_before_any_step_is_not_recovered_again_and_a
         told.append(sighting)
 
     async def rounds() -> list[int]:
-        watch = RecoveryWatch([root], registry=root / "none", clock=VirtualClock(), tell=tell)
+        watch = RecoveryWatch([root], registry=root / "none", clock=VirtualClock(), report=tell)
         sizes = []
         for _ in range(3):
             await watch.check()

@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 import httpx
 import pytest
 
-from support.daemon_process import RunningDaemon, Spoken
-from support.supervisor_fixture import Doors, open_doors
+from support.daemon_process import CommandResult, RunningDaemon
+from support.supervisor_fixture import HttpFixture, open_http_fixture
 from wakeful.alerts.mute_pause import MutePause
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
@@ -31,29 +31,29 @@ DECISIONS: dict[str, dict[str, Any]] = {
     "/api/sessions/working/mute": {"for_seconds": 60},
     "/api/unmute": {"kind": "project", "value": "shop"},
 }
-Command = Callable[..., Spoken]
+Command = Callable[..., CommandResult]
 T = TypeVar("T")
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    with open_doors(tmp_path) as opened:
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def owner(doors: Doors) -> Iterator[httpx.Client]:
+def owner(doors: HttpFixture) -> Iterator[httpx.Client]:
     with doors.socket() as client:
         yield client
 
 
 @pytest.fixture
-def wakeful(doors: Doors) -> Command:
+def wakeful(doors: HttpFixture) -> Command:
     """The real command, which finds these doors at its home."""
     environ = {"WAKEFUL_HOME": str(doors.path.parent), "HOME": str(doors.path.parent), "LANG": "C.UTF-8"}
 
-    def run(*words: str) -> Spoken:
-        return Spoken(
+    def run(*words: str) -> CommandResult:
+        return CommandResult(
             subprocess.run(
                 [sys.executable, "-m", "wakeful", *words],
                 env={**environ, "PATH": os.environ["PATH"]},
@@ -68,13 +68,13 @@ def wakeful(doors: Doors) -> Command:
     return run
 
 
-def at_home(doors: Doors, work: Coroutine[Any, Any, T]) -> T:
+def at_home(doors: HttpFixture, work: Coroutine[Any, Any, T]) -> T:
     """Do something in the loop of the servers."""
     return asyncio.run_coroutine_threadsafe(work, doors._loop).result(10)
 
 
 @pytest.mark.parametrize("path", DECISIONS)
-def test_an_agent_may_neither_silence_nor_stop_wakeful(doors: Doors, path: str) -> None:
+def test_an_agent_may_neither_silence_nor_stop_wakeful(doors: HttpFixture, path: str) -> None:
     """Nor let it go on; at neither door, and nothing changes."""
     doors.working_for[os.getpid()] = SessionId("claude-working")
     for caller in (doors.socket(), doors.tcp()):
@@ -85,7 +85,7 @@ def test_an_agent_may_neither_silence_nor_stop_wakeful(doors: Doors, path: str) 
     assert doors.house.calm._mutes == {}
 
 
-def test_an_agent_may_see_what_is_silent(doors: Doors) -> None:
+def test_an_agent_may_see_what_is_silent(doors: HttpFixture) -> None:
     """Reading is for everybody."""
     doors.working_for[os.getpid()] = SessionId("claude-working")
     with doors.tcp() as agent:
@@ -93,7 +93,7 @@ def test_an_agent_may_see_what_is_silent(doors: Doors) -> None:
         assert agent.get("/api/incidents").json() == {"incidents": [], "paused": None}
 
 
-def test_without_a_token_nothing_is_silenced(doors: Doors) -> None:
+def test_without_a_token_nothing_is_silenced(doors: HttpFixture) -> None:
     """The port wants proof before it looks at an order."""
     with doors.tcp(token="") as stranger:
         for path, body in DECISIONS.items():
@@ -117,7 +117,7 @@ def test_a_pause_is_said_everywhere(owner: httpx.Client) -> None:
     assert owner.get("/api/sessions").json()["paused"] is None
 
 
-def test_a_mute_is_listed_until_it_ends(doors: Doors, owner: httpx.Client) -> None:
+def test_a_mute_is_listed_until_it_ends(doors: HttpFixture, owner: httpx.Client) -> None:
     """By its session's whole id, with its end, and as a note of the status."""
     made = owner.post("/api/sessions/working/mute", json={"for_seconds": 7200})
     muted = {
@@ -161,7 +161,7 @@ def test_a_mute_that_names_nothing_or_never_ends_is_refused(
     assert owner.get("/api/mutes").json() == {"mutes": [], "paused": None}
 
 
-def test_a_forgotten_session_can_be_unmuted(owner: httpx.Client, doors: Doors) -> None:
+def test_a_forgotten_session_can_be_unmuted(owner: httpx.Client, doors: HttpFixture) -> None:
     """By its whole id, although nothing else is known of it; what was not muted is said with exit 1."""
     gone = {"kind": "session", "value": "claude-gone"}
     at_home(doors, doors.house.calm.mute(MuteKind.SESSION, "claude-gone", 60, by="ada"))
@@ -223,7 +223,7 @@ def test_the_command_pauses_and_lists_say_so_first(wakeful: Command) -> None:
     assert "PAUSED" not in wakeful("status").out + wakeful("ls").out
 
 
-async def _two_incidents(doors: Doors) -> Incident:
+async def _two_incidents(doors: HttpFixture) -> Incident:
     book = doors.house.incidents
     await book.join(SessionId("claude-killed"), Origin(Cause.SESSION, "claude-killed"), "its process is gone")
     doors.house.clock.advance(60)
@@ -235,7 +235,9 @@ async def _two_incidents(doors: Doors) -> Incident:
     return over
 
 
-def test_an_outage_under_many_is_one_incident(doors: Doors, owner: httpx.Client, wakeful: Command) -> None:
+def test_an_outage_under_many_is_one_incident(
+    doors: HttpFixture, owner: httpx.Client, wakeful: Command
+) -> None:
     """Open ones first; what is over only when asked for; hostile words stay words."""
     assert wakeful("incidents").out.startswith("No incident is open.")
     assert wakeful("incidents", "--all").out == "No incident in the last 30 days.\n"

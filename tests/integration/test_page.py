@@ -11,8 +11,8 @@ import pytest
 from playwright.sync_api import BrowserContext, Page, expect
 
 from support.chromium import is_live, needs_chromium, open_link, row
-from support.healing_fixture import Clinic
-from support.supervisor_fixture import Doors, House, furnish, open_doors
+from support.healing_fixture import HealingFixture
+from support.supervisor_fixture import HttpFixture, SupervisorFixture, add_sample_sessions, open_http_fixture
 from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
 from wakeful.judging.events import FormatDrifted, Prompted, QuestionAnswered
 
@@ -23,20 +23,20 @@ pytestmark = needs_chromium
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    with open_doors(tmp_path) as opened:
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def page(doors: Doors, context: BrowserContext) -> Page:
+def page(doors: HttpFixture, context: BrowserContext) -> Page:
     """A page that is logged in and shows the furnished house."""
     opened = open_link(doors, context)
     expect(row(opened, "working")).to_be_visible()
     return opened
 
 
-def test_a_link_logs_in_once_and_leaves_no_trace(doors: Doors, context: BrowserContext) -> None:
+def test_a_link_logs_in_once_and_leaves_no_trace(doors: HttpFixture, context: BrowserContext) -> None:
     """The code is gone from the address at once, and the cookie serves the next visit."""
     page = open_link(doors, context)
     expect(row(page, "working")).to_be_visible()
@@ -49,7 +49,7 @@ def test_a_link_logs_in_once_and_leaves_no_trace(doors: Doors, context: BrowserC
     expect(row(again, "working")).to_be_visible()
 
 
-def test_without_a_login_the_page_says_what_to_do(doors: Doors, context: BrowserContext) -> None:
+def test_without_a_login_the_page_says_what_to_do(doors: HttpFixture, context: BrowserContext) -> None:
     """A stranger sees an empty shell; whoever uses a link twice is told so."""
     page = context.new_page()
     page.goto(doors.url)
@@ -60,7 +60,7 @@ def test_without_a_login_the_page_says_what_to_do(doors: Doors, context: Browser
     expect(page.locator("#door-text")).to_contain_text("used already")
 
 
-def test_safari_shows_it_too(doors: Doors, context: BrowserContext) -> None:
+def test_safari_shows_it_too(doors: HttpFixture, context: BrowserContext) -> None:
     """WebKit has no requestIdleCallback: whoever calls it there never sees a session."""
     context.add_init_script("delete window.requestIdleCallback")
     page = open_link(doors, context)
@@ -80,7 +80,7 @@ def test_who_needs_you_comes_first(page: Page) -> None:
     assert page.title() == "(3) Wakeful"
 
 
-def test_a_change_is_shown_and_said_without_asking(doors: Doors, page: Page) -> None:
+def test_a_change_is_shown_and_said_without_asking(doors: HttpFixture, page: Page) -> None:
     """A row changes, moves and appears as the daemon tells it; whoever cannot see is told who needs somebody."""
     expect(row(page, "working").locator(".state")).to_have_text("prompting")
     doors.call(lambda: doors.house.ask("working", "Edit: main.py"))
@@ -92,7 +92,7 @@ def test_a_change_is_shown_and_said_without_asking(doors: Doors, page: Page) -> 
     expect(row(page, "newcomer")).to_contain_text("ready for a prompt")
 
 
-def test_whoever_reads_a_row_keeps_it(doors: Doors, page: Page) -> None:
+def test_whoever_reads_a_row_keeps_it(doors: HttpFixture, page: Page) -> None:
     """Rows above it go elsewhere, it goes elsewhere itself: the focus stays where it was, and Enter opens that one."""
     page.locator("body").press("n")
     page.keyboard.press("n")
@@ -106,7 +106,7 @@ def test_whoever_reads_a_row_keeps_it(doors: Doors, page: Page) -> None:
     expect(link).to_be_focused()
 
 
-def test_search_and_choices_live_in_the_address(doors: Doors, page: Page) -> None:
+def test_search_and_choices_live_in_the_address(doors: HttpFixture, page: Page) -> None:
     """Words, standings, project and hands narrow the table, the address can be shared, Escape shows everybody again."""
     rows = page.locator("tr[data-id]")
     page.keyboard.press("/")
@@ -157,7 +157,7 @@ def test_the_keyboard_goes_everywhere(page: Page) -> None:
 
 
 def test_an_address_that_asks_for_nonsense_gives_the_plain_view(
-    doors: Doors, context: BrowserContext
+    doors: HttpFixture, context: BrowserContext
 ) -> None:
     """Nobody is left before an empty page because of what stands in an address."""
     page = open_link(doors, context, "?view=events&since=forever")
@@ -169,17 +169,17 @@ def test_an_address_that_asks_for_nonsense_gives_the_plain_view(
 
 def test_an_empty_house_helps(tmp_path: Path, context: BrowserContext) -> None:
     """Where nothing runs the page says how something would appear."""
-    with open_doors(tmp_path, House()) as doors:
+    with open_http_fixture(tmp_path, SupervisorFixture()) as doors:
         page = open_link(doors, context)
         expect(page.locator("#empty")).to_contain_text("Start Claude Code or Codex")
 
 
 def test_sessions_that_were_only_found_can_be_handed_over(tmp_path: Path, context: BrowserContext) -> None:
     """Whoever has none managed is told what that means and asked; the hint goes with the answer."""
-    clinic = Clinic()
+    clinic = HealingFixture()
     clinic.start("one")
     clinic.start("two")
-    with open_doors(tmp_path, clinic) as doors:
+    with open_http_fixture(tmp_path, clinic) as doors:
         page = open_link(doors, context, hurry=True)
         expect(page.locator("#hint-text")).to_have_text(
             "2 found, 0 managed: Wakeful will only tell you. Adopt?"
@@ -195,7 +195,7 @@ def test_sessions_that_were_only_found_can_be_handed_over(tmp_path: Path, contex
         expect(row(page, "one")).to_contain_text("managed")
 
 
-def test_a_lost_connection_is_never_green_and_comes_back(doors: Doors, context: BrowserContext) -> None:
+def test_a_lost_connection_is_never_green_and_comes_back(doors: HttpFixture, context: BrowserContext) -> None:
     """The page greys and says from when it is; when the daemon answers again, what happened meanwhile is there."""
     page = open_link(doors, context, hurry=True)
     is_live(page)
@@ -217,16 +217,16 @@ def test_a_lost_connection_is_never_green_and_comes_back(doors: Doors, context: 
 
 def test_a_daemon_that_went_is_not_shown_as_alive(tmp_path: Path, context: BrowserContext) -> None:
     """Its sockets close: at once nothing on the page is green."""
-    house = House()
-    furnish(house)
-    with open_doors(tmp_path, house) as doors:
+    house = SupervisorFixture()
+    add_sample_sessions(house)
+    with open_http_fixture(tmp_path, house) as doors:
         page = open_link(doors, context)
         is_live(page)
     expect(page.locator("#banner")).to_contain_text("Connection lost, data from")
     expect(page.locator("body.lost")).to_have_count(1)
 
 
-def test_a_daemon_that_hangs_is_noticed(doors: Doors, context: BrowserContext) -> None:
+def test_a_daemon_that_hangs_is_noticed(doors: HttpFixture, context: BrowserContext) -> None:
     """Open sockets prove nothing: without an answer the page stops saying live."""
     page = open_link(doors, context, hurry=True)
     is_live(page)
@@ -234,7 +234,7 @@ def test_a_daemon_that_hangs_is_noticed(doors: Doors, context: BrowserContext) -
     expect(page.locator("#link-text")).to_have_text("connection lost", timeout=15_000)
 
 
-def test_a_login_that_ended_is_noticed(doors: Doors, context: BrowserContext) -> None:
+def test_a_login_that_ended_is_noticed(doors: HttpFixture, context: BrowserContext) -> None:
     """Whoever is logged out elsewhere sees the door, not yesterday's table."""
     page = open_link(doors, context, hurry=True)
     is_live(page)
@@ -243,7 +243,7 @@ def test_a_login_that_ended_is_noticed(doors: Doors, context: BrowserContext) ->
     assert page.locator("#sessions").is_hidden()
 
 
-def test_what_limits_wakeful_is_said_above_everything(doors: Doors, context: BrowserContext) -> None:
+def test_what_limits_wakeful_is_said_above_everything(doors: HttpFixture, context: BrowserContext) -> None:
     """A pause with who, when and why, as text, ended from the page; logs that nobody can read any more."""
     with doors.socket() as owner:
         owner.post("/api/pause", json={"by": "ada@host", "reason": HOSTILE}).raise_for_status()
@@ -273,9 +273,9 @@ def checkpoint_draft(subject: str) -> Checkpoint:
 
 
 @pytest.fixture
-def asking(tmp_path: Path) -> Iterator[Doors]:
+def asking(tmp_path: Path) -> Iterator[HttpFixture]:
     """A house in which three things wait for a decision."""
-    clinic = Clinic()
+    clinic = HealingFixture()
 
     async def opened() -> None:
         for name in ("one", "two", "three"):
@@ -286,17 +286,19 @@ def asking(tmp_path: Path) -> Iterator[Doors]:
         aside.submit(asyncio.run, opened()).result()
     # Its locks belong to the loop that first used them.
     clinic.build()
-    with open_doors(tmp_path, clinic) as doors:
+    with open_http_fixture(tmp_path, clinic) as doors:
         yield doors
 
 
-def decided(doors: Doors) -> dict[int, tuple[str, str]]:
+def decided(doors: HttpFixture) -> dict[int, tuple[str, str]]:
     with doors.socket() as person:
         found = person.get("/api/checkpoints?all=true").json()["checkpoints"]
     return {each["number"]: (each["state"], each["decided_by"]) for each in found if each["decided_by"]}
 
 
-def test_what_waits_for_a_decision_is_decided_with_two_clicks(asking: Doors, context: BrowserContext) -> None:
+def test_what_waits_for_a_decision_is_decided_with_two_clicks(
+    asking: HttpFixture, context: BrowserContext
+) -> None:
     """The first shows what follows and the command, the second does it; Back does nothing; words are only words."""
     page = open_link(asking, context, hurry=True)
     page.get_by_role("link", name="Decisions 3").click()
@@ -318,7 +320,9 @@ def test_what_waits_for_a_decision_is_decided_with_two_clicks(asking: Doors, con
     assert decided(asking) == {1: ("counted_done", "web page"), 2: ("aborted", "web page")}
 
 
-def test_a_tab_without_its_own_login_shows_commands_only(asking: Doors, context: BrowserContext) -> None:
+def test_a_tab_without_its_own_login_shows_commands_only(
+    asking: HttpFixture, context: BrowserContext
+) -> None:
     """The cookie alone decides nothing; and whoever was slower than another is told so."""
     page = open_link(asking, context, "?view=decisions")
     page.locator('[data-checkpoint="3"]').get_by_role("button", name="Continue").click()
@@ -386,7 +390,7 @@ CUT = """() => [...document.querySelectorAll("tr[data-id] .badges")]
 
 
 @pytest.mark.parametrize("width", [390, 720, 820, 960, 1280])
-def test_the_list_has_all_of_the_width(doors: Doors, context: BrowserContext, width: int) -> None:
+def test_the_list_has_all_of_the_width(doors: HttpFixture, context: BrowserContext, width: int) -> None:
     """A column that a narrow screen leaves out leaves no room behind, and state and health are whole words."""
     page = open_link(doors, context)
     page.set_viewport_size({"width": width, "height": 800})
@@ -395,7 +399,7 @@ def test_the_list_has_all_of_the_width(doors: Doors, context: BrowserContext, wi
     assert page.evaluate(CUT) == []
 
 
-def test_every_view_can_be_read(doors: Doors, context: BrowserContext) -> None:
+def test_every_view_can_be_read(doors: HttpFixture, context: BrowserContext) -> None:
     """On a phone and a desk, by day and by night: no sideways scrolling, no faint text, no control without a name."""
     asked: list[str] = []
     context.on("request", lambda request: asked.append(request.url))

@@ -12,10 +12,10 @@ from playwright.sync_api import BrowserContext, Locator, Page, expect
 
 from support.agents_fixture import TestHub, agent, with_pid
 from support.chromium import WITNESS, is_live, needs_chromium, open_link
-from support.healing_fixture import Clinic
+from support.healing_fixture import HealingFixture
 from support.hostile_fixture import speak, speak_elsewhere
 from support.hostile_texts import HOSTILE_TEXTS
-from support.supervisor_fixture import BOOT, Doors, open_doors, subject
+from support.supervisor_fixture import BOOT, HttpFixture, open_http_fixture, subject
 from wakeful.agents.model import AgentObservation
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.core.process import Process, ProcessState
@@ -32,14 +32,14 @@ pytestmark = needs_chromium
 
 
 @pytest.fixture
-def clinic() -> Clinic:
+def clinic() -> HealingFixture:
     """Nobody waits here for a trouble to last."""
-    return Clinic(rules=HealingRules(confirm_seconds=0.0), burst=1_000_000)
+    return HealingFixture(rules=HealingRules(confirm_seconds=0.0), burst=1_000_000)
 
 
 @pytest.fixture
-def doors(tmp_path: Path, clinic: Clinic) -> Iterator[Doors]:
-    with open_doors(tmp_path, clinic) as opened:
+def doors(tmp_path: Path, clinic: HealingFixture) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path, clinic) as opened:
         yield opened
 
 
@@ -60,7 +60,7 @@ def close(page: Page) -> None:
 
 
 def test_a_session_dies_and_is_revived_before_ones_eyes(
-    doors: Doors, clinic: Clinic, context: BrowserContext
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """Without a reload: green, then a cross at the break with the reason in words, then a person's yes brings it back."""
     process = doors.run(clinic.manage("a"))
@@ -88,7 +88,7 @@ def test_a_session_dies_and_is_revived_before_ones_eyes(
 
 
 @contextmanager
-def healing(doors: Doors, clinic: Clinic) -> Iterator[None]:
+def healing(doors: HttpFixture, clinic: HealingFixture) -> Iterator[None]:
     """The healer is at work, as in a daemon."""
     opened = clinic.open()
     doors.run(opened.__aenter__())
@@ -99,7 +99,7 @@ def healing(doors: Doors, clinic: Clinic) -> Iterator[None]:
 
 
 def test_what_may_have_happened_elsewhere_needs_a_second_yes(
-    doors: Doors, clinic: Clinic, context: BrowserContext
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """What is held asks under Decisions; reviving it is refused with the reason, and only a click of its own goes on."""
     with healing(doors, clinic):
@@ -121,7 +121,7 @@ def test_what_may_have_happened_elsewhere_needs_a_second_yes(
 
 
 def test_a_session_is_adopted_muted_called_wrong_stopped_and_released(
-    doors: Doors, clinic: Clinic, context: BrowserContext
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """Each asks first and says what came of it; what the record does not allow says why."""
     doors.call(lambda: clinic.start("a"))
@@ -154,7 +154,7 @@ def test_a_session_is_adopted_muted_called_wrong_stopped_and_released(
 
 
 def test_what_a_managed_session_asks_is_answered(
-    doors: Doors, clinic: Clinic, context: BrowserContext
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """Allow and deny stand first while it asks, each asks once more, and the answer names the question."""
     doors.run(clinic.manage("a"))
@@ -172,7 +172,7 @@ def test_what_a_managed_session_asks_is_answered(
 
 
 def test_last_calls_are_listed_without_their_secrets(
-    doors: Doors, clinic: Clinic, context: BrowserContext
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """What each was about and how it ended, the newest first; a key is nowhere in the document."""
     at = clinic.wall()
@@ -198,7 +198,7 @@ def test_last_calls_are_listed_without_their_secrets(
 
 
 def test_a_call_that_waits_for_a_permission_is_shown_as_waiting(
-    doors: Doors, clinic: Clinic, context: BrowserContext
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """Asked for or only guessed, it waits for you; where no agent is seen nobody says that it was cut off."""
     at, given = clinic.wall(), b'{"command": "git push"}'
@@ -226,7 +226,7 @@ def test_a_call_that_waits_for_a_permission_is_shown_as_waiting(
 
 
 def test_a_tab_with_a_cookie_only_shows_commands(
-    doors: Doors, clinic: Clinic, context: BrowserContext
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """Orders need the login of the tab itself; every other tab can read, and says what to type."""
     doors.run(clinic.manage("a"))
@@ -237,7 +237,7 @@ def test_a_tab_with_a_cookie_only_shows_commands(
     assert other.locator("[data-action]").count() == 0
 
 
-def test_a_session_nobody_knows_is_said_to_be_unknown(doors: Doors, context: BrowserContext) -> None:
+def test_a_session_nobody_knows_is_said_to_be_unknown(doors: HttpFixture, context: BrowserContext) -> None:
     """An old address is no error, and shows nothing of anybody else."""
     page = open_link(doors, context, "?session=claude-nobody")
     expect(page.locator("#session-missing")).to_contain_text("does not know this session any more")
@@ -246,7 +246,7 @@ def test_a_session_nobody_knows_is_said_to_be_unknown(doors: Doors, context: Bro
 class HubDoors:
     """Doors of a house with a hub; what is told is looked at when a test says so."""
 
-    def __init__(self, doors: Doors, hub: TestHub) -> None:
+    def __init__(self, doors: HttpFixture, hub: TestHub) -> None:
         self.doors = doors
         self.hub = hub
 
@@ -256,16 +256,16 @@ class HubDoors:
 
 
 @pytest.fixture
-def hub(tmp_path: Path, clinic: Clinic) -> Iterator[HubDoors]:
+def hub(tmp_path: Path, clinic: HealingFixture) -> Iterator[HubDoors]:
     scripted = TestHub(agent("fox"), agent("owl"))
     scripted.feed = clinic.feed
     clinic.hub = scripted.hub
-    with open_doors(tmp_path, clinic) as opened:
+    with open_http_fixture(tmp_path, clinic) as opened:
         yield HubDoors(opened, scripted)
 
 
 def test_whom_an_agent_hosts_is_brought_back_by_its_agent(
-    hub: HubDoors, clinic: Clinic, context: BrowserContext
+    hub: HubDoors, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """Its record offers restart instead of revive, and neither handing over nor taking back."""
 
@@ -287,7 +287,7 @@ def test_whom_an_agent_hosts_is_brought_back_by_its_agent(
 
 
 def test_observing_everything_is_refused_with_the_reason(
-    hub: HubDoors, clinic: Clinic, context: BrowserContext
+    hub: HubDoors, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """For everybody to read, and a click does nothing: of a session and of an agent."""
     clinic.mode = "observe"
@@ -368,7 +368,7 @@ INTRUDERS = """() => {
 
 
 def test_two_hundred_hostile_texts_stay_text(
-    tmp_path: Path, doors: Doors, clinic: Clinic, context: BrowserContext
+    tmp_path: Path, doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
 ) -> None:
     """In every field an agent can set and in every view: shown letter by letter, nothing runs, CSP has nothing to report."""
     troubles: list[str] = []
@@ -425,7 +425,12 @@ def test_two_hundred_hostile_texts_stay_text(
 @pytest.mark.parametrize("may_act", [True, False])
 @pytest.mark.parametrize("width", [320, 820, 1280])
 def test_long_words_push_nothing_off_the_screen(
-    tmp_path: Path, doors: Doors, clinic: Clinic, context: BrowserContext, width: int, may_act: bool
+    tmp_path: Path,
+    doors: HttpFixture,
+    clinic: HealingFixture,
+    context: BrowserContext,
+    width: int,
+    may_act: bool,
 ) -> None:
     """Words without an end, whoever wrote them, stay within every view: nobody scrolls sideways."""
     for number, text in enumerate(("x" * 2000, "\u05e9" * 400, "W" * 119)):
@@ -459,7 +464,9 @@ new PerformanceObserver((list) => {
 
 
 @pytest.mark.alone
-def test_ten_thousand_sessions_stay_smooth(doors: Doors, clinic: Clinic, context: BrowserContext) -> None:
+def test_ten_thousand_sessions_stay_smooth(
+    doors: HttpFixture, clinic: HealingFixture, context: BrowserContext
+) -> None:
     """Searching, choosing, walking and opening each answer within 100 ms, while sessions go on changing."""
 
     def crowd() -> None:
@@ -485,7 +492,7 @@ def test_ten_thousand_sessions_stay_smooth(doors: Doors, clinic: Clinic, context
     assert min(worst) < ANSWER_MS_MAX, worst
 
 
-def one_round(page: Page, doors: Doors, clinic: Clinic, number: int) -> float:
+def one_round(page: Page, doors: HttpFixture, clinic: HealingFixture, number: int) -> float:
     """Everything somebody does with a list; how long the slowest of it took, in milliseconds."""
     table, idle = page.locator("#table"), page.locator('[data-word="idle"]')
     page.evaluate("window.slow.length = 0")

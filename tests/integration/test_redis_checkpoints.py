@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from support.healing_fixture import Papers
-from support.queue_app import CHAT, SESSION, Bridge
+from support.healing_fixture import MemoryCheckpointFiles
+from support.queue_app import CHAT, SESSION, QueueAppFixture
 from support.redis_server import RedisServer
 from wakeful.checkpoints.model import CheckpointKind, CheckpointState, ChoiceName
 from wakeful.checkpoints.service import Checkpoints
@@ -21,8 +21,8 @@ from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 
 @pytest.fixture
-def bridge(redis_server: RedisServer, tmp_path: Path) -> Bridge:
-    bridge = Bridge(redis_server, tmp_path)
+def bridge(redis_server: RedisServer, tmp_path: Path) -> QueueAppFixture:
+    bridge = QueueAppFixture(redis_server, tmp_path)
     bridge.active()
     bridge.call("gh pr create --fill", 940.0)
     bridge.call("git push origin main", 930.0, ended=False)
@@ -32,9 +32,9 @@ def bridge(redis_server: RedisServer, tmp_path: Path) -> Bridge:
 class Scene:
     """A watchdog whose held sessions are checkpoints."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: QueueAppFixture) -> None:
         store, clock = MemoryStore(), VirtualClock()
-        self.checkpoints = Checkpoints(store, clock, Papers())
+        self.checkpoints = Checkpoints(store, clock, MemoryCheckpointFiles())
         self.held = QueueCheckpoints(self.checkpoints)
         self.lessons = Lessons(store, clock)
         self.watch: RedisWatch = bridge.watch(
@@ -43,7 +43,7 @@ class Scene:
         self.checkpoints.executors[CheckpointKind.QUEUE] = QueueDecisionExecutor(self.watch)
 
 
-def play(bridge: Bridge, act: Callable[[Scene], Awaitable[None]]) -> None:
+def play(bridge: QueueAppFixture, act: Callable[[Scene], Awaitable[None]]) -> None:
     """After two cycles that found it held."""
 
     async def run() -> None:
@@ -58,12 +58,12 @@ def play(bridge: Bridge, act: Callable[[Scene], Awaitable[None]]) -> None:
     asyncio.run(run())
 
 
-def context_of_next(bridge: Bridge) -> str:
+def context_of_next(bridge: QueueAppFixture) -> str:
     (job,) = bridge.server.query("RedisJob", status="pending")
     return str(job["revival_context"])
 
 
-def test_a_held_session_of_a_queue_is_a_checkpoint(bridge: Bridge) -> None:
+def test_a_held_session_of_a_queue_is_a_checkpoint(bridge: QueueAppFixture) -> None:
     """One, with what was done, what may have happened and the choices; the alert names its number."""
 
     async def act(scene: Scene) -> None:
@@ -78,7 +78,7 @@ def test_a_held_session_of_a_queue_is_a_checkpoint(bridge: Bridge) -> None:
     assert alert.splitlines()[-1] == "→ wakeful checkpoint show 1"
 
 
-def test_continue_enqueues_its_message_once(bridge: Bridge) -> None:
+def test_continue_enqueues_its_message_once(bridge: QueueAppFixture) -> None:
     """The next attempt is told to check; a second yes changes nothing."""
 
     async def act(scene: Scene) -> None:
@@ -91,7 +91,7 @@ def test_continue_enqueues_its_message_once(bridge: Bridge) -> None:
     assert "check before you repeat" in context_of_next(bridge)
 
 
-def test_what_has_happened_is_told_to_the_next_attempt(bridge: Bridge) -> None:
+def test_what_has_happened_is_told_to_the_next_attempt(bridge: QueueAppFixture) -> None:
     """Not to repeat it, in its context."""
 
     async def act(scene: Scene) -> None:
@@ -101,7 +101,7 @@ def test_what_has_happened_is_told_to_the_next_attempt(bridge: Bridge) -> None:
     assert "has happened. Do not repeat any of them." in context_of_next(bridge)
 
 
-def test_abort_fails_its_job_and_tells_its_chat(bridge: Bridge) -> None:
+def test_abort_fails_its_job_and_tells_its_chat(bridge: QueueAppFixture) -> None:
     """Nothing is enqueued again, now or by the cycles that follow."""
 
     async def act(scene: Scene) -> None:
@@ -116,7 +116,7 @@ def test_abort_fails_its_job_and_tells_its_chat(bridge: Bridge) -> None:
     assert "aborted by ann" in bridge.events[-1]["details"]["outcome"]
 
 
-def test_one_that_goes_on_by_itself_needs_nobody(bridge: Bridge) -> None:
+def test_one_that_goes_on_by_itself_needs_nobody(bridge: QueueAppFixture) -> None:
     """Its checkpoint is answered by that."""
 
     async def act(scene: Scene) -> None:
@@ -128,7 +128,7 @@ def test_one_that_goes_on_by_itself_needs_nobody(bridge: Bridge) -> None:
     play(bridge, act)
 
 
-def test_what_was_taught_is_revived_without_asking(bridge: Bridge) -> None:
+def test_what_was_taught_is_revived_without_asking(bridge: QueueAppFixture) -> None:
     """The same classifier as everywhere."""
 
     async def run() -> None:
@@ -142,7 +142,7 @@ def test_what_was_taught_is_revived_without_asking(bridge: Bridge) -> None:
     assert bridge.statuses("RedisJob") == ["pending", "failed"]
 
 
-def test_a_store_that_refuses_is_asked_again(bridge: Bridge) -> None:
+def test_a_store_that_refuses_is_asked_again(bridge: QueueAppFixture) -> None:
     """It is told that it is held all the same, once; the checkpoint is opened as soon as that can be done."""
 
     async def run() -> None:

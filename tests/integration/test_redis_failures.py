@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 import wakeful
-from support.queue_app import CHAT, SESSION, WORK, Bridge
+from support.queue_app import CHAT, SESSION, WORK, QueueAppFixture
 from support.redis_server import RedisServer, require_redis
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.api import attempt_revival, check_all_sessions
@@ -23,12 +23,12 @@ from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 
 @pytest.fixture
-def bridge(redis_server: RedisServer, tmp_path: Path) -> Bridge:
-    return Bridge(redis_server, tmp_path)
+def bridge(redis_server: RedisServer, tmp_path: Path) -> QueueAppFixture:
+    return QueueAppFixture(redis_server, tmp_path)
 
 
 def test_a_redis_that_is_down_is_said_once_and_used_when_it_is_back(
-    bridge: Bridge, caplog: pytest.LogCaptureFixture
+    bridge: QueueAppFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Three cycles without it, one line about it; started anew without any script, it is watched again."""
 
@@ -54,7 +54,7 @@ def test_a_redis_that_is_down_is_said_once_and_used_when_it_is_back(
     assert bridge.outline() == [("session_unhealthy", "silent_for_15_minutes", "revival_attempted")]
 
 
-def test_a_redis_restarted_between_two_cycles_costs_none_of_them(bridge: Bridge) -> None:
+def test_a_redis_restarted_between_two_cycles_costs_none_of_them(bridge: QueueAppFixture) -> None:
     """The connection it closed is made anew; nothing is said, nothing is missed."""
 
     async def run() -> None:
@@ -73,7 +73,7 @@ def test_a_redis_restarted_between_two_cycles_costs_none_of_them(bridge: Bridge)
     assert bridge.statuses("RedisJob") == ["pending", "failed"]
 
 
-def test_a_redis_that_does_not_answer_costs_one_deadline(bridge: Bridge) -> None:
+def test_a_redis_that_does_not_answer_costs_one_deadline(bridge: QueueAppFixture) -> None:
     """Frozen, it is given up on in time; woken up, it is used again."""
     bridge.active()
 
@@ -101,7 +101,7 @@ def test_a_wrong_password_is_said_and_not_shown(
     """The trouble names the place and the reason, never the password."""
     require_redis()
     server = RedisServer(tmp_path_factory.mktemp("r"), "--requirepass", "the-right-one")
-    bridge = Bridge(server, tmp_path)
+    bridge = QueueAppFixture(server, tmp_path)
 
     async def run(url: str) -> str | None:
         watch = bridge.watch(url=url)
@@ -129,7 +129,7 @@ def test_an_address_that_is_none_is_refused() -> None:
 
 
 def test_the_loop_runs_in_another_program_and_is_cancelled_cleanly(
-    bridge: Bridge, monkeypatch: pytest.MonkeyPatch
+    bridge: QueueAppFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`wakeful.watchdog_loop` revives beside other tasks, and leaves no task behind when it is cancelled."""
     bridge.active()
@@ -160,7 +160,7 @@ def test_the_loop_runs_in_another_program_and_is_cancelled_cleanly(
     assert "no repository is configured" in bridge.events[0]["details"]["issue"]
 
 
-def test_the_parts_work_alone(bridge: Bridge) -> None:
+def test_the_parts_work_alone(bridge: QueueAppFixture) -> None:
     """One cycle, and one session's revival, without the loop."""
     bridge.active()
     bridge.active("tg_popoto_-5294327191_5000", silent_seconds=10.0)
@@ -174,7 +174,7 @@ def test_the_parts_work_alone(bridge: Bridge) -> None:
     assert (cycle.healthy, cycle.unhealthy) == (1, 0)
 
 
-def test_a_revival_cut_off_between_fence_and_queue_is_finished(bridge: Bridge) -> None:
+def test_a_revival_cut_off_between_fence_and_queue_is_finished(bridge: QueueAppFixture) -> None:
     """Whoever fenced was ended before it enqueued: the next watchdog makes the job, and only one."""
     bridge.active()
 
@@ -193,7 +193,7 @@ def test_a_revival_cut_off_between_fence_and_queue_is_finished(bridge: Bridge) -
     assert (job["job_id"], job["message_text"], job["revival_context"]) == ("f" * 32, "ship it", "go on")
 
 
-def test_a_queue_that_was_asked_and_made_no_job_is_a_failed_revival(bridge: Bridge) -> None:
+def test_a_queue_that_was_asked_and_made_no_job_is_a_failed_revival(bridge: QueueAppFixture) -> None:
     """Ten minutes later nothing was made of it: the chat is told, once."""
     bridge.active()
 
@@ -212,7 +212,7 @@ def test_a_queue_that_was_asked_and_made_no_job_is_a_failed_revival(bridge: Brid
     assert bridge.outline() == [("revival_failed", "silent_for_15_minutes", "failure_message_sent")]
 
 
-def revival(bridge: Bridge, stage: QueueRevivalStage, job_id: str | None) -> QueueRevival:
+def revival(bridge: QueueAppFixture, stage: QueueRevivalStage, job_id: str | None) -> QueueRevival:
     """One that began twenty minutes ago and went no further."""
     client = bridge.server.client()
     (running,) = client.smembers("$KeyF:RedisJob:status:running")
@@ -231,7 +231,7 @@ def revival(bridge: Bridge, stage: QueueRevivalStage, job_id: str | None) -> Que
     )
 
 
-def test_the_example_in_the_documentation_runs(bridge: Bridge) -> None:
+def test_the_example_in_the_documentation_runs(bridge: QueueAppFixture) -> None:
     """What the how-to page shows revives a session as it says."""
     bridge.active()
     page = Path(__file__).parents[2] / "docs" / "how-to" / "watchdog-in-your-program.md"
@@ -252,7 +252,7 @@ def test_the_example_in_the_documentation_runs(bridge: Bridge) -> None:
     assert (bridge.folder / "logs" / "critical_events.jsonl").read_text().count("revival_attempted") == 1
 
 
-def test_whoever_asks_can_be_cancelled_at_any_moment(bridge: Bridge) -> None:
+def test_whoever_asks_can_be_cancelled_at_any_moment(bridge: QueueAppFixture) -> None:
     """A cancellation that comes in the very moment in which a command was sent is heard, too."""
 
     async def ask_for_ever(connection: RedisConnection) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from support.queue_app import CHAT, SESSION, WORK, Bridge
+from support.queue_app import CHAT, SESSION, WORK, QueueAppFixture
 from support.redis_server import RedisServer
 from wakeful.watchdog.queue import (
     FenceResult,
@@ -27,11 +27,11 @@ T = TypeVar("T")
 
 
 @pytest.fixture
-def bridge(redis_server: RedisServer, tmp_path: Path) -> Bridge:
-    return Bridge(redis_server, tmp_path)
+def bridge(redis_server: RedisServer, tmp_path: Path) -> QueueAppFixture:
+    return QueueAppFixture(redis_server, tmp_path)
 
 
-def with_jobs(bridge: Bridge, act: Callable[[RedisJobQueue], Awaitable[T]]) -> T:
+def with_jobs(bridge: QueueAppFixture, act: Callable[[RedisJobQueue], Awaitable[T]]) -> T:
     async def run() -> T:
         jobs = RedisJobQueue(RedisConnection(bridge.server.url))
         try:
@@ -59,7 +59,7 @@ def revival(watched: QueueAttempt, **fields: Any) -> QueueRevival:
     return QueueRevival(**{**given, **fields})
 
 
-def everything(bridge: Bridge) -> dict[bytes, object]:
+def everything(bridge: QueueAppFixture) -> dict[bytes, object]:
     """All there is, value by value: a dump of the same hash differs while the server moves it to a larger table."""
     client = bridge.server.client()
     readers: dict[bytes, Callable[[bytes], object]] = {
@@ -74,7 +74,7 @@ def everything(bridge: Bridge) -> dict[bytes, object]:
     return found
 
 
-def test_a_spent_budget_changes_nothing(bridge: Bridge) -> None:
+def test_a_spent_budget_changes_nothing(bridge: QueueAppFixture) -> None:
     """The same message runs again: its budget alone refuses it, and not one byte is changed."""
     bridge.active()
     client = bridge.server.client()
@@ -92,7 +92,7 @@ def test_a_spent_budget_changes_nothing(bridge: Bridge) -> None:
 
 
 @pytest.mark.parametrize("gone", ["AgentSession:*", "RedisJob:*"])
-def test_a_record_that_vanished_changes_nothing(bridge: Bridge, gone: str) -> None:
+def test_a_record_that_vanished_changes_nothing(bridge: QueueAppFixture, gone: str) -> None:
     """Somebody else ended the session or its job in between: nothing is spent, nothing made."""
     bridge.active()
 
@@ -119,7 +119,7 @@ def test_a_record_that_vanished_changes_nothing(bridge: Bridge, gone: str) -> No
         "wakeful:revivals",
     ],
 )
-def test_a_strange_index_is_noticed_before_anything_is_changed(bridge: Bridge, strange: str) -> None:
+def test_a_strange_index_is_noticed_before_anything_is_changed(bridge: QueueAppFixture, strange: str) -> None:
     """Redis undoes nothing of a script that fails half way; this one looks first."""
     bridge.active()
     client = bridge.server.client()
@@ -137,7 +137,7 @@ def test_a_strange_index_is_noticed_before_anything_is_changed(bridge: Bridge, s
     assert everything(bridge) == before
 
 
-def test_the_budget_lasts_a_week(bridge: Bridge) -> None:
+def test_the_budget_lasts_a_week(bridge: QueueAppFixture) -> None:
     """One key per message, and it expires."""
     bridge.active()
 
@@ -154,7 +154,9 @@ def test_the_budget_lasts_a_week(bridge: Bridge) -> None:
     client.close()
 
 
-def test_an_answer_that_was_lost_is_looked_up(bridge: Bridge, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_that_was_lost_is_looked_up(
+    bridge: QueueAppFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The script ran and its answer did not arrive: it counts as done, and only for whoever ran it."""
     bridge.active()
     run = RedisConnection.run_script
@@ -176,7 +178,7 @@ def test_an_answer_that_was_lost_is_looked_up(bridge: Bridge, monkeypatch: pytes
     assert bridge.statuses("RedisJob") == ["pending", "failed"]
 
 
-def test_claims_run_out_and_are_given_back_by_their_owner_only(bridge: Bridge) -> None:
+def test_claims_run_out_and_are_given_back_by_their_owner_only(bridge: QueueAppFixture) -> None:
     """Nobody frees another one's claim, and a dead owner's ends by itself."""
 
     async def act(jobs: RedisJobQueue) -> None:
@@ -191,7 +193,7 @@ def test_claims_run_out_and_are_given_back_by_their_owner_only(bridge: Bridge) -
     with_jobs(bridge, act)
 
 
-def test_every_escaped_id_is_read_back(bridge: Bridge) -> None:
+def test_every_escaped_id_is_read_back(bridge: QueueAppFixture) -> None:
     """popoto escapes colons, slashes and patterns in its keys; the parts say what the fields say."""
     ids = ["a:b", "tg_x_-1_2", "a.b@c+d", "x:y:z"]
     for number, session_id in enumerate(ids):
@@ -230,7 +232,7 @@ def test_every_escaped_id_is_read_back(bridge: Bridge) -> None:
 EVENT = b'{"event":"session_recovered"}'
 
 
-def fenced(bridge: Bridge) -> QueueRevival:
+def fenced(bridge: QueueAppFixture) -> QueueRevival:
     """A session that was fenced and whose next job waits, with the record that a watchdog of an earlier version keeps."""
     bridge.active()
 
@@ -251,7 +253,7 @@ def fenced(bridge: Bridge) -> QueueRevival:
     return made
 
 
-def test_two_watchdogs_withdraw_a_revival_once(bridge: Bridge) -> None:
+def test_two_watchdogs_withdraw_a_revival_once(bridge: QueueAppFixture) -> None:
     """One of them does it, and what tells of it is owed once; the records are as before the fence."""
     made = fenced(bridge)
 
@@ -265,7 +267,7 @@ def test_two_watchdogs_withdraw_a_revival_once(bridge: Bridge) -> None:
 
 @pytest.mark.parametrize("status", ["running", "completed", "failed"])
 def test_a_revival_whose_next_job_was_taken_in_the_same_moment_is_not_withdrawn(
-    bridge: Bridge, status: str
+    bridge: QueueAppFixture, status: str
 ) -> None:
     """The worker has saved the job further on, whether it has taken the waiting record away yet or not."""
     made = fenced(bridge)
@@ -278,7 +280,7 @@ def test_a_revival_whose_next_job_was_taken_in_the_same_moment_is_not_withdrawn(
     assert everything(bridge) == before
 
 
-def test_a_revival_that_another_watchdog_moved_on_is_not_withdrawn(bridge: Bridge) -> None:
+def test_a_revival_that_another_watchdog_moved_on_is_not_withdrawn(bridge: QueueAppFixture) -> None:
     """What was read before is not what is there: its budget ran out, or somebody saw its next job run."""
     made = fenced(bridge)
     assert with_jobs(bridge, lambda jobs: jobs.advance(made, replace(made, running_at=1.0))) is True
@@ -290,7 +292,7 @@ def test_a_revival_that_another_watchdog_moved_on_is_not_withdrawn(bridge: Bridg
     assert with_jobs(bridge, lambda jobs: jobs.open_revivals()) == []
 
 
-def test_a_fence_leaves_the_record_of_a_completed_attempt_alone(bridge: Bridge) -> None:
+def test_a_fence_leaves_the_record_of_a_completed_attempt_alone(bridge: QueueAppFixture) -> None:
     """The record is an earlier message's, which ended well; only the job that hangs is marked."""
     bridge.server.session(
         session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from support.queue_app import CHAT, ISSUE, SESSION, WORK, Bridge
+from support.queue_app import CHAT, ISSUE, SESSION, WORK, QueueAppFixture
 from support.redis_server import RedisServer
 from wakeful.alerts.delivery import Refused
 from wakeful.core.ids import SessionId
@@ -26,11 +26,11 @@ from wakeful.watchdog.unfiled_issues import QueueIssueFallback
 
 
 @pytest.fixture
-def bridge(redis_server: RedisServer, tmp_path: Path) -> Bridge:
-    return Bridge(redis_server, tmp_path)
+def bridge(redis_server: RedisServer, tmp_path: Path) -> QueueAppFixture:
+    return QueueAppFixture(redis_server, tmp_path)
 
 
-def check(bridge: Bridge, times: int = 1, **settings: Any) -> Cycle:
+def check(bridge: QueueAppFixture, times: int = 1, **settings: Any) -> Cycle:
     """Some cycles of one watchdog."""
 
     async def run() -> Cycle:
@@ -45,7 +45,7 @@ def check(bridge: Bridge, times: int = 1, **settings: Any) -> Cycle:
     return asyncio.run(run())
 
 
-def test_a_silent_session_is_revived_in_its_own_queue(bridge: Bridge) -> None:
+def test_a_silent_session_is_revived_in_its_own_queue(bridge: QueueAppFixture) -> None:
     """Marked failed, enqueued again with the context and the issue's address, and one line says so."""
     bridge.active(message_text="ship it")
     bridge.call("make test", 940.0)
@@ -71,7 +71,7 @@ def test_a_silent_session_is_revived_in_its_own_queue(bridge: Bridge) -> None:
     assert bridge.sent == []
 
 
-def test_popoto_finds_everything_where_it_looks(bridge: Bridge) -> None:
+def test_popoto_finds_everything_where_it_looks(bridge: QueueAppFixture) -> None:
     """After the move every index of popoto names the new records and none the old ones."""
     bridge.active()
     check(bridge)
@@ -91,7 +91,7 @@ def test_popoto_finds_everything_where_it_looks(bridge: Bridge) -> None:
     client.close()
 
 
-def test_a_second_failure_tells_the_chat_once(bridge: Bridge) -> None:
+def test_a_second_failure_tells_the_chat_once(bridge: QueueAppFixture) -> None:
     """The revived job hangs too: the failure message once, however many watchdogs and restarts follow."""
     bridge.active()
     check(bridge)
@@ -104,7 +104,7 @@ def test_a_second_failure_tells_the_chat_once(bridge: Bridge) -> None:
     assert bridge.statuses("RedisJob") == ["failed"]
 
 
-def again(bridge: Bridge) -> None:
+def again(bridge: QueueAppFixture) -> None:
     """The bridge takes the revived job up, as it does: delete and recreate; then it hangs again."""
     client = bridge.server.client()
     for key in client.keys("*"):
@@ -114,7 +114,7 @@ def again(bridge: Bridge) -> None:
     bridge.active()
 
 
-def test_the_outcome_is_recovered_once_the_new_job_works(bridge: Bridge) -> None:
+def test_the_outcome_is_recovered_once_the_new_job_works(bridge: QueueAppFixture) -> None:
     """Unverified while the next job waits and while it merely runs; when it works, one line says that it recovered."""
     bridge.active()
     check(bridge)
@@ -133,7 +133,7 @@ def test_the_outcome_is_recovered_once_the_new_job_works(bridge: Bridge) -> None
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
 
 
-def taken(bridge: Bridge, status: str, **fields: Any) -> None:
+def taken(bridge: QueueAppFixture, status: str, **fields: Any) -> None:
     """A worker saves the revived job with another status, as popoto does: delete, and create it under a name of its own."""
     (job,) = bridge.server.query("RedisJob", created_at__gte=bridge.now - 1, project_key="popoto")
     bridge.server.delete("RedisJob", status=job["status"])
@@ -141,7 +141,7 @@ def taken(bridge: Bridge, status: str, **fields: Any) -> None:
     bridge.server.job(**{**kept, "status": status, **fields})
 
 
-def test_a_worker_that_saves_the_job_under_another_name_has_taken_it(bridge: Bridge) -> None:
+def test_a_worker_that_saves_the_job_under_another_name_has_taken_it(bridge: QueueAppFixture) -> None:
     """It works, whatever it is called: recovered, and the chat is left in peace."""
     bridge.active()
     check(bridge)
@@ -152,7 +152,7 @@ def test_a_worker_that_saves_the_job_under_another_name_has_taken_it(bridge: Bri
     assert bridge.sent == []
 
 
-def test_a_job_that_was_done_and_deleted_is_no_failure(bridge: Bridge) -> None:
+def test_a_job_that_was_done_and_deleted_is_no_failure(bridge: QueueAppFixture) -> None:
     """Of a job that is gone its session tells: what it did since counts as recovered."""
     bridge.active()
     check(bridge)
@@ -169,7 +169,7 @@ def test_a_job_that_was_done_and_deleted_is_no_failure(bridge: Bridge) -> None:
 
 @pytest.mark.parametrize("seen_running", [False, True])
 def test_a_revived_job_that_fails_by_itself_is_a_second_failure(
-    bridge: Bridge, *, seen_running: bool
+    bridge: QueueAppFixture, *, seen_running: bool
 ) -> None:
     """The failure message to its chat, once, whether or not it was seen to run before."""
     bridge.active()
@@ -186,7 +186,7 @@ def test_a_revived_job_that_fails_by_itself_is_a_second_failure(
     assert bridge.events[-1]["github_issue"] == ISSUE
 
 
-def test_what_a_full_disk_refused_is_written_later(bridge: Bridge) -> None:
+def test_what_a_full_disk_refused_is_written_later(bridge: QueueAppFixture) -> None:
     """Neither the revival nor the end of hope is missing in the log once it takes lines again; nothing is done twice."""
     is_full = [True]
 
@@ -210,7 +210,7 @@ def test_what_a_full_disk_refused_is_written_later(bridge: Bridge) -> None:
     assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
 
 
-def test_each_finding_has_a_line_of_its_own_to_the_end(bridge: Bridge) -> None:
+def test_each_finding_has_a_line_of_its_own_to_the_end(bridge: QueueAppFixture) -> None:
     """Two findings of one session: two lines when it is revived, two when it runs again; no reason is made of two."""
     bridge.server.session(
         session_id=SESSION, project_key="popoto", status="active", chat_id=CHAT,
@@ -228,7 +228,9 @@ def test_each_finding_has_a_line_of_its_own_to_the_end(bridge: Bridge) -> None:
 
 
 @pytest.mark.parametrize("command", ["git push origin main", "./deploy-it"])
-def test_an_attempt_that_ended_inside_a_remote_or_unknown_call_is_held(bridge: Bridge, command: str) -> None:
+def test_an_attempt_that_ended_inside_a_remote_or_unknown_call_is_held(
+    bridge: QueueAppFixture, command: str
+) -> None:
     """Nothing is spent, nothing replayed; the chat is told once that it waits."""
     bridge.active()
     bridge.call(command, 930.0, ended=False)
@@ -243,7 +245,7 @@ def test_an_attempt_that_ended_inside_a_remote_or_unknown_call_is_held(bridge: B
     assert bridge.server.client().exists(f"wakeful:revival:{WORK}") == 0
 
 
-def test_a_person_releases_what_is_held(bridge: Bridge) -> None:
+def test_a_person_releases_what_is_held(bridge: QueueAppFixture) -> None:
     """Approved, it is revived, and the budget is spent then; the context names the call."""
     bridge.active()
     bridge.call("git push origin main", 930.0, ended=False)
@@ -262,7 +264,7 @@ def test_a_person_releases_what_is_held(bridge: Bridge) -> None:
     assert bridge.server.client().exists(f"wakeful:revival:{WORK}") == 1
 
 
-def test_a_program_without_a_daemon_releases_what_is_held(bridge: Bridge) -> None:
+def test_a_program_without_a_daemon_releases_what_is_held(bridge: QueueAppFixture) -> None:
     """`attempt_revival` alone changes nothing about it; with a person's word it goes on."""
     bridge.active()
     bridge.call("git push origin main", 930.0, ended=False)
@@ -278,7 +280,7 @@ def test_a_program_without_a_daemon_releases_what_is_held(bridge: Bridge) -> Non
     assert "git push origin main" in job["revival_context"]
 
 
-def test_a_job_whose_folder_is_gone_is_held(bridge: Bridge) -> None:
+def test_a_job_whose_folder_is_gone_is_held(bridge: QueueAppFixture) -> None:
     """Nobody can run it there: held, told, not revived."""
     chat, message = SESSION.split("_")[-2:]
     bridge.server.session(
@@ -293,7 +295,7 @@ def test_a_job_whose_folder_is_gone_is_held(bridge: Bridge) -> None:
     assert bridge.statuses("RedisJob") == ["running"]
 
 
-def test_a_held_session_that_goes_on_by_itself_is_said_to_be_well(bridge: Bridge) -> None:
+def test_a_held_session_that_goes_on_by_itself_is_said_to_be_well(bridge: QueueAppFixture) -> None:
     """An episode has an end."""
     bridge.active()
     bridge.call("git push origin main", 930.0, ended=False)
@@ -304,7 +306,7 @@ def test_a_held_session_that_goes_on_by_itself_is_said_to_be_well(bridge: Bridge
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
 
 
-def test_completed_remote_calls_are_listed(bridge: Bridge) -> None:
+def test_completed_remote_calls_are_listed(bridge: QueueAppFixture) -> None:
     """The next attempt reads what was done elsewhere already."""
     bridge.active()
     bridge.call("git push origin main", 940.0)
@@ -314,7 +316,7 @@ def test_completed_remote_calls_are_listed(bridge: Bridge) -> None:
     assert "do not repeat: Bash `git push origin main`" in job["revival_context"]
 
 
-def test_stale_records_are_skipped(bridge: Bridge) -> None:
+def test_stale_records_are_skipped(bridge: QueueAppFixture) -> None:
     """An active record whose job is not running is nobody's: skipped, and nothing is done about it."""
     bridge.server.session(
         session_id=SESSION, project_key="popoto", status="active", chat_id=CHAT,
@@ -326,7 +328,9 @@ def test_stale_records_are_skipped(bridge: Bridge) -> None:
     assert bridge.events == []
 
 
-def test_without_any_evidence_a_session_is_unknown(bridge: Bridge, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_any_evidence_a_session_is_unknown(
+    bridge: QueueAppFixture, caplog: pytest.LogCaptureFixture
+) -> None:
     """No log and a last activity of a wrong type: skipped and said, once."""
     bridge.active()
     client = bridge.server.client()
@@ -342,7 +346,7 @@ def test_without_any_evidence_a_session_is_unknown(bridge: Bridge, caplog: pytes
 
 
 def test_wrong_types_keep_nobody_else_from_being_checked(
-    bridge: Bridge, caplog: pytest.LogCaptureFixture
+    bridge: QueueAppFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A string where a record should be, rubbish in fields, a hostile id: each is said, and the others are healed."""
     bridge.active()
@@ -370,7 +374,7 @@ def test_wrong_types_keep_nobody_else_from_being_checked(
 
 
 @pytest.mark.parametrize(("newer", "checked"), [("failed", 0), ("active", 1)])
-def test_the_newest_of_two_statuses_counts(bridge: Bridge, newer: str, checked: int) -> None:
+def test_the_newest_of_two_statuses_counts(bridge: QueueAppFixture, newer: str, checked: int) -> None:
     """A late save leaves two records of one session behind; the one that was active last is believed."""
     bridge.active()
     client = bridge.server.client()
@@ -384,7 +388,7 @@ def test_the_newest_of_two_statuses_counts(bridge: Bridge, newer: str, checked: 
     assert check(bridge).checked == checked
 
 
-def test_a_late_save_of_the_fenced_owner_changes_nothing(bridge: Bridge) -> None:
+def test_a_late_save_of_the_fenced_owner_changes_nothing(bridge: QueueAppFixture) -> None:
     """It leaves an active record behind, but no running job: stale, and never revived again."""
     bridge.active()
     check(bridge)
@@ -401,7 +405,7 @@ def test_a_late_save_of_the_fenced_owner_changes_nothing(bridge: Bridge) -> None
     assert len(bridge.events) == 1
 
 
-def test_a_long_message_with_control_characters_survives(bridge: Bridge) -> None:
+def test_a_long_message_with_control_characters_survives(bridge: QueueAppFixture) -> None:
     """The next job holds the very bytes of the first one."""
     text = ("\x00\x1b[31m\u202e\r\n\t" + "é🦀" * 10 + '"\\{&#58;}') * 700
     text = text[:20_000]
@@ -416,7 +420,7 @@ def test_a_long_message_with_control_characters_survives(bridge: Bridge) -> None
     assert job["message_text"] == text
 
 
-def test_somebody_elses_queue_gets_the_work(bridge: Bridge) -> None:
+def test_somebody_elses_queue_gets_the_work(bridge: QueueAppFixture) -> None:
     """With `enqueue_job` nothing is enqueued in Redis; the callback gets the message, its place and the context."""
     bridge.active()
     check(bridge, enqueue_job=bridge.work.append)
@@ -433,7 +437,7 @@ async def _hang(*_arguments: object) -> None:
     await asyncio.Event().wait()
 
 
-def test_a_queue_that_raises_is_a_failed_revival(bridge: Bridge) -> None:
+def test_a_queue_that_raises_is_a_failed_revival(bridge: QueueAppFixture) -> None:
     """The old owner is fenced, nothing was enqueued: the chat is told at once, and the event says why."""
     bridge.active()
 
@@ -446,7 +450,7 @@ def test_a_queue_that_raises_is_a_failed_revival(bridge: Bridge) -> None:
     assert "enqueue_job raised ValueError: no room" in bridge.events[0]["details"]["outcome"]
 
 
-def test_callbacks_that_never_return_hold_up_nothing(bridge: Bridge) -> None:
+def test_callbacks_that_never_return_hold_up_nothing(bridge: QueueAppFixture) -> None:
     """Each has its deadline; the event says what happened, and the next cycle comes."""
     bridge.active()
     check(bridge, enqueue_job=_hang, stop_session=_hang, send_message=_hang, call_seconds=0.2)
@@ -455,7 +459,7 @@ def test_callbacks_that_never_return_hold_up_nothing(bridge: Bridge) -> None:
     assert "stop_session did not return within 0.2 s" in outcome
 
 
-def test_a_session_is_stopped_before_its_next_job_exists(bridge: Bridge) -> None:
+def test_a_session_is_stopped_before_its_next_job_exists(bridge: QueueAppFixture) -> None:
     """`stop_session` sees the old owner fenced and no pending job; then the job is made."""
     bridge.active()
     seen: list[list[str]] = []
@@ -464,7 +468,7 @@ def test_a_session_is_stopped_before_its_next_job_exists(bridge: Bridge) -> None
     assert bridge.statuses("RedisJob") == ["pending", "failed"]
 
 
-def test_only_a_definite_refusal_is_sent_again(bridge: Bridge) -> None:
+def test_only_a_definite_refusal_is_sent_again(bridge: QueueAppFixture) -> None:
     """Refused: tried again in a later cycle. Anything else: nobody knows whether it arrived, so never again."""
     bridge.active()
     check(bridge)
@@ -484,7 +488,7 @@ def test_only_a_definite_refusal_is_sent_again(bridge: Bridge) -> None:
     assert answers == []
 
 
-def test_a_doubtful_delivery_is_not_repeated(bridge: Bridge) -> None:
+def test_a_doubtful_delivery_is_not_repeated(bridge: QueueAppFixture) -> None:
     """A send that raised something else may have arrived."""
     bridge.active()
     check(bridge)
@@ -499,7 +503,7 @@ def test_a_doubtful_delivery_is_not_repeated(bridge: Bridge) -> None:
     assert "nobody knows" in bridge.events[-1]["details"]["outcome"]
 
 
-def test_a_stalled_queue_is_told_once_and_its_worker_started_once(bridge: Bridge) -> None:
+def test_a_stalled_queue_is_told_once_and_its_worker_started_once(bridge: QueueAppFixture) -> None:
     """Pending for more than 300 s while the project has no running job."""
     bridge.run_job("tg_idle_1_2", project="idle", status="pending")
     bridge.run_job("tg_busy_1_3", project="busy", status="pending")
@@ -519,7 +523,7 @@ def test_a_stalled_queue_is_told_once_and_its_worker_started_once(bridge: Bridge
     ]
 
 
-def test_messages_for_nobody_are_told_once_per_project(bridge: Bridge) -> None:
+def test_messages_for_nobody_are_told_once_per_project(bridge: QueueAppFixture) -> None:
     """With `active_projects` a message for another project is unrouted; without it nothing is said."""
     bridge.run_job("tg_research_1_2", project="research", status="pending", created_at=bridge.now)
     check(bridge)
@@ -530,7 +534,7 @@ def test_messages_for_nobody_are_told_once_per_project(bridge: Bridge) -> None:
     assert len(bridge.alerts) == 1
 
 
-def test_observing_changes_nothing(bridge: Bridge) -> None:
+def test_observing_changes_nothing(bridge: QueueAppFixture) -> None:
     """In observe mode and while paused it is told and not touched."""
     bridge.active()
     check(bridge, times=2, rules=HealingRules(mode="observe"))
@@ -540,7 +544,7 @@ def test_observing_changes_nothing(bridge: Bridge) -> None:
     assert bridge.statuses("AgentSession") == ["active"]
 
 
-def test_a_runaway_is_revived_or_told_of(bridge: Bridge) -> None:
+def test_a_runaway_is_revived_or_told_of(bridge: QueueAppFixture) -> None:
     """Three hours of fresh activity: told of where runaways are left alone, revived inside `watchdog_loop`."""
     bridge.active(silent_seconds=10_800)
     client = bridge.server.client()
@@ -555,7 +559,7 @@ def test_a_runaway_is_revived_or_told_of(bridge: Bridge) -> None:
     ]
 
 
-def test_a_healthy_session_is_left_alone(bridge: Bridge) -> None:
+def test_a_healthy_session_is_left_alone(bridge: QueueAppFixture) -> None:
     """Fresh calls, an old record: the log counts."""
     bridge.active()
     bridge.call("make", 20.0)
@@ -565,7 +569,7 @@ def test_a_healthy_session_is_left_alone(bridge: Bridge) -> None:
     assert sorted(bridge.server.client().keys("*")) == sorted(before)
 
 
-def test_a_second_hang_is_seen_though_no_record_calls_it_active(bridge: Bridge) -> None:
+def test_a_second_hang_is_seen_though_no_record_calls_it_active(bridge: QueueAppFixture) -> None:
     """A worker that keeps its own account runs the next job without a record of popoto's: its tool log tells."""
     bridge.active()
     check(bridge)
@@ -578,7 +582,7 @@ def test_a_second_hang_is_seen_though_no_record_calls_it_active(bridge: Bridge) 
 
 
 def test_a_running_job_that_nothing_is_known_of_is_skipped_and_said(
-    bridge: Bridge, caplog: pytest.LogCaptureFixture
+    bridge: QueueAppFixture, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Neither a record nor a log: it may have waited long and run for a second. Nobody accuses it."""
     bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
@@ -588,7 +592,7 @@ def test_a_running_job_that_nothing_is_known_of_is_skipped_and_said(
     assert bridge.statuses("RedisJob") == ["running"]
 
 
-def test_a_job_whose_session_ended_is_not_watched(bridge: Bridge) -> None:
+def test_a_job_whose_session_ended_is_not_watched(bridge: QueueAppFixture) -> None:
     """Its record says completed since the job was made: the worker has only not tidied up yet."""
     bridge.server.session(
         session_id=SESSION, project_key="popoto", status="completed",
@@ -600,7 +604,7 @@ def test_a_job_whose_session_ended_is_not_watched(bridge: Bridge) -> None:
     assert (cycle.checked, cycle.skipped, bridge.events) == (0, 0, [])
 
 
-def test_a_fenced_session_leaves_its_name_to_the_next_attempt(bridge: Bridge) -> None:
+def test_a_fenced_session_leaves_its_name_to_the_next_attempt(bridge: QueueAppFixture) -> None:
     """popoto lets a worker save the session as active again, though the failed record is still there."""
     bridge.active()
     check(bridge)
@@ -611,7 +615,7 @@ def test_a_fenced_session_leaves_its_name_to_the_next_attempt(bridge: Bridge) ->
     assert sorted(bridge.statuses("AgentSession")) == ["active", "failed"]
 
 
-def test_a_session_that_goes_on_after_its_fence_withdraws_its_revival(bridge: Bridge) -> None:
+def test_a_session_that_goes_on_after_its_fence_withdraws_its_revival(bridge: QueueAppFixture) -> None:
     """Nobody took the next job yet: the old attempt runs as before, and it can be revived once, later."""
     bridge.active()
     check(bridge)
@@ -627,7 +631,7 @@ def test_a_session_that_goes_on_after_its_fence_withdraws_its_revival(bridge: Br
     assert not left
 
 
-def test_a_revival_that_was_taken_is_not_withdrawn(bridge: Bridge) -> None:
+def test_a_revival_that_was_taken_is_not_withdrawn(bridge: QueueAppFixture) -> None:
     """The next job runs: whatever the old attempt still writes, there are two of them and one was asked for."""
     bridge.active()
     check(bridge)
@@ -637,7 +641,7 @@ def test_a_revival_that_was_taken_is_not_withdrawn(bridge: Bridge) -> None:
     assert sorted(bridge.statuses("RedisJob")) == ["failed", "running"]
 
 
-def test_what_the_log_did_not_take_is_written_later(bridge: Bridge) -> None:
+def test_what_the_log_did_not_take_is_written_later(bridge: QueueAppFixture) -> None:
     """Held, stalled and unrouted: for some seconds nothing can be written, and no event is lost or doubled."""
     is_full = [True]
 
@@ -662,7 +666,7 @@ def test_what_the_log_did_not_take_is_written_later(bridge: Bridge) -> None:
     assert len(bridge.alerts) == 3
 
 
-def test_an_issue_and_a_report_that_waits_for_one_do_not_share_a_name(bridge: Bridge) -> None:
+def test_an_issue_and_a_report_that_waits_for_one_do_not_share_a_name(bridge: QueueAppFixture) -> None:
     """`gh` takes one issue, then fails, then works: the address stays an address, and nobody is told twice."""
 
     async def run() -> tuple[list[str | None], list[str], dict[str, str]]:
@@ -692,7 +696,7 @@ def test_an_issue_and_a_report_that_waits_for_one_do_not_share_a_name(bridge: Br
     assert episodes == {"issue:popoto": ISSUE}
 
 
-def test_a_report_that_an_earlier_version_kept_is_filed_and_no_address(bridge: Bridge) -> None:
+def test_a_report_that_an_earlier_version_kept_is_filed_and_no_address(bridge: QueueAppFixture) -> None:
     """Under the name of the issue lies a report: it is nobody's address, and is filed once `gh` works."""
     kept = '{"project":"popoto","session_id":"s1","reason":"silent","summary":"","duration_seconds":1.0}'
 
@@ -727,7 +731,7 @@ class FlakyForge:
         return FilingResult(ISSUE, "filed") if self.works else FilingResult(None, "gh: not logged in")
 
 
-def test_a_job_that_just_began_is_not_judged_by_an_earlier_attempts_log(bridge: Bridge) -> None:
+def test_a_job_that_just_began_is_not_judged_by_an_earlier_attempts_log(bridge: QueueAppFixture) -> None:
     """The thread's last message was done three hours ago, the next job was just taken: nobody calls it silent."""
     bridge.server.session(
         session_id=SESSION, project_key="popoto", status="completed", chat_id=CHAT,
@@ -741,7 +745,7 @@ def test_a_job_that_just_began_is_not_judged_by_an_earlier_attempts_log(bridge: 
     assert bridge.events == []
 
 
-def test_a_job_that_waited_is_not_judged_by_what_was_done_while_it_did(bridge: Bridge) -> None:
+def test_a_job_that_waited_is_not_judged_by_what_was_done_while_it_did(bridge: QueueAppFixture) -> None:
     """No record at all, and a log that another message's attempt wrote to while this job was in the queue."""
     bridge.call("make test", 1000.0)
     bridge.run_job(SESSION, chat_id=CHAT, message_id=4470, created_at=bridge.now - 2000)
@@ -750,7 +754,7 @@ def test_a_job_that_waited_is_not_judged_by_what_was_done_while_it_did(bridge: B
     assert bridge.events == []
 
 
-def first_seen(bridge: Bridge, before_seconds: float) -> int:
+def first_seen(bridge: QueueAppFixture, before_seconds: float) -> int:
     """Every running job without an active record was first seen so long ago; how many those are."""
     client = bridge.server.client()
     names = client.hkeys("wakeful:running")
@@ -760,7 +764,7 @@ def first_seen(bridge: Bridge, before_seconds: float) -> int:
     return len(names)
 
 
-def test_a_job_without_a_record_is_judged_by_its_log_since_it_was_first_seen(bridge: Bridge) -> None:
+def test_a_job_without_a_record_is_judged_by_its_log_since_it_was_first_seen(bridge: QueueAppFixture) -> None:
     """No record calls it active: what it logged since the first look counts, whichever watchdog looks."""
     bridge.run_job(SESSION, chat_id=CHAT, message_id=4469)
     check(bridge)
@@ -773,7 +777,7 @@ def test_a_job_without_a_record_is_judged_by_its_log_since_it_was_first_seen(bri
     assert first_seen(bridge, 0) == 0
 
 
-def test_a_second_hang_is_seen_without_record_and_log(bridge: Bridge) -> None:
+def test_a_second_hang_is_seen_without_record_and_log(bridge: QueueAppFixture) -> None:
     """The worker saved the next job under a name of its own and writes nothing: ten minutes later it is silent."""
     bridge.active()
     check(bridge)
@@ -785,7 +789,7 @@ def test_a_second_hang_is_seen_without_record_and_log(bridge: Bridge) -> None:
     assert bridge.sent == [(CHAT, FAILURE_MESSAGE)]
 
 
-def test_another_message_of_the_session_does_not_withdraw_a_revival(bridge: Bridge) -> None:
+def test_another_message_of_the_session_does_not_withdraw_a_revival(bridge: QueueAppFixture) -> None:
     """While the revival waits, the worker does the next message of the same session: that is not the old attempt."""
     bridge.active()
     bridge.run_job(SESSION, chat_id=CHAT, message_id=4470, status="pending", created_at=bridge.now - 30)
@@ -798,7 +802,7 @@ def test_another_message_of_the_session_does_not_withdraw_a_revival(bridge: Brid
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
 
 
-def test_the_last_words_of_a_stopped_session_do_not_withdraw_its_revival(bridge: Bridge) -> None:
+def test_the_last_words_of_a_stopped_session_do_not_withdraw_its_revival(bridge: QueueAppFixture) -> None:
     """The bridge ended the old attempt, which writes to its log as it ends: the next job is still wanted."""
 
     def stop(session_id: str) -> None:
@@ -811,7 +815,9 @@ def test_the_last_words_of_a_stopped_session_do_not_withdraw_its_revival(bridge:
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
 
 
-def test_an_attempt_that_failed_after_its_fence_does_not_withdraw_its_revival(bridge: Bridge) -> None:
+def test_an_attempt_that_failed_after_its_fence_does_not_withdraw_its_revival(
+    bridge: QueueAppFixture,
+) -> None:
     """Its own worker saved it as failed since then: that is an end, not going on."""
     bridge.active()
     check(bridge)
@@ -824,7 +830,7 @@ def test_an_attempt_that_failed_after_its_fence_does_not_withdraw_its_revival(br
 
 
 def test_an_attempt_that_completed_after_its_fence_withdraws_its_revival_and_runs_no_more(
-    bridge: Bridge,
+    bridge: QueueAppFixture,
 ) -> None:
     """It went on and ended well before anybody took the next job: nothing is left to run, and nothing is called running."""
     bridge.active()
@@ -845,7 +851,9 @@ def test_an_attempt_that_completed_after_its_fence_withdraws_its_revival_and_run
     assert bridge.statuses("AgentSession") == ["completed", "failed"]
 
 
-def test_a_session_that_merely_runs_again_is_not_recovered_by_what_was_written_before(bridge: Bridge) -> None:
+def test_a_session_that_merely_runs_again_is_not_recovered_by_what_was_written_before(
+    bridge: QueueAppFixture,
+) -> None:
     """The old attempt's last line came after the fence; the next job was taken and has done nothing yet."""
     bridge.active()
     check(bridge)
@@ -856,7 +864,7 @@ def test_a_session_that_merely_runs_again_is_not_recovered_by_what_was_written_b
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy"]
 
 
-def test_a_watchdog_that_is_ended_while_it_writes_owed_events_loses_none(bridge: Bridge) -> None:
+def test_a_watchdog_that_is_ended_while_it_writes_owed_events_loses_none(bridge: QueueAppFixture) -> None:
     """The log hangs, its program is ended: what was owed is still there for the next one, in its order."""
     bridge.run_job("tg_research_1_2", project="research", status="pending")
     bridge.run_job("tg_idle_1_2", project="idle", status="pending")
@@ -888,7 +896,7 @@ def test_a_watchdog_that_is_ended_while_it_writes_owed_events_loses_none(bridge:
     assert at == sorted(at)
 
 
-def test_that_a_session_recovered_is_not_lost_while_the_log_is_full(bridge: Bridge) -> None:
+def test_that_a_session_recovered_is_not_lost_while_the_log_is_full(bridge: QueueAppFixture) -> None:
     """The next job works while nothing can be written: the line comes when it can."""
     is_full = [False]
 
@@ -908,7 +916,7 @@ def test_that_a_session_recovered_is_not_lost_while_the_log_is_full(bridge: Brid
     assert [each[0] for each in bridge.outline()] == ["session_unhealthy", "session_recovered"]
 
 
-def test_two_watchdogs_at_once_write_each_owed_event_once(bridge: Bridge) -> None:
+def test_two_watchdogs_at_once_write_each_owed_event_once(bridge: QueueAppFixture) -> None:
     """Both find the same list when the log is back: one of them writes it, whole and in its order."""
     projects = [f"project{number}" for number in range(5)]
 

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from support.healing_fixture import Clinic
-from support.supervisor_fixture import Doors, open_doors
+from support.healing_fixture import HealingFixture
+from support.supervisor_fixture import HttpFixture, open_http_fixture
 
 
 class ScriptedQueue:
@@ -24,14 +24,14 @@ class ScriptedQueue:
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    clinic = Clinic()
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
+    clinic = HealingFixture()
     clinic.queue = ScriptedQueue()
-    with open_doors(tmp_path, clinic) as doors:
+    with open_http_fixture(tmp_path, clinic) as doors:
         yield doors
 
 
-def test_a_queues_session_asks_for_a_yes_and_not_to_be_adopted(doors: Doors) -> None:
+def test_a_queues_session_asks_for_a_yes_and_not_to_be_adopted(doors: HttpFixture) -> None:
     """The refusal names the command; the yes is passed on; a session nobody runs stays unknown."""
     with doors.socket() as person:
         asked = person.post("/api/sessions/tg_shop_1_2/revive", json={})

@@ -7,7 +7,13 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from support.supervisor_fixture import Doors, House, furnish, open_doors, subject
+from support.supervisor_fixture import (
+    HttpFixture,
+    SupervisorFixture,
+    add_sample_sessions,
+    open_http_fixture,
+    subject,
+)
 from support.tui_pilot import LOW, becomes, greens, play, screen, until, utc
 from wakeful.client.errors import RequestDeclined
 from wakeful.core.ids import ConversationId
@@ -22,16 +28,16 @@ __all__ = ["utc"]
 
 
 @pytest.fixture
-def house() -> House:
-    house = House()
-    furnish(house)
+def house() -> SupervisorFixture:
+    house = SupervisorFixture()
+    add_sample_sessions(house)
     house.clock.advance(150.0)
     return house
 
 
 @pytest.fixture
-def doors(tmp_path: Path, house: House) -> Iterator[Doors]:
-    with open_doors(tmp_path, house) as opened:
+def doors(tmp_path: Path, house: SupervisorFixture) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path, house) as opened:
         yield opened
 
 
@@ -41,7 +47,7 @@ def chosen(app: TopApp) -> str:
 
 
 @pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 45), (60, 14)])
-def test_the_screen_is_as_it_was_looked_at(doors: Doors, width: int, height: int) -> None:
+def test_the_screen_is_as_it_was_looked_at(doors: HttpFixture, width: int, height: int) -> None:
     """Wide, narrow and low: who needs somebody first, and what is known of the chosen one."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -53,7 +59,7 @@ def test_the_screen_is_as_it_was_looked_at(doors: Doors, width: int, height: int
     play(doors, scene, (width, height))
 
 
-def test_changes_come_by_themselves_and_the_cursor_stays(doors: Doors) -> None:
+def test_changes_come_by_themselves_and_the_cursor_stays(doors: HttpFixture) -> None:
     """A session that asks moves to the top; whoever looked at another one still does."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -69,7 +75,7 @@ def test_changes_come_by_themselves_and_the_cursor_stays(doors: Doors) -> None:
     play(doors, scene)
 
 
-def test_n_jumps_to_the_next_who_needs_somebody(doors: Doors) -> None:
+def test_n_jumps_to_the_next_who_needs_somebody(doors: HttpFixture) -> None:
     """And from the last to the first."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -84,7 +90,7 @@ def test_n_jumps_to_the_next_who_needs_somebody(doors: Doors) -> None:
     play(doors, scene)
 
 
-def test_who_has_a_name_is_called_by_it(doors: Doors) -> None:
+def test_who_has_a_name_is_called_by_it(doors: HttpFixture) -> None:
     """Six agents of one project would else be six equal rows where there is no room for both."""
     working = subject("working").id
     managed = ManagedSession(
@@ -100,7 +106,7 @@ def test_who_has_a_name_is_called_by_it(doors: Doors) -> None:
     play(doors, scene)
 
 
-def test_a_filter_narrows_and_escape_ends_it(doors: Doors) -> None:
+def test_a_filter_narrows_and_escape_ends_it(doors: HttpFixture) -> None:
     """What fits is counted; what does not is a keystroke away."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -117,9 +123,9 @@ def test_a_filter_narrows_and_escape_ends_it(doors: Doors) -> None:
     play(doors, scene)
 
 
-def test_a_lost_link_is_said_and_nothing_stays_green(tmp_path: Path, house: House) -> None:
+def test_a_lost_link_is_said_and_nothing_stays_green(tmp_path: Path, house: SupervisorFixture) -> None:
     """The words, then grey everywhere; the same link comes back by itself."""
-    with open_doors(tmp_path, house) as doors:
+    with open_http_fixture(tmp_path, house) as doors:
 
         async def scene(app: TopApp, pilot: Pilot[None]) -> None:
             assert greens(app)
@@ -127,14 +133,14 @@ def test_a_lost_link_is_said_and_nothing_stays_green(tmp_path: Path, house: Hous
             await until(pilot, lambda: "Connection lost" in screen(app))
             await becomes(pilot, "lost")
             assert not greens(app)
-            with open_doors(tmp_path, house):
+            with open_http_fixture(tmp_path, house):
                 await until(pilot, lambda: "· live" in screen(app))
                 assert greens(app)
 
         play(doors, scene)
 
 
-def test_an_order_is_asked_about_first(doors: Doors) -> None:
+def test_an_order_is_asked_about_first(doors: HttpFixture) -> None:
     """`n` does nothing, Enter says neither; `y` does it, and what came of it is said."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -156,7 +162,7 @@ def test_an_order_is_asked_about_first(doors: Doors) -> None:
     play(doors, scene)
 
 
-def test_what_a_record_does_not_offer_is_refused_at_once(doors: Doors) -> None:
+def test_what_a_record_does_not_offer_is_refused_at_once(doors: HttpFixture) -> None:
     """A session that was only found is not ours to stop: the reason is said, and nothing is asked."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -168,7 +174,7 @@ def test_what_a_record_does_not_offer_is_refused_at_once(doors: Doors) -> None:
     play(doors, scene)
 
 
-def test_a_session_is_handed_over_and_taken_back(doors: Doors) -> None:
+def test_a_session_is_handed_over_and_taken_back(doors: HttpFixture) -> None:
     """One key for both, each asked about first; what can be done about it follows its record."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -188,7 +194,7 @@ def test_a_session_is_handed_over_and_taken_back(doors: Doors) -> None:
     play(doors, scene)
 
 
-def test_a_wrong_verdict_is_told_by_its_number(doors: Doors) -> None:
+def test_a_wrong_verdict_is_told_by_its_number(doors: HttpFixture) -> None:
     """Escape tells nothing; a number says what should have been said, and what came of it is shown."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -205,7 +211,9 @@ def test_a_wrong_verdict_is_told_by_its_number(doors: Doors) -> None:
     play(doors, scene)
 
 
-def test_what_is_held_says_so_and_asks_whether_somebody_looked(doors: Doors, house: House) -> None:
+def test_what_is_held_says_so_and_asks_whether_somebody_looked(
+    doors: HttpFixture, house: SupervisorFixture
+) -> None:
     """The reason stands with the session; `r` asks a question of its own, and only its yes goes on."""
 
     process = doors.call(lambda: house.start("pushed"))
@@ -235,7 +243,7 @@ def test_a_held_session_is_revived_after_a_second_yes() -> None:
     assert approved_again(order, RequestDeclined(detail="no", problem={"code": "not-managed"})) is None
 
 
-def test_what_agents_write_stays_text(doors: Doors) -> None:
+def test_what_agents_write_stays_text(doors: HttpFixture) -> None:
     """Neither commands to terminals nor markup of ours come through, in rows and details."""
     hostile = "\x1b]0;owned\x07[red]x[/red] \x1b[2J\u202e[/]\n\x9b31m$accent"
     at = doors.house.clock.now().wall
@@ -257,7 +265,7 @@ def has_size(app: TopApp, width: int, height: int) -> bool:
     return app.size == (width, height)
 
 
-def test_it_resizes(doors: Doors) -> None:
+def test_it_resizes(doors: HttpFixture) -> None:
     """From narrow to wide and down to almost nothing, with the cursor in sight."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:

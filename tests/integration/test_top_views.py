@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from textual.pilot import Pilot
 
-from support.healing_fixture import Clinic
-from support.page_fixture import Morning, hub_of_three, play as play_morning
-from support.supervisor_fixture import Doors, open_doors
+from support.healing_fixture import HealingFixture
+from support.page_fixture import MorningFixture, hub_of_three, play as play_morning
+from support.supervisor_fixture import HttpFixture, open_http_fixture
 from support.tui_pilot import becomes, greens, play, screen, until, utc
 from wakeful.tui.app import TopApp
 from wakeful.tui.dialogs import ConfirmDialog, KeysDialog
@@ -20,11 +20,11 @@ VIEWS = {"2": "decisions", "3": "incidents", "4": "agents", "5": "events"}
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    clinic = Clinic(burst=1_000_000)
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
+    clinic = HealingFixture(burst=1_000_000)
     hub = hub_of_three(clinic)
-    with open_doors(tmp_path, clinic) as opened:
-        play_morning(opened, Morning(clinic, tmp_path), hub)
+    with open_http_fixture(tmp_path, clinic) as opened:
+        play_morning(opened, MorningFixture(clinic, tmp_path), hub)
         yield opened
 
 
@@ -32,7 +32,7 @@ async def shows(pilot: Pilot[None], text: str) -> None:
     await until(pilot, lambda: text in screen(pilot.app))
 
 
-def test_every_view_is_as_it_was_looked_at(doors: Doors) -> None:
+def test_every_view_is_as_it_was_looked_at(doors: HttpFixture) -> None:
     """A number opens each, another one the next; `1` is back at the sessions, and `?` has all keys."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -50,7 +50,7 @@ def test_every_view_is_as_it_was_looked_at(doors: Doors) -> None:
     play(doors, scene, SIZE)
 
 
-def test_a_checkpoint_is_answered(doors: Doors) -> None:
+def test_a_checkpoint_is_answered(doors: HttpFixture) -> None:
     """What each choice leads to is read first; after a yes it is gone from the list, and what came of it is said."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:
@@ -69,7 +69,7 @@ def test_a_checkpoint_is_answered(doors: Doors) -> None:
     play(doors, scene, SIZE)
 
 
-def test_a_view_loses_its_colours_with_the_link(doors: Doors) -> None:
+def test_a_view_loses_its_colours_with_the_link(doors: HttpFixture) -> None:
     """It says from when it is, and orders of the hidden list are out of reach behind it."""
 
     async def scene(app: TopApp, pilot: Pilot[None]) -> None:

@@ -10,8 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from support.heartbeat_fixture import WakeHouse
-from support.supervisor_fixture import Doors, open_doors, subject
+from support.heartbeat_fixture import HeartbeatFixture
+from support.supervisor_fixture import HttpFixture, open_http_fixture, subject
 from wakeful.cli.app import root
 from wakeful.heartbeat.model import HeartbeatStatus, WakeAnswer
 from wakeful.heartbeat.service import WakeRules
@@ -29,8 +29,8 @@ class Scene:
     """A house whose fox is in some situation. `again` restores the situation before every question."""
 
     def __init__(self, folder: Path) -> None:
-        self.house = WakeHouse(folder, WakeRules(wakes_per_cycle_max=3), burst=1_000_000)
-        self.doors: Doors | None = None
+        self.house = HeartbeatFixture(folder, WakeRules(wakes_per_cycle_max=3), burst=1_000_000)
+        self.doors: HttpFixture | None = None
         self.again: Callable[[], None] = lambda: None
 
     def fox(self, *fields: str, policy: bool = True) -> None:
@@ -171,7 +171,7 @@ def test_a_reason_is_the_same_by_every_door(
     """Byte for byte, of `wake` and of `status`; a refused wake ends a command with 1."""
     scene = Scene(tmp_path)
     SCENES[reason](scene)
-    with open_doors(tmp_path, scene.house) as doors:
+    with open_http_fixture(tmp_path, scene.house) as doors:
         scene.doors = doors
         with doors.socket() as by_socket, doors.tcp() as by_tcp:
             bodies = []
@@ -203,14 +203,14 @@ def test_a_reason_is_the_same_by_every_door(
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
     scene = Scene(tmp_path)
     scene.fox()
-    with open_doors(tmp_path, scene.house) as doors:
+    with open_http_fixture(tmp_path, scene.house) as doors:
         yield doors
 
 
-def test_an_agent_does_not_wake_itself_by_any_door(doors: Doors) -> None:
+def test_an_agent_does_not_wake_itself_by_any_door(doors: HttpFixture) -> None:
     """Whoever works inside the session is told so; another session may wake it."""
     with doors.socket() as by_socket, doors.tcp() as by_tcp:
         doors.working_for[os.getpid()] = subject(NAME).id
@@ -222,7 +222,7 @@ def test_an_agent_does_not_wake_itself_by_any_door(doors: Doors) -> None:
         assert by_tcp.post(WAKE, json={}).json()["outcome"] == "sent"
 
 
-def test_a_wake_takes_no_words_and_no_odd_names(doors: Doors) -> None:
+def test_a_wake_takes_no_words_and_no_odd_names(doors: HttpFixture) -> None:
     """Nothing can be said with it; what is no name is refused; without the token nobody is heard."""
     with doors.tcp() as ask, doors.tcp(token="") as stranger:
         assert ask.post(WAKE, json={"prompt": "rm"}).status_code == 400
@@ -235,10 +235,10 @@ def test_a_wake_takes_no_words_and_no_odd_names(doors: Doors) -> None:
         assert stranger.get(STATUS).status_code == 401
 
 
-def test_a_thousand_requests_are_one_prompt(doors: Doors) -> None:
+def test_a_thousand_requests_are_one_prompt(doors: HttpFixture) -> None:
     """From twenty connections at once; the others are refused, each with its reason."""
     house = doors.house
-    assert isinstance(house, WakeHouse)
+    assert isinstance(house, HeartbeatFixture)
     reasons: list[str | None] = []
 
     def ask() -> None:

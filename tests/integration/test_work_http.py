@@ -8,7 +8,7 @@ import httpx
 import msgspec
 import pytest
 
-from support.supervisor_fixture import Doors, open_doors
+from support.supervisor_fixture import HttpFixture, open_http_fixture
 from wakeful.http.routes.work import ConversationHeldProblem
 from wakeful.work.service import (
     ClaimedRun,
@@ -24,13 +24,13 @@ CHAT = "claude-working"
 
 
 @pytest.fixture
-def doors(tmp_path: Path) -> Iterator[Doors]:
-    with open_doors(tmp_path) as opened:
+def doors(tmp_path: Path) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path) as opened:
         yield opened
 
 
 @pytest.fixture
-def owner(doors: Doors) -> Iterator[httpx.Client]:
+def owner(doors: HttpFixture) -> Iterator[httpx.Client]:
     with doors.socket() as client:
         yield client
 
@@ -74,7 +74,7 @@ def test_a_work_goes_from_asked_to_done(owner: httpx.Client) -> None:
     assert [(each.state, each.untrusted) for each in detail.history] == [("done", "green \x1b[2J")]
 
 
-def test_nothing_due_is_the_answer_no(owner: httpx.Client, doors: Doors) -> None:
+def test_nothing_due_is_the_answer_no(owner: httpx.Client, doors: HttpFixture) -> None:
     """An empty queue is no error: `run` is null and a command would exit 1."""
     add(owner, delay_seconds=60)
     answer = owner.post("/api/work/claim", json={"owner": "worker"})
@@ -94,7 +94,7 @@ def test_one_key_makes_one_work(owner: httpx.Client) -> None:
     assert refusal(add(owner, "x" * 201)) == (400, "bad-idempotency-key", "2")
 
 
-def test_a_late_owner_is_told_so(owner: httpx.Client, doors: Doors) -> None:
+def test_a_late_owner_is_told_so(owner: httpx.Client, doors: HttpFixture) -> None:
     """After its lease was taken an owner's every word is refused, and the new one goes on."""
     work_id = add(owner, session_id=CHAT).json()["id"]
     late = claim(owner)

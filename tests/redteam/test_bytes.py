@@ -17,7 +17,7 @@ import pytest
 
 from redteam.conftest import Redteam
 from support.hostile_files import spoiled
-from support.raw_http import RawHouse, Wire
+from support.raw_http import RawConnection, RawHttpDaemon
 from support.real_clients import wait_for
 from support.recordings import SMALL, lines_of, recordings
 from wakeful.testing.scripted_agent import RunningAgent, ScriptedAgent
@@ -125,7 +125,7 @@ class Hostile:
 class Beacon:
     """An event log in which good records follow bad ones: each good one must be seen."""
 
-    def __init__(self, house: RawHouse, chance: random.Random) -> None:
+    def __init__(self, house: RawHttpDaemon, chance: random.Random) -> None:
         self._path = house.home / "state/events/beacon.jsonl"
         self._wire = house.wire(tcp=False)
         self._chance = chance
@@ -150,21 +150,21 @@ class Beacon:
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[RawHouse]:
-    daemon = RawHouse(tmp_path / "h")
+def house(tmp_path: Path) -> Iterator[RawHttpDaemon]:
+    daemon = RawHttpDaemon(tmp_path / "h")
     daemon.environ["WAKEFUL_EYES__TOOL_USE_DIRS"] = str(daemon.home / "tool-use")
     yield daemon
     daemon.end()
 
 
-def alive(wire: Wire, life: RunningAgent) -> bool:
+def alive(wire: RawConnection, life: RunningAgent) -> bool:
     """Whether the good session is seen as what it is."""
     status, body = wire.ask("GET", f"/api/sessions/{life.session_id}".encode())
     record = json.loads(body) if status == 200 else {}
     return (record.get("state"), record.get("session_alive")) == ("prompting", True)
 
 
-def test_hostile_files_beside_a_living_session(house: RawHouse, redteam: Redteam) -> None:
+def test_hostile_files_beside_a_living_session(house: RawHttpDaemon, redteam: Redteam) -> None:
     """Before the start and while the daemon runs; `ls` is right about the good one, and nothing is down."""
     chance = random.Random(SEED)
     hostile = Hostile(house.home, chance)
@@ -210,7 +210,9 @@ def test_hostile_files_beside_a_living_session(house: RawHouse, redteam: Redteam
 GARBAGE = (b"", b"\xff\xfe", b"[" * 60_000, b'{"a":1}', b"null", b"9" * 5000)
 
 
-def test_a_store_full_of_garbage_keeps_no_daemon_from_starting(house: RawHouse, redteam: Redteam) -> None:
+def test_a_store_full_of_garbage_keeps_no_daemon_from_starting(
+    house: RawHttpDaemon, redteam: Redteam
+) -> None:
     """Notes under every name that Wakeful has, none of which can be read: they are left out, and the daemon answers."""
     (house.home / "state/events").mkdir(parents=True)
     (house.home / "state").chmod(0o700)
@@ -276,7 +278,7 @@ def odd_places(home: Path) -> Iterator[Path]:
 
 
 @pytest.mark.parametrize("kind", ["fifo", "folder", "loop", "device"])
-def test_what_is_no_file_is_not_waited_for(house: RawHouse, redteam: Redteam, kind: str) -> None:
+def test_what_is_no_file_is_not_waited_for(house: RawHttpDaemon, redteam: Redteam, kind: str) -> None:
     """A FIFO, a folder, a link to itself or a device in the place of a file: the daemon starts, and commands answer."""
     for path in odd_places(house.home):
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -293,7 +295,7 @@ def test_what_is_no_file_is_not_waited_for(house: RawHouse, redteam: Redteam, ki
     assert house.end() == 0
 
 
-def test_a_client_folder_that_leads_to_itself_is_empty(house: RawHouse, redteam: Redteam) -> None:
+def test_a_client_folder_that_leads_to_itself_is_empty(house: RawHttpDaemon, redteam: Redteam) -> None:
     """A link in a circle in the place of a whole folder: the daemon starts, and finds nothing there."""
     for name in (".claude", ".codex"):
         (house.home / name).symlink_to(name)
@@ -365,7 +367,7 @@ def spoil_home(home: Path, chance: random.Random) -> Path:
     return home / "project"
 
 
-def test_commands_survive_a_hostile_home(house: RawHouse, redteam: Redteam) -> None:
+def test_commands_survive_a_hostile_home(house: RawHttpDaemon, redteam: Redteam) -> None:
     """Without a daemon: every command answers or refuses in one line, and none is a bug."""
     chance = random.Random(SEED)
     for number in range(redteam.rounds(1, 4)):

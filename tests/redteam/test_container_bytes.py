@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from redteam.conftest import Redteam
-from support.agents_e2e import AgentHouse
+from support.agents_e2e import AgentsFixture
 from support.docker_engine import IMAGE, DockerEngine
 from support.hostile_files import spoiled
-from support.raw_http import RawHouse
+from support.raw_http import RawHttpDaemon
 from support.real_clients import require_tmux, wait_for
 
 SEED = random.SystemRandom().randrange(2**32)
@@ -34,11 +34,11 @@ ENTRY = {
 
 
 @pytest.fixture
-def house(docker: DockerEngine, tmp_path: Path) -> Iterator[tuple[AgentHouse, RawHouse]]:
+def house(docker: DockerEngine, tmp_path: Path) -> Iterator[tuple[AgentsFixture, RawHttpDaemon]]:
     require_tmux()
-    daemon = RawHouse(tmp_path / "h")
+    daemon = RawHttpDaemon(tmp_path / "h")
     daemon.environ["DOCKER_HOST"] = docker.address
-    house = AgentHouse(daemon, AGENT)
+    house = AgentsFixture(daemon, AGENT)
     daemon.up()
     try:
         yield house, daemon
@@ -60,7 +60,7 @@ def prompt(conversation: str) -> bytes:
 
 
 def test_hostile_files_in_a_container_end_nothing(
-    house: tuple[AgentHouse, RawHouse], docker: DockerEngine, redteam: Redteam
+    house: tuple[AgentsFixture, RawHttpDaemon], docker: DockerEngine, redteam: Redteam
 ) -> None:
     """Registry and logs inside: the agent runs on, a good log after bad ones is seen, and nothing is down."""
     hub, daemon = house

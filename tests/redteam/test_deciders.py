@@ -19,7 +19,7 @@ import pytest
 
 from redteam.conftest import Redteam
 from support import claude_transcripts
-from support.daemon_process import RunningDaemon, Spoken
+from support.daemon_process import CommandResult, RunningDaemon
 from support.raw_request import ask_unix
 from support.real_clients import end_tmux, wait_for
 from support.stub_clients import ToolRunner, stand_in, tool_runner
@@ -76,7 +76,7 @@ class Scene:
         self.session = f"claude-{conversation}"
         self.marks = {"CLAUDE_CODE_SESSION_ID": conversation, "CLAUDECODE": "1"}
 
-    def shell(self, line: str) -> Spoken:
+    def shell(self, line: str) -> CommandResult:
         """A line of shell, as one of the client's tools runs it."""
         return self.agent.ask(["/bin/sh", "-c", line], **self.marks)
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from redteam.conftest import Redteam
-from support.agents_e2e import AgentHouse
+from support.agents_e2e import AgentsFixture
 from support.daemon_process import RunningDaemon
 from support.docker_engine import IMAGE, DockerEngine
 from support.fake_gh import StandInGh
@@ -61,7 +61,7 @@ class Scene:
 
     def __init__(self, daemon: RunningDaemon, tmp_path: Path, token: str, more: str = "") -> None:
         self.hook = noting(tmp_path / "hook")
-        self.house = AgentHouse(daemon, CONFIG.format(hook=self.hook, token=token) + more)
+        self.house = AgentsFixture(daemon, CONFIG.format(hook=self.hook, token=token) + more)
         self.daemon, self.token = daemon, token
         self.gh, self.calls = StandInGh(tmp_path / "gh"), tmp_path / "gh" / "calls.jsonl"
         bin_folder = str(Path(install(tmp_path / "bin")).parent)

@@ -15,7 +15,7 @@ import pytest
 
 from support import claude_transcripts
 from support.daemon_process import RunningDaemon
-from support.flood_sessions import LivingCrowd, write_turn
+from support.flood_sessions import FloodSessions, write_turn
 from support.raw_request import ask_unix
 from support.real_clients import wait_for
 from support.telegram_sink import Telegram
@@ -57,7 +57,7 @@ def test_deaths_at_once_are_one_incident_and_one_message(
 ) -> None:
     """Every session is in the incident, in the list and in the log of events; a restart in the middle repeats nothing."""
     count = redteam.rounds(100, 5_000)
-    crowd = LivingCrowd(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
+    crowd = FloodSessions(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
     watch(daemon, crowd, webhook)
     try:
         daemon.up()
@@ -89,7 +89,7 @@ def test_many_causes_at_once_are_a_digest(
 ) -> None:
     """Sessions that fall silent, each an incident of its own: few messages name or count all; a question is told alone."""
     count = redteam.rounds(60, 1_000)
-    crowd = LivingCrowd(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
+    crowd = FloodSessions(tmp_path, count, lambda number: f"/home/u/p{number % 7}")
     watch(daemon, crowd, webhook)
     daemon.watch(WAKEFUL_DETECT__SILENCE_SECONDS="3", WAKEFUL_ALERTS__NEEDS_YOU_SECONDS="1")
     try:
@@ -151,7 +151,7 @@ def test_twenty_thousand_sessions(daemon: RunningDaemon, tmp_path: Path, redteam
 def test_hook_reports_hide_no_question(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
     """A question of a living session among forged reports, before the daemon starts and while it runs."""
     count = redteam.rounds(4_000, 100_000)
-    crowd = LivingCrowd(tmp_path, 2, lambda _number: "/home/u/shop")
+    crowd = FloodSessions(tmp_path, 2, lambda _number: "/home/u/shop")
     watch(daemon, crowd, None)
     spool = Path(daemon.environ["WAKEFUL_HOME"]) / "spool"
     spool.mkdir(parents=True, mode=0o700)
@@ -273,7 +273,7 @@ HOSTILE_FOLDERS = (
 def test_registry_files_hide_no_session(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
     """A living session is found beside forged entries for processes that never were."""
     count = redteam.rounds(5_000, 100_000)
-    crowd = LivingCrowd(tmp_path, 1, lambda _number: "/home/u/living")
+    crowd = FloodSessions(tmp_path, 1, lambda _number: "/home/u/living")
     daemon.watch(CLAUDE_CONFIG_DIR=crowd.config)
     forge_entries(crowd.config / "sessions", count)
     began = time.monotonic()
@@ -355,7 +355,7 @@ def peak_mb(daemon: RunningDaemon) -> float:
 
 def test_a_hostile_path_is_no_traceback(daemon: RunningDaemon, tmp_path: Path, redteam: Redteam) -> None:
     """In a log's words or as the place of logs: too long, with control characters, links in circles, no files."""
-    crowd = LivingCrowd(tmp_path, len(HOSTILE_FOLDERS), lambda number: HOSTILE_FOLDERS[number])
+    crowd = FloodSessions(tmp_path, len(HOSTILE_FOLDERS), lambda number: HOSTILE_FOLDERS[number])
     odd = fill_with_odd_logs(crowd.config / "projects")
     root = long_root(tmp_path)
     watch(daemon, crowd, None)
@@ -460,7 +460,7 @@ def memory_mb(daemon: RunningDaemon) -> float:
     return pages * os.sysconf("SC_PAGE_SIZE") / 1_000_000
 
 
-def watch(daemon: RunningDaemon, crowd: LivingCrowd, webhook: Webhook | None) -> None:
+def watch(daemon: RunningDaemon, crowd: FloodSessions, webhook: Webhook | None) -> None:
     daemon.watch(CLAUDE_CONFIG_DIR=crowd.config, WAKEFUL_HEAL__CONFIRM_SECONDS="1")
     if webhook is not None:
         daemon.watch(WAKEFUL_ALERTS__URLS=webhook.address)

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from redteam.conftest import Redteam
-from support.raw_http import ANSWER_SECONDS_MAX, RawHouse, Wire
+from support.raw_http import ANSWER_SECONDS_MAX, RawConnection, RawHttpDaemon
 from support.real_clients import wait_for
 from wakeful.testing.scripted_agent import ScriptedAgent
 
@@ -78,17 +78,17 @@ OPENING = (
 
 
 @pytest.fixture
-def house(tmp_path: Path) -> Iterator[RawHouse]:
-    daemon = RawHouse(tmp_path / "h")
+def house(tmp_path: Path) -> Iterator[RawHttpDaemon]:
+    daemon = RawHttpDaemon(tmp_path / "h")
     yield daemon
     daemon.end()
 
 
-def wires(house: RawHouse) -> list[Wire]:
+def wires(house: RawHttpDaemon) -> list[RawConnection]:
     return [house.wire(tcp=False), house.wire(tcp=True)]
 
 
-def routes(wire: Wire) -> list[tuple[str, str]]:
+def routes(wire: RawConnection) -> list[tuple[str, str]]:
     """Method and path of every route, ids as `x`."""
     status, body = wire.ask("GET", b"/api/openapi.json")
     assert status == 200
@@ -123,7 +123,7 @@ def spellings(path: bytes, host: bytes) -> Iterator[bytes]:
     yield b"http://" + host + path
 
 
-def test_a_path_has_one_spelling(house: RawHouse, redteam: Redteam) -> None:
+def test_a_path_has_one_spelling(house: RawHttpDaemon, redteam: Redteam) -> None:
     """Every other one is refused before routing: on every route, with every method, at both listeners."""
     house.up()
     for wire in wires(house):
@@ -145,7 +145,7 @@ def test_a_path_has_one_spelling(house: RawHouse, redteam: Redteam) -> None:
     assert "Traceback" not in house.said()
 
 
-def test_no_bytes_are_a_fault_of_ours(house: RawHouse, redteam: Redteam) -> None:
+def test_no_bytes_are_a_fault_of_ours(house: RawHttpDaemon, redteam: Redteam) -> None:
     """Invalid UTF-8, lone surrogates, deep nesting and huge numbers, as query, header, cookie or body: below 500."""
     house.up()
     for wire in wires(house):
@@ -159,7 +159,7 @@ def test_no_bytes_are_a_fault_of_ours(house: RawHouse, redteam: Redteam) -> None
     assert "Traceback" not in house.said()
 
 
-def _nasty_answers(wire: Wire, method: str, path: bytes) -> Iterator[tuple[int, str]]:
+def _nasty_answers(wire: RawConnection, method: str, path: bytes) -> Iterator[tuple[int, str]]:
     body = b"{}" if method == "POST" else b""
     names = (b"limit", b"timeout", b"since", b"cursor", b"until")
     for number, value in enumerate(NASTY):
@@ -204,7 +204,7 @@ FRAMES = (
 )
 
 
-def test_no_frame_is_a_fault_of_ours(house: RawHouse, redteam: Redteam) -> None:
+def test_no_frame_is_a_fault_of_ours(house: RawHttpDaemon, redteam: Redteam) -> None:
     """What a client of the WebSocket says has no content: it is closed, and the next one is served."""
     house.up()
     for said in FRAMES:
@@ -243,7 +243,7 @@ LOG_BYTES_MAX = 64 * 1024
 ACCESS_LOG_BYTES_MAX = 4 * 1024 * 1024
 
 
-def test_bad_requests_fill_no_disk(house: RawHouse, redteam: Redteam) -> None:
+def test_bad_requests_fill_no_disk(house: RawHttpDaemon, redteam: Redteam) -> None:
     """Ten thousand of them, without a token: the daemon's log grows by a few KB, the access log not beyond its bound."""
     house.up()
     wire = house.wire(tcp=True, token=b"")
@@ -263,7 +263,7 @@ def test_bad_requests_fill_no_disk(house: RawHouse, redteam: Redteam) -> None:
     assert "Traceback" not in house.said()
 
 
-def test_wrong_tokens_cost_time_and_lock_nobody_out(house: RawHouse, redteam: Redteam) -> None:
+def test_wrong_tokens_cost_time_and_lock_nobody_out(house: RawHttpDaemon, redteam: Redteam) -> None:
     """On one connection and on many, from any loopback address; the right token and the socket do not wait meanwhile."""
     house.up()
     address = house.address
@@ -308,7 +308,7 @@ def test_wrong_tokens_cost_time_and_lock_nobody_out(house: RawHouse, redteam: Re
     redteam.attack("Wrong tokens", f"40 connections: {len(answered)} answered in 4 s", held=held)
 
 
-def test_ipv6_is_as_good(house: RawHouse, redteam: Redteam) -> None:
+def test_ipv6_is_as_good(house: RawHttpDaemon, redteam: Redteam) -> None:
     """`::1`: page, token, login, cookie, orders of a person; another Host or Origin is refused there, too."""
     house.environ["WAKEFUL_DAEMON__HOST"] = "::1"
     house.up()
@@ -361,7 +361,7 @@ IDLE_COUNT = 300
 FEW_DESCRIPTORS = 256
 
 
-def test_idle_connections_leave_watching_its_descriptors(house: RawHouse, redteam: Redteam) -> None:
+def test_idle_connections_leave_watching_its_descriptors(house: RawHttpDaemon, redteam: Redteam) -> None:
     """300 idle connections, 256 descriptors: a session that begins is seen, its end at once, and `ls` answers."""
     house.descriptors_max = FEW_DESCRIPTORS
     house.up()
@@ -412,7 +412,7 @@ SUBSCRIBERS = 400
 SUBSCRIBERS_BYTES_MAX = 64 * 1024 * 1024
 
 
-def test_silent_subscribers_are_bounded_and_given_back(house: RawHouse, redteam: Redteam) -> None:
+def test_silent_subscribers_are_bounded_and_given_back(house: RawHttpDaemon, redteam: Redteam) -> None:
     """400 that never read, some of them pinging all the while: bounded memory, `ls` answers, and a second crowd needs no more."""
     house.up()
     for number in range(300):
@@ -428,7 +428,9 @@ def test_silent_subscribers_are_bounded_and_given_back(house: RawHouse, redteam:
     assert "Traceback" not in house.said()
 
 
-def test_long_polls_that_never_read_are_bounded_and_given_back(house: RawHouse, redteam: Redteam) -> None:
+def test_long_polls_that_never_read_are_bounded_and_given_back(
+    house: RawHttpDaemon, redteam: Redteam
+) -> None:
     """400 that wait for an hour: little memory, `ls` answers, and when they hang up nothing of them is left."""
     house.up()
     _event_log(house, 0, "begun")
@@ -447,7 +449,7 @@ def test_long_polls_that_never_read_are_bounded_and_given_back(house: RawHouse, 
     assert "Traceback" not in house.said()
 
 
-def _silent_crowd(house: RawHouse, rounds: int) -> int:
+def _silent_crowd(house: RawHttpDaemon, rounds: int) -> int:
     """The memory that the daemon has at most while they are there."""
     most = 0
     with ExitStack() as stack:
@@ -465,7 +467,7 @@ def _silent_crowd(house: RawHouse, rounds: int) -> int:
     return most
 
 
-def _event_log(house: RawHouse, number: int, words: str) -> None:
+def _event_log(house: RawHttpDaemon, number: int, words: str) -> None:
     folder = house.home / "state" / "events"
     folder.mkdir(mode=0o700, exist_ok=True)
     line = {"at": time.time(), "event": "prompt", "note": words * 20, "pid": 1}

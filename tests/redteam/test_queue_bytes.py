@@ -10,7 +10,7 @@ import pytest
 
 from redteam.conftest import Redteam
 from support.hostile_files import ABSURD, RAW, spoiled
-from support.queue_app import Bridge
+from support.queue_app import QueueAppFixture
 from support.redis_server import RedisServer, require_redis
 
 SEED = random.SystemRandom().randrange(2**32)
@@ -39,7 +39,7 @@ def packed(chance: random.Random) -> bytes:
     )
 
 
-def spoil(bridge: Bridge, chance: random.Random) -> int:
+def spoil(bridge: QueueAppFixture, chance: random.Random) -> int:
     """Every field of every record but the good session's own; how many."""
     client, count = bridge.server.client(), 0
     for key in client.keys("*"):
@@ -64,7 +64,7 @@ def test_hostile_records_cost_only_themselves(
         folder = tmp_path / str(number)
         folder.mkdir()
         redis_server.client().flushall()
-        bridge = Bridge(redis_server, folder)
+        bridge = QueueAppFixture(redis_server, folder)
         for bad in range(8):
             name = f"tg_popoto_-{100 + bad}_{bad + 1}"
             bridge.active(name)
@@ -79,7 +79,7 @@ def test_hostile_records_cost_only_themselves(
             redteam.attack("Queue records", f"seed {SEED}, round {number}", held=held)
 
 
-def _is_revived(bridge: Bridge) -> bool:
+def _is_revived(bridge: QueueAppFixture) -> bool:
     async def cycles() -> None:
         watch = bridge.watch()
         try:

@@ -9,8 +9,8 @@ from collections import Counter
 from pathlib import Path
 
 from support.daemon_process import RunningDaemon
-from support.gateway_kill import Lives, answers, one_life, prompts_in
-from support.gateway_process import House
+from support.gateway_kill import KilledGateway, answers, one_life, prompts_in
+from support.gateway_process import GatewayFixture
 from support.real_clients import wait_for
 from support.telegram_server import BotApi
 
@@ -26,7 +26,7 @@ def test_none_is_lost_or_answered_twice(daemon: RunningDaemon, tmp_path: Path) -
     sent: dict[int, Counter[str]] = {person: Counter() for person in PEOPLE}
     daemon.up("--no-tcp", port=None)
     with BotApi() as api:
-        house = House(daemon, api, tmp_path)
+        house = GatewayFixture(daemon, api, tmp_path)
 
         def missing() -> dict[int, tuple[Counter[str], Counter[str]]]:
             """What each person still has to read, and what they read too much."""
@@ -39,7 +39,7 @@ def test_none_is_lost_or_answered_twice(daemon: RunningDaemon, tmp_path: Path) -
             }
 
         try:
-            with Lives(house) as lives:
+            with KilledGateway(house) as lives:
                 for life in range(DEATHS):
                     for number in range(MESSAGES_A_LIFE):
                         person = chance.choice(PEOPLE)

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections import Counter
 
-from support.healing_fixture import Clinic
+from support.healing_fixture import HealingFixture
 from wakeful.incidents.critical_event import ActionTaken
 from wakeful.judging.events import CallEnded, CallStarted, TurnEnded
 
@@ -17,7 +17,7 @@ class Day:
     """Every hour forty sessions work; a third of them die, a third of them die again after they were revived."""
 
     def __init__(self) -> None:
-        self.clinic = Clinic()
+        self.clinic = HealingFixture()
         self.chance = random.Random(SEED)
         self.works: Counter[str] = Counter()
         self.deaths = 0
@@ -66,7 +66,7 @@ def test_a_day_of_a_thousand_sessions() -> None:
     assert len(incidents) <= len(told) <= 2 * len(incidents)
 
 
-async def work_steadily(clinic: Clinic, name: str, minutes: int) -> None:
+async def work_steadily(clinic: HealingFixture, name: str, minutes: int) -> None:
     """One call after another, each with news."""
     for number in range(minutes):
         call = f"c{number}"
@@ -78,7 +78,7 @@ async def work_steadily(clinic: Clinic, name: str, minutes: int) -> None:
         await clinic.clock.run_for(20)
 
 
-async def a_night(clinic: Clinic) -> None:
+async def a_night(clinic: HealingFixture) -> None:
     async with clinic.open():
         await clinic.manage("idle")
         clinic.work("idle")
@@ -92,7 +92,7 @@ async def a_night(clinic: Clinic) -> None:
 
 def test_nobody_acts_on_three_hours_of_steady_work_and_an_agent_idle_overnight() -> None:
     """Age alone is told at most: nothing is prompted, interrupted, ended or started."""
-    clinic = Clinic()
+    clinic = HealingFixture()
     asyncio.run(a_night(clinic))
     assert clinic.living.acts == []
     told = {(event.session_id, event.reason, event.action_taken) for event in clinic.events}

@@ -9,7 +9,7 @@ from statistics import median
 import pytest
 from msgspec.structs import replace
 
-from support.supervisor_fixture import House, furnish
+from support.supervisor_fixture import SupervisorFixture, add_sample_sessions
 from wakeful.config.paths import StatePaths
 from wakeful.core.ids import SessionId
 from wakeful.judging.session_record import SessionRecord
@@ -21,8 +21,8 @@ KEY_SECONDS_MAX = 0.1
 
 
 def crowd() -> list[SessionRecord]:
-    house = House()
-    furnish(house)
+    house = SupervisorFixture()
+    add_sample_sessions(house)
     kinds = [each.record for each in house.roster.sessions.values() if each.record is not None]
     return [
         replace(kinds[number % len(kinds)], id=SessionId(f"claude-{number:05d}"), project=f"p{number % 97}")

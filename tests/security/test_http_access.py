@@ -18,7 +18,7 @@ import pytest
 from websockets.exceptions import ConnectionClosed, InvalidStatus
 from websockets.sync.client import ClientConnection, connect, unix_connect
 
-from support.supervisor_fixture import Doors, open_doors, raw
+from support.supervisor_fixture import HttpFixture, open_http_fixture, raw
 from wakeful.http.access_log import FILE_BYTES_MAX, RECORDS_MAX, AccessRecord, access_file
 from wakeful.http.auth import PUBLIC_ROUTES
 
@@ -58,19 +58,19 @@ PAGE_SCRIPTS = [
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with open_doors(tmp_path_factory.mktemp("doors")) as opened:
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path_factory.mktemp("doors")) as opened:
         yield opened
 
 
 @pytest.fixture
-def own_doors(tmp_path: Path) -> Iterator[Doors]:
+def own_doors(tmp_path: Path) -> Iterator[HttpFixture]:
     """For tests whose failures would slow the others down."""
-    with open_doors(tmp_path) as opened:
+    with open_http_fixture(tmp_path) as opened:
         yield opened
 
 
-def every_route(doors: Doors) -> list[tuple[str, str]]:
+def every_route(doors: HttpFixture) -> list[tuple[str, str]]:
     """Method and path of everything the application would answer, and one path it would not."""
     app: Any = doors.app._app
     found = [
@@ -84,7 +84,7 @@ def every_route(doors: Doors) -> list[tuple[str, str]]:
 
 
 @contextmanager
-def logged_in(doors: Doors) -> Iterator[tuple[httpx.Client, dict[str, str]]]:
+def logged_in(doors: HttpFixture) -> Iterator[tuple[httpx.Client, dict[str, str]]]:
     """A browser that has used a fresh link, and the header that its page would send along."""
     with doors.tcp(token="") as browser:
         code = doors.call(doors.access.logins.new_code)
@@ -93,7 +93,7 @@ def logged_in(doors: Doors) -> Iterator[tuple[httpx.Client, dict[str, str]]]:
         yield browser, {"x-wakeful-csrf": answer.json()["csrf"]}
 
 
-def follow(doors: Doors, **headers: str) -> ClientConnection:
+def follow(doors: HttpFixture, **headers: str) -> ClientConnection:
     return connect(
         f"ws://127.0.0.1:{doors.port}/api/ws",
         additional_headers=headers,
@@ -103,7 +103,7 @@ def follow(doors: Doors, **headers: str) -> ClientConnection:
     )
 
 
-def refused(doors: Doors, **headers: str) -> int:
+def refused(doors: HttpFixture, **headers: str) -> int:
     """The status with which a WebSocket is refused."""
     with pytest.raises(InvalidStatus) as caught:
         follow(doors, **headers).close()
@@ -112,7 +112,7 @@ def refused(doors: Doors, **headers: str) -> int:
     return response.status_code
 
 
-def test_every_route_without_a_token_is_401(doors: Doors) -> None:
+def test_every_route_without_a_token_is_401(doors: HttpFixture) -> None:
     """Nothing answers a stranger but the health check, the page's shell and the one-time login."""
     open_paths = {
         "/",
@@ -134,7 +134,7 @@ def test_every_route_without_a_token_is_401(doors: Doors) -> None:
     assert {("GET", path) for path in open_paths} | {("POST", "/api/login")} == PUBLIC_ROUTES
 
 
-def test_a_refusal_is_a_problem_document(doors: Doors) -> None:
+def test_a_refusal_is_a_problem_document(doors: HttpFixture) -> None:
     """A 401 names its scheme and says what to do, in the form every error has."""
     with doors.tcp(token="") as stranger:
         answer = stranger.get("/api/status")
@@ -146,7 +146,7 @@ def test_a_refusal_is_a_problem_document(doors: Doors) -> None:
 
 
 @pytest.mark.parametrize("host", FOREIGN_HOSTS)
-def test_a_foreign_host_is_refused_everywhere(doors: Doors, host: str) -> None:
+def test_a_foreign_host_is_refused_everywhere(doors: HttpFixture, host: str) -> None:
     """A name that was made to point here (DNS rebinding) opens no route, not even with the token."""
     shown = host.format(port=doors.port)
     with doors.tcp() as client:
@@ -157,7 +157,7 @@ def test_a_foreign_host_is_refused_everywhere(doors: Doors, host: str) -> None:
 
 
 @pytest.mark.parametrize("origin", FOREIGN_ORIGINS)
-def test_a_foreign_origin_is_refused_everywhere(doors: Doors, origin: str) -> None:
+def test_a_foreign_origin_is_refused_everywhere(doors: HttpFixture, origin: str) -> None:
     """A page of another origin is refused whatever it knows."""
     shown = origin.format(port=doors.port)
     with doors.tcp() as client:
@@ -166,7 +166,7 @@ def test_a_foreign_origin_is_refused_everywhere(doors: Doors, origin: str) -> No
     assert refused(doors, Authorization=f"Bearer {doors.token}", Origin=shown) == 403
 
 
-def test_our_own_hosts_and_origin_pass(doors: Doors) -> None:
+def test_our_own_hosts_and_origin_pass(doors: HttpFixture) -> None:
     """Every name of loopback works, and our own page may ask."""
     with doors.tcp() as client:
         for name in ("localhost", "127.0.0.1", "[::1]"):
@@ -175,7 +175,7 @@ def test_our_own_hosts_and_origin_pass(doors: Doors) -> None:
             assert answer.status_code == 200, name
 
 
-def test_the_socket_has_its_own_names(doors: Doors) -> None:
+def test_the_socket_has_its_own_names(doors: HttpFixture) -> None:
     """At the socket nobody needs a token, but a Host of somebody else is still a confused client."""
     with doors.socket() as client:
         assert client.get("/api/status").status_code == 200
@@ -184,7 +184,7 @@ def test_the_socket_has_its_own_names(doors: Doors) -> None:
         assert client.get("/api/status", headers={"origin": "http://evil.example"}).status_code == 403
 
 
-def test_two_hosts_are_no_host(doors: Doors) -> None:
+def test_two_hosts_are_no_host(doors: HttpFixture) -> None:
     """A header that decides and comes twice is refused: proxies and servers disagree which one counts."""
     host = f"Host: 127.0.0.1:{doors.port}\r\n".encode()
     request = b"GET /healthz HTTP/1.1\r\n" + host + b"Host: evil.example\r\nConnection: close\r\n\r\n"
@@ -193,7 +193,7 @@ def test_two_hosts_are_no_host(doors: Doors) -> None:
     assert missing.startswith(b"HTTP/1.1 403 ")
 
 
-def test_a_websocket_needs_the_token(doors: Doors) -> None:
+def test_a_websocket_needs_the_token(doors: HttpFixture) -> None:
     """No token, no feed; a path that is none is none for WebSockets too."""
     assert refused(doors) == 401
     with follow(doors, Authorization=f"Bearer {doors.token}") as feed:
@@ -203,7 +203,7 @@ def test_a_websocket_needs_the_token(doors: Doors) -> None:
     assert caught.value.response.status_code == 404
 
 
-def test_a_websocket_of_a_page_needs_cookie_and_origin(doors: Doors) -> None:
+def test_a_websocket_of_a_page_needs_cookie_and_origin(doors: HttpFixture) -> None:
     """A cookie alone proves nothing on a WebSocket, which same-origin rules do not cover."""
     with logged_in(doors) as (browser, _):
         cookie = "; ".join(f"{name}={value}" for name, value in browser.cookies.items())
@@ -213,7 +213,7 @@ def test_a_websocket_of_a_page_needs_cookie_and_origin(doors: Doors) -> None:
         assert feed.recv(timeout=10)
 
 
-def test_a_websocket_that_speaks_is_sent_away(doors: Doors) -> None:
+def test_a_websocket_that_speaks_is_sent_away(doors: HttpFixture) -> None:
     """The feed takes no orders: not even bytes that are no text reach anything."""
     with unix_connect(str(doors.path), "ws://wakeful/api/ws", proxy=None) as feed:
         feed.recv(timeout=10)
@@ -241,7 +241,7 @@ except (ConnectionResetError, BrokenPipeError):
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 def test_another_uid_is_refused_at_the_socket(caplog: pytest.LogCaptureFixture) -> None:
     """Even where folder and socket were opened to everybody, another user gets no answer, and it is logged."""
-    with tempfile.TemporaryDirectory() as folder, open_doors(Path(folder)) as doors:
+    with tempfile.TemporaryDirectory() as folder, open_http_fixture(Path(folder)) as doors:
         Path(folder).chmod(0o711)
         doors.path.chmod(0o666)
         done = subprocess.run(
@@ -255,7 +255,7 @@ def test_another_uid_is_refused_at_the_socket(caplog: pytest.LogCaptureFixture) 
     assert "refused uid 65534" in caplog.text
 
 
-def test_orders_of_a_page_need_the_csrf_value(doors: Doors) -> None:
+def test_orders_of_a_page_need_the_csrf_value(doors: HttpFixture) -> None:
     """A cookie that a browser adds by itself gives no order; the value only our page knows must come with it."""
     with logged_in(doors) as (browser, csrf):
         assert browser.get("/api/status").status_code == 200
@@ -268,7 +268,7 @@ def test_orders_of_a_page_need_the_csrf_value(doors: Doors) -> None:
         assert browser.get("/api/status", headers={"cookie": kept}).json()["code"] == "logged-out"
 
 
-def test_a_cookie_is_only_for_our_own_page(doors: Doors) -> None:
+def test_a_cookie_is_only_for_our_own_page(doors: HttpFixture) -> None:
     """Cookies ignore ports: what a page of another local server embeds from here is refused."""
     with logged_in(doors) as (browser, _):
         for site in ("same-site", "cross-site"):
@@ -276,7 +276,7 @@ def test_a_cookie_is_only_for_our_own_page(doors: Doors) -> None:
         assert browser.get("/api/status", headers={"sec-fetch-site": "same-origin"}).status_code == 200
 
 
-def test_some_orders_are_for_the_socket(doors: Doors) -> None:
+def test_some_orders_are_for_the_socket(doors: HttpFixture) -> None:
     """Going down is asked for through the socket only, a login code never by a login."""
     with logged_in(doors) as (browser, csrf), doors.tcp() as client, doors.socket() as owner:
         assert client.post("/api/shutdown", json={}).json()["code"] == "wrong-door"
@@ -292,7 +292,7 @@ def test_some_orders_are_for_the_socket(doors: Doors) -> None:
 @pytest.mark.parametrize(
     "kind", [None, "text/plain", "application/x-www-form-urlencoded", "multipart/form-data"]
 )
-def test_an_order_is_json(doors: Doors, kind: str | None) -> None:
+def test_an_order_is_json(doors: HttpFixture, kind: str | None) -> None:
     """What a foreign form can send is no order."""
     headers = {"content-type": kind} if kind else {}
     with doors.socket() as client:
@@ -300,7 +300,7 @@ def test_an_order_is_json(doors: Doors, kind: str | None) -> None:
     assert (answer.status_code, answer.json()["code"]) == (415, "not-json")
 
 
-def test_a_code_is_good_once_and_for_ten_minutes(own_doors: Doors) -> None:
+def test_a_code_is_good_once_and_for_ten_minutes(own_doors: HttpFixture) -> None:
     """A link from the history or from a shoulder opens nothing."""
     logins = own_doors.access.logins
     with own_doors.tcp(token="") as browser:
@@ -319,7 +319,7 @@ def test_a_code_is_good_once_and_for_ten_minutes(own_doors: Doors) -> None:
         assert (spend(codes[0]), spend(codes[1])) == (401, 200), "32 codes at most are open"
 
 
-def test_a_sleeping_host_does_not_keep_a_code_fresh(own_doors: Doors) -> None:
+def test_a_sleeping_host_does_not_keep_a_code_fresh(own_doors: HttpFixture) -> None:
     """Ten minutes are ten minutes of anybody's clock."""
     code = own_doors.call(own_doors.access.logins.new_code)
     own_doors.call(lambda: own_doors.house.clock.suspend(601))
@@ -327,7 +327,7 @@ def test_a_sleeping_host_does_not_keep_a_code_fresh(own_doors: Doors) -> None:
         assert browser.post("/api/login", json={"code": code}).status_code == 401
 
 
-def test_a_login_is_a_cookie_no_script_reads(own_doors: Doors) -> None:
+def test_a_login_is_a_cookie_no_script_reads(own_doors: HttpFixture) -> None:
     """HttpOnly, SameSite=Strict, seven days, in memory; the daemon's port is in its name."""
     with own_doors.tcp(token="") as browser:
         code = own_doors.call(own_doors.access.logins.new_code)
@@ -340,7 +340,7 @@ def test_a_login_is_a_cookie_no_script_reads(own_doors: Doors) -> None:
         assert browser.get("/api/status").json()["code"] == "logged-out"
 
 
-def test_an_old_login_is_no_guess(own_doors: Doors) -> None:
+def test_an_old_login_is_no_guess(own_doors: HttpFixture) -> None:
     """Every tab of a daemon that was restarted asks with one, several times: each is told at once."""
     with own_doors.tcp(token="") as browser:
         code = own_doors.call(own_doors.access.logins.new_code)
@@ -351,7 +351,7 @@ def test_an_old_login_is_no_guess(own_doors: Doors) -> None:
         assert time.monotonic() - began < 5, "the eighth guess alone costs five seconds"
 
 
-def test_guessing_costs_growing_time_and_only_the_guesser(own_doors: Doors) -> None:
+def test_guessing_costs_growing_time_and_only_the_guesser(own_doors: HttpFixture) -> None:
     """Wrong tokens take longer and longer, while the right one is answered at once."""
     with own_doors.tcp(token="wrong") as guesser, own_doors.tcp() as owner, ThreadPoolExecutor(1) as pool:
         seconds = []
@@ -367,7 +367,7 @@ def test_guessing_costs_growing_time_and_only_the_guesser(own_doors: Doors) -> N
         assert guess.result().status_code == 401
 
 
-def test_there_is_no_cors(doors: Doors) -> None:
+def test_there_is_no_cors(doors: HttpFixture) -> None:
     """No answer invites another origin, least of all to a preflight."""
     preflight = {"origin": "http://evil.example", "access-control-request-method": "GET"}
     with doors.tcp() as client:
@@ -380,7 +380,7 @@ def test_there_is_no_cors(doors: Doors) -> None:
         assert not [name for name in answer.headers if name.startswith("access-control-")]
 
 
-def test_every_answer_to_a_browser_is_locked_down(doors: Doors) -> None:
+def test_every_answer_to_a_browser_is_locked_down(doors: HttpFixture) -> None:
     """Page, data and errors carry the same strict headers, and the page holds no script of its own."""
     with doors.tcp() as client:
         for path in ("/", "/api/status", "/nowhere"):
@@ -398,7 +398,7 @@ def test_every_answer_to_a_browser_is_locked_down(doors: Doors) -> None:
     assert "style=" not in page
 
 
-def test_the_access_log_tells_no_secrets(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_access_log_tells_no_secrets(own_doors: HttpFixture, caplog: pytest.LogCaptureFixture) -> None:
     """Method, path, status, door and time; no query, no token, no second line."""
     caplog.set_level("INFO", "wakeful.access")
     with own_doors.tcp() as client:
@@ -419,7 +419,9 @@ def test_the_access_log_tells_no_secrets(own_doors: Doors, caplog: pytest.LogCap
     ]
 
 
-def test_a_flood_does_not_flood_the_access_log(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flood_does_not_flood_the_access_log(
+    own_doors: HttpFixture, caplog: pytest.LogCaptureFixture
+) -> None:
     """So many lines a second and a count of the rest; refusals keep places of their own."""
     caplog.set_level("INFO", "wakeful.access")
     log = own_doors.app.log
@@ -446,7 +448,7 @@ def test_the_access_file_is_the_owners_and_bounded(tmp_path: Path) -> None:
     assert max(file.stat().st_size for file in files) <= FILE_BYTES_MAX
 
 
-def test_a_bug_is_said_and_not_shown(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_bug_is_said_and_not_shown(own_doors: HttpFixture, caplog: pytest.LogCaptureFixture) -> None:
     """A broken invariant answers 500 with the code `log_bug`; the traceback goes to the log alone."""
     own_doors.call(lambda: setattr(own_doors.house.desk, "_registry", None))
     with own_doors.socket() as owner:
@@ -457,7 +459,7 @@ def test_a_bug_is_said_and_not_shown(own_doors: Doors, caplog: pytest.LogCapture
     assert any(record.exc_info for record in caplog.records)
 
 
-def test_the_socket_file_is_the_owners_alone(doors: Doors) -> None:
+def test_the_socket_file_is_the_owners_alone(doors: HttpFixture) -> None:
     """Mode 0600 in a folder of 0700, and gone when the doors close."""
     found = os.lstat(doors.path)
     assert stat.S_ISSOCK(found.st_mode)
@@ -478,7 +480,7 @@ UNREADABLE = {
 
 @pytest.mark.parametrize("body", [pytest.param(body, id=name) for name, body in UNREADABLE.items()])
 def test_a_body_that_cannot_be_read_is_refused_everywhere(
-    own_doors: Doors, body: bytes, caplog: pytest.LogCaptureFixture
+    own_doors: HttpFixture, body: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """By every route that takes one, with and without a token: a refusal, and no traceback in any log."""
     orders = [(method, path) for method, path in every_route(own_doors) if method not in {"GET", "HEAD"}]
@@ -493,7 +495,7 @@ def test_a_body_that_cannot_be_read_is_refused_everywhere(
     assert [each for each in caplog.records if each.exc_info] == []
 
 
-def test_a_huge_number_is_no_bug_of_ours(own_doors: Doors, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_huge_number_is_no_bug_of_ours(own_doors: HttpFixture, caplog: pytest.LogCaptureFixture) -> None:
     """Where it is looked at it is refused; nowhere does it become a traceback."""
     body = b'{"code":' + b"9" * 100_000 + b"}"
     with own_doors.socket() as owner:
@@ -510,7 +512,7 @@ ODD_PATHS = ("/{}", "{}/", "{}%2f", "/.{}", "/x/..{}", "/%2e%2e{}", "{}//", "/%2
 
 
 @pytest.mark.parametrize("spelling", ODD_PATHS)
-def test_a_path_has_one_spelling(doors: Doors, spelling: str) -> None:
+def test_a_path_has_one_spelling(doors: HttpFixture, spelling: str) -> None:
     """No second one reaches a route, whoever asks: a guard that knows paths by their names cannot be walked around."""
     for path in sorted({path for _, path in every_route(doors) if path != "/"}):
         request = (

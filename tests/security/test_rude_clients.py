@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from support.supervisor_fixture import Doors, open_doors, raw, received
+from support.supervisor_fixture import HttpFixture, open_http_fixture, raw, received
 from wakeful.core.ids import SessionId
 from wakeful.http import connection as connections, gate
 from wakeful.http.gate import BODY_BYTES_MAX, PROMPT_BODY_BYTES_MAX
@@ -28,19 +28,19 @@ def resident_bytes() -> int:
 
 
 @pytest.fixture(scope="module")
-def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Doors]:
-    with open_doors(tmp_path_factory.mktemp("doors")) as opened:
+def doors(tmp_path_factory: pytest.TempPathFactory) -> Iterator[HttpFixture]:
+    with open_http_fixture(tmp_path_factory.mktemp("doors")) as opened:
         yield opened
 
 
 @pytest.fixture
-def own_doors(tmp_path: Path) -> Iterator[Doors]:
+def own_doors(tmp_path: Path) -> Iterator[HttpFixture]:
     """For a test that leaves a crowd behind."""
-    with open_doors(tmp_path) as opened:
+    with open_http_fixture(tmp_path) as opened:
         yield opened
 
 
-def test_a_body_has_an_end(doors: Doors) -> None:
+def test_a_body_has_an_end(doors: HttpFixture) -> None:
     """More than a mebibyte is refused, announced or in chunks; just that much is read."""
     just = b'{"code":"%b"}' % (b"x" * (BODY_BYTES_MAX - 11))
     assert len(just) == BODY_BYTES_MAX
@@ -56,7 +56,7 @@ def test_a_body_has_an_end(doors: Doors) -> None:
         assert client.post("/api/login-codes", content=endless()).status_code == 413
 
 
-def test_a_prompt_may_be_longer_than_other_bodies(doors: Doors) -> None:
+def test_a_prompt_may_be_longer_than_other_bodies(doors: HttpFixture) -> None:
     """Four mebibytes where prompts are given, so that one of a megabyte fits however it is written; no byte more."""
     prompt = '"\\\n' * 333_333
     just = msgspec.json.encode({"prompt": prompt}).ljust(PROMPT_BODY_BYTES_MAX)
@@ -69,7 +69,7 @@ def test_a_prompt_may_be_longer_than_other_bodies(doors: Doors) -> None:
         assert client.get(f"/api/work/{work_id}").json()["prompt"] == prompt
 
 
-def test_a_gigabyte_is_read_by_nobody(doors: Doors) -> None:
+def test_a_gigabyte_is_read_by_nobody(doors: HttpFixture) -> None:
     """A huge body costs the daemon no memory, whatever its method, and whoever sends it on is cut off."""
     before = resident_bytes()
     piece = b"x" * 65536
@@ -88,7 +88,7 @@ def test_a_gigabyte_is_read_by_nobody(doors: Doors) -> None:
         assert resident_bytes() - before < 32 * 1024 * 1024
 
 
-def test_half_an_order_is_none(own_doors: Doors) -> None:
+def test_half_an_order_is_none(own_doors: HttpFixture) -> None:
     """Whoever hangs up before the order is whole has not given it."""
     head = b"POST /api/shutdown HTTP/1.1\r\nHost: wakeful\r\nContent-Type: application/json\r\n"
     with socket.socket(socket.AF_UNIX) as door:
@@ -99,7 +99,7 @@ def test_half_an_order_is_none(own_doors: Doors) -> None:
     assert not own_doors.orders
 
 
-def test_a_slow_body_is_not_waited_for(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_body_is_not_waited_for(doors: HttpFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever announces a body and does not send it is told so and freed."""
     monkeypatch.setattr(gate, "BODY_SECONDS_MAX", 0.2)
     host = f"Host: 127.0.0.1:{doors.port}\r\nAuthorization: Bearer {doors.token}\r\n".encode()
@@ -109,7 +109,7 @@ def test_a_slow_body_is_not_waited_for(doors: Doors, monkeypatch: pytest.MonkeyP
         assert door.recv(1000).startswith(b"HTTP/1.1 408 ")
 
 
-def test_a_slow_head_is_cut_off(doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_slow_head_is_cut_off(doors: HttpFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that dribbles its headers, or says nothing at all, is gone when its time is over."""
     monkeypatch.setattr(connections, "HEAD_SECONDS_MAX", 0.3)
     with socket.create_connection(("127.0.0.1", doors.port), timeout=20) as mute:
@@ -137,12 +137,12 @@ def test_a_slow_head_is_cut_off(doors: Doors, monkeypatch: pytest.MonkeyPatch) -
         b"GET / HTTP/1.1\r\n" + b"X-Many: x\r\n" * 20_000 + b"\r\n",
     ],
 )
-def test_a_head_has_an_end(doors: Doors, request_head: bytes) -> None:
+def test_a_head_has_an_end(doors: HttpFixture, request_head: bytes) -> None:
     """Endless headers are refused before they are parsed."""
     assert raw(doors, request_head)[:13] in {b"HTTP/1.1 431 ", b""}
 
 
-def test_a_head_that_comes_at_once_has_an_end_too(doors: Doors) -> None:
+def test_a_head_that_comes_at_once_has_an_end_too(doors: HttpFixture) -> None:
     """Whole headers are counted as well, where they arrive in one piece."""
     head = b"GET /healthz HTTP/1.1\r\nHost: wakeful\r\n" + b"X-Many: x\r\n" * 9_000 + b"\r\n"
     with socket.socket(socket.AF_UNIX) as door:
@@ -161,7 +161,7 @@ def test_a_head_that_comes_at_once_has_an_end_too(doors: Doors) -> None:
         b"GET /\xff HTTP/1.1\r\n\r\n",
     ],
 )
-def test_noise_gets_a_problem_document(doors: Doors, noise: bytes) -> None:
+def test_noise_gets_a_problem_document(doors: HttpFixture, noise: bytes) -> None:
     """What is no HTTP (TLS, for one) is told so in the form every error has."""
     answer = raw(doors, noise)
     assert answer.startswith(b"HTTP/1.1 400 ")
@@ -181,7 +181,7 @@ def test_noise_gets_a_problem_document(doors: Doors, noise: bytes) -> None:
 )
 @pytest.mark.parametrize("start", [b"GET /api/ws", b"POST /api/ws", b"GET /api/ws?\xff"])
 def test_half_a_websocket_harms_nobody(
-    doors: Doors, start: bytes, lines: bytes, caplog: pytest.LogCaptureFixture
+    doors: HttpFixture, start: bytes, lines: bytes, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An opening that is none is refused without a traceback, and never in plain text."""
     head = start + b" HTTP/1.1\r\nHost: 127.0.0.1:%d\r\nConnection: close\r\n" % doors.port
@@ -191,7 +191,7 @@ def test_half_a_websocket_harms_nobody(
     assert not [record for record in caplog.records if record.exc_info]
 
 
-def test_a_thousand_connections_are_bounded(own_doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thousand_connections_are_bounded(own_doors: HttpFixture, monkeypatch: pytest.MonkeyPatch) -> None:
     """512 are served, the others refused; the socket stays open, and one that asks replaces one that does not."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, max(soft, 4096)), hard))
@@ -228,7 +228,9 @@ def _still_open(connection: socket.socket) -> bool:
     return False
 
 
-def test_an_answer_nobody_takes_is_thrown_away(own_doors: Doors, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_answer_nobody_takes_is_thrown_away(
+    own_doors: HttpFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Whoever asks again and again without reading is cut off, although the port's page needs no token."""
     monkeypatch.setattr(connections, "STALL_SECONDS_MAX", 0.3)
     request = b"GET /page.js HTTP/1.1\r\nHost: 127.0.0.1:%d\r\n\r\n" % own_doors.port
@@ -244,7 +246,7 @@ def _is_cut_off(connection: socket.socket, words: bytes) -> bool:
     return False
 
 
-def test_a_caller_that_hangs_up_is_not_waited_for(own_doors: Doors) -> None:
+def test_a_caller_that_hangs_up_is_not_waited_for(own_doors: HttpFixture) -> None:
     """An hour of waiting ends with the connection of whoever asked for it."""
     waiting = own_doors.house.roster._known.waiters
     request = b"GET /api/sessions/working/wait?until=stopped&timeout=3600 HTTP/1.1\r\nHost: wakeful\r\n\r\n"
@@ -256,7 +258,7 @@ def test_a_caller_that_hangs_up_is_not_waited_for(own_doors: Doors) -> None:
 
 
 def test_a_subscriber_that_never_reads_does_not_grow_memory(
-    own_doors: Doors, monkeypatch: pytest.MonkeyPatch
+    own_doors: HttpFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It is dropped and forgotten while the daemon tells the others on, no larger than before."""
     monkeypatch.setattr(connections, "STALL_SECONDS_MAX", 0.3)

@@ -20,7 +20,7 @@ from wakeful.linux import proc
 CHEAP = '[agents.{name}]\nruntime = "tmux"\ncommand = ["sleep", "100000"]\n'
 
 
-class AgentHouse:
+class AgentsFixture:
     """A daemon whose configuration declares agents. Whatever lives on its tmux server is ended with it."""
 
     def __init__(self, daemon: RunningDaemon, toml: str) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import httpx
 from websockets.sync.client import ClientConnection
 
-from support.agents_e2e import AgentHouse
+from support.agents_e2e import AgentsFixture
 
 ATTACHES = 2
 PATIENCE_SECONDS = 60.0
@@ -26,7 +26,7 @@ DETACH = b"\x02d"
 FLOW = ["starting", "running", "stopping", "stopped"]
 
 
-def cycle(house: AgentHouse, name: str, times: int) -> list[str]:
+def cycle(house: AgentsFixture, name: str, times: int) -> list[str]:
     """The agent's states in the order they were pushed, each once; `FLOW` `times` over, if nothing was wrong."""
     states: list[str] = []
     with _door(house) as client, house.listen() as heard:
@@ -36,7 +36,7 @@ def cycle(house: AgentHouse, name: str, times: int) -> list[str]:
     return [state for state, _ in groupby(states)]
 
 
-def deaths(house: AgentHouse, name: str, times: int) -> Iterator[tuple[float, dict[str, Any]]]:
+def deaths(house: AgentsFixture, name: str, times: int) -> Iterator[tuple[float, dict[str, Any]]]:
     """Kill a running agent again and again: how long it took until that was pushed, and what was."""
     with _door(house) as client, house.listen() as listener:
         agent = client.get(f"/api/agents/{name}").json()
@@ -50,7 +50,7 @@ def deaths(house: AgentHouse, name: str, times: int) -> Iterator[tuple[float, di
             moves_until(listener, "running")
 
 
-def _door(house: AgentHouse) -> httpx.Client:
+def _door(house: AgentsFixture) -> httpx.Client:
     transport = httpx.HTTPTransport(uds=str(house.daemon.socket))
     return httpx.Client(transport=transport, base_url="http://wakeful", timeout=90)
 
@@ -68,7 +68,7 @@ def moves_until(listener: ClientConnection, state: str) -> list[dict[str, Any]]:
             return heard
 
 
-def _launch_and_stop(house: AgentHouse, client: httpx.Client, agent: str) -> None:
+def _launch_and_stop(house: AgentsFixture, client: httpx.Client, agent: str) -> None:
     started = client.post(f"{agent}/start", json={}).json()
     assert started.get("state") == "running", started
     argv = client.get(f"{agent}/attach").json()["argv"]
@@ -82,7 +82,7 @@ def _launch_and_stop(house: AgentHouse, client: httpx.Client, agent: str) -> Non
 
 
 @contextmanager
-def attached(house: AgentHouse, argv: list[str]) -> Iterator[None]:
+def attached(house: AgentsFixture, argv: list[str]) -> Iterator[None]:
     """A terminal of one's own at the agent's session, left with Ctrl-B D."""
     outer, inner = pty.openpty()
     environ = {**house.daemon.environ, "TERM": "screen"}

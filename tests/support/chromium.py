@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from playwright.sync_api import Browser, BrowserContext, Locator, Page, expect, sync_playwright
 
-from support.supervisor_fixture import Doors
+from support.supervisor_fixture import HttpFixture
 
 CHROMIUM: Final = "/usr/bin/chromium"
 FLAGS: Final = (
@@ -52,7 +52,7 @@ def chromium() -> Iterator[Browser]:
             opened.close()
 
 
-def open_link(doors: Doors, context: BrowserContext, query: str = "", *, hurry: bool = False) -> Page:
+def open_link(doors: HttpFixture, context: BrowserContext, query: str = "", *, hurry: bool = False) -> Page:
     """A page that logged in by a fresh link."""
     if hurry:
         context.add_init_script(HURRY)

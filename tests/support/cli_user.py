@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from support.daemon_process import RunningDaemon, Spoken
+from support.daemon_process import CommandResult, RunningDaemon
 from support.real_clients import ClaudeHome, CodexHome, wait_for
 
 DONE = {"text": "All done"}
@@ -23,11 +23,11 @@ class Operator:
         self.daemon = daemon
         self.home = home
 
-    def type(self, *arguments: str) -> Spoken:
+    def type(self, *arguments: str) -> CommandResult:
         """Run a command in the project's folder."""
         return self.daemon.run(*arguments, cwd=self.home.project)
 
-    def pipe(self, said: bytes, *arguments: str) -> Spoken:
+    def pipe(self, said: bytes, *arguments: str) -> CommandResult:
         """The same with this on standard input."""
         done = subprocess.run(
             self.daemon.argv(*arguments),
@@ -39,7 +39,7 @@ class Operator:
             check=False,
         )
         out, err = (each.decode(errors="replace") for each in (done.stdout, done.stderr))
-        return Spoken(subprocess.CompletedProcess(done.args, done.returncode, out, err))
+        return CommandResult(subprocess.CompletedProcess(done.args, done.returncode, out, err))
 
     def begin(self, *arguments: str) -> "subprocess.Popen[str]":
         """A command that is not waited for."""

@@ -14,7 +14,7 @@ from support.real_clients import wait_for
 END_SECONDS_MAX = 30
 
 
-class Spoken:
+class CommandResult:
     """What a command said."""
 
     def __init__(self, done: subprocess.CompletedProcess[str]) -> None:
@@ -88,7 +88,7 @@ class RunningDaemon:
 
     def run(
         self, *arguments: str, environ: Mapping[str, str] | None = None, cwd: Path | None = None
-    ) -> Spoken:
+    ) -> CommandResult:
         """Type a command."""
         done = subprocess.run(
             self.argv(*arguments),
@@ -100,7 +100,7 @@ class RunningDaemon:
             cwd=cwd or self.home,
             check=False,
         )
-        return Spoken(done)
+        return CommandResult(done)
 
     def spawn(self, *arguments: str) -> subprocess.Popen[bytes]:
         """Type a command and do not wait for it."""

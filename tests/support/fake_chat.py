@@ -4,7 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from support.telegram_chats import Refusal, Rooms
+from support.telegram_chats import ChatRooms, Refusal
 from wakeful.core.clock import Clock
 from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
 from wakeful.gateway.rules.messages import Buttons, Place, Update
@@ -17,7 +17,7 @@ class RoomChat:
     """Implements gateway.ports.Chat. `spoken` is when what was said or edited where; `script` fails the next calls."""
 
     def __init__(self, clock: Clock) -> None:
-        self.rooms = Rooms()
+        self.rooms = ChatRooms()
         self.is_down = False
         self.spoken: list[tuple[float, str, int]] = []
         self.script: dict[str, list[ChatFailed]] = {}

@@ -22,16 +22,16 @@ def http(body: bytes, *, exit_code: int | str = 0, status: int = 200) -> bytes:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RecordedRequest:
     method: str
     target: str
 
 
-class ScriptedDoor:
+class FakeDaemonSocket:
     """Answers by the longest scripted beginning of the target; 404 otherwise."""
 
     def __init__(self, path: Path, script: dict[str, bytes]) -> None:
-        self.asked: list[Asked] = []
+        self.asked: list[RecordedRequest] = []
         self._script = script
         self._held: list[socket.socket] = []
         self._listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
@@ -62,7 +62,7 @@ class ScriptedDoor:
 
     def _answer(self, connection: socket.socket) -> None:
         method, target, _ = connection.recv(65536).decode().split(" ", 2)
-        self.asked.append(Asked(method, target))
+        self.asked.append(RecordedRequest(method, target))
         fits = [start for start in self._script if target.startswith(start)]
         answer = self._script[max(fits, key=len)] if fits else http(b"{}", status=404, exit_code=2)
         if answer == SILENCE:

@@ -101,7 +101,7 @@ class ScriptedDriver:
         return [act for act, _ in self.asked]
 
 
-class ScriptedWorld:
+class ScriptedProcesses:
     """Implements the World the hands ask. Processes carry the variables a test gives them."""
 
     def __init__(self) -> None:

@@ -164,7 +164,7 @@ def held_up(sessions: ScriptedSessions, act: str) -> asyncio.Event:
     return free
 
 
-class Slate:
+class FakeAnswers:
     """Implements Answers on a blackboard: messages by number, each with every text it had."""
 
     def __init__(self) -> None:
@@ -177,8 +177,8 @@ class Slate:
 
     def answer_for(
         self, place: Place, keep: SavePart, parts: Mapping[int, int] | None = None
-    ) -> "SlateAnswer":
-        return SlateAnswer(self, place, keep, dict(parts or {}))
+    ) -> "FakeAnswer":
+        return FakeAnswer(self, place, keep, dict(parts or {}))
 
     @property
     def shown(self) -> list[str]:
@@ -197,8 +197,8 @@ class Slate:
         return [buttons for buttons in self.buttons.values() if buttons]
 
 
-class SlateAnswer:
-    def __init__(self, slate: Slate, place: Place, keep: SavePart, parts: dict[int, int]) -> None:
+class FakeAnswer:
+    def __init__(self, slate: FakeAnswers, place: Place, keep: SavePart, parts: dict[int, int]) -> None:
         self._slate = slate
         self._place = place
         self._keep = keep
@@ -229,7 +229,7 @@ class SlateAnswer:
         self._slate.buttons[number] = buttons
 
 
-class Plain:
+class FakeFinish:
     """Implements Finish and Witness: nothing is asked of the gateway, and every end is remembered."""
 
     def __init__(self) -> None:
@@ -245,7 +245,7 @@ class Plain:
         self.ends.append((turn, fault))
 
 
-class OpenDoor:
+class FakeAuthGate:
     """Implements AuthGate. A provider in `locked` is refused."""
 
     def __init__(self) -> None:

@@ -42,7 +42,7 @@ for child in children:
 """
 
 
-class LivingCrowd:
+class FloodSessions:
     """Sessions in a turn, each with a living process. `die` ends every process at once."""
 
     def __init__(self, folder: Path, count: int, cwd_of: Callable[[int], str]) -> None:

@@ -6,15 +6,15 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from support.gateway_virtual import Gateway, Parts
+from support.gateway_virtual import Gateway, GatewayParts
 from wakeful.core import fault_points as faults
 
 
-class Killed(BaseException):
+class GatewayKilled(BaseException):
     """Nothing of this gateway happens any more."""
 
 
-class Life(faults.FaultInjector):
+class CrashInjector(faults.FaultInjector):
     """Counts the points a gateway reaches, and ends it at one of them."""
 
     def __init__(self, point: str = "", nth: int = 0) -> None:
@@ -31,13 +31,13 @@ class Life(faults.FaultInjector):
 
     def check(self) -> None:
         if self.is_over:
-            raise Killed
+            raise GatewayKilled
 
 
-class Mortal:
+class CrashingProxy:
     """Passes calls on as long as its gateway lives; afterwards nothing arrives, whatever a task still tries."""
 
-    def __init__(self, inner: Any, life: Life) -> None:
+    def __init__(self, inner: Any, life: CrashInjector) -> None:
         self._inner = inner
         self._life = life
 
@@ -47,19 +47,19 @@ class Mortal:
 
 
 @asynccontextmanager
-async def mortal(parts: Parts, life: Life) -> AsyncIterator[Gateway]:
+async def crashing_gateway(parts: GatewayParts, life: CrashInjector) -> AsyncIterator[Gateway]:
     """A gateway with this life; its death is no failure of the test."""
     before = faults.install(life)
-    store, parts.store = parts.store, Mortal(parts.store, life)
+    store, parts.store = parts.store, CrashingProxy(parts.store, life)
     gateway = Gateway(
         parts,
-        chat=Mortal(parts.chat, life),
-        sessions=Mortal(parts.sessions, life),
-        answers=Mortal(parts.slate, life),
+        chat=CrashingProxy(parts.chat, life),
+        sessions=CrashingProxy(parts.sessions, life),
+        answers=CrashingProxy(parts.slate, life),
     )
     try:
         yield gateway
-    except Killed:
+    except GatewayKilled:
         pass
     finally:
         life.is_over = True

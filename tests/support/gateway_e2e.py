@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 from support.daemon_process import RunningDaemon
 from support.real_clients import ClientHome, CodexHome, wait_for
-from support.telegram_chats import Said
+from support.telegram_chats import ChatMessage
 from support.telegram_server import BotApi
 from wakeful.testing.scripted_model import script
 
@@ -20,7 +20,7 @@ SECONDS_MAX = 60.0
 EMPTY = "…"
 
 
-class Phone:
+class TelegramUser:
     """One admin's telephone. `settings`: lines of the configuration beside those every test needs."""
 
     def __init__(
@@ -66,7 +66,7 @@ class Phone:
         """How often the model was asked anything."""
         return sum(each.kind != "other" for each in self.home.model.requests)
 
-    def ours(self, user: int = USER) -> list[Said]:
+    def ours(self, user: int = USER) -> list[ChatMessage]:
         return [each for each in self.api.room(user).messages if each.is_ours and not each.is_deleted]
 
     def words(self, user: int = USER) -> list[str]:
@@ -79,7 +79,7 @@ class Phone:
     def says(self, text: str) -> None:
         self.api.says(text, user=USER)
 
-    def sees(self, words: str, user: int = USER) -> Said:
+    def sees(self, words: str, user: int = USER) -> ChatMessage:
         """The message that says so, once it is there."""
         return self.until(
             lambda: next((each for each in self.ours(user) if words in each.text), None), repr(words)
@@ -118,7 +118,7 @@ class Phone:
 
         self.until(look, repr(words))
 
-    def press(self, said: Said, label: str) -> None:
+    def press(self, said: ChatMessage, label: str) -> None:
         choice = next(
             button["callback_data"] for row in said.buttons for button in row if button["text"] == label
         )

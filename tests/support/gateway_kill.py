@@ -10,16 +10,16 @@ from collections import Counter
 from pathlib import Path
 from typing import Self
 
-from support.gateway_process import House
+from support.gateway_process import GatewayFixture
 from support.telegram_server import BotApi
 
 WORKER = Path(__file__).parents[1] / "crash" / "gateway_worker.py"
 
 
-class Lives:
+class KilledGateway:
     """A gateway that is started and killed by the test. A context manager: who still lives at its end is killed."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: GatewayFixture) -> None:
         arguments = (
             house.folder,
             # Sessions are named after it: one of another run on this machine would be taken for ours.
@@ -81,7 +81,7 @@ def prompts_in(home: Path) -> Counter[str]:
     return Counter(str(each["message"]["content"]) for each in records if each["type"] == "user")
 
 
-def one_life(lives: Lives, fault: str, seconds: float) -> None:
+def one_life(lives: KilledGateway, fault: str, seconds: float) -> None:
     """Begin one; it kills itself at the fault, or is killed when its time is over."""
     pid = lives.begin(fault)
     killer = threading.Timer(seconds, os.kill, (pid, signal.SIGKILL))

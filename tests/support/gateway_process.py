@@ -12,7 +12,7 @@ from uuid import uuid4
 import msgspec
 
 from support.daemon_process import RunningDaemon
-from support.gateway_virtual import Gateway, Parts
+from support.gateway_virtual import Gateway, GatewayParts
 from support.stub_claude import install
 from support.telegram_server import BotApi
 from wakeful.client.api import Workspace
@@ -28,7 +28,7 @@ from wakeful.storage.sqlite.store import SqliteStore
 EDIT_SECONDS = 0.01
 
 
-class House:
+class GatewayFixture:
     """What outlives a gateway. Whatever runs in its home is ended with it."""
 
     def __init__(
@@ -37,7 +37,7 @@ class House:
         self.daemon = daemon
         self.api = api
         self.folder = folder
-        self.parts = Parts()
+        self.parts = GatewayParts()
         self.parts.heard_users = set(range(1, 200))
         # Its prompts are known by it to a daemon that houses share.
         self.parts.bot = uuid4().hex
@@ -50,9 +50,9 @@ class House:
         environ = {name: self.daemon.environ[name] for name in ("HOME", "PATH", "LANG")}
         return Workspace("claude", str(project), (program,), environ, "")
 
-    def gateway(self) -> "Inhabited":
+    def gateway(self) -> "RunningGateway":
         """One life of a gateway in this house."""
-        return Inhabited(self)
+        return RunningGateway(self)
 
     def end_agents(self) -> None:
         end_agents(self.folder, self.daemon)
@@ -70,10 +70,10 @@ def end_agents(folder: Path, daemon: RunningDaemon) -> None:
             os.kill(process.pid, signal.SIGKILL)
 
 
-class Inhabited:
+class RunningGateway:
     """A context manager; `gateway` is there inside."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: GatewayFixture) -> None:
         self._house = house
         self.gateway: Gateway
         self.sessions: SessionsApiClient

@@ -4,7 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
-from support.fake_sessions_and_answers import OpenDoor, Plain, ScriptedChat, ScriptedSessions, Slate
+from support.fake_sessions_and_answers import (
+    FakeAnswers,
+    FakeAuthGate,
+    FakeFinish,
+    ScriptedChat,
+    ScriptedSessions,
+)
 from wakeful.client.api import SessionsApi, Workspace
 from wakeful.core.clock import Clock
 from wakeful.gateway.follow_ups import FollowUpRules, FollowUps
@@ -33,7 +39,7 @@ BOT = "99"
 PROVIDER = "claude"
 
 
-class Parts:
+class GatewayParts:
     """What outlives a gateway: the world around it."""
 
     def __init__(self, *, provider: str = "", limits: TurnLimits | None = None) -> None:
@@ -41,9 +47,9 @@ class Parts:
         self.store: Store = MemoryStore(now=lambda: self.clock.now().wall)
         self.chat = ScriptedChat()
         self.sessions = ScriptedSessions()
-        self.slate = Slate()
-        self.plain = Plain()
-        self.door = OpenDoor()
+        self.slate = FakeAnswers()
+        self.plain = FakeFinish()
+        self.door = FakeAuthGate()
         self.provider = provider or PROVIDER
         # How its conversations are held, as the configuration says it.
         self.flags: tuple[str, ...] = ()
@@ -60,10 +66,10 @@ class Parts:
         return f"tg-{self.bot}-{update_id}"
 
 
-Scene = Callable[[Parts, "Gateway"], Awaitable[None]]
+Scene = Callable[[GatewayParts, "Gateway"], Awaitable[None]]
 
 
-def play(scene: Scene, parts: Callable[[], Parts] = Parts) -> None:
+def play(scene: Scene, parts: Callable[[], GatewayParts] = GatewayParts) -> None:
     """One gateway in a world of its own; nothing of it may have failed."""
 
     async def played() -> None:
@@ -84,7 +90,7 @@ class Gateway:
 
     def __init__(
         self,
-        parts: Parts,
+        parts: GatewayParts,
         *,
         clock: Clock | None = None,
         chat: Chat | None = None,

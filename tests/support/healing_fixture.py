@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from support.fake_driver import ScriptedDriver
-from support.supervisor_fixture import BOOT, House, subject
+from support.supervisor_fixture import BOOT, SupervisorFixture, subject
 from wakeful.alerts.model import AlertRules
 from wakeful.alerts.notifier import Notifier
 from wakeful.alerts.outbox import AlertOutbox
@@ -46,10 +46,10 @@ from wakeful.testing.virtual_clock import START_WALL, VirtualClock, settle
 OWN_TMUX: Final = "/run/wakeful/tmux"
 
 
-class LivingDriver(ScriptedDriver):
+class RespondingDriver(ScriptedDriver):
     """A client that comes up when it is started, ends when it is stopped, and begins a turn when it is told something."""
 
-    def __init__(self, clinic: "Clinic") -> None:
+    def __init__(self, clinic: "HealingFixture") -> None:
         super().__init__()
         self._clinic = clinic
         self.prompts: list[str] = []
@@ -84,7 +84,7 @@ class LivingDriver(ScriptedDriver):
         return result
 
 
-class Place:
+class FakeHost:
     """The host, as a test says it is."""
 
     host = "testhost"
@@ -101,7 +101,7 @@ class Place:
         return self.out_of_memory
 
 
-class Recorder:
+class RecordingMessenger:
     """A messenger that takes everything."""
 
     name = "recorder"
@@ -116,7 +116,7 @@ class Recorder:
     async def close(self) -> None: ...
 
 
-class Notary:
+class FakeIssueTracker:
     """A forge that files everything at once."""
 
     def __init__(self) -> None:
@@ -127,7 +127,7 @@ class Notary:
         return FilingResult(f"https://forge.example/{report.project}/{len(self.reports)}", "filed")
 
 
-class Papers:
+class MemoryCheckpointFiles:
     """Files of checkpoints that are kept in memory."""
 
     def __init__(self) -> None:
@@ -154,7 +154,7 @@ class ScriptedAgentSessions:
         return None
 
 
-class Clinic(House):
+class HealingFixture(SupervisorFixture):
     """Call `open` to have troubles treated; time passes by `clock.run_for`."""
 
     def __init__(
@@ -173,14 +173,14 @@ class Clinic(House):
         self.rules = rules or HealingRules()
         self._burst = burst
         self.events: list[CriticalEvent] = []
-        self.recorder = Recorder()
-        self.place = Place()
-        self.living = LivingDriver(self)
+        self.recorder = RecordingMessenger()
+        self.place = FakeHost()
+        self.living = RespondingDriver(self)
         self.log: dict[SessionId, list[Event]] = {}
         self._alarm: asyncio.Event | None = None
         self._due: float | None = None
         self._forge = forge
-        self.papers = Papers()
+        self.papers = MemoryCheckpointFiles()
         # A test that needs sessions of agents brings them.
         self.agent_sessions = ScriptedAgentSessions()
         self.build()
@@ -377,9 +377,9 @@ class Clinic(House):
                 self.settle()
 
 
-def play(scene: Callable[[Clinic], Awaitable[None]], **options: Any) -> Clinic:
+def play(scene: Callable[[HealingFixture], Awaitable[None]], **options: Any) -> HealingFixture:
     """Run a scene in an open clinic."""
-    clinic = Clinic(**options)
+    clinic = HealingFixture(**options)
 
     async def run() -> None:
         async with clinic.open():
@@ -389,11 +389,11 @@ def play(scene: Callable[[Clinic], Awaitable[None]], **options: Any) -> Clinic:
     return clinic
 
 
-async def die_in_a_turn(clinic: Clinic, name: str = "a", command: str = "make test") -> None:
+async def die_in_a_turn(clinic: HealingFixture, name: str = "a", command: str = "make test") -> None:
     process = await clinic.manage(name)
     clinic.work(name, command)
     clinic.end(process)
 
 
-def written(clinic: Clinic) -> list[tuple[CriticalEventKind, ActionTaken]]:
+def written(clinic: HealingFixture) -> list[tuple[CriticalEventKind, ActionTaken]]:
     return [(each.event, each.action_taken) for each in clinic.events]

@@ -8,7 +8,7 @@ from typing import Any
 from msgspec.structs import replace
 
 from support.fake_driver import ScriptedDriver
-from support.healing_fixture import Clinic, LivingDriver
+from support.healing_fixture import HealingFixture, RespondingDriver
 from support.supervisor_fixture import subject
 from wakeful.config.trust import TrustFile
 from wakeful.control.driver import ActionResult, LinesRefused
@@ -33,10 +33,10 @@ QUIET_NOW = "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09
 RETENTION_SECONDS = 604_800.0
 
 
-class HeldDriver(LivingDriver):
+class SlowDriver(RespondingDriver):
     """A client that can be slow to take a prompt."""
 
-    def __init__(self, clinic: Clinic) -> None:
+    def __init__(self, clinic: HealingFixture) -> None:
         super().__init__(clinic)
         self.held: asyncio.Event | None = None
         # Whether its log shows a prompt at once.
@@ -57,7 +57,7 @@ class HeldDriver(LivingDriver):
         return await super().deliver(hosting, prompt, environ)
 
 
-class WakeHouse(Clinic):
+class HeartbeatFixture(HealingFixture):
     """`raise_agent` gives a name to a managed session, `policy` writes its HEARTBEAT.md."""
 
     def __init__(
@@ -76,7 +76,7 @@ class WakeHouse(Clinic):
         super().__init__(store=store, start_wall=start_wall, burst=burst)
 
     def build(self) -> None:
-        self.living = self.client = HeldDriver(self)
+        self.living = self.client = SlowDriver(self)
         self.gate = ActionGate(self.store, self.clock, self, self.calm.pause_reason)
         self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self)
         super().build()
@@ -128,12 +128,14 @@ class WakeHouse(Clinic):
         return subject(name).id
 
 
-Scene = Callable[[WakeHouse], Coroutine[Any, Any, None]]
+Scene = Callable[[HeartbeatFixture], Coroutine[Any, Any, None]]
 
 
-def play(scene: Scene, folder: Path, rules: WakeRules | None = None, *, ready: bool = True) -> WakeHouse:
+def play(
+    scene: Scene, folder: Path, rules: WakeRules | None = None, *, ready: bool = True
+) -> HeartbeatFixture:
     """Play a scene in a house of its own."""
-    house = WakeHouse(folder, rules)
+    house = HeartbeatFixture(folder, rules)
 
     async def run() -> None:
         if ready:
@@ -144,16 +146,16 @@ def play(scene: Scene, folder: Path, rules: WakeRules | None = None, *, ready: b
     return house
 
 
-async def fox(house: WakeHouse, *fields: str) -> str:
+async def fox(house: HeartbeatFixture, *fields: str) -> str:
     house.write_policy("fox", *fields)
     return await house.raise_agent("fox")
 
 
-async def reason_of(house: WakeHouse, name: str = "fox") -> IneligibilityReason | None:
+async def reason_of(house: HeartbeatFixture, name: str = "fox") -> IneligibilityReason | None:
     return (await house.wakes.wake(name)).reason
 
 
-def refusing(house: WakeHouse) -> Callable[[], None]:
+def refusing(house: HeartbeatFixture) -> Callable[[], None]:
     """The store takes nothing from now on; what is given back ends that."""
     keep, spend = house.store.save_note, house.store.spend_budget
 

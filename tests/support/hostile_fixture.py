@@ -5,7 +5,7 @@ from pathlib import Path
 import msgspec
 from msgspec.structs import replace
 
-from support.healing_fixture import Clinic
+from support.healing_fixture import HealingFixture
 from support.hostile_texts import HOSTILE_TEXTS
 from support.supervisor_fixture import BOOT, subject
 from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
@@ -26,7 +26,7 @@ from wakeful.judging.events import (
 )
 
 
-def speak(clinic: Clinic, number: int, text: str) -> None:
+def speak(clinic: HealingFixture, number: int, text: str) -> None:
     """A session that says this wherever an agent can say anything."""
     name, at = f"h{number:03}", clinic.wall()
     process = Process(500_000 + number, 1, BOOT)
@@ -51,7 +51,7 @@ def called(at: float, call: str, text: str) -> tuple[CallStarted, CallEnded]:
     return CallStarted(at, call, text, input=text.encode()), CallEnded(at, call, result=text.encode())
 
 
-async def speak_elsewhere(clinic: Clinic, folder: Path) -> None:
+async def speak_elsewhere(clinic: HealingFixture, folder: Path) -> None:
     """The same words in checkpoints, incidents and critical events."""
     log = CriticalLog(folder / "critical_events.jsonl")
     for number, text in enumerate(HOSTILE_TEXTS):

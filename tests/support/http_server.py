@@ -14,7 +14,7 @@ from urllib.parse import parse_qs
 
 
 @dataclass(frozen=True)
-class Got:
+class ReceivedRequest:
     """One request."""
 
     target: str
@@ -25,7 +25,7 @@ class Got:
         return {name: values[0] for name, values in parse_qs(self.body.decode()).items()}
 
 
-Behaviour = Callable[[Got], bytes | None]
+Behaviour = Callable[[ReceivedRequest], bytes | None]
 """The whole answer; empty: hang up without one; None: keep the connection open and say nothing."""
 
 
@@ -36,12 +36,12 @@ def answer(status: int, body: Any = None) -> Behaviour:
     return lambda _got: head.encode() + encoded
 
 
-def drop(_got: Got) -> bytes:
+def drop(_got: ReceivedRequest) -> bytes:
     """Read the request and hang up."""
     return b""
 
 
-def hang(_got: Got) -> None:
+def hang(_got: ReceivedRequest) -> None:
     """Read the request and say nothing."""
 
 
@@ -49,7 +49,7 @@ class ScriptedHttp:
     """Lives in the loop of the test that opened it."""
 
     def __init__(self, *behaviours: Behaviour) -> None:
-        self.got: list[Got] = []
+        self.got: list[ReceivedRequest] = []
         self.behaviours: Sequence[Behaviour] = behaviours
         self._server: asyncio.Server | None = None
         self._open: set[asyncio.StreamWriter] = set()
@@ -89,8 +89,8 @@ class ScriptedHttp:
         self._open.discard(writer)
 
 
-async def _read(reader: asyncio.StreamReader) -> Got:
+async def _read(reader: asyncio.StreamReader) -> ReceivedRequest:
     head = (await reader.readuntil(b"\r\n\r\n")).decode()
     lengths = [line for line in head.lower().splitlines() if line.startswith("content-length:")]
     length = int(lengths[0].partition(":")[2]) if lengths else 0
-    return Got(head.split(" ", 2)[1], await reader.readexactly(length))
+    return ReceivedRequest(head.split(" ", 2)[1], await reader.readexactly(length))

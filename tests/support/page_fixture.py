@@ -9,8 +9,8 @@ from typing import Final
 import msgspec
 
 from support.agents_fixture import TestHub, agent, with_pid
-from support.healing_fixture import Clinic
-from support.supervisor_fixture import Doors, subject
+from support.healing_fixture import HealingFixture
+from support.supervisor_fixture import HttpFixture, subject
 from wakeful.agents.model import AgentRuntime
 from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
 from wakeful.core.ids import SessionId
@@ -38,10 +38,10 @@ NAMES: Final = {
 }
 
 
-class Morning:
+class MorningFixture:
     """Plays it, behind doors that are open: `play` runs in their loop."""
 
-    def __init__(self, clinic: Clinic, folder: Path) -> None:
+    def __init__(self, clinic: HealingFixture, folder: Path) -> None:
         self.clinic = clinic
         self._log = CriticalLog(folder / "critical_events.jsonl")
         self._calls = 0
@@ -194,7 +194,7 @@ CHOICES: Final = (
 )
 
 
-def hub_of_three(clinic: Clinic) -> TestHub:
+def hub_of_three(clinic: HealingFixture) -> TestHub:
     """Agents of the hub: one at work, one whose session is gone, one that cannot be seen, one that rests."""
     docker = AgentRuntime.DOCKER
     hub = TestHub(
@@ -216,7 +216,7 @@ async def look_at_agents(hub: TestHub) -> None:
     await hub.hub.inspect(tuple(hub.book.agents.values()))
 
 
-def play(doors: Doors, morning: Morning, hub: TestHub) -> None:
+def play(doors: HttpFixture, morning: MorningFixture, hub: TestHub) -> None:
     """Everything of the morning, in the doors' loop."""
     doors.run(morning.play())
     doors.run(look_at_agents(hub))

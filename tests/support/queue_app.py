@@ -21,7 +21,7 @@ SESSION = "tg_popoto_-5294327191_4469"
 WORK = f"popoto:{CHAT}:4469"
 
 
-class ScriptedForge:
+class ScriptedIssueTracker:
     """Files everything at once, under one address."""
 
     def __init__(self) -> None:
@@ -32,14 +32,14 @@ class ScriptedForge:
         return FilingResult(ISSUE, "filed")
 
 
-class Bridge:
+class QueueAppFixture:
     """A bridge in one folder, with a Redis of its own."""
 
     def __init__(self, server: RedisServer, folder: Path) -> None:
         self.server = server
         self.logs = folder / "logs"
         self.critical = CriticalLog(folder / "critical_events.jsonl")
-        self.forge = ScriptedForge()
+        self.forge = ScriptedIssueTracker()
         self.sent: list[tuple[str, str]] = []
         self.alerts: list[str] = []
         self.work: list[Work] = []

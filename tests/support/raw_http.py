@@ -11,14 +11,14 @@ from support.daemon_process import RunningDaemon
 ANSWER_SECONDS_MAX = 30
 
 
-class RawHouse(RunningDaemon):
+class RawHttpDaemon(RunningDaemon):
     """A daemon with a limit of descriptors, if one is given, and the ways to it."""
 
     descriptors_max: int | None = None
 
     def __init__(self, home: Path) -> None:
         super().__init__(home)
-        self._wires: list[Wire] = []
+        self._wires: list[RawConnection] = []
 
     def argv(self, *arguments: str) -> list[str]:
         words = super().argv(*arguments)
@@ -54,10 +54,12 @@ class RawHouse(RunningDaemon):
             wire.close()
         return super().end()
 
-    def wire(self, *, tcp: bool, token: bytes | None = None) -> "Wire":
+    def wire(self, *, tcp: bool, token: bytes | None = None) -> "RawConnection":
         """A connection to the port, with our token unless another is given, or to the socket."""
         made = (
-            Wire(self, tcp=self.address, token=self.token if token is None else token) if tcp else Wire(self)
+            RawConnection(self, tcp=self.address, token=self.token if token is None else token)
+            if tcp
+            else RawConnection(self)
         )
         self._wires.append(made)
         return made
@@ -69,10 +71,12 @@ class RawHouse(RunningDaemon):
         return door
 
 
-class Wire:
+class RawConnection:
     """One kept-alive connection that sends requests byte by byte as it is told, and opens another one when it is closed."""
 
-    def __init__(self, house: RawHouse, *, tcp: tuple[str, int] | None = None, token: bytes = b"") -> None:
+    def __init__(
+        self, house: RawHttpDaemon, *, tcp: tuple[str, int] | None = None, token: bytes = b""
+    ) -> None:
         self._house = house
         self._tcp = tcp
         self.host = b"localhost" if tcp is None else b"127.0.0.1:%d" % tcp[1]

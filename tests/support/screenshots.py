@@ -13,9 +13,9 @@ from typing import Final
 from playwright.sync_api import Browser, Page, sync_playwright
 
 from support.chromium import CHROMIUM, FLAGS, is_live
-from support.healing_fixture import Clinic
-from support.page_fixture import NAMES, Morning, hub_of_three, play
-from support.supervisor_fixture import Doors, open_doors, subject
+from support.healing_fixture import HealingFixture
+from support.page_fixture import NAMES, MorningFixture, hub_of_three, play
+from support.supervisor_fixture import HttpFixture, open_http_fixture, subject
 
 VIEWS: Final = {
     "sessions": "",
@@ -34,10 +34,10 @@ PNGQUANT: Final = ("pngquant", "--force", "--skip-if-larger", "--ext", ".png", "
 def main(folder: Path) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as place, sync_playwright() as playwright:
-        clinic = Clinic(burst=1_000_000)
+        clinic = HealingFixture(burst=1_000_000)
         hub = hub_of_three(clinic)
-        with open_doors(Path(place), clinic) as doors:
-            play(doors, Morning(clinic, Path(place)), hub)
+        with open_http_fixture(Path(place), clinic) as doors:
+            play(doors, MorningFixture(clinic, Path(place)), hub)
             browser = playwright.chromium.launch(executable_path=CHROMIUM, args=list(FLAGS))
             for look in LOOKS:
                 take(doors, browser, folder, look)
@@ -47,7 +47,7 @@ def main(folder: Path) -> None:
         subprocess.run([*PNGQUANT, *map(str, folder.glob("page-*.png"))], check=False)
 
 
-def take(doors: Doors, browser: Browser, folder: Path, look: str) -> None:
+def take(doors: HttpFixture, browser: Browser, folder: Path, look: str) -> None:
     width, height = LOOKS[look]
     with browser.new_context(
         color_scheme="dark" if look == "dark" else "light",

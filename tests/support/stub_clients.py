@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-from support.daemon_process import Spoken
+from support.daemon_process import CommandResult
 from support.real_clients import wait_for
 from wakeful.linux import proc
 
@@ -55,7 +55,7 @@ class ToolRunner:
         self._process = process
         self._environ = environ
 
-    def ask(self, argv: Sequence[str], **environ: str) -> Spoken:
+    def ask(self, argv: Sequence[str], **environ: str) -> CommandResult:
         """What this command says, run as a child of the client; with these variables of its own."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -63,7 +63,7 @@ class ToolRunner:
         self._process.stdin.write(f"{json.dumps(asked)}\n")
         self._process.stdin.flush()
         code, out, err = json.loads(self._process.stdout.readline())
-        return Spoken(subprocess.CompletedProcess(argv, code, out, err))
+        return CommandResult(subprocess.CompletedProcess(argv, code, out, err))
 
 
 @contextmanager

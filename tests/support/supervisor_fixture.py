@@ -14,7 +14,7 @@ from typing import Any, Final, TypeVar
 import httpx
 import msgspec
 
-from support.fake_driver import ScriptedDriver, ScriptedWorld
+from support.fake_driver import ScriptedDriver, ScriptedProcesses
 from wakeful.agents.hub import Hub
 from wakeful.alerts.mute_pause import MutePause
 from wakeful.checkpoints.service import Checkpoints
@@ -73,7 +73,7 @@ STARTED_AT: Final = "2027-01-15T08:00:00.000Z"
 T = TypeVar("T")
 
 
-class House:
+class SupervisorFixture:
     """Clock, supervisor, desk and store, without eyes: a test says what was seen. Is its own Surroundings."""
 
     def __init__(
@@ -95,7 +95,7 @@ class House:
         self.desk = SessionQueries(self.clock, self.roster, self.feed, self.policy, HouseFacts(self))
         self.work_desk = WorkQueue(self.store, self.clock, self.roster.resolve, lambda: None)
         self.driver = ScriptedDriver()
-        self.world = ScriptedWorld()
+        self.world = ScriptedProcesses()
         self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self)
         self.calm = MutePause(self.store, self.clock)
         self.incidents = Incidents(self.store, self.clock)
@@ -259,7 +259,7 @@ class House:
 class HouseFacts(SessionFacts):
     """What a house knows of its sessions."""
 
-    def __init__(self, house: House) -> None:
+    def __init__(self, house: SupervisorFixture) -> None:
         self.house = house
 
     def daemon_record(self) -> DaemonRecord:
@@ -297,7 +297,7 @@ def subject(name: str) -> SessionIdentity:
     return SessionIdentity(SessionId(f"claude-{name}"), "claude", "testhost", "by hand", ConversationId(name))
 
 
-def furnish(house: House) -> None:
+def add_sample_sessions(house: SupervisorFixture) -> None:
     """One session of each kind."""
     house.work(_started(house, "working"))
     house.ask(_started(house, "asking", project="bank"))
@@ -308,15 +308,17 @@ def furnish(house: House) -> None:
     house.end(process)
 
 
-def _started(house: House, name: str, *, project: str = "shop") -> str:
+def _started(house: SupervisorFixture, name: str, *, project: str = "shop") -> str:
     house.start(name, project=project)
     return name
 
 
-class Doors:
+class HttpFixture:
     """Both doors of a house, open in a thread of their own."""
 
-    def __init__(self, house: House, folder: Path, ancestors: Callable[[int], Sequence[int]]) -> None:
+    def __init__(
+        self, house: SupervisorFixture, folder: Path, ancestors: Callable[[int], Sequence[int]]
+    ) -> None:
         self.house = house
         self.path = folder / "wakeful.sock"
         self.token = load_or_create_token(folder / "token")
@@ -426,17 +428,20 @@ class Doors:
 
 
 @contextmanager
-def open_doors(
-    folder: Path, house: House | None = None, *, ancestors: Callable[[int], Sequence[int]] = lambda _pid: ()
-) -> Iterator[Doors]:
+def open_http_fixture(
+    folder: Path,
+    house: SupervisorFixture | None = None,
+    *,
+    ancestors: Callable[[int], Sequence[int]] = lambda _pid: (),
+) -> Iterator[HttpFixture]:
     """A furnished house (or the given one) with both doors open."""
     if house is None:
-        from support.heartbeat_fixture import WakeHouse
+        from support.heartbeat_fixture import HeartbeatFixture
 
         # Nobody turns the clock behind the doors: whoever had to wait for a turn would wait for ever.
-        house = WakeHouse(folder, burst=1_000_000)
-        furnish(house)
-    doors = Doors(house, folder, ancestors)
+        house = HeartbeatFixture(folder, burst=1_000_000)
+        add_sample_sessions(house)
+    doors = HttpFixture(house, folder, ancestors)
     doors.start()
     try:
         yield doors
@@ -444,7 +449,7 @@ def open_doors(
         doors.stop()
 
 
-def raw(doors: Doors, request: bytes, *, seconds_max: float = 20) -> bytes:
+def raw(doors: HttpFixture, request: bytes, *, seconds_max: float = 20) -> bytes:
     """Send bytes to the loopback port as they are; everything that comes back until the connection ends."""
     with socket.create_connection(("127.0.0.1", doors.port), timeout=seconds_max) as connection:
         connection.sendall(request)

@@ -35,7 +35,7 @@ class Refusal(Exception):
 
 
 @dataclass
-class Said:
+class ChatMessage:
     """A message. `history` is everything it ever said, the newest last."""
 
     message_id: int
@@ -62,11 +62,11 @@ class Said:
 
 
 @dataclass
-class Room:
+class ChatRoom:
     """A chat: positive ids are private. `threads` are its open topics, None: it takes any."""
 
     chat_id: int
-    messages: list[Said] = field(default_factory=list)
+    messages: list[ChatMessage] = field(default_factory=list)
     drafts: list[str] = field(default_factory=list)
     actions: int = 0
     threads: set[int] | None = None
@@ -77,15 +77,15 @@ class Room:
     def shape(self) -> dict[str, Any]:
         return {"id": self.chat_id, "type": _TYPES[self.chat_id > 0], "title": f"room {self.chat_id}"}
 
-    def find(self, message_id: int) -> Said | None:
+    def find(self, message_id: int) -> ChatMessage | None:
         return next((each for each in self.messages if each.message_id == message_id), None)
 
 
-class Rooms:
+class ChatRooms:
     """Every chat of one bot. A chat exists as soon as somebody speaks of it, unless `is_strict`."""
 
     def __init__(self) -> None:
-        self.rooms: dict[int, Room] = {}
+        self.rooms: dict[int, ChatRoom] = {}
         self.presses: dict[str, str] = {}
         self.called: list[tuple[str, dict[str, Any]]] = []
         self.is_strict = False
@@ -100,8 +100,8 @@ class Rooms:
             "deletemessage": self._delete,
         }
 
-    def room(self, chat_id: int) -> Room:
-        return self.rooms.setdefault(chat_id, Room(chat_id))
+    def room(self, chat_id: int) -> ChatRoom:
+        return self.rooms.setdefault(chat_id, ChatRoom(chat_id))
 
     def answer(self, method: str, given: dict[str, Any]) -> Any:
         """The result of a call. Raises Refusal. Methods nobody looks at more closely answer with true."""
@@ -119,11 +119,11 @@ class Rooms:
         """What a person sees of ours in this place now, in order."""
         return [each.text for each in self.ours(chat_id, thread_id)]
 
-    def ours(self, chat_id: int, thread_id: int | None = None) -> list[Said]:
+    def ours(self, chat_id: int, thread_id: int | None = None) -> list[ChatMessage]:
         there = [each for each in self.room(chat_id).messages if each.is_ours and not each.is_deleted]
         return [each for each in there if each.thread_id == thread_id]
 
-    def shape(self, said: Said) -> dict[str, Any]:
+    def shape(self, said: ChatMessage) -> dict[str, Any]:
         """The message as Telegram writes it."""
         shape: dict[str, Any] = {
             "message_id": said.message_id,
@@ -137,7 +137,7 @@ class Rooms:
             shape["reply_markup"] = {"inline_keyboard": said.buttons}
         return shape | ({"document": {"file_name": said.file[0]}} if said.file else {"text": said.text})
 
-    def _entered(self, given: dict[str, Any]) -> tuple[Room, int | None]:
+    def _entered(self, given: dict[str, Any]) -> tuple[ChatRoom, int | None]:
         """The chat and topic that is meant, if we may speak there."""
         chat_id, thread_id = int(given["chat_id"]), _number(given.get("message_thread_id"))
         if self.is_strict and chat_id not in self.rooms:
@@ -153,7 +153,9 @@ class Rooms:
         room, thread_id = self._entered(given)
         text, buttons = _text(given), _buttons(given)
         reply = given.get("reply_parameters") or {}
-        said = Said(room.ids(), room.chat_id, BOT_ID, thread_id, [text], buttons, reply.get("message_id"))
+        said = ChatMessage(
+            room.ids(), room.chat_id, BOT_ID, thread_id, [text], buttons, reply.get("message_id")
+        )
         room.messages.append(said)
         return self.shape(said)
 
@@ -175,7 +177,7 @@ class Rooms:
         room, thread_id = self._entered(given)
         if not isinstance(given.get("document"), tuple):
             raise Refusal(400, "Bad Request: there is no document in the request")
-        said = Said(room.ids(), room.chat_id, BOT_ID, thread_id, [str(given.get("caption", ""))])
+        said = ChatMessage(room.ids(), room.chat_id, BOT_ID, thread_id, [str(given.get("caption", ""))])
         said.file = given["document"]
         room.messages.append(said)
         return self.shape(said)

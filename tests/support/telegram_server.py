@@ -18,7 +18,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 from urllib.parse import parse_qsl
 
-from support.telegram_chats import BOT_ID, Refusal, Room, Rooms, Said
+from support.telegram_chats import BOT_ID, ChatMessage, ChatRoom, ChatRooms, Refusal
 
 TOKEN: Final = f"{BOT_ID}:Scripted-Bot-Token-For-Tests-Only-000"
 UPDATES_MAX: Final = 100
@@ -73,7 +73,7 @@ class BotApi:
 
     def __init__(self, token: str = TOKEN) -> None:
         self.token = token
-        self.rooms = Rooms()
+        self.rooms = ChatRooms()
         self.polls = 0
         self.conflicts = 0
         # Telegram's own pace: less than so long after a message or an edit in the same chat is a flood.
@@ -119,7 +119,7 @@ class BotApi:
         user: int = 1,
         chat: int | None = None,
         thread: int | None = None,
-        reply_to: Said | None = None,
+        reply_to: ChatMessage | None = None,
         **more: Any,
     ) -> int:
         """Somebody writes, in their own chat with the bot unless another one is named; the update's number.
@@ -137,7 +137,7 @@ class BotApi:
         message = self._message(user, chat if chat is not None else user, None, message_id)
         return self.gives({"edited_message": message | {"text": text, "edit_date": message["date"] + 60}})
 
-    def presses(self, said: Said, choice: str, *, user: int = 1) -> str:
+    def presses(self, said: ChatMessage, choice: str, *, user: int = 1) -> str:
         """Somebody presses a button under our message, or pretends to; the press's id."""
         with self._changed:
             press_id = str(4_000_000 + self._next_update)
@@ -165,14 +165,14 @@ class BotApi:
         self._loop.call_soon_threadsafe(self._wake)
         return number
 
-    def deletes(self, said: Said) -> None:
+    def deletes(self, said: ChatMessage) -> None:
         """Somebody deletes our message."""
         with self._changed:
             said.is_deleted = True
 
     # The truth.
 
-    def room(self, chat: int) -> Room:
+    def room(self, chat: int) -> ChatRoom:
         return self.rooms.room(chat)
 
     def seen(self, chat: int = 1, thread: int | None = None) -> list[str]:
@@ -328,7 +328,7 @@ class BotApi:
     ) -> dict[str, Any]:
         with self._changed:
             room = self.rooms.room(chat)
-            said = Said(message_id or room.ids(), chat, user, thread, [""])
+            said = ChatMessage(message_id or room.ids(), chat, user, thread, [""])
             shape = self.rooms.shape(said)
             del shape["text"]
         return shape | {"from": _person(user)}

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from support.supervisor_fixture import Doors
+from support.supervisor_fixture import HttpFixture
 from wakeful.config.paths import StatePaths
 from wakeful.tui.app import TopApp
 
@@ -34,7 +34,7 @@ def utc(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     time.tzset()
 
 
-def play(doors: Doors, scene: Scene, size: tuple[int, int] = (80, 24)) -> None:
+def play(doors: HttpFixture, scene: Scene, size: tuple[int, int] = (80, 24)) -> None:
     """The view against these doors, once it is live; a low screen has no room for a ladder."""
 
     async def run() -> None:

@@ -10,7 +10,7 @@ import os
 import secrets
 import stat
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
 
@@ -25,7 +25,7 @@ from wakeful.checkpoints.model import (
 from wakeful.core.errors import WorldError
 from wakeful.core.fault_points import fault_point
 
-# Ours have a few thousand bytes; nobody makes us read more.
+# Wakeful's own files have a few thousand bytes; larger ones are not read.
 FILE_BYTES_MAX: Final = 256 * 1024
 _FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _NEW: Final = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -40,7 +40,7 @@ class CheckpointNotWritten(WorldError):
 
 
 class CheckpointFiles:
-    """`own` is the folder for agents' checkpoints; made when it is first needed. Nobody waits for a slow disk."""
+    """`own` is the folder for agents' checkpoints, created when first needed. Disk access runs in threads."""
 
     def __init__(self, own: Path) -> None:
         self._own_folder = own
@@ -50,11 +50,11 @@ class CheckpointFiles:
         return folder / file_name(checkpoint.number)
 
     async def is_free(self, checkpoint: Checkpoint) -> bool:
-        """Whether its place is empty or holds an earlier word about the same checkpoint."""
+        """Whether its path is empty or has an earlier version of the same checkpoint."""
         return await asyncio.to_thread(self._is_free, checkpoint)
 
     async def write(self, checkpoint: Checkpoint) -> None:
-        """Put the file in its place, whole and on the disk. Raises CheckpointNotWritten."""
+        """Write the whole file durably. Raises CheckpointNotWritten."""
         await asyncio.to_thread(self._write, checkpoint)
 
     def _is_free(self, checkpoint: Checkpoint) -> bool:
@@ -64,7 +64,7 @@ class CheckpointFiles:
         except FileNotFoundError:
             return True
         except OSError:
-            # Its folder cannot be looked into: then nothing is overwritten there either.
+            # Its folder cannot be read: then nothing is overwritten there either.
             return True
         found = read_checkpoint(path)
         return found is not None and _identity(found) == _identity(checkpoint)
@@ -83,7 +83,7 @@ class CheckpointFiles:
 
 
 def read_checkpoint(path: Path) -> Checkpoint | None:
-    """What a file says; None for one that is missing, a link, too long or no checkpoint. Never the authority."""
+    """The checkpoint in a file; None if it is missing, a link, too long or no checkpoint. Never the authority."""
     try:
         with os.fdopen(os.open(path, _READ), "rb") as file:
             if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
@@ -108,23 +108,17 @@ def _open_folder(folder: Path) -> Iterator[int]:
 
 
 def _replace(folder: int, name: str, content: bytes) -> None:
-    """Written aside, synced, renamed: whoever reads finds the old text or the new one. A link there is replaced."""
-    aside = f".{name}.{secrets.token_hex(8)}"
+    """Write a draft, sync and rename it: readers find the old text or the new one. A link at the name is replaced."""
+    draft = f".{name}.{secrets.token_hex(8)}"
     try:
-        with os.fdopen(os.open(aside, _NEW, 0o600, dir_fd=folder), "wb") as file:
+        with os.fdopen(os.open(draft, _NEW, 0o600, dir_fd=folder), "wb") as file:
             file.write(content)
             file.flush()
             os.fsync(file.fileno())
         fault_point("checkpoint.written")
-        os.rename(aside, name, src_dir_fd=folder, dst_dir_fd=folder)
+        os.rename(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
     except OSError:
-        _remove(folder, aside)
+        with suppress(FileNotFoundError):
+            os.unlink(draft, dir_fd=folder)
         raise
     os.fsync(folder)
-
-
-def _remove(folder: int, name: str) -> None:
-    try:
-        os.unlink(name, dir_fd=folder)
-    except FileNotFoundError:
-        return

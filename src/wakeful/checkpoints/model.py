@@ -21,17 +21,17 @@ from wakeful.core.labels import label, quotations
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
-# What is read in a minute: one screen of lines, each of them whole in a terminal or two.
+# What a person reads in a minute: one screen of lines, each one or two terminal lines long.
 LINE_CHARS_MAX: Final = 300
-# The newest of them: nobody reads a longer list.
+# The newest ones: people do not read a longer list.
 LISTED_MAX: Final = 1000
 LINES_MAX: Final = 20
-# What `wakeful checkpoint` and the file's name can hold; a store never gets there.
+# The limit of `wakeful checkpoint` and of the file's name; a store never reaches it.
 NUMBER_MAX: Final = 999_999
 
 
 class CheckpointKind(StrEnum):
-    """Whose work was cut off: a program's with a journal, an agent's, or an attempt's of a queue."""
+    """What was interrupted: a program with a journal, an agent, or an attempt of a queue."""
 
     JOURNAL = "journal"
     SESSION = "session"
@@ -39,7 +39,7 @@ class CheckpointKind(StrEnum):
 
 
 class ChoiceName(StrEnum):
-    """What a person can say. `done`: somebody looked, and what was cut off has happened."""
+    """The possible decisions. `done`: a person checked that the interrupted call has happened."""
 
     CONTINUE = "continue"
     DONE = "done"
@@ -48,7 +48,7 @@ class ChoiceName(StrEnum):
 
 
 class CheckpointState(StrEnum):
-    """Open until a person has decided; then what was decided, for good."""
+    """Open until a person decides; then the decision, which is final."""
 
     OPEN = "open"
     CONTINUED = "continued"
@@ -72,7 +72,7 @@ class BadCheckpoint(OperatorError):
 
 
 class CheckpointChoice(Struct, frozen=True):
-    """One way on. `commands`: first how it is chosen, then what it will run."""
+    """One choice. `commands`: first the one that chooses it, then those that it will run."""
 
     name: ChoiceName
     consequence: str
@@ -80,7 +80,7 @@ class CheckpointChoice(Struct, frozen=True):
 
 
 class Checkpoint(Struct, frozen=True):
-    """What somebody has to decide. `subject` is a journal's root or a session's id."""
+    """A question for a person. `subject` is a journal's root or a session's id."""
 
     number: int
     kind: CheckpointKind
@@ -101,16 +101,15 @@ class Checkpoint(Struct, frozen=True):
         return self.state is CheckpointState.OPEN
 
     def choice(self, name: ChoiceName) -> CheckpointChoice | None:
-        """None: that cannot be chosen here."""
+        """None if it is not offered."""
         return next((each for each in self.choices if each.name is name), None)
 
     def with_decision(self, choice: ChoiceName, by: str, at: float) -> "Checkpoint":
-        """The same, with what was decided, by whom and when."""
         return replace(self, state=STATE_AFTER[choice], decided_by=by, decided_at=at)
 
 
 class CheckpointRecord(Struct, frozen=True):
-    """A checkpoint as doors show it. Every text in it may hold words of an agent."""
+    """A checkpoint for every interface. Every text in it may hold words of an agent."""
 
     number: int
     state: CheckpointState
@@ -125,19 +124,18 @@ class CheckpointRecord(Struct, frozen=True):
     decided_by: str | None
     decided_at: str | None
     trace_id: str | None
-    # Which words of the sentences above agents chose.
+    # The parts of the sentences above that agents wrote.
     untrusted: tuple[str, ...] = ()
 
 
 class CheckpointList(Struct, frozen=True):
-    """Open ones first, the newest first among equals; `paused` says who stopped everything, if somebody did."""
+    """Open ones first, then the newest first; `paused` is the pause of all automatic actions, if there is one."""
 
     checkpoints: tuple[CheckpointRecord, ...]
     paused: PauseRecord | None = None
 
 
 def checkpoint_list(found: Iterable[Checkpoint], paused: PauseRecord | None) -> CheckpointList:
-    """What every door shows of these."""
     newest = sorted(found, key=lambda each: (not each.is_open, -each.number))[:LISTED_MAX]
     return CheckpointList(tuple(map(checkpoint_record, newest)), paused)
 
@@ -166,20 +164,20 @@ def file_name(number: int) -> str:
 
 
 def number_of(name: str) -> int | None:
-    """The number in a file's name; None for every other file."""
+    """The number in a file's name; None for any other file."""
     found = _FILE_NAME.fullmatch(name)
     return int(found[1]) if found else None
 
 
 def command_of(choice: ChoiceName, number: int) -> str:
-    """What a person types to choose it."""
+    """The command that chooses it."""
     if choice is ChoiceName.DONE:
         return f"wakeful checkpoint continue {number} --done"
     return f"wakeful checkpoint {choice} {number}"
 
 
 def number_draft(draft: Checkpoint, number: int, opened_at: float) -> Checkpoint:
-    """A draft (number 0) with its number and time: bounded, redacted, plain, and each choice says how it is chosen."""
+    """A draft (number 0) with its number and time: bounded, redacted, plain, and with the command of each choice."""
     choices = tuple(
         CheckpointChoice(
             each.name, _line(each.consequence), (command_of(each.name, number), *_lines(each.commands))
@@ -199,7 +197,7 @@ def number_draft(draft: Checkpoint, number: int, opened_at: float) -> Checkpoint
 
 
 def is_about_the_same(one: Checkpoint, other: Checkpoint) -> bool:
-    """Whether a person would be asked the same question twice. Either may still be a draft."""
+    """Whether both ask a person the same question. Either may still be a draft."""
     return _question(one) == _question(other)
 
 
@@ -212,14 +210,14 @@ def _line(text: str) -> str:
 
 
 def _lines(texts: Sequence[str]) -> tuple[str, ...]:
-    """The newest ones, with a word about the others."""
+    """The newest lines, after a line that counts the others."""
     lines = tuple(line for line in map(_line, texts) if line)
     left_out = len(lines) - LINES_MAX
     return (f"{left_out + 1} earlier ones", *lines[left_out + 1 :]) if left_out > 0 else lines
 
 
-# The file. Every fact stands on one line behind a mark of ours, and a backslash stands before whatever would mean
-# something to Markdown: what an agent wrote can be neither a heading, nor a choice, nor a picture from elsewhere.
+# The file. Every fact is on one line behind a mark of Wakeful's, with a backslash before everything that has
+# a meaning in Markdown: an agent's text can be neither a heading, nor a choice, nor a remote picture.
 _FILE_NAME: Final = re.compile(r"CHECKPOINT_([1-9][0-9]{0,5})\.md")
 _TITLE: Final = re.compile(r"# Checkpoint ([1-9][0-9]{0,5}): .*")
 _MARKDOWN_SPECIAL: Final = re.compile(r"([\\`*<&\[])")
@@ -255,8 +253,8 @@ def from_markdown(text: str) -> Checkpoint:
 
 
 def _head(checkpoint: Checkpoint) -> Iterator[str]:
-    told = "somebody has to decide" if checkpoint.is_open else _STATE_TEXTS[checkpoint.state]
-    yield f"# Checkpoint {checkpoint.number}: {told}"
+    title = "somebody has to decide" if checkpoint.is_open else _STATE_TEXTS[checkpoint.state]
+    yield f"# Checkpoint {checkpoint.number}: {title}"
     yield ""
     yield _OPENING[checkpoint.kind]
     yield ""
@@ -307,7 +305,10 @@ def _read(number: int, lines: list[str]) -> Checkpoint:
     if marks != sorted(marks):
         raise ValueError(_CHOICES)
     facts = dict(_facts(lines[1 : marks[0]]))
-    sections = [_items(lines[start + 1 : end]) for start, end in pairwise(marks)]
+    sections = [
+        tuple(_unescape(line[2:]) for line in lines[start + 1 : end] if line.startswith("- "))
+        for start, end in pairwise(marks)
+    ]
     decided = facts["decided"]
     return Checkpoint(
         number=number,
@@ -331,10 +332,6 @@ def _facts(lines: Iterable[str]) -> Iterator[tuple[str, str | None]]:
         name, found, value = line.removeprefix("- ").partition(": ")
         if found and line.startswith("- "):
             yield name, None if value == _NO_VALUE else _unescape(value)
-
-
-def _items(lines: Iterable[str]) -> tuple[str, ...]:
-    return tuple(_unescape(line[2:]) for line in lines if line.startswith("- "))
 
 
 def _choices(lines: list[str]) -> Iterator[CheckpointChoice]:

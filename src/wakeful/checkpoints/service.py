@@ -62,8 +62,6 @@ class AlreadyDecided(OperatorError):
 
 
 class DecisionOutcome(Struct, frozen=True):
-    """What came of a decision."""
-
     outcome: ActionOutcome
     words: str
 
@@ -78,20 +76,21 @@ class DecisionResult(Struct, frozen=True):
 
 
 class CheckpointWriter(Protocol):
-    """Where people find them to read. Raises WorldError where nothing can be written."""
+    """Writes the files that people read. Raises WorldError if a file cannot be written."""
 
     async def is_free(self, checkpoint: Checkpoint) -> bool:
-        """Whether its file can be written without taking somebody else's place."""
+        """Whether its file can be written without replacing a foreign one."""
 
     async def write(self, checkpoint: Checkpoint) -> None:
-        """Write its file, or write it anew."""
+        """Write its file, or replace it."""
 
 
 class DecisionExecutor(Protocol):
-    """Does what was decided about one kind of checkpoint."""
+    """Carries out decisions about one kind of checkpoint."""
 
     async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:
-        """Look first what of it is done: after a crash it is asked again. What it raises is tried again later."""
+        """Check first what is already done: after a crash it is called again. After an error it is tried
+        again later."""
 
 
 class _StoredDecision(Struct, frozen=True):
@@ -101,7 +100,7 @@ class _StoredDecision(Struct, frozen=True):
 
 
 class _StoredCheckpoint(Struct, frozen=True):
-    """What the store has: a checkpoint that is still open there with a decision has not been carried out."""
+    """A checkpoint in the store. One that is still open there but has a decision was not carried out."""
 
     stored: Checkpoint
     decision: _StoredDecision | None
@@ -116,38 +115,38 @@ class _StoredCheckpoint(Struct, frozen=True):
 
 _decode: Final = json_decoder(Checkpoint)
 _decode_decision: Final = json_decoder(_StoredDecision)
-# A kind nobody here carries out: whoever asks the store next does.
+# A kind without an executor here: the program that reads the store next carries it out.
 _RECORDED_ONLY: Final = DecisionOutcome(
     ActionOutcome.CONFIRMED, "the decision is kept: `wakeful recover` goes on from it"
 )
 
 
 class Checkpoints:
-    """Every checkpoint of one store."""
+    """The checkpoints of one store."""
 
     def __init__(self, store: Store, clock: Clock, files: CheckpointWriter) -> None:
         self._store = store
         self._clock = clock
         self._files = files
-        # Set by whoever joins the parts; a kind without one is only written down.
+        # Set when the parts are wired; a kind without an executor is only recorded.
         self.executors: dict[CheckpointKind, DecisionExecutor] = {}
-        # How many waited for somebody when the store was last asked: other programs open some, too.
+        # Open checkpoints at the last read of the store; other programs open some, too.
         self.open_count = 0
         self._opening = asyncio.Lock()
         self._executions: dict[int, asyncio.Task[DecisionOutcome]] = {}
         self._tasks: set[asyncio.Task[None]] = set()
 
     async def list_checkpoints(self, *, everything: bool = True) -> list[Checkpoint]:
-        """All of them, or those somebody has to decide; oldest first."""
-        kept = await self._load_all()
-        return [each.current for each in kept.values() if everything or each.current.is_open]
+        """All checkpoints, or those that need a decision; oldest first."""
+        known = await self._load_all()
+        return [each.current for each in known.values() if everything or each.current.is_open]
 
     async def get(self, number: int) -> Checkpoint:
         """Raises CheckpointNotFound."""
         return (await self._load(number)).current
 
     async def open(self, draft: Checkpoint) -> Checkpoint:
-        """Ask a person, durably; an open checkpoint that asks the same is returned instead. The draft's number is 0."""
+        """Open a checkpoint durably; an open one that asks the same is returned instead. The draft's number is 0."""
         async with self._opening:
             known = await self._load_all()
             same = _same(draft, known)
@@ -158,7 +157,7 @@ class Checkpoints:
         return same
 
     async def record(self, number: int, choice: ChoiceName, by: str) -> Checkpoint:
-        """Keep what was decided, durably; the first one counts. Raises CheckpointNotFound, NotOffered, AlreadyDecided."""
+        """Store a decision durably; the first one counts. Raises CheckpointNotFound, NotOffered, AlreadyDecided."""
         checkpoint = await self.get(number)
         if checkpoint.choice(choice) is None:
             raise not_offered_error(checkpoint, choice)
@@ -172,50 +171,50 @@ class Checkpoints:
         return decided
 
     async def decide(self, number: int, choice: ChoiceName, by: str) -> DecisionResult:
-        """Keep it and carry it out, once. Raises what `record` raises, and what its carrier does."""
+        """Record a decision and carry it out once. Raises the errors of `record` and of the executor."""
         checkpoint = await self.record(number, choice, by)
-        kept = await self._load(number)
-        if not kept.stored.is_open:
+        current = await self._load(number)
+        if not current.stored.is_open:
             return DecisionResult(
                 checkpoint, ActionOutcome.CONFIRMED, "that was done then, nothing now", changed=False
             )
-        done = await asyncio.shield(self._start_execution(checkpoint, choice))
-        return DecisionResult(checkpoint, done.outcome, done.words, changed=True)
+        result = await asyncio.shield(self._start_execution(checkpoint, choice))
+        return DecisionResult(checkpoint, result.outcome, result.words, changed=True)
 
     async def mark_done(self, number: int) -> None:
-        """What was decided is done."""
-        kept = await self._load(number)
-        if kept.stored.is_open and kept.decision is not None:
-            await self._store.save_note(_note(kept.current))
-            await self._write(kept.current)
+        """The decision was carried out."""
+        known = await self._load(number)
+        if known.stored.is_open and known.decision is not None:
+            await self._store.save_note(_note(known.current))
+            await self._write(known.current)
 
     async def restore(self) -> None:
-        """Carry out what an earlier daemon had no time for; by tasks of their own, so that doors open meanwhile."""
-        for kept in (await self._load_all()).values():
-            if kept.stored.is_open:
-                task = asyncio.create_task(self._finish(kept))
+        """Carry out decisions that an earlier daemon did not finish, in tasks, so that the listeners open meanwhile."""
+        for known in (await self._load_all()).values():
+            if known.stored.is_open:
+                task = asyncio.create_task(self._finish(known))
                 self._tasks.add(task)
                 task.add_done_callback(self._tasks.discard)
 
     async def close(self) -> None:
-        """What is being carried out is left to the next start."""
+        """Running executions are left to the next start."""
         running = [*self._tasks, *self._executions.values()]
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    async def _finish(self, kept: _StoredCheckpoint) -> None:
-        if kept.decision is None:
-            # It may have been killed before its file was there.
-            await self._write(kept.current)
+    async def _finish(self, known: _StoredCheckpoint) -> None:
+        if known.decision is None:
+            # A crash may have come before its file was written.
+            await self._write(known.current)
             return
         try:
-            await asyncio.shield(self._start_execution(kept.current, kept.decision.choice))
+            await asyncio.shield(self._start_execution(known.current, known.decision.choice))
         except WakefulError as error:
-            log.warning("checkpoint %s could not be carried out: %s", kept.current.number, error)
+            log.warning("checkpoint %s could not be carried out: %s", known.current.number, error)
 
     def _start_execution(self, checkpoint: Checkpoint, choice: ChoiceName) -> asyncio.Task[DecisionOutcome]:
-        """One at a time: whoever comes later waits for the same."""
+        """One at a time: later callers wait for the same task."""
         running = self._executions.get(checkpoint.number)
         if running is None:
             running = asyncio.create_task(self._execute(checkpoint, choice))
@@ -224,14 +223,14 @@ class Checkpoints:
         return running
 
     async def _execute(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:
-        carrier = self.executors.get(checkpoint.kind)
-        done = await carrier.carry_out(checkpoint, choice) if carrier is not None else _RECORDED_ONLY
+        executor = self.executors.get(checkpoint.kind)
+        outcome = await executor.carry_out(checkpoint, choice) if executor is not None else _RECORDED_ONLY
         fault_point("checkpoint.carried")
         await self.mark_done(checkpoint.number)
-        return done
+        return outcome
 
     async def _add(self, draft: Checkpoint, number: int) -> Checkpoint:
-        """With the first number that nobody has, here or in the folder of its file."""
+        """Store the draft with the first number that is free in the store and in the folder of its file."""
         now = self._clock.now().wall
         while True:
             assert number <= NUMBER_MAX, "a million checkpoints"
@@ -239,7 +238,7 @@ class Checkpoints:
             if await self._files.is_free(added) and await self._store.save_new_note(_note(added)):
                 fault_point("checkpoint.opened")
                 return added
-            # Another daemon of this store may have asked the same a moment before.
+            # Another daemon on this store may have asked the same a moment before.
             theirs = _same(draft, await self._load_all())
             if theirs is not None:
                 return theirs
@@ -249,14 +248,14 @@ class Checkpoints:
         try:
             await self._files.write(checkpoint)
         except WorldError as error:
-            # The store has it, and every door shows it.
+            # The store has it, and every interface shows it.
             log.warning("%s", error)
 
     async def _load(self, number: int) -> _StoredCheckpoint:
-        kept = (await self._load_all()).get(number)
-        if kept is None:
+        known = (await self._load_all()).get(number)
+        if known is None:
             raise CheckpointNotFound(number=number)
-        return kept
+        return known
 
     async def _load_all(self) -> Mapping[int, _StoredCheckpoint]:
         decisions = {
@@ -264,15 +263,15 @@ class Checkpoints:
             for note, decision in decode_notes(await self._store.notes(DECISION_KIND), _decode_decision)
         }
         stored = decode_note_values(await self._store.notes(KIND), _decode)
-        kept = {each.number: _StoredCheckpoint(each, decisions.get(_key(each.number))) for each in stored}
-        self.open_count = sum(each.current.is_open for each in kept.values())
-        return kept
+        known = {each.number: _StoredCheckpoint(each, decisions.get(_key(each.number))) for each in stored}
+        self.open_count = sum(each.current.is_open for each in known.values())
+        return known
 
 
 def _same(draft: Checkpoint, known: Mapping[int, _StoredCheckpoint]) -> Checkpoint | None:
-    """The open one that asks the same."""
-    shown = (each.current for each in known.values())
-    return next((each for each in shown if each.is_open and is_about_the_same(each, draft)), None)
+    """The open checkpoint that asks the same."""
+    current = (each.current for each in known.values())
+    return next((each for each in current if each.is_open and is_about_the_same(each, draft)), None)
 
 
 def _key(number: int) -> str:
@@ -284,7 +283,7 @@ def _note(checkpoint: Checkpoint) -> Note:
 
 
 def not_offered_error(checkpoint: Checkpoint, choice: ChoiceName) -> WakefulError:
-    """Why this cannot be chosen, or cannot any more."""
+    """Why this cannot be chosen, or no longer."""
     if not checkpoint.is_open:
         return _already_decided(checkpoint)
     offered = ", ".join(each.name for each in checkpoint.choices)
@@ -305,7 +304,7 @@ _EPISODE_PREFIX: Final = "checkpoint/"
 
 
 class CheckpointNotifier:
-    """One for each daemon; several on one store tell each checkpoint once."""
+    """One for each daemon; several on one store send each alert once."""
 
     def __init__(self, checkpoints: Checkpoints, notifier: Notifier, store: Store, clock: Clock) -> None:
         self._checkpoints = checkpoints
@@ -314,27 +313,29 @@ class CheckpointNotifier:
         self._clock = clock
 
     async def run(self) -> None:
-        """Look again and again, until cancelled."""
+        """Check at each interval, until cancelled."""
         while True:
             await self.check()
             await self._clock.sleep(INTERVAL_SECONDS)
 
     async def check(self) -> None:
-        """Owe what nobody was told of, and the end of what was decided."""
+        """Queue alerts for new checkpoints, and the end of alerts for decided ones."""
         journals = [
             each for each in await self._checkpoints.list_checkpoints() if each.kind is CheckpointKind.JOURNAL
         ]
-        told = {note.key for note in await self._store.notes(NOTIFIED_KIND)}
+        notified = {note.key for note in await self._store.notes(NOTIFIED_KIND)}
         for each in journals:
-            if each.is_open and _notified_key(each) not in told:
+            if each.is_open and _notified_key(each) not in notified:
                 await self._notify(each)
         decided = {_episode(each): each for each in journals if not each.is_open}
-        for episode in (owed.alert.episode for owed in self._notifier.open_alerts(_EPISODE_PREFIX)):
+        for pending in self._notifier.open_alerts(_EPISODE_PREFIX):
+            episode = pending.alert.episode
             if episode in decided:
                 await self._notifier.resolve(episode, _resolved_text(decided[episode]))
 
     async def _notify(self, checkpoint: Checkpoint) -> None:
-        """Owed first and noted then: killed in between, the outbox knows the episode. Without a channel it waits."""
+        """Enqueue first, then note it: after a crash in between, the outbox knows the episode. Without a
+        channel it waits."""
         episode = _episode(checkpoint)
         topic = Topic((AlertCode.CHECKPOINT,), checkpoint.project)
         text = _alert_text(checkpoint)

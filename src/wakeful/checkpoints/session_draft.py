@@ -17,7 +17,7 @@ from wakeful.judging.wording import quote
 def session_draft(
     case: HealingCase, calls: Sequence[InterruptedCall], done: Sequence[str], orphans: Sequence[Orphan]
 ) -> Checkpoint:
-    """`done` are the calls that came back and changed something elsewhere; `orphans` still run."""
+    """`done` are the returned calls with remote effects; `orphans` are processes that still run."""
     return Checkpoint(
         number=0,
         kind=CheckpointKind.SESSION,
@@ -41,8 +41,8 @@ def queue_draft(
     calls: Sequence[InterruptedCall],
     done: Sequence[str],
 ) -> Checkpoint:
-    """`work` names the attempt, `reason` says why it is held, also where no call was cut off."""
-    counted = (_queue_done(),) if calls else ()
+    """`work` names the attempt; `reason` says why it waits, also if no call was interrupted."""
+    count_as_done = (_queue_done(),) if calls else ()
     return Checkpoint(
         number=0,
         kind=CheckpointKind.QUEUE,
@@ -52,14 +52,14 @@ def queue_draft(
         happened=tuple(done),
         may_have=tuple(map(_describe_call, calls)) or (f"nothing elsewhere, but {reason}",),
         did_not=tuple(_not_begun(calls)),
-        choices=(_queue_continue(calls), *counted, _queue_abort()),
+        choices=(_queue_continue(calls), *count_as_done, _queue_abort()),
         trace_id=work,
     )
 
 
 def _queue_continue(calls: Sequence[InterruptedCall]) -> CheckpointChoice:
-    told = " The next attempt is told which calls were cut off and that each may have happened; it may do them again."
-    return CheckpointChoice(ChoiceName.CONTINUE, f"its message is enqueued again.{told if calls else ''}")
+    briefing = " The next attempt is told which calls were cut off and that each may have happened; it may do them again."
+    return CheckpointChoice(ChoiceName.CONTINUE, f"its message is enqueued again.{briefing if calls else ''}")
 
 
 def _queue_done() -> CheckpointChoice:
@@ -80,8 +80,8 @@ def _queue_abort() -> CheckpointChoice:
 
 def _describe_call(call: InterruptedCall) -> str:
     verdict = call.verdict
-    told = f"{call.tool} {quote(verdict.words)}, begun {iso(call.since.wall)}: {verdict.effect}"
-    return f"{told} ({MEANINGS[verdict.rule].says})"
+    begun = f"{call.tool} {quote(verdict.words)}, begun {iso(call.since.wall)}"
+    return f"{begun}: {verdict.effect} ({MEANINGS[verdict.rule].says})"
 
 
 def _not_begun(calls: Sequence[InterruptedCall]) -> Iterator[str]:
@@ -116,7 +116,7 @@ def _abort(orphans: Sequence[Orphan]) -> CheckpointChoice:
 
 
 def _orphans_text(orphans: Sequence[Orphan], when: str = "") -> str:
-    """What becomes of what still runs; one of them is named, for a line is cut where it is too long."""
+    """What happens to running processes; only one is named, because long lines are cut."""
     if not orphans:
         return ""
     one, others = orphans[0], len(orphans) - 1

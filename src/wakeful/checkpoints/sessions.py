@@ -29,13 +29,13 @@ NOTHING_TO_DO: Final = DecisionOutcome(
 ALREADY_CONTINUED: Final = DecisionOutcome(ActionOutcome.CONFIRMED, "it was let go on")
 
 StopTools = Callable[[SessionId], Awaitable[Sequence[Process]]]
-"""Ends the tools that outlived a session's agent; gives those that still run."""
+"""Ends the tools that outlived a session's agent; returns those that still run."""
 
 log = logging.getLogger("wakeful.healing")
 
 
 class SessionCheckpoints:
-    """Implements the healer's Holding."""
+    """Implements healing.healer.CaseCheckpoints."""
 
     def __init__(self, checkpoints: Checkpoints, situations: SituationBuilder, past: EventHistory) -> None:
         self._checkpoints = checkpoints
@@ -69,7 +69,7 @@ class SessionCheckpoints:
 
 
 class SessionDecisionExecutor:
-    """Does to an agent what a person decided."""
+    """Carries out a person's decision on an agent."""
 
     def __init__(
         self,
@@ -88,15 +88,15 @@ class SessionDecisionExecutor:
     async def carry_out(self, checkpoint: Checkpoint, choice: ChoiceName) -> DecisionOutcome:
         session_id = SessionId(checkpoint.subject)
         case = self._healer.case_of(session_id)
-        # Answered, or cut off, before the healer had noted its number.
-        unnoted = case is not None and case.checkpoint is None and case.work == checkpoint.trace_id
-        if case is None or not (unnoted or case.checkpoint == checkpoint.number):
+        # Decided, or interrupted by a crash, before the healer stored its number.
+        not_stored = case is not None and case.checkpoint is None and case.work == checkpoint.trace_id
+        if case is None or not (not_stored or case.checkpoint == checkpoint.number):
             return NOTHING_TO_DO
         by = checkpoint.decided_by or "somebody"
         if choice not in {ChoiceName.CONTINUE, ChoiceName.DONE}:
             return await self._abort(session_id, by)
-        if not case.held and not unnoted:
-            # From there on the healer's own memory brings it to its end.
+        if not case.held and not not_stored:
+            # From there on the healer continues by its own stored case.
             return ALREADY_CONTINUED
         happened = choice is ChoiceName.DONE
         record = await self._healer.revive(session_id, approved=True, by=by, happened=happened)
@@ -104,11 +104,11 @@ class SessionDecisionExecutor:
 
     async def _abort(self, session_id: SessionId, by: str) -> DecisionOutcome:
         if self._managed_sessions.find(session_id) is None:
-            done = await self._stop_agent_tools(session_id)
+            outcome = await self._stop_agent_tools(session_id)
             await self._healer.give_up(session_id, by)
-            # Only now, so that the incident closes as aborted: its end no longer needs a person.
+            # Only now, so that the incident closes as aborted: it no longer needs a person.
             self._judge(session_id)
-            return done
+            return outcome
         try:
             record = await self._controller.stop(session_id)
         except SessionNotFound:
@@ -117,13 +117,13 @@ class SessionDecisionExecutor:
         return DecisionOutcome(record.outcome, f"aborted: {record.words}")
 
     async def _stop_agent_tools(self, session_id: SessionId) -> DecisionOutcome:
-        """An agent of the hub ended and stays as it is; what it left running was promised to end."""
+        """An agent of the hub has ended and stays so; the checkpoint promised to end the tools it left running."""
         try:
             self._managed_sessions.require_no_agent(session_id)
         except HostedByAgent as hosted:
-            left = await self._stop_tools(session_id)
-            pids = ", ".join(str(each.pid) for each in left)
-            if left:
+            running = await self._stop_tools(session_id)
+            pids = ", ".join(str(each.pid) for each in running)
+            if running:
                 return DecisionOutcome(
                     ActionOutcome.INEFFECTIVE, f"aborted, but these still run and may yet happen: {pids}"
                 )

@@ -19,13 +19,13 @@ from wakeful.storage.base import Note, Store
 from wakeful.storage.note_decoding import decode_notes
 
 KIND: Final = "lesson"
-# Whoever has more exceptions than this in one store has no rule left.
+# With more exceptions than this in one store no rule would be left.
 LESSONS_MAX: Final = 1000
 _decode: Final = json_decoder(Lesson)
 
 
 class Lessons:
-    """Taught by people only."""
+    """The stored lessons, taught by people only."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store = store
@@ -34,16 +34,16 @@ class Lessons:
         self._listeners: list[Callable[[], None]] = []
 
     def subscribe(self, listener: Callable[[], None]) -> None:
-        """Call it after every new lesson: what waits for a decision may go on then."""
+        """Call it after every new lesson: a session that waits for a decision may be able to go on."""
         self._listeners.append(listener)
 
     def classify_interrupted(self, session: TrackedSession) -> tuple[InterruptedCall, ...]:
-        """The calls that had not come back, classed by the rules and by the lessons about its project."""
+        """The interrupted calls, classified by the rules and by the lessons of its project."""
         project = project_label(session.subject, session.activity, session.presence)
         return apply_lessons(interrupted_calls(session.activity), self.of(project))
 
     async def load(self) -> None:
-        """Read them again, as several daemons may share one store."""
+        """Read them again, because several daemons may share one store."""
         self._lessons = {
             note.key: known for note, known in decode_notes(await self._store.notes(KIND), _decode)
         }
@@ -52,11 +52,11 @@ class Lessons:
         return tuple(each for each in self._lessons.values() if label(each.project) == label(project))
 
     def list_lessons(self) -> list[Lesson]:
-        """All of them, by project."""
+        """All lessons, by project."""
         return sorted(self._lessons.values(), key=lambda each: (each.project, each.prefix))
 
     async def teach(self, project: str, prefix: str, by: str, *, even_remote: bool = False) -> Lesson:
-        """From now on such commands are local in this project. Raises BadLesson."""
+        """Treat such commands as local in this project from now on. Raises BadLesson."""
         if not project:
             raise BadLesson(shown=prefix, reason="no project was named")
         if len(self._lessons) >= LESSONS_MAX:
@@ -71,7 +71,7 @@ class Lessons:
         return lesson
 
     async def forget(self, project: str, prefix: str) -> bool:
-        """Judge such commands as before. False: nobody had taught that."""
+        """Judge such commands as before. False if there was no such lesson."""
         key = _key(project, prefix.strip())
         self._lessons.pop(key, None)
         return await self._store.drop_note(KIND, key)

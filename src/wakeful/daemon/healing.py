@@ -318,8 +318,8 @@ class HealingComponents:
             self._config.recovery.roots,
             registry=Path(paths.state_dir, "journals"),
             clock=self._observer.clock,
-            tell=self._notify_journal,
-            well=self._journal_notifier.resolve,
+            report=self._notify_journal,
+            on_healthy=self._journal_notifier.resolve,
             checkpoints=checkpoints,
         )
 

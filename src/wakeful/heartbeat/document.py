@@ -20,14 +20,14 @@ from wakeful.core.text import plain
 from wakeful.heartbeat.policy import Bounds, HeartbeatInvalid, HeartbeatPolicy, Include, Window, overlap
 
 DEPTH_MAX: Final = 5
-# YAML counts them as line breaks and nobody else does: no line after one would have its number.
+# YAML counts them as line breaks and editors do not: line numbers after one would be wrong.
 _SEPARATORS: Final = "\u2028\u2029"
 # The opening `---` is the file's first line.
 FIRST_LINE: Final = 2
 
 
 class BadDocument(Exception):
-    """A line of a file, and what is wrong with it."""
+    """A line of a file, and its error."""
 
     def __init__(self, line: int, reason: str) -> None:
         self.line = line
@@ -36,7 +36,7 @@ class BadDocument(Exception):
 
 
 class YamlScalar(Struct, frozen=True):
-    """One value as it is written; `quoted` tells "5" from 5."""
+    """A value as written; `quoted` distinguishes "5" from 5."""
 
     line: int
     text: str
@@ -44,7 +44,7 @@ class YamlScalar(Struct, frozen=True):
 
 
 class YamlMapping(Struct, frozen=True):
-    """A mapping, in its order."""
+    """A mapping in file order, with the line of each key."""
 
     line: int
     values: "dict[str, YamlValue]"
@@ -52,8 +52,6 @@ class YamlMapping(Struct, frozen=True):
 
 
 class YamlList(Struct, frozen=True):
-    """A list."""
-
     line: int
     values: "tuple[YamlValue, ...]"
 
@@ -62,7 +60,7 @@ YamlValue = YamlScalar | YamlMapping | YamlList
 
 
 def read_front_matter(text: str) -> YamlMapping:
-    """The mapping of a front matter. Raises Wrong with the line of the file."""
+    """The mapping of a front matter. Raises BadDocument with the line of the file."""
     for number, line in enumerate(text.split("\n"), FIRST_LINE):
         if "\t" in line:
             raise BadDocument(number, "a tab: YAML is indented by spaces, and nothing here needs one")
@@ -84,14 +82,14 @@ def read_front_matter(text: str) -> YamlMapping:
             f"not YAML: {plain(problem.problem or str(problem), 200)}",
         ) from problem
     except (ValueError, OverflowError) as problem:
-        # PyYAML takes every \\U for a character.
+        # PyYAML accepts every \\U escape as a character.
         raise BadDocument(FIRST_LINE + loader.line, "not YAML: an escape beyond U+10FFFF") from problem
     finally:
         loader.dispose()
 
 
 class _YamlReader:
-    """One pass over the parser's events."""
+    """Reads the parser's events in one pass."""
 
     def __init__(self, loader: Any) -> None:
         self._loader = loader
@@ -157,46 +155,13 @@ def _line(event: Any) -> int:
 SUMMARY_CHARS_MAX: Final = 300
 WINDOWS_MAX: Final = 20
 _TIME: Final = re.compile(r"([01][0-9]|2[0-3]):[0-5][0-9]\Z")
-# Names of offsets stand in the IANA list for old programs' sake; UTC is everybody's.
+# The IANA list has names of fixed offsets for old programs; plain UTC is allowed.
 _FIXED: Final = re.compile(
     r"((etc/)?(utc|gmt))?[+-]?[0-9]|(etc/)?(utc|gmt)[+-]|(est|mst|hst)\Z", re.IGNORECASE
 )
-_OPERATIONAL: Final = frozenset(
-    [
-        "agent",
-        "agents",
-        "cadence",
-        "capabilities",
-        "claim",
-        "claims",
-        "cooldown",
-        "credentials",
-        "cron",
-        "env",
-        "hooks",
-        "interval",
-        "lease",
-        "leases",
-        "model",
-        "network",
-        "owner",
-        "peer",
-        "peers",
-        "permissions",
-        "presence",
-        "provider",
-        "providers",
-        "queue",
-        "schedule",
-        "scheduler",
-        "secrets",
-        "session",
-        "sessions",
-        "task_runs",
-        "timeout",
-        "tools",
-        "workspace",
-    ]
+_OPERATIONAL: Final = re.compile(
+    r"agents?|cadence|capabilities|claims?|cooldown|credentials|cron|env|hooks|interval|leases?|model|network|owner"
+    r"|peers?|permissions|presence|providers?|queue|scheduler?|secrets|sessions?|task_runs|timeout|tools|workspace"
 )
 
 FindZone = Callable[[str], tzinfo | None]
@@ -204,7 +169,7 @@ FindZone = Callable[[str], tzinfo | None]
 
 
 def policy_of(entries: YamlMapping, body: str, find_zone: FindZone) -> HeartbeatPolicy:
-    """The policy these fields amount to. Raises Wrong."""
+    """The policy of these fields. Raises BadDocument."""
     known = {
         "version": _version,
         "enabled": _enabled,
@@ -229,7 +194,7 @@ def _fields(value: YamlValue, prefix: str, known: Mapping[str, Callable[[YamlVal
 
 def _unknown(name: str, prefix: str, known: Mapping[str, object]) -> str:
     shown = plain(f"{prefix}{name}", 60)
-    if name.lower() in _OPERATIONAL:
+    if _OPERATIONAL.fullmatch(name.lower()) is not None:
         return f"{shown}: this file says when an agent would like to be woken, and nothing else"
     close = get_close_matches(name, known, n=1)
     meant = f"Did you mean {prefix}{close[0]}?" if close else f"Known: {', '.join(known)}."
@@ -352,14 +317,14 @@ def _include(value: YamlValue) -> tuple[Include, ...]:
 
 
 def _text(value: YamlValue, expected: str) -> str:
-    """One word or sentence; the nothing of an empty field is none."""
+    """A word or sentence; an empty or null field is refused."""
     if not isinstance(value, YamlScalar) or (not value.quoted and value.text in ("", "~", "null")):
         raise BadDocument(value.line, expected)
     return value.text
 
 
 def _single_word(value: YamlValue, expected: str) -> str:
-    """One word; blanks inside its quotes would not be seen in a refusal."""
+    """A value without blanks around it: blanks inside quotes would be invisible in an error."""
     text = _text(value, expected)
     if text != text.strip():
         raise BadDocument(value.line, f"{expected}, without blanks around it")
@@ -381,7 +346,7 @@ _NO_FIELDS: Final = YamlMapping(1, {}, {})
 
 
 def parse(content: bytes, path: str, bounds: Bounds, find_zone: FindZone) -> HeartbeatPolicy:
-    """The policy a file expresses, not yet held to the bounds. Raises HeartbeatInvalid with file, line and reason."""
+    """The policy of a file, not yet clamped to the bounds. Raises HeartbeatInvalid with file, line and reason."""
     try:
         text = _decode_text(content)
         front, body, first = _split_front_matter(text)
@@ -392,7 +357,7 @@ def parse(content: bytes, path: str, bounds: Bounds, find_zone: FindZone) -> Hea
 
 
 def bytes_max(bounds: Bounds) -> int:
-    """What a file may have at most: twice the guidance's bound, for its line breaks may be normalised away."""
+    """The largest size of a file: twice the bound of the guidance, because normalising line breaks can shorten it."""
     return 2 * bounds.body_bytes_max + FRONT_MATTER_BYTES_MAX
 
 
@@ -409,12 +374,12 @@ def _decode_text(content: bytes) -> str:
 
 
 def _control(line: str) -> str | None:
-    """The first character that is neither shown nor a kind of space nor part of a script."""
+    """The first control character that is not a tab."""
     return next((each for each in line if (each < " " and each != "\t") or "\x7f" <= each <= "\x9f"), None)
 
 
 def _split_front_matter(text: str) -> tuple[str | None, str, int]:
-    """Front matter, guidance, and the guidance's first line in the file."""
+    """Front matter, guidance, and the line of the file where the guidance begins."""
     lines = text.split("\n")
     if lines[0].rstrip() != _FENCE:
         _refuse_late_fence(lines)
@@ -429,19 +394,19 @@ def _split_front_matter(text: str) -> tuple[str | None, str, int]:
 
 
 def _refuse_late_fence(lines: list[str]) -> None:
-    """Fields that are taken for guidance would be quiet hours that nobody keeps."""
+    """Refuse a fence that is not in the first line: its fields, such as quiet hours, would be taken for guidance."""
     for number, line in enumerate(lines, 1):
-        written = line.strip("\ufeff \t")
-        if written and not written.strip("-") and len(written) >= len(_FENCE):
+        text = line.strip("\ufeff \t")
+        if text and not text.strip("-") and len(text) >= len(_FENCE):
             raise BadDocument(
                 number, "front matter begins with --- alone in the first line, guidance with words"
             )
-        if written:
+        if text:
             return
 
 
 def _guidance(body: str, first: int, bounds: Bounds) -> str:
-    """The body without blanks around it and at the ends of its lines."""
+    """The body without blank lines around it and without trailing blanks."""
     lines = [line.rstrip() for line in body.split("\n")]
     length = 0
     for number, line in enumerate(lines, first):

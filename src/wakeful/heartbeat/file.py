@@ -30,25 +30,25 @@ from wakeful.linux.files import open_below
 
 NAME: Final = "HEARTBEAT.md"
 FOLDERS: Final = (".wakeful", "agents")
-# Opening a FIFO would wait for its writer.
+# Without O_NONBLOCK, opening a FIFO would wait for its writer.
 _FLAGS: Final = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
-# Files beside the zones, and zones that are not anybody's.
+# Files beside the zones, and zones that belong to no place.
 _NO_ZONES: Final = ("localtime", "posixrules", "Factory", "posix/", "right/")
 
 
 class Stamp(Struct, frozen=True):
-    """By what a file is known to be unchanged."""
+    """Identifies a file's content: equal stamps mean an unchanged file."""
 
     path: str
     inode: int
     size: int
     changed_ns: int
-    # Of the list of trusted files, for one that needs trust.
+    # The stamp of the list of trusted files, for a file that needs trust.
     trust: object | None = None
 
 
 class AgentHeartbeatFiles:
-    """Implements heartbeat.policy.HeartbeatFiles for the files below a state folder and below working directories."""
+    """Reads files below the state folder and below working directories, within bounds; writes nothing."""
 
     def __init__(self, home: str, bounds: Bounds, trusts: TrustedFiles) -> None:
         self._state_dir = home
@@ -56,6 +56,7 @@ class AgentHeartbeatFiles:
         self._trusts = trusts
 
     def stamp(self, agent: str, workdir: str | None) -> Stamp | None:
+        """Changes when the agent's file changes; None if there is no file."""
         own, *others = candidates(self._state_dir, agent, workdir)
         stamp = first_stamp((own,))
         if stamp is None and (stamp := first_stamp(tuple(others))) is not None:
@@ -63,6 +64,7 @@ class AgentHeartbeatFiles:
         return stamp
 
     def load(self, agent: str, workdir: str | None, at: str) -> HeartbeatSnapshot:
+        """Read the file. Raises HeartbeatInvalid."""
         own, *others = candidates(self._state_dir, agent, workdir)
         if others and workdir and first_stamp((own,)) is None and first_stamp(tuple(others)) is not None:
             place = heartbeat_path_in(workdir, agent)
@@ -70,7 +72,7 @@ class AgentHeartbeatFiles:
         return load(own, self._bounds, at)
 
     def _read_trusted(self, place: "HeartbeatPath") -> bytes:
-        """Its content, which is the content that was checked. Raises HeartbeatInvalid."""
+        """The content that was checked for trust, read once. Raises HeartbeatInvalid."""
         content = read_heartbeat(place, self._bounds)
         try:
             if self._trusts.is_trusted(place.path, content):
@@ -80,8 +82,9 @@ class AgentHeartbeatFiles:
         raise _invalid(place.path, not_trusted_text(place.path))
 
     def zone(self, name: str) -> ZoneInfo:
+        """The time zone that a valid file names."""
         zone = find_zone(name)
-        # A list of places that lost one since the file was read, or a snapshot of another machine.
+        # The zone list changed since the file was read, or the snapshot is from another machine.
         return zone if zone is not None else ZoneInfo("UTC")
 
 
@@ -93,7 +96,7 @@ class HeartbeatPath(NamedTuple):
 
     @property
     def path(self) -> str:
-        """What it is trusted by."""
+        """The path under which it is trusted."""
         return "/".join((self.root.rstrip("/"), *self.names))
 
 
@@ -102,7 +105,7 @@ def heartbeat_path_in(workdir: str, agent: str) -> HeartbeatPath:
 
 
 def heartbeat_path_from(path: str, home: str) -> HeartbeatPath | None:
-    """The place that this path names; None if it is the operator's own place, or one where no agent's file is read."""
+    """The file that this path names; None in the operator's own folder, or where no agent's file is read."""
     whole = os.path.abspath(path)  # noqa: PTH100 - a link on the way must be seen, not followed
     root, *names = whole.rsplit("/", len(FOLDERS) + 2)
     if tuple(names[:-2]) != FOLDERS or names[-1] != NAME or whole.startswith(f"{home}/"):
@@ -111,7 +114,6 @@ def heartbeat_path_from(path: str, home: str) -> HeartbeatPath | None:
 
 
 def not_trusted_text(path: str) -> str:
-    """What a person can do about it."""
     return f"not trusted: read it, then run `wakeful config trust {shlex.quote(path)}`"
 
 
@@ -121,35 +123,35 @@ def read_heartbeat(place: HeartbeatPath, bounds: Bounds) -> bytes:
 
 
 def candidates(home: str, name: str, workdir: str | None) -> tuple[str, ...]:
-    """Where the file of this agent is looked for; the first that is there counts."""
+    """The paths of this agent's file; the first that exists counts."""
     own = f"{home}/agents/{name}/{NAME}"
     return (own,) if not workdir else (own, "/".join((workdir, *FOLDERS, name, NAME)))
 
 
 def first_stamp(paths: tuple[str, ...]) -> Stamp | None:
-    """The first of these that is there, whatever it is."""
+    """The stamp of the first path that exists, whatever it is."""
     for path in paths:
         try:
-            seen = os.lstat(path)
+            found = os.lstat(path)
         except (FileNotFoundError, NotADirectoryError, ValueError):
-            # An agent's log may call anything its folder, a NUL included.
+            # An agent's log may name anything as its folder, even with a NUL.
             continue
         except OSError:
-            # It is there and cannot be looked at: reading it says why.
+            # It exists and cannot be inspected: reading it gives the reason.
             return Stamp(path, 0, 0, 0)
-        return Stamp(path, seen.st_ino, seen.st_size, seen.st_ctime_ns)
+        return Stamp(path, found.st_ino, found.st_size, found.st_ctime_ns)
     return None
 
 
 def load(path: str, bounds: Bounds, at: str) -> HeartbeatSnapshot:
-    """What a file says now. Raises HeartbeatInvalid."""
+    """Read a file. Raises HeartbeatInvalid."""
     content = _content(path, _limit(bounds), lambda: os.open(path, _FLAGS))
     return parse_snapshot(content, path, bounds, at)
 
 
 def parse_snapshot(content: bytes, path: str, bounds: Bounds, at: str) -> HeartbeatSnapshot:
-    """What the content of a file says. Raises HeartbeatInvalid."""
-    from wakeful.heartbeat.document import parse  # noqa: PLC0415 - YAML costs only who has such a file
+    """Parse a file's content. Raises HeartbeatInvalid."""
+    from wakeful.heartbeat.document import parse  # noqa: PLC0415 - only users of such a file load YAML
 
     return snapshot_of(parse(content, path, bounds, find_zone), bounds, path, at)
 
@@ -162,7 +164,7 @@ def _limit(bounds: Bounds) -> int:
 
 @lru_cache(maxsize=256)
 def find_zone(name: str) -> ZoneInfo | None:
-    """The time zone of an IANA name."""
+    """The time zone of an IANA name; None if there is none."""
     if name.startswith(_NO_ZONES) or not name.isascii():
         return None
     try:
@@ -171,9 +173,9 @@ def find_zone(name: str) -> ZoneInfo | None:
         return None
 
 
-def _content(path: str, limit: int, opened: Callable[[], int]) -> bytes:
+def _content(path: str, limit: int, open_file: Callable[[], int]) -> bytes:
     try:
-        descriptor = opened()
+        descriptor = open_file()
         try:
             return _read(path, descriptor, limit)
         finally:
@@ -186,13 +188,13 @@ def _content(path: str, limit: int, opened: Callable[[], int]) -> bytes:
 
 
 def _read(path: str, descriptor: int, limit: int) -> bytes:
-    seen = os.fstat(descriptor)
-    if not stat.S_ISREG(seen.st_mode):
+    found = os.fstat(descriptor)
+    if not stat.S_ISREG(found.st_mode):
         raise _invalid(path, "not a regular file")
-    if seen.st_size > limit:
-        raise _invalid(path, f"{seen.st_size} bytes, and {limit} are the most that is read")
+    if found.st_size > limit:
+        raise _invalid(path, f"{found.st_size} bytes, and {limit} are the most that is read")
     content = b""
-    # One that grows meanwhile is cut off, and read again when it is looked at next.
+    # A file that grows meanwhile is cut, and read again at the next check.
     while len(content) < limit and (piece := os.read(descriptor, limit - len(content))):
         content += piece
     return content

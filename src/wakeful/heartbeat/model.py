@@ -15,7 +15,6 @@ from wakeful.core.errors import BadSessionId, OperatorError, WorldError
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.heartbeat.policy import (
     ClampedPreference,
-    HeartbeatPolicy,
     HeartbeatSnapshot,
     Include,
     PolicyProblem,
@@ -44,7 +43,7 @@ class WakesItself(OperatorError):
 
 
 class Trigger(StrEnum):
-    """Who wanted the wake."""
+    """What asked for the wake."""
 
     MANUAL = "hand"
     SCHEDULE = "schedule"
@@ -69,7 +68,7 @@ _OUTCOMES: Final[Mapping[IneligibilityReason | None, WakeOutcome]] = {
 
 
 def parse_target(text: str) -> str:
-    """The name of an agent or of a session, or a session's whole id, from outside: none is a path. Raises BadAgentName."""
+    """The name of an agent or of a session, or a session's whole id; never a path. Raises BadAgentName."""
     try:
         parse_session_id(text)
     except BadSessionId:
@@ -78,12 +77,12 @@ def parse_target(text: str) -> str:
 
 
 def outcome_of(reason: IneligibilityReason | None) -> WakeOutcome:
-    """What a wake with this reason came to; without one it was sent."""
+    """The outcome of a wake with this reason; without a reason it was sent."""
     return _OUTCOMES.get(reason, WakeOutcome.SKIPPED)
 
 
 class Audit(Struct, frozen=True, kw_only=True):
-    """One decision. Equal ones in a row are one, counted; without an outcome it is under way."""
+    """One decision. Equal ones in a row are one entry with a count; without an outcome it is under way."""
 
     id: str
     at: str
@@ -97,20 +96,18 @@ class Audit(Struct, frozen=True, kw_only=True):
     words: str
     snapshot_id: str | None
     digest: str | None
-    # The wall time of `last_at`: what a restart counts cooldowns from, and how old it is.
+    # The wall time of `last_at`, for cooldowns after a restart and for retention.
     wall: float
 
     @property
     def has_given_prompt(self) -> bool:
-        """Whether a prompt was given, or may have been."""
+        """Whether a prompt was sent, or may have been."""
         return self.outcome in (None, WakeOutcome.SENT, WakeOutcome.FAILED)
 
 
 def is_repeat(one: Audit, other: Audit) -> bool:
-    """Whether two decisions in a row need only be counted: both refused, for one reason, about the same."""
-    if one.has_given_prompt or other.has_given_prompt:
-        return False
-    return _about(one) == _about(other)
+    """Whether two decisions in a row are only counted: both refused, for one reason, about the same."""
+    return not (one.has_given_prompt or other.has_given_prompt) and _about(one) == _about(other)
 
 
 def _about(audit: Audit) -> tuple[object, ...]:
@@ -118,7 +115,7 @@ def _about(audit: Audit) -> tuple[object, ...]:
 
 
 class WakeState(Struct, frozen=True, kw_only=True):
-    """Where an agent stands between its wakes."""
+    """The state of an agent between its wakes."""
 
     waking: bool
     last_wake_at: str | None
@@ -130,7 +127,7 @@ class WakeState(Struct, frozen=True, kw_only=True):
 
 
 class PolicySnapshot(Struct, frozen=True, kw_only=True):
-    """A snapshot as doors show it. What the file's author wrote is under `untrusted`; its guidance stays in the file."""
+    """A snapshot for every interface. The author's text is under `untrusted`; the guidance stays in the file."""
 
     id: str
     digest: str
@@ -147,7 +144,7 @@ class PolicySnapshot(Struct, frozen=True, kw_only=True):
 
 
 def policy_snapshot(snapshot: HeartbeatSnapshot) -> PolicySnapshot:
-    """The snapshot without what is for its agent alone."""
+    """The snapshot without the parts that only its agent gets."""
     policy = snapshot.policy
     return PolicySnapshot(
         id=snapshot.id,
@@ -166,7 +163,7 @@ def policy_snapshot(snapshot: HeartbeatSnapshot) -> PolicySnapshot:
 
 
 class HeartbeatStatus(Struct, frozen=True, kw_only=True):
-    """Whether an agent may be woken now, by which policy, and what was last decided."""
+    """Whether an agent may be woken now, by which policy, and the last decisions."""
 
     schema: int
     agent: str
@@ -184,7 +181,7 @@ class HeartbeatStatus(Struct, frozen=True, kw_only=True):
 
 
 class WakeAnswer(Struct, frozen=True, kw_only=True):
-    """What came of asking for a wake. The same question in the same situation has the same answer, byte for byte."""
+    """The answer to a wake request. The same request in the same situation has the same answer, byte for byte."""
 
     schema: int
     agent: str
@@ -208,18 +205,13 @@ def prompt_of(
         f"It rests on HEARTBEAT.md, snapshot {snapshot.id}.",
     ]
     lines += [f"{each}: {context[each]}" for each in policy.include if each in context]
-    lines += _guidance(policy)
+    lines += [f"What it is for: {policy.summary}"] if policy.summary else []
+    lines += ["Guidance of that file:", policy.body] if policy.body else []
     return "\n".join(lines)
 
 
-def _guidance(policy: HeartbeatPolicy) -> list[str]:
-    summary = [f"What it is for: {policy.summary}"] if policy.summary else []
-    body = ["Guidance of that file:", policy.body] if policy.body else []
-    return [*summary, *body]
-
-
 def reason_text(rule: WakeRule | None, reading: PolicyReading) -> str:
-    """Why an agent may not be woken, for people; an invalid file says where it is wrong."""
+    """Why an agent may not be woken, for people; for an invalid file, where it is wrong."""
     if rule is None:
         return "it may be woken"
     if reading.problem is not None and rule.reason is IneligibilityReason.HEARTBEAT_INVALID:
@@ -228,7 +220,7 @@ def reason_text(rule: WakeRule | None, reading: PolicyReading) -> str:
 
 
 def answer_of(audit: Audit) -> WakeAnswer:
-    """What whoever asked is told of a decision."""
+    """The answer to a request, from its concluded decision."""
     assert audit.outcome is not None, "concluded"
     return WakeAnswer(
         schema=SCHEMA,

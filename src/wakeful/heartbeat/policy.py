@@ -3,8 +3,7 @@
 A file contains preferences only; who runs what, with which tools, is decided elsewhere. A valid file becomes
 a snapshot, with an id and a digest over everything that shaped it. Wakes are allowed in active hours minus
 quiet windows, in the local time of the time zones that the windows name. At a clock change, an hour that is
-left out is in no window, and an hour that comes twice counts twice. `HeartbeatFiles` and `TrustedFiles` are the
-interfaces to the files.
+left out is in no window, and an hour that comes twice counts twice.
 """
 
 import hashlib
@@ -31,13 +30,13 @@ class HeartbeatInvalid(OperatorError):
     exit_code = 1
 
 
-# By the machine's fault, and perhaps only this once.
+# The machine's fault, and perhaps temporary.
 class HeartbeatUnread(HeartbeatInvalid):
     """{file}:{line}: {reason}"""
 
 
 class Include(StrEnum):
-    """What a wake prompt may say beside the file's own guidance."""
+    """What a wake prompt may contain beside the file's own guidance."""
 
     SELF = "self"
     SESSION_HEALTH = "session_health"
@@ -46,7 +45,7 @@ class Include(StrEnum):
 
 
 class Window(Struct, frozen=True):
-    """Every day from `start` until `end`, by the clocks of a place; over midnight if `end` is not later."""
+    """Every day from `start` to `end`, in the local time of a place; over midnight if `end` is not later."""
 
     timezone: str
     start: str
@@ -62,7 +61,7 @@ class Bounds(Struct, frozen=True):
 
 
 class HeartbeatPolicy(Struct, frozen=True, kw_only=True):
-    """One file's preferences. `min_interval_seconds` is None where it asks for none."""
+    """One file's preferences. `min_interval_seconds` is None if the file has none."""
 
     version: int = 1
     enabled: bool = True
@@ -75,7 +74,7 @@ class HeartbeatPolicy(Struct, frozen=True, kw_only=True):
 
 
 class ClampedPreference(Struct, frozen=True):
-    """A preference beyond the bounds, and what it got instead."""
+    """A preference outside the bounds, and the value used instead."""
 
     code: str
     field: str
@@ -84,7 +83,7 @@ class ClampedPreference(Struct, frozen=True):
 
 
 class PolicyProblem(Struct, frozen=True):
-    """Why a file is no policy. Lines begin at 1."""
+    """Why a file is not valid. Lines begin at 1."""
 
     file: str
     line: int
@@ -92,7 +91,7 @@ class PolicyProblem(Struct, frozen=True):
 
 
 class HeartbeatSnapshot(Struct, frozen=True):
-    """A policy as it was read once."""
+    """A policy as it was read at one time."""
 
     id: str
     digest: str
@@ -103,7 +102,7 @@ class HeartbeatSnapshot(Struct, frozen=True):
 
 
 class PolicyReading(Struct, frozen=True):
-    """What an agent's file amounts to now. `snapshot` is the newest valid one, also beside a problem."""
+    """The state of an agent's file now. `snapshot` is the newest valid one, also beside a problem."""
 
     state: PolicyState
     snapshot: HeartbeatSnapshot | None = None
@@ -111,13 +110,13 @@ class PolicyReading(Struct, frozen=True):
 
 
 def digest_of(policy: HeartbeatPolicy, bounds: Bounds) -> str:
-    """Over the schema, the body, the front matter in one spelling and the bounds: whatever shapes a wake."""
-    written = msgspec.json.encode([SCHEMA, policy, bounds], order="sorted")
-    return hashlib.sha256(written).hexdigest()
+    """Over everything that shapes a wake: the schema, the policy with its guidance, and the bounds."""
+    content = msgspec.json.encode([SCHEMA, policy, bounds], order="sorted")
+    return hashlib.sha256(content).hexdigest()
 
 
 def clamp(policy: HeartbeatPolicy, bounds: Bounds) -> tuple[HeartbeatPolicy, tuple[ClampedPreference, ...]]:
-    """The policy with whatever is beyond the bounds moved to them, and what that was."""
+    """The policy with its preferences moved into the bounds, and those that were moved."""
     asked = policy.min_interval_seconds
     if asked is None or asked >= bounds.min_interval_seconds:
         return policy, ()
@@ -127,7 +126,7 @@ def clamp(policy: HeartbeatPolicy, bounds: Bounds) -> tuple[HeartbeatPolicy, tup
 
 
 def snapshot_of(policy: HeartbeatPolicy, bounds: Bounds, path: str, at: str) -> HeartbeatSnapshot:
-    """The snapshot of what a file said: the same words under the same bounds have the same id."""
+    """The snapshot of a policy: the same text under the same bounds has the same id."""
     digest = digest_of(policy, bounds)
     bounded, clamped = clamp(policy, bounds)
     return HeartbeatSnapshot(f"hb-{digest[:16]}", digest, path, at, bounded, clamped)
@@ -135,18 +134,18 @@ def snapshot_of(policy: HeartbeatPolicy, bounds: Bounds, path: str, at: str) -> 
 
 DAY_MINUTES: Final = 24 * 60
 MINUTE_SECONDS: Final = 60
-# Since 1972 clocks are set at a quarter of an hour of UTC, by whole quarters, everywhere.
+# Since 1972 clocks everywhere change at a quarter of an hour of UTC, by whole quarters.
 QUARTER_SECONDS: Final = 15 * MINUTE_SECONDS
 DAY_SECONDS: Final = DAY_MINUTES * MINUTE_SECONDS
-# While nobody sets clocks, one day is like another; two leave room for a day that clocks are set in.
+# Without a clock change one day is like another; two leave room for a day with a clock change.
 STRETCH_SECONDS: Final = 2 * DAY_SECONDS
-# Clocks that are set at all are set every year, and what two places share may depend on both.
+# Zones with clock changes have them every year, and what two places share may depend on both.
 HORIZON_DAYS: Final = 400
 
 Zones = Mapping[str, tzinfo]
 
 
-# Asked for at every step of a search; a day has no more of them.
+# Called at every step of a search; a day has no more values.
 @lru_cache(maxsize=DAY_MINUTES)
 def minute_of(text: str) -> int:
     """The minute of the day that `HH:MM` names."""
@@ -155,20 +154,19 @@ def minute_of(text: str) -> int:
 
 
 def is_quiet(active: Sequence[Window], quiet: Sequence[Window], zones: Zones, wall: float) -> bool:
-    """Whether nobody is to be woken at this moment: inside a quiet window, or outside all active hours."""
-    shown = {name: _local_minute(zone, wall) for name, zone in zones.items()}
-    if any(_contains(window, shown[window.timezone]) for window in quiet):
+    """Whether no wake is allowed at this time: inside a quiet window, or outside all active hours."""
+    minutes = {name: _local_minute(zone, wall) for name, zone in zones.items()}
+    if any(_contains(window, minutes[window.timezone]) for window in quiet):
         return True
-    return bool(active) and not any(_contains(window, shown[window.timezone]) for window in active)
+    return bool(active) and not any(_contains(window, minutes[window.timezone]) for window in active)
 
 
 def is_in_window(window: Window, zone: tzinfo, wall: float) -> bool:
-    """Whether the window is open at this moment."""
     return _contains(window, _local_minute(zone, wall))
 
 
 def next_change(active: Sequence[Window], quiet: Sequence[Window], zones: Zones, wall: float) -> float | None:
-    """The first later moment at which `is_quiet` answers otherwise; None if it never does."""
+    """The first later time at which `is_quiet` changes; None if it never does."""
     windows = (*active, *quiet)
     if not windows:
         return None
@@ -181,7 +179,7 @@ def next_change(active: Sequence[Window], quiet: Sequence[Window], zones: Zones,
 
 
 def _steps(windows: Sequence[Window], begin: float) -> Iterator[float]:
-    """The moments of a stretch at which a window could open or close: a bound of it, or clocks being set."""
+    """The times of a stretch at which a window could open or close: one of its ends, or a clock change."""
     bounds = {minute_of(text) for each in windows for text in (each.start, each.end)}
     within = sorted({0} | {bound * MINUTE_SECONDS % QUARTER_SECONDS for bound in bounds})
     quarter = begin - begin % QUARTER_SECONDS
@@ -191,7 +189,7 @@ def _steps(windows: Sequence[Window], begin: float) -> Iterator[float]:
 
 
 def _stretches(zones: Collection[tzinfo], wall: float) -> Iterator[float]:
-    """Where days begin that may differ from the day before: now, and just before any of these clocks is set."""
+    """The starts of days that may differ from the day before: now, and just before a clock change in any zone."""
     yield wall
     before = [_offset(zone, wall) for zone in zones]
     for day in range(1, HORIZON_DAYS):
@@ -202,7 +200,7 @@ def _stretches(zones: Collection[tzinfo], wall: float) -> Iterator[float]:
 
 
 def overlap(one: Window, other: Window) -> bool:
-    """Whether two windows of one place share a minute."""
+    """Whether two windows of one place have a minute in common."""
     return _contains(one, minute_of(other.start)) or _contains(other, minute_of(one.start))
 
 
@@ -221,23 +219,10 @@ def _offset(zone: tzinfo, wall: float) -> timedelta | None:
 
 
 class TrustedFiles(Protocol):
-    """Which files a person trusts, by path and content."""
+    """The files that a person trusts, by path and content."""
 
     def stamp(self) -> object | None:
-        """What tells it from a changed one."""
+        """Changes when the list changes."""
 
     def is_trusted(self, path: str, content: bytes) -> bool:
-        """Whether this very content is trusted at this very path. Raises OperatorError if that cannot be known."""
-
-
-class HeartbeatFiles(Protocol):
-    """Looks and reads, at once and within bounds; nothing here writes."""
-
-    def stamp(self, agent: str, workdir: str | None) -> object | None:
-        """What tells the agent's file from a changed one; None if there is no file."""
-
-    def load(self, agent: str, workdir: str | None, at: str) -> HeartbeatSnapshot:
-        """What it says now. Raises HeartbeatInvalid."""
-
-    def zone(self, name: str) -> tzinfo:
-        """The clocks of a place that a valid file names."""
+        """Whether exactly this content is trusted at this path. Raises OperatorError if that cannot be determined."""

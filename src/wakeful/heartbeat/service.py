@@ -20,7 +20,7 @@ from wakeful.control.driver import LinesRefused
 from wakeful.control.gate import ActionGate, ActionRecord, Precondition
 from wakeful.core.clock import Clock, Instant, iso, latest
 from wakeful.core.errors import WakefulError, WorldError
-from wakeful.core.fault_points import fault_point as reached
+from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
 from wakeful.heartbeat.model import (
     SCHEMA,
@@ -59,7 +59,7 @@ from wakeful.storage.base import ActionOutcome
 
 
 class WakeCycle:
-    """Counts wakes from the first of them until the cycle is over."""
+    """Counts wakes from the first one until the cycle is over."""
 
     def __init__(self, clock: Clock, seconds: float) -> None:
         self._clock = clock
@@ -68,7 +68,7 @@ class WakeCycle:
         self._count = 0
 
     def restore(self, given: Sequence[Instant]) -> None:
-        """Go on with the wakes that an earlier daemon gave in the last so many seconds."""
+        """Continue with the wakes that an earlier daemon sent within the cycle."""
         if given:
             self._began_awake, self._count = min(given).awake, len(given)
 
@@ -83,14 +83,14 @@ class WakeCycle:
         self._count = self.count + 1
 
     def give_back(self) -> None:
-        """Nothing was sent, so somebody else of this cycle may be woken."""
+        """Nothing was sent, so another agent may be woken in this cycle."""
         self._count = max(0, self.count - 1)
 
 
-# The end of a quiet window is not waited for longer than a look takes.
+# A check takes about as long, so a shorter wait for the end of a quiet window gains nothing.
 CYCLE_SECONDS_MIN: Final = 0.05
 FORGET_SECONDS: Final = 3600.0
-# A client shows a prompt in its log within a second; one that shows none for this long has lost it.
+# A client shows a prompt in its log within a second; one that does not for this long has lost it.
 UNSHOWN_SECONDS_MAX: Final = 30.0
 RACED: Final = "a prompt began first"
 _READY: Final = WakeFacts(reach=Reachability(ours=True, path_open=True), health=Health.HEALTHY)
@@ -98,7 +98,7 @@ _READY: Final = WakeFacts(reach=Reachability(ours=True, path_open=True), health=
 log = logging.getLogger("wakeful")
 
 Caller = Callable[[], Awaitable[SessionId | None]]
-"""The session from inside of which a wake is asked for, if it is asked for from inside of one."""
+"""The session that the requesting process works for, if any."""
 
 
 async def _no_caller() -> SessionId | None:
@@ -126,7 +126,7 @@ class WakeControl(Struct, frozen=True):
 
 
 class WakeService:
-    """Decides, delivers, writes down. Call `restore` after every session was judged, and before anything else."""
+    """Decides, sends and records wakes. Call `restore` after every session was judged, and before anything else."""
 
     def __init__(
         self,
@@ -156,22 +156,22 @@ class WakeService:
         self._ready = False
 
     async def restore(self) -> None:
-        """Go on where an earlier daemon stopped. Sessions have been judged by now."""
+        """Continue where an earlier daemon stopped. Sessions have been judged by now."""
         await self._policies.restore()
         await self._audits.restore()
         self._cycle.restore(self._audits.prompts_within(self._rules.cycle_seconds))
-        reached("wake.taken_up")
+        fault_point("wake.taken_up")
         self._ready = True
 
     async def status(self, name: str) -> HeartbeatStatus:
-        """Whether an agent may be woken now. Reads, and changes nothing. Raises BadAgentName."""
+        """Whether an agent may be woken now; changes nothing. Raises BadAgentName."""
         target = self._find_target(name)
         reading = self._policies.reading(target.agent, target.workdir)
         await self._policies.save()
         return self._status(target, reading)
 
     def of_session(self, session_id: SessionId) -> HeartbeatStatus | None:
-        """The same for this very session; None if it is not ours to wake."""
+        """The status of exactly this session; None if it is not managed."""
         target = self._targets.of_session(session_id)
         if not self._ready or target.watched is None or not target.watched.subject.is_managed:
             return None
@@ -180,13 +180,13 @@ class WakeService:
     async def wake(
         self, name: str, trigger: Trigger = Trigger.MANUAL, *, caller: Caller = _no_caller
     ) -> WakeAnswer:
-        """Wake an agent, or say why not. Raises WakesItself, BadAgentName; a store that refuses lets nothing happen.
+        """Wake an agent, or answer why not. Raises WakesItself, BadAgentName; if the store refuses, nothing happens.
 
-        Who asks is looked up for a wake that would be given, and for no other.
+        The caller is looked up only for a wake that would be sent.
         """
         target = self._find_target(name)
         reading = self._policies.reading(target.agent, target.workdir)
-        # From here to the reservation nothing is awaited: of a thousand who ask at once, one goes on.
+        # No await from here to the reservation: of a thousand simultaneous requests, one goes on.
         rule = refusing_rule(self._facts(target, reading))
         snapshot, session = reading.snapshot, target.watched
         if rule is not None or session is None or snapshot is None:
@@ -194,14 +194,14 @@ class WakeService:
             return await self._refuse(target, reading, trigger, rule)
         self._waking.add(session.subject.id)
         self._cycle.spend()
-        # Whoever asked may hang up; what was begun is brought to its end and written down.
+        # The caller may disconnect; a wake that was begun is finished and recorded.
         acts_before = self._gate.completed_count(session.subject.id)
         return await asyncio.shield(
             self._wake_reserved(target, session, snapshot, trigger, caller, acts_before)
         )
 
     async def run(self) -> None:
-        """Wake whoever is due, cycle by cycle, until cancelled."""
+        """Wake due agents in each cycle, until cancelled."""
         forget_at = self._clock.now().awake
         while True:
             pause_seconds = await self.cycle()
@@ -211,7 +211,7 @@ class WakeService:
             await self._clock.sleep(pause_seconds)
 
     async def cycle(self) -> float:
-        """Wake everybody who is due once; in how many seconds it is worth looking again."""
+        """Wake every due agent once; returns the seconds until the next check."""
         if self._mute_pause.current_pause is not None or not self._rules.enabled:
             return self._rules.cycle_seconds
         waits = [self._rules.cycle_seconds]
@@ -226,7 +226,7 @@ class WakeService:
             if due_at <= now:
                 due.append((due_at, name))
             waits.append(self._wait_seconds(due_at, reading.snapshot.policy))
-        # Who waited longest comes first: there may be more of them than the cycle has wakes for.
+        # The longest waiting agent comes first: there may be more of them than wakes in the cycle.
         await asyncio.gather(*(self._wake_on_schedule(name) for _, name in sorted(due)))
         await self._policies.save()
         return max(min(waits), CYCLE_SECONDS_MIN)
@@ -238,7 +238,7 @@ class WakeService:
             log.warning("agent %s was not woken: %s", name, error)
 
     def _wait_seconds(self, due_at: Instant, policy: HeartbeatPolicy) -> float:
-        """Until it is due, or until a quiet time ends; a whole cycle where neither is near."""
+        """The time until it is due or until a quiet window ends; a whole cycle if neither is near."""
         now = self._clock.now()
         if due_at > now:
             return due_at.awake - now.awake
@@ -258,7 +258,7 @@ class WakeService:
         policy = reading.snapshot.policy if reading.snapshot is not None else None
         in_force = policy is not None and reading.state is PolicyState.VALID
         reachability = self._reach_of(record)
-        # One with a process for each turn is stopped between them, and can be prompted.
+        # A session with one process per turn is stopped between turns and can be prompted.
         ended = record.state is State.STOPPED and not reachability.path_open
         return WakeFacts(
             reach=reachability,
@@ -272,7 +272,7 @@ class WakeService:
         )
 
     def _has_unshown_prompt(self, session: TrackedSession, now: Instant) -> bool:
-        """Whether a prompt was given that its log does not show yet: it looks idle and is not."""
+        """Whether a prompt was sent that its log does not show yet: the session looks idle and is not."""
         given_at, last_at = self._gate.last_prompt_at(session.subject.id), session.activity.last_at
         if given_at is None or now.seconds_since(given_at) > UNSHOWN_SECONDS_MAX:
             return False
@@ -287,14 +287,14 @@ class WakeService:
         given_at = self._audits.last_prompt_at(session_id)
         if given_at is None:
             return None
-        asked = policy.min_interval_seconds if policy is not None else None
-        return given_at.plus(max(self._rules.cooldown_seconds, asked or 0.0))
+        interval_seconds = policy.min_interval_seconds if policy is not None else None
+        return given_at.plus(max(self._rules.cooldown_seconds, interval_seconds or 0.0))
 
     def _due_at(self, session: TrackedSession, policy: HeartbeatPolicy, now: Instant) -> Instant:
-        """An interval after it was last woken or did anything: nobody is woken out of a conversation."""
+        """An interval after its last wake or activity: a conversation is never interrupted."""
         interval_seconds = policy.min_interval_seconds or self._rules.default_interval_seconds
-        seen = latest((self._audits.last_prompt_at(session.subject.id), session.activity.last_at))
-        due_at = seen.plus(interval_seconds) if seen is not None else now
+        last_at = latest((self._audits.last_prompt_at(session.subject.id), session.activity.last_at))
+        due_at = last_at.plus(interval_seconds) if last_at is not None else now
         return max(due_at, self._cooling_until(session.subject.id, policy) or due_at)
 
     async def _refuse(
@@ -343,30 +343,30 @@ class WakeService:
         if not isinstance(audit, Audit):
             self._cycle.give_back()
             return await self._refuse(target, PolicyReading(PolicyState.VALID, snapshot), trigger, audit)
-        reached("wake.reserved")
-        gathered = _AttemptResult()
+        fault_point("wake.reserved")
+        result = _AttemptResult()
 
         def overtaken() -> str | None:
-            """Asked inside the gate, after the newest evidence was read: has anybody begun a turn meanwhile?"""
+            """Called inside the gate, after the newest evidence was read: whether another turn began meanwhile."""
             verdict = judge(session.activity, session.presence, self._judging_policy, self._clock.now())
             if verdict.active_prompt or self._gate.completed_count(session.subject.id) != acts_before:
-                gathered.was_raced = True
+                result.was_raced = True
                 return RACED
             return None
 
         try:
-            said = await self._context.of(target, snapshot.policy.include)
-            prompt = prompt_of(target.agent, trigger, snapshot, said)
-            gathered.set_action(await self._deliver(trigger, session.subject.id, prompt, overtaken))
+            context = await self._context.of(target, snapshot.policy.include)
+            prompt = prompt_of(target.agent, trigger, snapshot, context)
+            result.set_action(await self._deliver(trigger, session.subject.id, prompt, overtaken))
         except WakefulError as error:
-            gathered.has_failed, gathered.words = True, str(error)
-        reached("wake.delivered")
-        return answer_of(await self._conclude(audit, gathered))
+            result.has_failed, result.words = True, str(error)
+        fault_point("wake.delivered")
+        return answer_of(await self._conclude(audit, result))
 
     async def _deliver(
         self, trigger: Trigger, session_id: SessionId, prompt: str, overtaken: Precondition
     ) -> ActionRecord:
-        """A program that reads line by line is given the prompt in one."""
+        """A program that reads line by line gets the prompt as one line."""
         controller = self._controllers[trigger]
         try:
             return await controller.deliver(session_id, prompt, unless=overtaken)
@@ -376,7 +376,7 @@ class WakeService:
     async def _reserve(
         self, agent: str, session_id: SessionId, snapshot: HeartbeatSnapshot, trigger: Trigger
     ) -> Audit | WakeRule:
-        """Write the wake down before anything is done, or say why another daemon on this store goes first."""
+        """Record the wake before anything is done, or return why another daemon on this store goes first."""
         for _ in range(2):
             audit = await self._audits.reserve(agent, session_id, trigger, snapshot)
             if audit is not None:
@@ -387,12 +387,12 @@ class WakeService:
                 return _refusal_rule(replace(_READY, cooling=True))
         return _refusal_rule(replace(_READY, waking=True))
 
-    async def _conclude(self, audit: Audit, gathered: "_AttemptResult") -> Audit:
-        rule = refusing_rule(replace(_READY, raced=gathered.was_raced, failed=gathered.has_failed))
+    async def _conclude(self, audit: Audit, result: "_AttemptResult") -> Audit:
+        rule = refusing_rule(replace(_READY, raced=result.was_raced, failed=result.has_failed))
         reason = rule.reason if rule is not None else None
-        words = rule.words if rule is not None and gathered.was_raced else gathered.words
+        words = rule.words if rule is not None and result.was_raced else result.words
         concluded = await self._audits.conclude(audit, outcome_of(reason), reason, safe(words))
-        reached("wake.concluded")
+        fault_point("wake.concluded")
         return concluded
 
     def _status(self, target: Target, reading: PolicyReading) -> HeartbeatStatus:
@@ -433,11 +433,11 @@ class WakeService:
         )
 
     def _quiet_until(self, policy: HeartbeatPolicy, wall: float) -> float | None:
-        """When the quiet time of this moment ends; None if it is none, or never ends."""
+        """When the current quiet window ends; None outside one, or if it never ends."""
         return self._policies.next_change(policy, wall) if self._policies.is_quiet(policy, wall) else None
 
     def _next_wake(self, session: TrackedSession, policy: HeartbeatPolicy, now: Instant) -> float | None:
-        """When it is due, or when the quiet time ends that it is due in; None if that never ends."""
+        """When it is due, or when the quiet window ends that it is due in; None if that never ends."""
         due_at = self._due_at(session, policy, now)
         due_wall = max(due_at, now).wall
         return (
@@ -446,8 +446,6 @@ class WakeService:
 
 
 class _AttemptResult:
-    """What an attempt came to."""
-
     def __init__(self) -> None:
         self.was_raced = False
         self.has_failed = False
@@ -460,7 +458,7 @@ class _AttemptResult:
 
 def _refusal_rule(facts: WakeFacts) -> WakeRule:
     rule = refusing_rule(facts)
-    assert rule is not None, "one of these facts speaks against it"
+    assert rule is not None, "one of these facts refuses the wake"
     return rule
 
 

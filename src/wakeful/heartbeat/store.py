@@ -20,9 +20,9 @@ from wakeful.core.clock import Clock, Instant, iso
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
+from wakeful.heartbeat.file import AgentHeartbeatFiles
 from wakeful.heartbeat.model import Audit, Trigger, WakeOutcome, is_repeat, outcome_of
 from wakeful.heartbeat.policy import (
-    HeartbeatFiles,
     HeartbeatInvalid,
     HeartbeatPolicy,
     HeartbeatSnapshot,
@@ -37,11 +37,12 @@ from wakeful.judging.wake_eligibility import IneligibilityReason, PolicyState
 from wakeful.storage.base import Note, Store
 
 KIND: Final = "wake"
-# Beyond this the oldest go, however young: a thousand agents that are refused in turn must not fill a disk.
+# Beyond this the oldest are dropped, however young: a thousand refused agents must not fill a disk.
 ENTRIES_MAX: Final = 20_000
-# A session cools by its last wake, for 30 days at most, and the store knows as long what was spent on it: twice that.
+# The cooldown counts from a session's last wake, for 30 days at most, and the store keeps what was spent on
+# it as long: twice that.
 LAST_GIVEN_SECONDS: Final = 60 * 86_400.0
-# A wake that follows another is reserved once; the store forgets spendings of a month ago by itself.
+# The wake after another one is reserved once; the store itself forgets reservations after a month.
 FOR_EVER_SECONDS: Final = 315_360_000.0
 NOT_OBSERVED: Final = "Wakeful ended in its middle: nobody saw whether the prompt arrived"
 
@@ -49,7 +50,7 @@ log = logging.getLogger("wakeful")
 
 
 class AuditLog:
-    """Every decision that is kept, oldest first."""
+    """The stored decisions, oldest first."""
 
     def __init__(self, store: Store, clock: Clock, retention_seconds: float) -> None:
         self._store = store
@@ -58,40 +59,41 @@ class AuditLog:
         self._entries: OrderedDict[str, Audit] = OrderedDict()
         self._last: dict[str, Audit] = {}
         self._highest = 0
-        # The newest two prompts of every session: of the newest it may turn out that it was not given after all.
+        # The newest two prompts of every session: the newest may turn out not to have been sent.
         self._prompts: dict[SessionId, list[tuple[str, Instant]]] = {}
-        # What was spent on the reservations that are open.
+        # Budget keys of open reservations.
         self._spent_keys: dict[str, str] = {}
 
     async def restore(self) -> None:
-        """Know again what was decided; what was under way is over, and nobody saw how."""
-        for audit in await self._load_stored():
-            known = _as_failed(audit, NOT_OBSERVED) if audit.outcome is None else audit
-            if known is not audit:
-                await self._save(known)
-            self._remember(known, self._clock.instant(known.wall))
+        """Load the stored decisions; one that was under way failed without a known result."""
+        for stored in await self._load_stored():
+            audit = stored
+            if audit.outcome is None:
+                failed, reason = WakeOutcome.FAILED, IneligibilityReason.SYNTHETIC_PROMPT_FAILED
+                audit = replace(audit, outcome=failed, reason=reason, words=NOT_OBSERVED)
+                await self._save(audit)
+            self._remember(audit, self._clock.instant(audit.wall))
         await self.forget_old()
 
     async def reload(self) -> None:
-        """Learn what other daemons on this store have decided since."""
+        """Load decisions of other daemons on this store."""
         for audit in await self._load_stored():
             if audit.id not in self._entries:
                 self._remember(audit, self._clock.instant(audit.wall))
 
     def last(self, agent: str) -> Audit | None:
-        """The newest decision about an agent."""
         return self._last.get(agent)
 
     def last_prompt_at(self, session_id: SessionId) -> Instant | None:
-        """When a prompt was last given to a session, or may have been."""
-        given = self._prompts.get(session_id)
-        return given[-1][1] if given else None
+        """When the last prompt was sent to a session, or may have been."""
+        prompts = self._prompts.get(session_id)
+        return prompts[-1][1] if prompts else None
 
     def prompts_within(self, seconds: float) -> list[Instant]:
-        """When prompts were given in the last so many seconds, or may have been; to whomever."""
+        """The times of prompts to any session within the last `seconds`, also of those that may have been sent."""
         now = self._clock.now()
-        given = [self._clock.instant(each.wall) for each in self._entries.values() if each.has_given_prompt]
-        return [at for at in given if now.seconds_since(at) < seconds]
+        times = [self._clock.instant(each.wall) for each in self._entries.values() if each.has_given_prompt]
+        return [at for at in times if now.seconds_since(at) < seconds]
 
     def of(self, agent: str, limit: int = 20) -> list[Audit]:
         """The newest decisions about an agent, newest first."""
@@ -106,7 +108,7 @@ class AuditLog:
         words: str,
         snapshot: HeartbeatSnapshot | None,
     ) -> Audit:
-        """Write a refusal down, durably; an equal one before it is counted instead."""
+        """Store a refusal durably; an equal one before it is counted instead."""
         now = self._clock.now()
         audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
         audit = replace(audit, outcome=outcome_of(reason), reason=reason, words=words)
@@ -126,10 +128,10 @@ class AuditLog:
     async def reserve(
         self, agent: str, session_id: SessionId, trigger: Trigger, snapshot: HeartbeatSnapshot
     ) -> Audit | None:
-        """Write down that a wake is under way, durably. None: another daemon on this store was quicker."""
+        """Store durably that a wake is under way. None: another daemon on this store was first."""
         now = self._clock.now()
         audit = _audit(now, self._number(now), agent, session_id, trigger, snapshot)
-        # Whoever knows the same last wake spends the same, and only one of them can.
+        # Daemons that know the same last wake use the same key, and only one of them can spend it.
         key = f"wake/{session_id}/{self._last_prompt_id(session_id) or 'first'}"
         self._remember(audit, now)
         try:
@@ -148,7 +150,7 @@ class AuditLog:
     async def conclude(
         self, audit: Audit, outcome: WakeOutcome, reason: IneligibilityReason | None, words: str
     ) -> Audit:
-        """What became of a decision that was under way. One that gave no prompt cools nothing."""
+        """Store the result of a decision that was under way. Without a prompt there is no cooldown."""
         concluded = replace(audit, outcome=outcome, reason=reason, words=words)
         self._remember(concluded, self._clock.now())
         key = self._spent_keys.pop(audit.id, None)
@@ -158,19 +160,19 @@ class AuditLog:
         return concluded
 
     async def forget_old(self) -> None:
-        """Drop what is older than the retention; what a session cools by stays longer."""
+        """Drop entries older than the retention; those that a cooldown counts from stay longer."""
         now, newest = self._clock.now().wall, self._newest_prompt_ids()
         longest_seconds = max(self._retention_seconds, LAST_GIVEN_SECONDS)
         for audit in list(self._entries.values()):
-            kept_seconds = longest_seconds if audit.id in newest else self._retention_seconds
-            # Dropping takes time, and one may have been counted up meanwhile.
-            if audit.wall < now - kept_seconds and self._entries.get(audit.id) is audit:
+            retention_seconds = longest_seconds if audit.id in newest else self._retention_seconds
+            # Dropping takes time, and an entry may have been counted up meanwhile.
+            if audit.wall < now - retention_seconds and self._entries.get(audit.id) is audit:
                 await self._drop(audit)
         while len(self._entries) > ENTRIES_MAX:
             await self._drop_first()
 
     async def _drop_first(self) -> None:
-        """Make room: the oldest decision goes, if possible one that no session cools by."""
+        """Make room: drop the oldest decision, preferably one that no cooldown counts from."""
         newest = self._newest_prompt_ids()
         oldest = next(iter(self._entries.values()))
         await self._drop(next((each for each in self._entries.values() if each.id not in newest), oldest))
@@ -184,15 +186,15 @@ class AuditLog:
             del self._prompts[audit.session_id]
 
     def _last_prompt_id(self, session_id: SessionId) -> str | None:
-        given = self._prompts.get(session_id)
-        return given[-1][0] if given else None
+        prompts = self._prompts.get(session_id)
+        return prompts[-1][0] if prompts else None
 
     def _newest_prompt_ids(self) -> set[str]:
-        return {given[-1][0] for given in self._prompts.values() if given}
+        return {prompts[-1][0] for prompts in self._prompts.values() if prompts}
 
     def _number(self, now: Instant) -> int:
-        """Its milliseconds, and above every number so far: a restart reads decisions in the order of their ids, whatever
-        the clock was set to between them."""
+        """The time in milliseconds, but above every earlier number: a restart reads decisions in the order of
+        their ids, however the clock was set between them."""
         return max(int(now.wall * 1000), self._highest + 1)
 
     def _remember(self, audit: Audit, at: Instant) -> None:
@@ -201,16 +203,16 @@ class AuditLog:
         self._last[audit.agent] = audit
         if audit.session_id is None:
             return
-        given = self._prompts.setdefault(audit.session_id, [])
-        known = any(audit_id == audit.id for audit_id, _ in given)
+        prompts = self._prompts.setdefault(audit.session_id, [])
+        known = any(audit_id == audit.id for audit_id, _ in prompts)
         if audit.has_given_prompt and not known:
-            given.append((audit.id, at))
-            del given[:-2]
+            prompts.append((audit.id, at))
+            del prompts[:-2]
         elif known and not audit.has_given_prompt:
-            given[:] = [each for each in given if each[0] != audit.id]
+            prompts[:] = [each for each in prompts if each[0] != audit.id]
 
     def _forget(self, audit: Audit) -> None:
-        """It could not be written down, so nothing is done on its strength."""
+        """The decision could not be stored, so nothing is done on its basis."""
         self._remember(replace(audit, outcome=WakeOutcome.SKIPPED), self._clock.now())
         self._entries.pop(audit.id, None)
         self._last.pop(audit.agent, None)
@@ -259,20 +261,13 @@ def _audit(
     )
 
 
-def _as_failed(audit: Audit, words: str) -> Audit:
-    return replace(
-        audit, outcome=WakeOutcome.FAILED, reason=IneligibilityReason.SYNTHETIC_PROMPT_FAILED, words=words
-    )
-
-
 SNAPSHOT_KIND: Final = "heartbeat-snapshot"
-MISSING: Final = PolicyReading(PolicyState.MISSING)
 
 
 class PolicyStore:
-    """What every agent's file amounts to."""
+    """The state of every agent's file."""
 
-    def __init__(self, files: HeartbeatFiles, store: Store, clock: Clock) -> None:
+    def __init__(self, files: AgentHeartbeatFiles, store: Store, clock: Clock) -> None:
         self._files = files
         self._store = store
         self._clock = clock
@@ -281,7 +276,7 @@ class PolicyStore:
         self._unsaved: dict[str, HeartbeatSnapshot] = {}
 
     async def restore(self) -> None:
-        """Know again which snapshots were valid last."""
+        """Load the last valid snapshots."""
         for note in await self._store.notes(SNAPSHOT_KIND):
             try:
                 self._valid_snapshots[note.key] = decode_json(note.body, HeartbeatSnapshot)
@@ -289,7 +284,7 @@ class PolicyStore:
                 log.info("the snapshot of agent %s is of another version", note.key)
 
     def reading(self, agent: str, workdir: str | None) -> PolicyReading:
-        """What the agent's file amounts to now."""
+        """The state of the agent's file now."""
         stamp = self._files.stamp(agent, workdir)
         if stamp is None:
             self._readings.pop(agent, None)
@@ -300,7 +295,7 @@ class PolicyStore:
         try:
             reading = self._load_valid(agent, workdir)
         except HeartbeatUnread as wrong:
-            # What the machine could not do once says nothing about the file: it is read again.
+            # A failed read says nothing about the file: it is read again.
             return self._invalid(agent, wrong)
         except HeartbeatInvalid as wrong:
             reading = self._invalid(agent, wrong)
@@ -308,7 +303,7 @@ class PolicyStore:
         return reading
 
     async def save(self) -> None:
-        """Remember new snapshots beyond a restart. A store that refuses costs only that."""
+        """Store new snapshots for a restart. If the store refuses, only that is lost."""
         for agent in list(self._unsaved):
             snapshot = self._unsaved[agent]
             try:
@@ -323,7 +318,7 @@ class PolicyStore:
         return is_quiet(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
 
     def next_change(self, policy: HeartbeatPolicy, wall: float) -> float | None:
-        """When a quiet time ends or begins; None if that never happens."""
+        """When a quiet window ends or begins; None if that never happens."""
         return next_change(policy.active_hours, policy.quiet_windows, self._zones(policy), wall)
 
     def _load_valid(self, agent: str, workdir: str | None) -> PolicyReading:
@@ -338,7 +333,7 @@ class PolicyStore:
 
     def _invalid(self, agent: str, wrong: HeartbeatInvalid) -> PolicyReading:
         file, line, reason = (wrong.facts[name] for name in ("file", "line", "reason"))
-        # It may quote the file, whoever wrote that.
+        # It may quote the file, which is untrusted.
         problem = PolicyProblem(str(file), int(str(line)), safe(str(reason)))
         return PolicyReading(PolicyState.INVALID, self._valid_snapshots.get(agent), problem)
 

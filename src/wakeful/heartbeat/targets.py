@@ -14,7 +14,7 @@ from wakeful.agents.model import AgentRecord, AgentSpec, BadAgentName
 from wakeful.core.clock import iso
 from wakeful.core.ids import SessionId
 from wakeful.core.labels import label
-from wakeful.core.leases import WorkItem, WorkState
+from wakeful.core.leases import WorkState
 from wakeful.heartbeat.model import parse_target
 from wakeful.heartbeat.policy import Include
 from wakeful.judging.session_record import SessionRecord
@@ -24,7 +24,7 @@ from wakeful.storage.base import Store
 
 
 class Target(Struct, frozen=True):
-    """An agent's session, if it has one, and the folder its own HEARTBEAT.md would lie in."""
+    """An agent's session, if it has one, and the folder of its own HEARTBEAT.md."""
 
     agent: str
     watched: TrackedSession | None
@@ -52,12 +52,12 @@ class Targets:
         self._declared_agents = declared
 
     def names(self) -> list[str]:
-        """Everybody who could be woken, in order."""
+        """Every name that can be woken, in order."""
         named = {name for name in self._registry.names.values() if _is_target(name)}
         return sorted(named | set(self._declared_agents()))
 
     def find(self, name: str) -> Target:
-        """Who that is. Raises BadAgentName for what can be neither a name nor a session's id."""
+        """The target of a name. Raises BadAgentName for a text that is neither a name nor a session's id."""
         parse_target(name)
         declared = self._declared_agents().get(name)
         session = max(self._sessions(name, declared), key=_last_active, default=None)
@@ -66,7 +66,7 @@ class Targets:
         return Target(name, session, _workdir(session, declared))
 
     def name_of(self, session_id: SessionId) -> str | None:
-        """The agent whose session this is."""
+        """The agent of this session."""
         named = self._registry.names.get(session_id)
         if named is not None and _is_target(named):
             return named
@@ -76,7 +76,7 @@ class Targets:
         return None
 
     def of_session(self, session_id: SessionId) -> Target:
-        """This very session, by its agent's name if it has one."""
+        """Exactly this session, under its agent's name if it has one."""
         session, name = self._registry.sessions[session_id], self.name_of(session_id)
         declared = self._declared_agents().get(name) if name is not None else None
         return Target(name or session_id, session, _workdir(session, declared))
@@ -95,7 +95,7 @@ def _last_active(session: TrackedSession) -> tuple[float, str]:
 
 
 def _workdir(session: TrackedSession | None, declared: DeclaredAgent | None) -> str | None:
-    """Where the agent works on this host; a folder inside a container is none."""
+    """The agent's folder on this host; a folder inside a container is none."""
     if declared is not None:
         return declared.spec.workdir or None if declared.spec.runtime == "tmux" else None
     if session is None:
@@ -111,19 +111,19 @@ def _is_target(name: str) -> bool:
     return True
 
 
-# Beyond this it is said that there are more.
+# With more tasks than this the text says "or more".
 WORKS_MAX: Final = 1000
 SHOWN_MAX: Final = 5
 
 
 class WakeContext:
-    """Asks the store only for what a file wants to be told."""
+    """Asks the store only for the facts that a file includes."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def of(self, target: Target, wanted: Collection[Include]) -> dict[Include, str]:
-        """What there is to say; nothing about an agent without a session. Raises what the store raises."""
+        """The facts; none for an agent without a session. Raises the errors of the store."""
         record = target.watched.record if target.watched is not None else None
         if record is None:
             return {}
@@ -143,27 +143,28 @@ class WakeContext:
         return f"{record.health}, {record.state}, last active {record.last_activity_at or 'never'}"
 
     async def _task(self, agent: str, record: SessionRecord) -> str:
-        """The works that are claimed by this agent's name, or continue its session."""
+        """The tasks claimed under this agent's name, or that continue its session."""
         leases = {lease.key: lease for lease in await self._store.leases()}
-        held = []
+        tasks = []
         for work in await self._store.works(WorkState.RUNNING, limit=WORKS_MAX):
             lease = leases.get(work.lease_key)
             if lease is not None and (work.session_id == record.id or lease.owner == agent):
-                held.append(f"{work.id} until {iso(lease.expires_at)}")
-        more = f" and {len(held) - SHOWN_MAX} more" if len(held) > SHOWN_MAX else ""
-        return f"you hold {', '.join(held[:SHOWN_MAX])}{more}" if held else "you hold no work"
+                tasks.append(f"{work.id} until {iso(lease.expires_at)}")
+        more = f" and {len(tasks) - SHOWN_MAX} more" if len(tasks) > SHOWN_MAX else ""
+        return f"you hold {', '.join(tasks[:SHOWN_MAX])}{more}" if tasks else "you hold no work"
 
     async def _inbox(self, agent: str, record: SessionRecord) -> str:
-        """The works that wait for its session, or for anybody in its project."""
+        """The tasks that wait for its session, or for any session of its project."""
         del agent
         pending = await self._store.works(WorkState.PENDING, limit=WORKS_MAX)
-        waiting = [each for each in pending if _is_for(each, record)]
+        waiting = [
+            each
+            for each in pending
+            if each.session_id == record.id
+            or (each.session_id is None and label(each.project) == record.project)
+        ]
         if not waiting:
             return "no work waits for you"
         oldest = iso(min(each.created_at for each in waiting))
         more = " or more" if len(pending) == WORKS_MAX else ""
         return f"{len(waiting)}{more} waiting for you, the oldest since {oldest}: `wakeful work list`"
-
-
-def _is_for(work: WorkItem, record: SessionRecord) -> bool:
-    return work.session_id == record.id or (work.session_id is None and label(work.project) == record.project)

@@ -20,7 +20,7 @@ from wakeful.core.redaction import redact
 from wakeful.core.text import plain
 
 FLUSH_SECONDS: Final = 1.0
-# A line takes 40 us to make: 200 of them are below 1 % of a core. Refusals have as many again, for themselves.
+# A line takes 40 us to make: 200 of them are below 1 % of a core. Refusals have another 200.
 RECORDS_MAX: Final = 200
 PATH_CHARS_MAX: Final = 200
 FILE_BYTES_MAX: Final = 1 << 20
@@ -30,7 +30,7 @@ _log: Final = logging.getLogger("wakeful.access")
 
 
 class AccessRecord(NamedTuple):
-    """One request, answered. `at` is the loop's time."""
+    """One answered request. `at` is the loop's time."""
 
     at: float
     method: str
@@ -41,25 +41,25 @@ class AccessRecord(NamedTuple):
 
 
 class AccessLog:
-    """Takes notes in the loop's thread; nothing is scheduled while nobody asks."""
+    """Collects records in the loop's thread; without requests it schedules nothing."""
 
     def __init__(self) -> None:
         self._pending: list[AccessRecord] = []
         self._skipped = 0
         self._timer: asyncio.TimerHandle | None = None
 
-    def add(self, note: AccessRecord) -> None:
+    def add(self, record: AccessRecord) -> None:
         if not _log.isEnabledFor(logging.INFO):
             return
-        if len(self._pending) >= (RECORDS_MAX if note.status < _REFUSED_STATUS_MIN else 2 * RECORDS_MAX):
+        if len(self._pending) >= (RECORDS_MAX if record.status < _REFUSED_STATUS_MIN else 2 * RECORDS_MAX):
             self._skipped += 1
             return
-        self._pending.append(note)
+        self._pending.append(record)
         if self._timer is None:
             self._timer = asyncio.get_running_loop().call_later(FLUSH_SECONDS, self._flush)
 
     def close(self) -> None:
-        """Write down what is left, here and now."""
+        """Write the remaining records at once."""
         if self._timer is not None:
             self._timer.cancel()
             _write(*self._take_pending())
@@ -73,21 +73,27 @@ class AccessLog:
         return taken
 
 
-def _write(notes: list[AccessRecord], left_out: int) -> None:
-    # The loop counts on CLOCK_MONOTONIC; people read dates.
-    behind = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
-    for note in notes:
-        path = plain(redact(note.path), PATH_CHARS_MAX)
-        stamp = iso(note.at + behind)
+def _write(records: list[AccessRecord], skipped: int) -> None:
+    # The loop uses CLOCK_MONOTONIC; people read dates.
+    offset = time.clock_gettime(time.CLOCK_REALTIME) - time.clock_gettime(time.CLOCK_MONOTONIC)
+    for record in records:
+        path = plain(redact(record.path), PATH_CHARS_MAX)
+        stamp = iso(record.at + offset)
         _log.info(
-            "%s %s %s %d %s %.1f ms", stamp, note.method, path, note.status, note.door, note.seconds * 1000
+            "%s %s %s %d %s %.1f ms",
+            stamp,
+            record.method,
+            path,
+            record.status,
+            record.door,
+            record.seconds * 1000,
         )
-    if left_out:
-        _log.info("and %d more", left_out)
+    if skipped:
+        _log.info("and %d more", skipped)
 
 
 class _PrivateLogFile(RotatingFileHandler):
-    """For its owner's eyes only; a full disk costs the line, not the daemon."""
+    """Readable by its owner only; a full disk costs the line, not the daemon."""
 
     def _open(self) -> TextIOWrapper:
         descriptor = os.open(self.baseFilename, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -99,7 +105,7 @@ class _PrivateLogFile(RotatingFileHandler):
 
 @contextmanager
 def access_file(path: Path) -> Iterator[None]:
-    """Write what `wakeful.access` says to this file, two older ones beside it, as long as this is open."""
+    """Write the log `wakeful.access` to this file, with two older ones beside it, while the context is open."""
     file = _PrivateLogFile(path, maxBytes=FILE_BYTES_MAX, backupCount=FILES_KEPT, delay=True)
     _log.addHandler(file)
     _log.setLevel(logging.INFO)

@@ -21,13 +21,14 @@ from wakeful.http.routes.auth import LoginRoutes
 from wakeful.http.routes.checkpoints import CheckpointRoutes
 from wakeful.http.routes.control import ControlRoutes
 from wakeful.http.routes.daemon import MonitoringRoutes
-from wakeful.http.routes.events import CriticalEventReader, EventRoutes, ReportRoutes
+from wakeful.http.routes.events import EventRoutes, ReportRoutes
 from wakeful.http.routes.healing import HealingRoutes, IncidentRoutes, ListIncidents, QueuedSessions
 from wakeful.http.routes.mute import MuteRoutes
 from wakeful.http.routes.sessions import CaseRoutes, RepairRoutes, SessionRoutes
 from wakeful.http.routes.work import WorkRoutes
 from wakeful.http.routing import Route, Router, file_route
 from wakeful.http.websocket import WebSocketRoute
+from wakeful.incidents.critical_log import CriticalLog
 from wakeful.reports.service import ReportService
 from wakeful.sessions.repair import Repairs
 from wakeful.views.sessions import SessionQueries
@@ -38,7 +39,7 @@ from wakeful.work.service import WorkQueue
 def build_app(
     queries: SessionQueries,
     work: WorkQueue,
-    hands: tuple[SessionController, IdempotentController],
+    controllers: tuple[SessionController, IdempotentController],
     callers: CallerCheck,
     authenticator: Authenticator,
     *,
@@ -47,7 +48,7 @@ def build_app(
     shut_down: Callable[[], None],
     mute_pause: MutePause | None = None,
     incidents: ListIncidents | None = None,
-    critical: CriticalEventReader | None = None,
+    critical: CriticalLog | None = None,
     healing: tuple[Healer, Restorer] | None = None,
     queue: QueuedSessions | None = None,
     checkpoints: tuple[Checkpoints, Lessons] | None = None,
@@ -57,14 +58,14 @@ def build_app(
     own: MonitoringRoutes | None = None,
     reports: ReportService | None = None,
 ) -> Gate:
-    """One ASGI application for both doors. `ancestors` gives the parents of a pid, nearest first."""
+    """One ASGI application for both listeners. `ancestors` gives the parents of a pid, nearest first."""
     limiter, paused = FailureLimiter(), _pause_reader(mute_pause)
     described: Sequence[Route] = (
         *(own or MonitoringRoutes()).routes(),
         *SessionRoutes(queries, ancestors).routes(),
         *CaseRoutes(queries).routes(),
         *WorkRoutes(work, paused).routes(),
-        *ControlRoutes(*hands).routes(),
+        *ControlRoutes(*controllers).routes(),
         *(MuteRoutes(mute_pause, now, queries.resolve).routes() if mute_pause is not None else ()),
         *(EventRoutes(critical, now, paused).routes() if critical is not None else ()),
         *(IncidentRoutes(incidents, paused).routes() if incidents is not None else ()),

@@ -14,11 +14,11 @@ App = Callable[[Scope, Receive, Send], Awaitable[None]]
 PEER: Final = "wakeful.peer"
 """Key of the Peer in a scope; only connections of the Unix socket have one."""
 AUTH_METHOD: Final = "wakeful.proof"
-"""Key of the Proof that the gate accepted."""
+"""Key of the AuthMethod that the gate accepted."""
 
 
 class Peer(Struct, frozen=True):
-    """The process at the other end of the Unix socket, by the kernel's word."""
+    """The process at the other end of the Unix socket, as the kernel reports it."""
 
     pid: int
     uid: int

@@ -40,14 +40,14 @@ V = TypeVar("V")
 
 
 class WebLogin(Struct, frozen=True):
-    """What a page got for its code. `cookie` proves who asks, `csrf` that our own page asks."""
+    """What a page gets for its code. `cookie` proves who asks, `csrf` that Wakeful's own page asks."""
 
     cookie: str
     csrf: str
 
 
 class SecretTable(Generic[V]):
-    """Values behind secrets: at most `count_max`, the oldest forgotten first, each for `seconds_max`."""
+    """Values by secret: at most `count_max`, the oldest dropped first, each for `seconds_max`."""
 
     def __init__(self, now: Callable[[], Instant], *, seconds_max: float, count_max: int) -> None:
         self._now = now
@@ -61,23 +61,22 @@ class SecretTable(Generic[V]):
             del self._entries[next(iter(self._entries))]
 
     def get(self, secret: str) -> V | None:
-        """The value behind this secret, unless there is none or its time is over."""
         found = self._entries.get(_digest(secret))
         return found[1] if found is not None and self._is_fresh(found[0]) else None
 
     def pop(self, secret: str) -> V | None:
-        """Look, and let nobody look again."""
+        """The value of this secret, which becomes invalid."""
         found = self._entries.pop(_digest(secret), None)
         return found[1] if found is not None and self._is_fresh(found[0]) else None
 
     def _is_fresh(self, since: Instant) -> bool:
-        """By both clocks: a sleeping host stops one of them, a person can set the other."""
+        """By both clocks: suspend stops one of them, a person can set the other."""
         now = self._now()
         return max(now.awake - since.awake, now.wall - since.wall) < self._seconds_max
 
 
 class Logins:
-    """Hands out codes, turns each into one login, and knows the logins that are open."""
+    """Issues codes, turns each into one login, and holds the open logins."""
 
     def __init__(self, now: Callable[[], Instant]) -> None:
         self._codes: SecretTable[bool] = SecretTable(
@@ -114,7 +113,7 @@ def _digest(secret: str) -> bytes:
 LOOPBACK_NAMES: Final = ("localhost", "127.0.0.1", "[::1]")
 SOCKET_NAMES: Final = frozenset({"localhost", "wakeful"})
 WEBSOCKET: Final = "WEBSOCKET"
-"""What stands for the method of a WebSocket's opening."""
+"""The method of a WebSocket's opening request."""
 
 _READ_METHODS: Final = frozenset({"GET", "HEAD", WEBSOCKET})
 
@@ -125,7 +124,7 @@ class ListenerKind(StrEnum):
 
 
 class AuthMethod(StrEnum):
-    """How a caller showed that it may ask."""
+    """How a caller proved that it may ask."""
 
     NONE = "none"
     SOCKET_PEER = "peer"
@@ -133,11 +132,11 @@ class AuthMethod(StrEnum):
     COOKIE = "cookie"
 
 
-# Everything that is answered without any proof. Nothing else ever is.
+# The only routes that need no proof.
 PUBLIC_ROUTES: Final = frozenset(
     {("GET", path) for path in ("/healthz", *PAGE_PATHS)} | {("POST", "/api/login")}
 )
-# Some orders are not for everybody who may read.
+# Requests that not every reader may send.
 _RESTRICTED_PATHS: Final[Mapping[str, tuple[frozenset[AuthMethod], str]]] = {
     "/api/shutdown": (frozenset({AuthMethod.SOCKET_PEER}), "through the socket"),
     "/api/login-codes": (
@@ -148,7 +147,7 @@ _RESTRICTED_PATHS: Final[Mapping[str, tuple[frozenset[AuthMethod], str]]] = {
 
 
 class RequestCredentials(Struct, frozen=True):
-    """What a request shows at the door."""
+    """The parts of a request that authentication looks at."""
 
     door: ListenerKind
     method: str
@@ -176,24 +175,25 @@ _CREDENTIAL_HEADERS: Final = {
 def credentials_of(
     listener: ListenerKind, method: str, path: str, headers: Iterable[tuple[bytes, bytes]]
 ) -> RequestCredentials:
-    """Read what counts from a request's headers. Raises DuplicateHeader where one of them came twice."""
-    shown: dict[str, str] = {}
+    """Read the credentials from a request's headers. Raises DuplicateHeader if one of them occurs twice."""
+    values: dict[str, str] = {}
     for name, value in headers:
         key = _CREDENTIAL_HEADERS.get(name)
         if key is None:
             continue
         text = value.decode("latin-1")
-        if key in shown:
-            # HTTP/2 and some clients split cookies; everything else has one value or a liar.
+        if key in values:
+            # HTTP/2 and some clients split cookies; a second value of any other header is an attack or an error.
             if key != "cookie":
                 raise DuplicateHeader(name=name.decode("latin-1"))
-            text = f"{shown[key]}; {text}"
-        shown[key] = text
-    return RequestCredentials(listener, method, path, **shown)
+            text = f"{values[key]}; {text}"
+        values[key] = text
+    return RequestCredentials(listener, method, path, **values)
 
 
 class Authenticator:
-    """The owner's token, the open logins, and the rules. `host` and `port` are the TCP door's; None while it is shut."""
+    """The owner's token, the open logins, and the rules. `host` and `port` are those of the TCP listener;
+    None without one."""
 
     def __init__(
         self, token: str, port: int | None, now: Callable[[], Instant], host: str = "127.0.0.1"
@@ -210,13 +210,13 @@ class Authenticator:
         return f"wakeful-{self.port}"
 
     def authenticate(self, credentials: RequestCredentials) -> AuthMethod:
-        """Let a request in and say how it proved itself, or raise the refusal."""
+        """The way in which a request proved itself. Raises the refusal."""
         self._check_host_and_origin(credentials)
         method = "GET" if credentials.method == "HEAD" else credentials.method
-        is_open = (method, credentials.path) in PUBLIC_ROUTES
-        proof = AuthMethod.NONE if is_open else self._find_method(credentials)
+        is_public = (method, credentials.path) in PUBLIC_ROUTES
+        proof = AuthMethod.NONE if is_public else self._find_method(credentials)
         if credentials.method not in _READ_METHODS:
-            self._check_write(credentials, proof, is_open=is_open)
+            self._check_write(credentials, proof, is_public=is_public)
         return proof
 
     def login_of(self, cookie_header: str) -> WebLogin | None:
@@ -225,12 +225,12 @@ class Authenticator:
         return self.logins.find(cookie) if cookie is not None else None
 
     def without_token(self, path: str) -> str:
-        """The path without the token, which somebody may have pasted into it."""
+        """The path with the token replaced, in case a person pasted it there."""
         return path.replace(self._token.decode(), "[token]")
 
     def _check_host_and_origin(self, credentials: RequestCredentials) -> None:
-        ours = SOCKET_NAMES if credentials.door is ListenerKind.SOCKET else self._allowed_hosts
-        if credentials.host not in ours:
+        allowed = SOCKET_NAMES if credentials.door is ListenerKind.SOCKET else self._allowed_hosts
+        if credentials.host not in allowed:
             raise ForeignHost
         if credentials.origin is not None and credentials.origin != f"http://{credentials.host}":
             raise ForeignOrigin
@@ -250,16 +250,16 @@ class Authenticator:
 
     def _check_token(self, authorization: str) -> None:
         scheme, _, token = authorization.partition(" ")
-        shown = token.strip().encode("utf-8", "surrogatepass")
-        if scheme.lower() != "bearer" or not hmac.compare_digest(shown, self._token):
+        given = token.strip().encode("utf-8", "surrogatepass")
+        if scheme.lower() != "bearer" or not hmac.compare_digest(given, self._token):
             raise TokenWrong
 
-    def _check_write(self, credentials: RequestCredentials, proof: AuthMethod, *, is_open: bool) -> None:
-        """Whatever is not reading: the right door, our own page, and JSON, which no foreign form can send."""
+    def _check_write(self, credentials: RequestCredentials, proof: AuthMethod, *, is_public: bool) -> None:
+        """A write needs the right listener, Wakeful's own page, and JSON, which no form of another site can send."""
         allowed, how = _RESTRICTED_PATHS.get(credentials.path, (None, ""))
         if allowed is not None and proof not in allowed:
             raise WrongListener(how=how)
-        if proof is AuthMethod.COOKIE and not is_open:
+        if proof is AuthMethod.COOKIE and not is_public:
             login = self.login_of(credentials.cookie)
             if login is None or not hmac.compare_digest(credentials.csrf.encode(), login.csrf.encode()):
                 raise CsrfNeeded
@@ -268,7 +268,6 @@ class Authenticator:
 
 
 def cookie_in(header: str, name: str) -> str | None:
-    """The value of one cookie in a Cookie header."""
     for part in header.split(";"):
         key, equals, value = part.strip().partition("=")
         if equals and key == name:
@@ -277,7 +276,7 @@ def cookie_in(header: str, name: str) -> str | None:
 
 
 def url_of(host: str, port: int) -> str:
-    """Where a browser finds a door; an address with colons stands in brackets."""
+    """The address for a browser; an IPv6 address goes into brackets."""
     return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
 
 
@@ -285,15 +284,15 @@ def _allowed_hosts(host: str, port: int | None) -> frozenset[str]:
     if port is None:
         return frozenset()
     names = (*LOOPBACK_NAMES, f"[{host}]" if ":" in host else host)
-    # Port 80 is the one that browsers leave out.
+    # Browsers leave out port 80.
     bare = names if port == 80 else ()
     return frozenset((*bare, *(f"{name}:{port}" for name in names)))
 
 
 def _check_same_origin(credentials: RequestCredentials) -> None:
-    """A cookie is also sent on behalf of pages at other ports of this host; only our own page may use it."""
+    """Browsers also send the cookie for pages at other ports of this host; only Wakeful's own page may use it."""
     if credentials.site not in {None, "same-origin", "none"}:
         raise ForeignOrigin
-    # Every browser names the origin of a WebSocket. One that does not is none.
+    # Every browser sends the origin of a WebSocket. A client that does not is no browser.
     if credentials.method == WEBSOCKET and credentials.origin is None:
         raise ForeignOrigin

@@ -19,21 +19,21 @@ from wakeful.http.asgi import PEER, Scope
 
 Address = tuple[str, int]
 _SESSION_PATH: Final = r"/api/sessions/[^/]+"
-# What agents and the programs around them work with: a queue, leases, logins, and waking another agent, where the wake
-# service decides who may.
+# Requests that agents and programs around them need: a queue, leases, logins, and waking another agent, where
+# the wake service decides which agent may.
 _UNRESTRICTED_PATHS: Final = re.compile(
     rf"/api/(?:login|logout|work(?:/.*)?|agents/[^/]+/heartbeat/wake)\Z|{_SESSION_PATH}/(?:claim|renew|yield)\Z"
 )
 # These only make Wakeful do less.
 _REDUCING_PATHS: Final = frozenset({"/api/shutdown", "/api/pause"})
-# A yes, or a no, to what an agent or Wakeful asks.
+# A yes or a no to a question of an agent or of Wakeful.
 _APPROVAL_PATHS: Final = re.compile(
     rf"{_SESSION_PATH}/(?:answer|revive|restore)\Z|/api/checkpoints/[^/]+/(?:continue|rollback|abort)\Z|/api/lessons\Z"
 )
 
 
 class RequestClass(Enum):
-    """How much an order needs."""
+    """What a request needs."""
 
     UNRESTRICTED = "open"
     REDUCING = "reducing"
@@ -42,7 +42,7 @@ class RequestClass(Enum):
 
 
 def classify_path(path: str) -> RequestClass:
-    """What an order to this path is. A path that is not listed here is a decision."""
+    """The class of a write request to this path. An unlisted path is a decision."""
     if _UNRESTRICTED_PATHS.match(path) is not None:
         return RequestClass.UNRESTRICTED
     if path in _REDUCING_PATHS:
@@ -67,13 +67,13 @@ class ApprovalOnlyInChat(OperatorError):
 
 
 class FindCallerSession(Protocol):
-    """The supervised session that one of these processes works for; raises ProcessGone."""
+    """The supervised session of one of these processes. Raises ProcessGone."""
 
     def __call__(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None: ...
 
 
 class RefusedDecision(Struct, frozen=True):
-    """A decision that was refused: why, what was asked for, by which processes, and from inside which session."""
+    """A refused decision: why, what was requested, by which processes, and from which session."""
 
     why: WakefulError
     path: str
@@ -82,11 +82,11 @@ class RefusedDecision(Struct, frozen=True):
 
 
 async def _ignore_refusal(_refusal: RefusedDecision) -> None:
-    """Tell no person."""
+    """Send no alert."""
 
 
 class CallerCheck:
-    """Tells people's callers from agents'. `is_chat` knows the process of the chat gateway."""
+    """Distinguishes people from agents. `is_chat` recognises the process of the chat gateway."""
 
     def __init__(
         self,
@@ -104,9 +104,9 @@ class CallerCheck:
         self._on_refusal = refused
 
     async def admit(self, scope: Scope) -> None:
-        """Let an order pass that this caller may give. Raises AgentMayNotDecide, CallerUnknown, ApprovalOnlyInChat."""
-        order, path = classify_path(scope["path"]), str(scope["path"])
-        if order is RequestClass.UNRESTRICTED:
+        """Check that this caller may send the request. Raises AgentMayNotDecide, CallerUnknown, ApprovalOnlyInChat."""
+        request_class, path = classify_path(scope["path"]), str(scope["path"])
+        if request_class is RequestClass.UNRESTRICTED:
             return
         pids: Sequence[int] = ()
         session: SessionId | None = None
@@ -114,17 +114,17 @@ class CallerCheck:
             pids = await asyncio.to_thread(self._caller_pids, scope)
             if await asyncio.to_thread(self._is_chat, pids):
                 return
-            session = await self._session_of_pids(pids, reduces=order is RequestClass.REDUCING)
+            session = await self._session_of_pids(pids, reduces=request_class is RequestClass.REDUCING)
             if session is not None:
                 raise AgentMayNotDecide(session=session)
-            if order is RequestClass.APPROVAL and self._only_in_chat:
+            if request_class is RequestClass.APPROVAL and self._only_in_chat:
                 raise ApprovalOnlyInChat
         except OperatorError as why:
             await self._on_refusal(RefusedDecision(why, path, tuple(pids), session))
             raise
 
     async def caller_session(self, scope: Scope) -> SessionId | None:
-        """The supervised session from inside of which this asks; None for people. Raises CallerUnknown."""
+        """The supervised session that the caller works for; None for people. Raises CallerUnknown."""
         return await self._session_of_pids(await asyncio.to_thread(self._caller_pids, scope))
 
     async def _session_of_pids(self, pids: Sequence[int], *, reduces: bool = False) -> SessionId | None:
@@ -134,16 +134,16 @@ class CallerCheck:
             raise CallerUnknown from None
 
     def _caller_pids(self, scope: Scope) -> Sequence[int]:
-        """The processes that ask. Raises CallerUnknown."""
+        """The processes that sent the request. Raises CallerUnknown."""
         peer, client, server = scope.get(PEER), scope.get("client"), scope.get("server")
-        found: Sequence[int] = ()
+        pids: Sequence[int] = ()
         if peer is not None:
-            found = (peer.pid,) if peer.pid > 0 else ()
+            pids = (peer.pid,) if peer.pid > 0 else ()
         elif client and server:
-            found = self._tcp_callers(_address(client), _address(server))
-        if not found:
+            pids = self._tcp_callers(_address(client), _address(server))
+        if not pids:
             raise CallerUnknown
-        return found
+        return pids
 
 
 def _address(place: Any) -> Address:

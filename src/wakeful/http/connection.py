@@ -35,30 +35,31 @@ from wakeful.http.errors import (
 HEAD_BYTES_MAX: Final = 64 * 1024
 # From the opening of a connection, or from its last answer, to the end of the next request's headers.
 HEAD_SECONDS_MAX: Final = 10
-# When a listener is full, a connection that has asked nothing for this long makes room for the next one.
+# When a listener is full, a connection that has sent no request for this long is closed for the next one.
 IDLE_SECONDS_MIN: Final = 0.1
 # Beyond this a second system call costs less than copying.
 JOINED_BYTES_MAX: Final = 64 * 1024
-# How long an answer may lie unread. A page of 10,000 sessions through a slow tunnel takes 15 s.
+# How long an answer may stay unread. A page of 10,000 sessions through a slow tunnel takes 15 s.
 STALL_SECONDS_MAX: Final = 30
 _CREDENTIALS: Final = struct.Struct("iII")
 _log: Final = logging.getLogger("wakeful.access")
 
 
 def connections_max() -> int:
-    """How many connections one listener may have; fewer where this process may have few descriptors."""
+    """The limit of connections for one listener; lower where this process may have few descriptors."""
     return shares(resource.getrlimit(resource.RLIMIT_NOFILE)[0]).connections
 
 
 class ListenerConnections(ServerState):
-    """The connections of one listener. `idle` are those that wait for a request, the longest first, and since when."""
+    """The connections of one listener. `idle` maps those that wait for a request, longest first, to the time
+    since when."""
 
     def __init__(self) -> None:
         super().__init__()
         self.idle: dict[HttpConnection, float] = {}
 
     def close_longest_idle(self, now: float) -> bool:
-        """Close the connection that asked nothing for longest. False: all of them are at work, or came just now."""
+        """Close the connection that waits longest. False: all are busy or opened just now."""
         longest = next(iter(self.idle), None)
         if longest is None or now - self.idle[longest] < IDLE_SECONDS_MIN:
             return False
@@ -77,22 +78,22 @@ def peer_of(transport: asyncio.BaseTransport) -> Peer | None:
 
 
 def _problem_bytes(error: WakefulError) -> bytes:
-    """A whole answer, for where no application has seen the request."""
+    """A whole answer, for a request that no application has seen."""
     body = problem_body(error)
     head = b"content-type: %b\r\ncontent-length: %d\r\nconnection: close\r\n\r\n"
     return STATUS_LINE[error.http_status] + head % (MEDIA_TYPE.encode(), len(body)) + body
 
 
 class _Timer:
-    """One timer of one connection: set anew, or put off, as often as needed."""
+    """A timer of one connection, which can be set again."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._loop = loop
         self._timer: asyncio.TimerHandle | None = None
 
-    def set(self, seconds: float, act: Callable[[], None]) -> None:
+    def set(self, seconds: float, callback: Callable[[], None]) -> None:
         self.clear()
-        self._timer = self._loop.call_later(seconds, act)
+        self._timer = self._loop.call_later(seconds, callback)
 
     def clear(self) -> None:
         if self._timer is not None:
@@ -101,7 +102,7 @@ class _Timer:
 
 
 class _HeadBufferingTransport:
-    """A transport that sends an answer's head together with its body: half the system calls of an answer."""
+    """Sends an answer's head together with its body: half the system calls of an answer."""
 
     def __init__(self, transport: asyncio.Transport) -> None:
         self.transport = transport
@@ -121,7 +122,7 @@ class _HeadBufferingTransport:
             self.transport.write(piece)
 
     def flush(self) -> None:
-        """Send a head that stands alone."""
+        """Send a head that has no body."""
         if self._head:
             self.transport.write(self._head)
             self._head = b""
@@ -132,7 +133,7 @@ class _HeadBufferingTransport:
 
 
 class HttpConnection(HttpToolsProtocol):
-    """One HTTP connection of either door."""
+    """One HTTP connection of either listener."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -152,11 +153,11 @@ class HttpConnection(HttpToolsProtocol):
             _log.warning("refused uid %d (pid %d) at the socket", self._peer.uid, self._peer.pid)
             transport.abort()
             return
-        most = connections_max()
-        if len(self.connections) > most and not self._listener_connections.close_longest_idle(
+        limit = connections_max()
+        if len(self.connections) > limit and not self._listener_connections.close_longest_idle(
             self.loop.time()
         ):
-            self._refuse_and_close(TooManyConnections(connections_max=most))
+            self._refuse_and_close(TooManyConnections(connections_max=limit))
         else:
             self._start_head_timer()
 
@@ -170,7 +171,7 @@ class HttpConnection(HttpToolsProtocol):
             return
         super().data_received(data)
         if self._in_head and not self.transport.is_closing():
-            # The parser keeps an unfinished line to itself, so only what was fed can be counted.
+            # The parser does not expose an unfinished line, so only the received bytes can be counted.
             self._head_bytes += len(data)
             if self._head_bytes > HEAD_BYTES_MAX:
                 self._refuse_and_close(HeadTooLarge(bytes_max=HEAD_BYTES_MAX))
@@ -186,11 +187,11 @@ class HttpConnection(HttpToolsProtocol):
         self._stop_head_timer()
         # Four more for the colon, the space and the end of each line.
         if len(self.url) + sum(len(name) + len(value) + 4 for name, value in self.headers) > HEAD_BYTES_MAX:
-            # The parser turns whatever is raised in here into an error of its own.
+            # The parser replaces any exception that is raised here by an error of its own.
             self._parse_error = HeadTooLarge(bytes_max=HEAD_BYTES_MAX)
             raise self._parse_error
         if not self.url.startswith(b"/") or b"#" in self.url:
-            # A whole address names a second host, and the parser would drop what is behind a #.
+            # A whole URL names a second host, and the parser would drop the part after a #.
             self._parse_error = PathNotCanonical()
             raise self._parse_error
         super().on_headers_complete()
@@ -220,22 +221,22 @@ class HttpConnection(HttpToolsProtocol):
         self.transport = self._buffering_transport.transport
         super().handle_websocket_upgrade()
 
-    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - the parser's words are not for callers
+    def send_400_response(self, msg: str) -> None:  # noqa: ARG002 - callers do not get the parser's message
         self._refuse_and_close(self._parse_error)
 
     def _start_head_timer(self) -> None:
         self._head_timer.set(HEAD_SECONDS_MAX, self._on_head_timeout)
-        # Taken out first: the longest is the first of them.
+        # Removed first, so that the order stays: the longest idle comes first.
         self._listener_connections.idle.pop(self, None)
         self._listener_connections.idle[self] = self.loop.time()
 
     def _stop_head_timer(self) -> None:
-        """A head has come, or none will."""
+        """A head has arrived, or none will."""
         self._head_timer.clear()
         self._listener_connections.idle.pop(self, None)
 
     def _on_head_timeout(self) -> None:
-        """No complete head in time. Where none was begun (idle, or a body nobody reads) there is no answer."""
+        """No complete head in time. If none was begun (idle, or an unread body) there is no answer."""
         if self._in_head and self._head_bytes:
             self._refuse_and_close(HeadTooSlow(seconds_max=HEAD_SECONDS_MAX))
         else:
@@ -246,14 +247,14 @@ class HttpConnection(HttpToolsProtocol):
         self._close_when_sent()
 
     def _close_when_sent(self) -> None:
-        """Close once everything was taken, but do not wait for it forever."""
+        """Close once everything was sent, but do not wait for it forever."""
         self._stop_head_timer()
         self.transport.close()
         self._stall_timer.set(STALL_SECONDS_MAX, self.transport.abort)
 
 
 class _WebSocketHandshake(ServerProtocol):
-    """The WebSocket's handshake, refusing in our own form."""
+    """The WebSocket's handshake, with refusals as problem documents."""
 
     def reject(self, status: HTTPStatus | int, text: str) -> Response:  # noqa: ARG002 - see send_400_response
         response = super().reject(status, problem_body(NotHttp()).decode())
@@ -263,7 +264,7 @@ class _WebSocketHandshake(ServerProtocol):
 
 
 class WebSocketConnection(WebSocketsSansIOProtocol):
-    """One WebSocket of either door. It tells and does not listen: what a client says has no content here."""
+    """One WebSocket of either listener. It only sends: messages of a client arrive without content."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
@@ -272,7 +273,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
-        # Beyond what the kernel takes, one message at a time is kept for a client that does not read.
+        # Beyond the kernel's buffer, one message at a time is kept for a client that does not read.
         self.transport.set_write_buffer_limits(high=0)
 
     def handle_connect(self, event: Request) -> None:
@@ -284,7 +285,8 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def data_received(self, data: bytes) -> None:
         super().data_received(data)
         if not self.handshake_initiated:
-            # The opening comes whole; one that the HTTP parser let pass and this one did not gets no better.
+            # The opening request comes whole; if the HTTP parser accepted it and this one did not, waiting
+            # does not help.
             self.transport.write(_problem_bytes(NotHttp()))
             self.transport.close()
 
@@ -295,7 +297,7 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
     def pause_writing(self) -> None:
         super().pause_writing()
         self._stall_timer.set(STALL_SECONDS_MAX, self.transport.abort)
-        # Every ping is answered: one who pings and reads nothing would fill the memory with answers.
+        # Every ping is answered: a client that pings and reads nothing would fill the memory with answers.
         self.transport.pause_reading()
 
     def resume_writing(self) -> None:
@@ -306,10 +308,10 @@ class WebSocketConnection(WebSocketsSansIOProtocol):
 
     def keepalive_timeout(self) -> None:
         super().keepalive_timeout()
-        # Closing waits until the peer has taken what was written; this one takes nothing any more.
+        # Closing waits until the peer has read everything; this one reads nothing any more.
         self.transport.abort()
 
     def send_receive_event_to_app(self) -> None:
-        # Undecoded: bytes that are no text would only make a traceback.
+        # Not decoded: bytes that are no text would only cause a traceback.
         self.frames = [b""]
         super().send_receive_event_to_app()

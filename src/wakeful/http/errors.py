@@ -56,7 +56,7 @@ class TokenWrong(WrongCredential):
 class LoginExpired(OperatorError):
     """This login is over. `wakeful open` gives a new link."""
 
-    # No guess: nobody guesses 256 bits, and every tab of a daemon that was restarted comes with an old cookie.
+    # Not a WrongCredential: 256 bits cannot be guessed, and after a restart every open tab sends an old cookie.
     code = "logged-out"
     http_status = 401
 
@@ -174,7 +174,7 @@ class ShuttingDown(WorldError):
 
 MEDIA_TYPE: Final = "application/problem+json"
 EXIT_CODE_HEADER: Final = "x-wakeful-exit"
-# What nearly every route may be refused with, as the API description says it.
+# Refusals that nearly every route has, for the API description.
 PROBLEMS: Final = {
     400: "The request is not valid.",
     401: "No proof, or a wrong one.",
@@ -186,7 +186,7 @@ _log: Final = logging.getLogger("wakeful.http")
 
 
 class ProblemDocument(Struct, frozen=True):
-    """What every refused or failed request is answered with."""
+    """The answer to every refused or failed request."""
 
     type: str
     title: str
@@ -246,6 +246,6 @@ def problem_headers(error: WakefulError) -> dict[str, str]:
 
 
 def log_bug(error: BaseException) -> OwnError:
-    """Tell the log everything about an error of ours, and the caller that there was one."""
+    """Log an internal error with its traceback; the caller gets an OwnError without details."""
     _log.error("a request failed by a bug of ours", exc_info=error)
     return OwnError()

@@ -39,17 +39,18 @@ from wakeful.http.queries import parse_query
 
 FIRST_DELAY_SECONDS: Final = 0.1
 DELAY_STEP_SECONDS_MAX: Final = 5.0
-# After a minute without a failure the next one is a first one again.
+# After a minute without a failure the count starts again.
 RESET_AFTER_SECONDS: Final = 60.0
 SOURCES_MAX: Final = 256
-# An answer that waits holds a connection. A source that owes more than this is refused at once, and its connection ends.
+# A delayed answer holds a connection. A source with a longer delay is refused at once, and its connection ends.
 DELAY_SECONDS_MAX: Final = 10.0
 LOOPBACK_SOURCE: Final = "loopback"
 SOCKET_SOURCE: Final = "socket"
 
 
 def source_of(address: str | None) -> str:
-    """Whom failures are counted for. A program chooses among 16 million loopback addresses, so all of them are one."""
+    """The source that failures are counted for. A program can use 16 million loopback addresses, so all of
+    them are one."""
     if address is None:
         return SOCKET_SOURCE
     try:
@@ -65,30 +66,30 @@ class _FailureCount(Struct):
 
 
 class FailureLimiter:
-    """What each source owes: bounded, the one that failed longest ago is forgotten first."""
+    """The failures of each source; bounded: the source that failed longest ago is dropped first."""
 
     def __init__(self) -> None:
         self._failures_by_source: dict[str, _FailureCount] = {}
 
     def record_failure(self, source: str, now: float) -> float:
-        """Count one more failure; the seconds until it is paid. Each costs twice the one before, up to the cap."""
-        account = self._failures_by_source.pop(source, None)
-        if account is None or now - account.last_at > RESET_AFTER_SECONDS:
-            account = _FailureCount(0, now, now)
-        # The exponent is bounded too: a million failures must not become a number of a million bits.
-        cost = min(DELAY_STEP_SECONDS_MAX, FIRST_DELAY_SECONDS * 2.0 ** min(account.failures, 16))
-        account.failures += 1
-        account.last_at = now
-        debt = max(account.paid_at - now, 0.0) + cost
+        """Count a failure; returns the delay in seconds. Each costs twice the one before, up to the cap."""
+        count = self._failures_by_source.pop(source, None)
+        if count is None or now - count.last_at > RESET_AFTER_SECONDS:
+            count = _FailureCount(0, now, now)
+        # The exponent is bounded too: a million failures must not make a number of a million bits.
+        cost = min(DELAY_STEP_SECONDS_MAX, FIRST_DELAY_SECONDS * 2.0 ** min(count.failures, 16))
+        count.failures += 1
+        count.last_at = now
+        debt = max(count.paid_at - now, 0.0) + cost
         if debt <= DELAY_SECONDS_MAX:
-            account.paid_at = now + debt
-        self._failures_by_source[source] = account
+            count.paid_at = now + debt
+        self._failures_by_source[source] = count
         if len(self._failures_by_source) > SOURCES_MAX:
             del self._failures_by_source[next(iter(self._failures_by_source))]
         return debt
 
     async def delay(self, source: str) -> None:
-        """Wait until this failure is paid. Raises TooManyFailures at once where that would take too long."""
+        """Wait for this failure's delay. Raises TooManyFailures at once if it is too long."""
         seconds = self.record_failure(source, asyncio.get_running_loop().time())
         if seconds > DELAY_SECONDS_MAX:
             raise TooManyFailures
@@ -96,14 +97,15 @@ class FailureLimiter:
 
 
 BODY_BYTES_MAX: Final = 1024 * 1024
-# A prompt may have a MiB, and JSON writes a quote or a line end in two bytes, other clients a letter in six; the
-# rest is an environment.
+# A prompt may have a MiB. JSON writes a quote or a line end in two bytes, and some clients a letter in six;
+# the rest is for an environment.
 PROMPT_BODY_BYTES_MAX: Final = 4 * 1024 * 1024
 _PROMPT_PATHS: Final = re.compile(r"/api/(?:sessions(?:/[^/]+/send)?|work)\Z")
 BODY_SECONDS_MAX: Final = 30
-# A router that takes two spellings for one path guards only one of them. The one form: no segment is empty, `.` or `..`;
-# a letter, a digit and -._~ stand for themselves; every other byte but a slash and a backslash may be written as %
-# with two capital digits; and the characters that RFC 3986 lets a path hold, but for the semicolon.
+# A router that accepts two spellings of one path guards only one of them. The one form: no segment is empty,
+# `.` or `..`; letters, digits and -._~ are written plainly; every other byte but a slash and a backslash may
+# be written as % with two upper-case digits; and the characters that RFC 3986 allows in a path, except the
+# semicolon.
 _PATH: Final = re.compile(
     rb"/|(?:/(?!\.\.?(?:/|\Z))(?:[A-Za-z0-9._~!$&'()*+,=:@-]"
     rb"|%(?:[01][0-9A-F]|2[0-9A-C]|3[A-F]|40|5[BDE]|60|7[BCDF]|[8-9A-F][0-9A-F]))+)+"
@@ -114,8 +116,8 @@ _CONTENT_SECURITY_POLICY: Final = (
     b"default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
     b"base-uri 'none'; frame-ancestors 'none'; form-action 'none'"
 )
-# For browsers, which come through TCP only. Nothing from elsewhere is loaded, framed or believed, and there
-# is no CORS header anywhere.
+# For browsers, which use TCP only. Nothing is loaded from, framed by or accepted from other origins, and
+# there is no CORS header.
 _BROWSER_HEADERS: Final = (
     (b"content-security-policy", _CONTENT_SECURITY_POLICY),
     (b"x-content-type-options", b"nosniff"),
@@ -127,7 +129,7 @@ _BROWSER_HEADERS: Final = (
 
 
 class Gate:
-    """Wraps the application. `penalties` is shared with the login, the other place where one can guess."""
+    """Wraps the application. The login shares `limiter`: it is the other place where secrets can be guessed."""
 
     def __init__(
         self, app: App, authenticator: Authenticator, limiter: FailureLimiter, callers: CallerCheck
@@ -148,7 +150,7 @@ class Gate:
         except WakefulError as refusal:
             await reply.refuse(log_bug(refusal) if isinstance(refusal, OwnError) else refusal)
         except asyncio.CancelledError:
-            # Only the server's end cancels a request; whoever waits for an answer is told so.
+            # Only a shutdown of the server cancels a request; waiting callers get an answer.
             await reply.refuse(ShuttingDown())
         except Exception as error:  # noqa: BLE001 - the last place where a bug can become an answer
             await reply.refuse(log_bug(error))
@@ -172,7 +174,7 @@ class Gate:
         if method == WEBSOCKET:
             parse_query(scope["query_string"], {})
         elif method == "HEAD":
-            # Routed as GET; the server, which still sees HEAD, leaves the body out.
+            # Routed as GET; the server still sees HEAD and leaves the body out.
             scope = {**scope, "method": "GET"}
         elif method not in _READ_METHODS:
             await self._caller_check.admit(scope)
@@ -183,35 +185,35 @@ class Gate:
 
 
 def caller_of(scope: Scope) -> str:
-    """Whom failures are counted for."""
+    """The source of a request, for which failures are counted."""
     client = scope.get("client")
     return source_of(client[0] if client else None)
 
 
 def _check_path(scope: Scope) -> None:
-    """Before anybody is asked who they are. Raises PathNotCanonical."""
+    """Runs before authentication. Raises PathNotCanonical."""
     raw: bytes = scope.get("raw_path") or scope["path"].encode("utf-8", "surrogateescape")
     if _PATH.fullmatch(raw) is None:
         raise PathNotCanonical
     if b"%" in raw:
         try:
-            # Every byte that is no text becomes the same sign: many spellings of one path.
+            # Invalid bytes all decode to the same character: many spellings of one path.
             unquote_to_bytes(raw).decode()
         except UnicodeDecodeError as problem:
             raise PathNotCanonical from problem
 
 
 def _check_body(body: bytes) -> None:
-    """No route ever sees bytes that cannot be decoded. Raises BodyUnreadable."""
+    """No route gets bytes that cannot be decoded. Raises BodyUnreadable."""
     try:
-        # Undecoded values are skipped without a look at their text, so that is looked at first.
+        # msgspec.Raw skips values without decoding their text, so the text is decoded first.
         decode_json(body.decode(), msgspec.Raw) if body else None
     except (UnicodeDecodeError, msgspec.DecodeError) as problem:
         raise BodyUnreadable from problem
 
 
 async def _read_body(scope: Scope, receive: Receive) -> bytes:
-    """The whole body. Raises BodyTooLarge as soon as that is certain, BodyTooSlow when it does not come."""
+    """The whole body. Raises BodyTooLarge as soon as that is certain, BodyTooSlow if it does not arrive in time."""
     bytes_max = PROMPT_BODY_BYTES_MAX if _PROMPT_PATHS.match(scope["path"]) else BODY_BYTES_MAX
     for name, value in scope["headers"]:
         if name == b"content-length" and int(value) > bytes_max:
@@ -223,7 +225,7 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes:
             while more:
                 message = await receive()
                 if message["type"] == "http.disconnect":
-                    # Half an order is none.
+                    # An incomplete request is not carried out.
                     raise CallerDisconnected
                 body += message.get("body", b"")
                 more = message.get("more_body", False)
@@ -235,17 +237,17 @@ async def _read_body(scope: Scope, receive: Receive) -> bytes:
 
 
 def _replay_body(body: bytes, receive: Receive) -> Receive:
-    """A `receive` that gives the body that was read already, then whatever follows."""
-    waiting: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
+    """A `receive` that returns the body read before, then all further messages."""
+    messages: list[Message] = [{"type": "http.request", "body": body, "more_body": False}]
 
     async def replay() -> Message:
-        return waiting.pop() if waiting else await receive()
+        return messages.pop() if messages else await receive()
 
     return replay
 
 
 class _Reply:
-    """An ASGI `send` that remembers what was sent, so that a refusal can take the place of an answer."""
+    """An ASGI `send` that remembers whether an answer began, so that a refusal can replace it."""
 
     def __init__(self, send: Send, listener: ListenerKind) -> None:
         self.status = 0
@@ -259,7 +261,7 @@ class _Reply:
         await self._send(message)
 
     async def refuse(self, error: WakefulError) -> None:
-        """Answer with a problem document, unless an answer has begun already."""
+        """Answer with a problem document, unless an answer has begun."""
         if not self.status:
             await self._send_problem("http", error)
 
@@ -278,7 +280,7 @@ class _Reply:
 
 
 class _WebSocketReply(_Reply):
-    """The same for a WebSocket, which can be refused by a document only before it was accepted."""
+    """The same for a WebSocket, which a document can refuse only before it is accepted."""
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "websocket.accept":

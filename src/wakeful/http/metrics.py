@@ -3,7 +3,7 @@
 The table in `metrics.model` defines what is exported; nothing is counted here.
 """
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from itertools import accumulate
 from typing import Final
 
@@ -33,16 +33,16 @@ _BOUNDS: Final = (*map(str, SECONDS_BOUNDS), "+Inf")
 
 
 class Exposition:
-    """The text of one scrape after the other. `figures` is asked anew for each."""
+    """Makes the text of each scrape. `figures` is called for each."""
 
     def __init__(self, figures: Callable[[], MetricSamples]) -> None:
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_MetricsCollector(figures))
-        # What every program shows of itself: memory, CPU time, descriptors.
+        # Memory, CPU time and descriptors of the process.
         ProcessCollector(registry=self._registry)
 
     def text(self, accept: str) -> tuple[bytes, str]:
-        """The body and its media type: OpenMetrics, unless the older text is all that was asked for."""
+        """The body and its media type: OpenMetrics, unless the client accepts only the older text format."""
         encode, media_type = choose_encoder(accept if "text/plain" in accept else _OPEN_METRICS)
         return encode(self._registry), media_type
 
@@ -80,19 +80,16 @@ def _number_metric(
     metric: GaugeMetricFamily | CounterMetricFamily, samples: Mapping[Labels, float | Histogram]
 ) -> Metric:
     for values, count in samples.items():
-        assert not isinstance(count, Histogram), "only histograms are spreads"
+        assert not isinstance(count, Histogram), "only a histogram family has histograms"
         metric.add_metric(values, count)
     return metric
 
 
 def _histogram_metric(family: Family, samples: Mapping[Labels, float | Histogram]) -> Metric:
     metric = HistogramMetricFamily(family.name, family.meaning, labels=family.labels)
-    for values, spread in samples.items():
-        assert isinstance(spread, Histogram), "a histogram's samples are spreads"
-        metric.add_metric(values, _buckets(spread.counts), spread.total_seconds)
+    for values, histogram in samples.items():
+        assert isinstance(histogram, Histogram), "a histogram family has histograms only"
+        # Prometheus counts everything up to each bound.
+        buckets = list(zip(_BOUNDS, accumulate(histogram.counts), strict=True))
+        metric.add_metric(values, buckets, histogram.total_seconds)
     return metric
-
-
-def _buckets(counts: Iterable[int]) -> list[tuple[str, float]]:
-    """Each bound with everything up to it, as Prometheus counts."""
-    return list(zip(_BOUNDS, accumulate(counts), strict=True))

@@ -28,7 +28,7 @@ _INFO: Final = {
 
 
 class OpenApiDocument:
-    """The document, generated for the first request: it takes a tenth of a second."""
+    """The document, generated at the first request: that takes a tenth of a second."""
 
     def __init__(self, routes: Sequence[Route]) -> None:
         self._routes = (*routes, self.route())
@@ -40,13 +40,12 @@ class OpenApiDocument:
     async def openapi(self, _request: HttpRequest[None]) -> TextResponse:
         """This document."""
         if self._body is None:
-            # In a thread, so that a verdict need not wait for it.
+            # In a thread, so that no verdict waits for it.
             self._body = await asyncio.to_thread(describe, self._routes)
         return TextResponse(self._body, "application/vnd.oai.openapi+json")
 
 
 def describe(routes: Iterable[Route]) -> bytes:
-    """The document for these rows."""
     schemas = _Schemas(routes)
     paths: dict[str, dict[str, Any]] = {}
     for route in routes:
@@ -63,7 +62,7 @@ def describe(routes: Iterable[Route]) -> bytes:
 
 
 class _Schemas:
-    """What the rows take and give. Structs of queries are no components: their members become parameters."""
+    """The schemas of inputs and answers. Structs of queries are no components: their members become parameters."""
 
     def __init__(self, routes: Iterable[Route]) -> None:
         kinds = [ProblemDocument, *(each.input for each in routes), *(each.answers for each in routes)]

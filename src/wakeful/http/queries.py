@@ -32,7 +32,7 @@ class RepeatedParameter(OperatorError):
 
 
 def parse_query(query: bytes, known: Mapping[str, bool]) -> dict[str, Any]:
-    """The values by name. `known` says of each parameter whether it may be repeated.
+    """The values by name. `known` maps each parameter to whether it may be repeated.
 
     Raises UnknownParameter, RepeatedParameter.
     """
@@ -60,15 +60,15 @@ def decode_query(query: bytes, kind: type[T]) -> T:
 
 
 def describe_error(problem: msgspec.ValidationError, whole: str) -> str:
-    """What is wrong with which member, without the value; `whole` names the thing itself."""
-    said, _, place = str(problem).partition(" - ")
+    """The wrong member and its error, without the value; `whole` names the value itself."""
+    message, _, place = str(problem).partition(" - ")
     member = place.partition("`$.")[2].rstrip("`")
-    return f"{member or whole}: {said}"
+    return f"{member or whole}: {message}"
 
 
 @lru_cache(maxsize=256)
 def _parameters_of(kind: type[Any]) -> Mapping[str, bool]:
-    """The parameters by the names they are asked with, in order; and which may be repeated."""
+    """The parameters by their names in the query, in order, and which may be repeated."""
     return {each.encode_name: _is_list(each.type) for each in fields(kind)}
 
 
@@ -77,7 +77,7 @@ def _is_list(hint: Any) -> bool:
 
 
 def _invalid_parameters(values: Mapping[str, Any], kind: type[Any]) -> list[str]:
-    """Every parameter that is wrong: msgspec itself stops at the first."""
+    """Every wrong parameter: msgspec itself stops at the first."""
     found = []
     for each in fields(kind):
         try:

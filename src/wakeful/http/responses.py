@@ -21,14 +21,14 @@ from wakeful.replay.cases import NOTE_CHARS_MAX, Expect
 from wakeful.sessions.registry import WaitResult
 from wakeful.views.sessions import EvidenceRecord, SupervisionRecord
 
-# What the sending buffer of a socket holds on Linux, about.
+# About the size of a socket's send buffer on Linux.
 CHUNK_BYTES_MAX: Final = 256 * 1024
 
 T = TypeVar("T")
 
 
 class EncodedResponse(Generic[T]):
-    """The bytes of a `T`, sent untouched; the type is for the API description. `status` stands for the route's own."""
+    """The bytes of a `T`, sent unchanged; the type is for the API description. `status` overrides the route's own."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class EncodedResponse(Generic[T]):
         ]
 
     async def send(self, send: Send, status: int) -> None:
-        """Send it with this status, unless it has its own."""
-        start = {"type": "http.response.start", "status": self._status or status, "headers": self._headers}
-        await send(start)
+        """`status` counts unless the response has its own."""
+        status = self._status or status
+        await send({"type": "http.response.start", "status": status, "headers": self._headers})
         for piece, more in _chunks(self._body):
             await send({"type": "http.response.body", "body": piece, "more_body": more})
 
 
 class TextResponse(EncodedResponse[str]):
-    """Something else than JSON: it has no exit code."""
+    """A response that is not JSON and has no exit code."""
 
     def __init__(self, body: bytes, media_type: str) -> None:
         self._status = None
@@ -68,9 +68,9 @@ class TextResponse(EncodedResponse[str]):
 
 
 def _chunks(body: bytes) -> Iterator[tuple[bytes | memoryview, bool]]:
-    """The body in parts a socket takes at once, each with whether more follow.
+    """The body in parts that a socket takes at once, each with whether more follow.
 
-    Handed over whole, 12 MB would lie in the server's buffer a second time, and cost three times the CPU.
+    Sent whole, 12 MB would lie in the server's buffer a second time and cost three times the CPU.
     """
     if len(body) <= CHUNK_BYTES_MAX:
         yield body, False
@@ -81,7 +81,6 @@ def _chunks(body: bytes) -> Iterator[tuple[bytes | memoryview, bool]]:
 
 
 def encode_response(value: T, *, headers: Mapping[str, str] | None = None) -> EncodedResponse[T]:
-    """The answer for a value that is made by a door itself."""
     return EncodedResponse(QueryResult(msgspec.json.encode(value)), headers=headers)
 
 
@@ -96,7 +95,7 @@ class SessionInspection(SessionStatus, frozen=True, kw_only=True):
 
     evidence: EvidenceRecord
     policy: Policy
-    # Of the agent whose session it is; null for one that is nobody's.
+    # Of the session's agent; null for a session without one.
     policy_state: PolicyState | None
     policy_snapshot: PolicySnapshot | None
     policy_problem: HeartbeatProblem | None
@@ -106,7 +105,7 @@ class SessionInspection(SessionStatus, frozen=True, kw_only=True):
 
 
 class SessionWait(Struct, frozen=True):
-    """How waiting ended, and the session as it was then."""
+    """How the wait ended, and the session at that time."""
 
     ending: WaitResult
     session: SessionRecord
@@ -125,19 +124,19 @@ class LoginRequest(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LoginAnswer(Struct, frozen=True):
-    """The cookie travels in its header; `csrf` goes into the x-wakeful-csrf header of every order."""
+    """The cookie is in its header; `csrf` goes into the x-wakeful-csrf header of every write request."""
 
     csrf: str
 
 
 class WrongVerdictReport(Struct, frozen=True, forbid_unknown_fields=True):
-    """A verdict was wrong: what should have been said, and why."""
+    """The correct verdict and a note, for a verdict that was wrong."""
 
     expect: Expect = Expect.OK
     note: Annotated[str, Meta(max_length=NOTE_CHARS_MAX)] = ""
 
 
 class Acknowledgement(Struct, frozen=True):
-    """The order was carried out or has begun."""
+    """The request was carried out or has begun."""
 
     done: bool

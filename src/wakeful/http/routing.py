@@ -5,10 +5,10 @@ before it comes here, and answers every error raised here with a problem documen
 """
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
-from typing import Any, Final, Generic, TypeVar, overload
+from typing import Any, Final, Generic, TypedDict, TypeVar, Unpack, overload
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, field
 
 from wakeful.core.decoding import decode_json
 from wakeful.http.asgi import Receive, Scope, Send
@@ -26,7 +26,7 @@ R = TypeVar("R")
 
 
 class HttpRequest(Generic[T]):
-    """One request. `id` is the part of the path that the route's braces stand for, `input` the decoded query or body."""
+    """One request. `id` is the path segment in the route's braces, `input` the decoded query or body."""
 
     __slots__ = ("id", "input", "receive", "scope")
 
@@ -38,11 +38,11 @@ class HttpRequest(Generic[T]):
 
     @property
     def number(self) -> int:
-        """The id of a route that has `:int` in its path."""
+        """The id of a route with `:int` in its path."""
         return int(self.id)
 
     def header(self, name: bytes) -> str | None:
-        """The first header of this name, written in small letters."""
+        """The first header of this name, which must be lower case."""
         for key, value in self.scope["headers"]:
             if key == name:
                 return str(value, "latin-1")
@@ -53,7 +53,7 @@ Handler = Callable[[HttpRequest[T]], Awaitable[EncodedResponse[R]]]
 
 
 class Route(Struct, frozen=True):
-    """A row of the table. `input` is the struct of the query (GET) or of the body (POST); None: it takes nothing."""
+    """A row of the table. `input` is the struct of the query (GET) or of the body (POST); None: it takes neither."""
 
     method: str
     path: str
@@ -61,32 +61,25 @@ class Route(Struct, frozen=True):
     answers: Any = None
     input: Any = None
     status: int = 200
-    problems: Mapping[int, str] = {}
+    problems: Mapping[int, str] = field(default_factory=lambda: PROBLEMS)
     media_type: str = JSON
     # The body may be missing or null.
     optional: bool = False
-    # A file of the page: not part of the API, and its query is for the page to read.
+    # A file of the page: not part of the API, and the page itself reads the query.
     of_page: bool = False
 
 
+class RouteOptions(TypedDict, total=False):
+    status: int
+    problems: Mapping[int, str]
+    media_type: str
+
+
+@overload
+def get(path: str, handler: Handler[None, R], answers: type[R], **options: Unpack[RouteOptions]) -> Route: ...
 @overload
 def get(
-    path: str,
-    handler: Handler[None, R],
-    answers: type[R],
-    *,
-    problems: Mapping[int, str] = PROBLEMS,
-    media_type: str = JSON,
-) -> Route: ...
-@overload
-def get(
-    path: str,
-    handler: Handler[T, R],
-    answers: type[R],
-    *,
-    query: type[T],
-    problems: Mapping[int, str] = PROBLEMS,
-    media_type: str = JSON,
+    path: str, handler: Handler[T, R], answers: type[R], *, query: type[T], **options: Unpack[RouteOptions]
 ) -> Route: ...
 def get(
     path: str,
@@ -94,31 +87,18 @@ def get(
     answers: type[Any],
     *,
     query: type[Any] | None = None,
-    problems: Mapping[int, str] = PROBLEMS,
-    media_type: str = JSON,
+    **options: Unpack[RouteOptions],
 ) -> Route:
-    """A row that reads."""
-    return Route("GET", path, handler, answers, query, problems=problems, media_type=media_type)
+    return Route("GET", path, handler, answers, query, **options)
 
 
 @overload
 def post(
-    path: str,
-    handler: Handler[None, R],
-    answers: type[R],
-    *,
-    status: int = 200,
-    problems: Mapping[int, str] = PROBLEMS,
+    path: str, handler: Handler[None, R], answers: type[R], **options: Unpack[RouteOptions]
 ) -> Route: ...
 @overload
 def post(
-    path: str,
-    handler: Handler[T, R],
-    answers: type[R],
-    *,
-    body: type[T],
-    status: int = 200,
-    problems: Mapping[int, str] = PROBLEMS,
+    path: str, handler: Handler[T, R], answers: type[R], *, body: type[T], **options: Unpack[RouteOptions]
 ) -> Route: ...
 @overload
 def post(
@@ -127,8 +107,7 @@ def post(
     answers: type[R],
     *,
     optional_body: type[T],
-    status: int = 200,
-    problems: Mapping[int, str] = PROBLEMS,
+    **options: Unpack[RouteOptions],
 ) -> Route: ...
 def post(
     path: str,
@@ -137,17 +116,13 @@ def post(
     *,
     body: type[Any] | None = None,
     optional_body: type[Any] | None = None,
-    status: int = 200,
-    problems: Mapping[int, str] = PROBLEMS,
+    **options: Unpack[RouteOptions],
 ) -> Route:
-    """A row that changes something."""
-    optional = optional_body is not None
     input_ = optional_body | None if optional_body is not None else body
-    return Route("POST", path, handler, answers, input_, status, problems, optional=optional)
+    return Route("POST", path, handler, answers, input_, optional=optional_body is not None, **options)
 
 
 def websocket(path: str, handler: Callable[[Receive, Send], Awaitable[None]]) -> Route:
-    """A row for a WebSocket."""
     return Route(WEBSOCKET, path, handler)
 
 
@@ -164,10 +139,13 @@ class Router:
             methods[route.method] = route
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Raises NoSuchRoute, MethodNotAllowed, UnknownParameter, RepeatedParameter, BadRequest, and as the handler."""
+        """Raises NoSuchRoute, MethodNotAllowed, UnknownParameter, RepeatedParameter, BadRequest, and the
+        handler's errors."""
         methods, id_ = self._find(scope["path"])
         if scope["type"] == "websocket":
-            await _run_websocket(methods, receive, send)
+            if WEBSOCKET not in methods:
+                raise NoSuchRoute
+            await methods[WEBSOCKET].handler(receive, send)
             return
         method = scope["method"]
         route = methods.get(method)
@@ -200,18 +178,13 @@ class Router:
 
 
 def _split_at_id(parts: list[str]) -> tuple[str, str]:
-    """What stands before the id and what stands behind it."""
+    """The path before the id and after it."""
     return "/".join(parts[:_ID_SEGMENT]), parts[_ID_SEGMENT + 1] if len(parts) > _ID_SEGMENT + 1 else ""
 
 
-async def _run_websocket(methods: Mapping[str, Route], receive: Receive, send: Send) -> None:
-    if WEBSOCKET not in methods:
-        raise NoSuchRoute
-    await methods[WEBSOCKET].handler(receive, send)
-
-
 async def _answer_options(method: str, methods: Mapping[str, Route], send: Send) -> None:
-    """Raises MethodNotAllowed, which names what the path takes. OPTIONS names the same."""
+    """Answer OPTIONS with the methods of the path. Raises MethodNotAllowed, which names the same, for any
+    other method."""
     if WEBSOCKET in methods:
         raise MethodNotAllowed(allow="websocket")
     allow = ", ".join(sorted({*methods, "OPTIONS"}))
@@ -238,7 +211,7 @@ async def _decode_input(route: Route, query: bytes, receive: Receive) -> Any:
 
 
 async def _decode_body(route: Route, receive: Receive) -> Any:
-    """The body, which the gate has read whole. Raises BadRequest."""
+    """Decode the body, which the gate has read whole. Raises BadRequest."""
     body = (await receive())["body"]
     if not body:
         if route.optional:

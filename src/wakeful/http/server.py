@@ -82,7 +82,7 @@ class PortRefused(WorldError):
 
 
 def bind_unix(path: Path) -> socket.socket:
-    """A listening socket at `path`, for its owner only. Replaces one that nobody answers at.
+    """A listening socket at `path`, for its owner only. Replaces one without a listener.
 
     Raises FolderTooOpen, SocketPathTooLong, SocketNotCreated, NotASocket or AlreadyRunning.
     """
@@ -92,7 +92,7 @@ def bind_unix(path: Path) -> socket.socket:
         _remove_stale_socket(path)
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         try:
-            # On Linux the file takes its mode from the unbound socket: never reachable with another one.
+            # On Linux the file takes its mode from the unbound socket, so it never has another one.
             os.fchmod(listener.fileno(), 0o600)
             listener.bind(os.fspath(path))
             listener.listen(BACKLOG)
@@ -103,16 +103,16 @@ def bind_unix(path: Path) -> socket.socket:
 
 
 def bind_tcp(host: str, port: int) -> socket.socket | PortBusy:
-    """A listening socket on loopback, or the fact that the port is taken: the Unix socket is enough to live.
+    """A listening socket on loopback, or PortBusy as a value: the daemon can run with the Unix socket alone.
 
-    Raises NotLoopback for any other host, PortRefused where the system will not open the port.
+    Raises NotLoopback for any other host, PortRefused if the system does not open the port.
     """
     address = "127.0.0.1" if host == "localhost" else host
     family = _loopback_family(address)
-    # Said outright: asyncio turns off Nagle's delay (40 ms an answer) only where the protocol is written down.
+    # IPPROTO_TCP is explicit: only then does asyncio turn off Nagle's delay (40 ms an answer).
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        # A restart must not wait for the last connections to be forgotten by the kernel.
+        # A restart must not wait until the kernel forgets the last connections.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         # Every connection inherits it.
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, SEND_BUFFER_BYTES)
@@ -130,9 +130,9 @@ def _loopback_family(address: str) -> socket.AddressFamily:
     try:
         parsed = ip_address(address)
     except ValueError as error:
-        # A name can mean anything tomorrow; only literal loopback addresses are safe.
+        # A name can mean another address tomorrow; only literal loopback addresses are safe.
         raise NotLoopback(host=address) from error
-    # Of the two spellings of 127.0.0.1 only one: whether the other counts as loopback depends on Python's version.
+    # Only one of the two spellings of 127.0.0.1: whether the other is loopback depends on Python's version.
     if not parsed.is_loopback or (parsed.version == 6 and parsed.ipv4_mapped is not None):
         raise NotLoopback(host=address)
     return socket.AF_INET if parsed.version == 4 else socket.AF_INET6
@@ -140,7 +140,7 @@ def _loopback_family(address: str) -> socket.AddressFamily:
 
 @contextmanager
 def _lock_folder(folder: Path) -> Iterator[None]:
-    """Hold the folder while looking and binding: two starts at once must not remove each other's socket."""
+    """Lock the folder while checking and binding: two starts at once must not remove each other's socket."""
     descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         found = os.fstat(descriptor)
@@ -153,7 +153,7 @@ def _lock_folder(folder: Path) -> Iterator[None]:
 
 
 def _permission_advice(folder: Path, found: os.stat_result) -> str:
-    """What to do about a folder that is open to others. Nobody is sent to change what a link points at."""
+    """What to do about a folder that is open to others. It never advises to change the target of a link."""
     if found.st_uid == os.geteuid() and not folder.is_symlink():
         return f"Run: chmod 700 {folder}"
     what = "a symbolic link" if folder.is_symlink() else "another user's"
@@ -161,7 +161,7 @@ def _permission_advice(folder: Path, found: os.stat_result) -> str:
 
 
 def _remove_stale_socket(path: Path) -> None:
-    """Remove a socket that nobody answers at; raise if somebody does, or if it is something else."""
+    """Remove a socket without a listener. Raises if a process listens there, or if it is another kind of file."""
     try:
         mode = os.lstat(path).st_mode
     except FileNotFoundError:
@@ -176,7 +176,7 @@ def _remove_stale_socket(path: Path) -> None:
             path.unlink()
             return
         except (TimeoutError, BlockingIOError) as error:
-            # Too busy to answer is alive.
+            # A process too busy to answer is alive.
             raise AlreadyRunning(pid="unknown") from error
         raise AlreadyRunning(pid=_listener_pid(probe))
 
@@ -190,13 +190,13 @@ def _listener_pid(probe: socket.socket) -> int:
 
 
 KEEP_ALIVE_SECONDS: Final = 5
-# Long polls are told that we go; everything else is done in milliseconds.
+# Long polls are answered at shutdown; everything else takes milliseconds.
 SHUTDOWN_SECONDS_MAX: Final = 1
 PING_SECONDS: Final = 20.0
 DRAIN_ITERATIONS: Final = 5
-# Clients have nothing to say on a WebSocket.
+# Clients send nothing on a WebSocket.
 CLIENT_MESSAGE_BYTES_MAX: Final = 4096
-# asyncio accepts this many before the first of them is counted, and each of them is a descriptor.
+# asyncio accepts this many before the first of them is counted, and each is a descriptor.
 ACCEPTED_AT_ONCE: Final = 8
 
 
@@ -210,7 +210,7 @@ class _Server(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         for listener in sockets or ():
-            # asyncio took the number that it accepts at once for the kernel's queue as well.
+            # asyncio used the number that it accepts at once for the kernel's queue as well.
             listener.listen(BACKLOG)
 
     async def main_loop(self) -> None:
@@ -218,14 +218,14 @@ class _Server(uvicorn.Server):
 
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
-        """Signals are the daemon's."""
+        """The daemon handles signals."""
         yield
 
 
 async def serve(app: App, listener: socket.socket) -> None:
-    """Answer at this door until cancelled; then finish what is being answered, and close.
+    """Serve this listener until cancelled; then finish the running answers, and close.
 
-    The socket's file is removed first: as long as we listen nobody else can have put another one there.
+    The socket's file is removed first: while this process listens, no other can have put its own there.
     """
     server = _Server(_uvicorn_config(app))
     try:
@@ -239,7 +239,7 @@ async def serve(app: App, listener: socket.socket) -> None:
 
 
 def close_listener(listener: socket.socket) -> None:
-    """Close a door at which nobody was served yet, and remove its file; one that is closed stays so."""
+    """Close a listener that never served, and remove its file; a closed one stays closed."""
     if listener.fileno() != -1:
         _remove_file(listener)
         listener.close()
@@ -254,13 +254,13 @@ def _uvicorn_config(app: App) -> uvicorn.Config:
         lifespan="off",
         log_config=None,
         backlog=ACCEPTED_AT_ONCE,
-        # The gate logs; uvicorn's own lines hold query strings and are written for a terminal.
+        # The gate logs; uvicorn's own lines hold query strings and are meant for a terminal.
         log_level="critical",
         access_log=False,
-        # A client's word about where it comes from counts for nothing.
+        # Forwarded addresses of clients are not trusted.
         proxy_headers=False,
         server_header=False,
-        # Only the tick would keep it right.
+        # Only uvicorn's timer would keep it right.
         date_header=False,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=SHUTDOWN_SECONDS_MAX,
@@ -278,10 +278,10 @@ def _remove_file(listener: socket.socket) -> None:
 
 
 async def _drain_connections(state: ServerState) -> None:
-    """Let requests that were cut short tell their callers, then drop whoever is left."""
+    """Let interrupted requests answer their callers, then abort the remaining connections."""
     if state.tasks:
         await asyncio.wait(state.tasks, timeout=SHUTDOWN_SECONDS_MAX)
-    # One that was accepted just before the listener closed is known a few turns of the loop later.
+    # A connection accepted just before the listener closed appears a few turns of the loop later.
     for _ in range(DRAIN_ITERATIONS):
         for connection in list(state.connections):
             connection.transport.abort()

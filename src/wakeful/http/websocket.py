@@ -22,7 +22,7 @@ FEED_ENDED_CODE: Final = 1012
 
 
 class WebSocketRoute:
-    """Pushes the desk's feed."""
+    """Sends the change feed."""
 
     def __init__(self, queries: SessionQueries) -> None:
         self._queries = queries
@@ -31,24 +31,24 @@ class WebSocketRoute:
         return websocket("/api/ws", self.stream_feed)
 
     async def stream_feed(self, receive: Receive, send: Send) -> None:
-        """Listen before saying hello, so that nothing happens between the overview and the first batch."""
-        with self._queries.feed.subscribe() as listener:
-            # The client's opening.
+        """Subscribe before the overview is sent, so that no change is lost between it and the first batch."""
+        with self._queries.feed.subscribe() as subscriber:
+            # The client's opening request.
             await receive()
             try:
                 await send({"type": "websocket.accept"})
                 await _send(send, b'{"hello":' + self._queries.overview().body + b"}")
-                await _first_of(_wait_for_disconnect(receive, send), _send_batches(send, listener))
+                await _first_of(_wait_for_disconnect(receive, send), _send_batches(send, subscriber))
             except ClientDisconnected:
                 return
-            except Exception as error:  # noqa: BLE001 - whoever stays connected must not believe that all is told
+            except Exception as error:  # noqa: BLE001 - a client must not stay connected to a broken feed
                 log_bug(error)
                 await _close(send, BUG_CODE)
 
 
-async def _first_of(*acts: Coroutine[Any, Any, None]) -> None:
-    """Run these until one of them ends; raise what it raised. Of two that end together the first counts."""
-    tasks = [asyncio.ensure_future(act) for act in acts]
+async def _first_of(*coroutines: Coroutine[Any, Any, None]) -> None:
+    """Run these until one of them ends; raise its error. If two end together, the first counts."""
+    tasks = [asyncio.ensure_future(act) for act in coroutines]
     try:
         done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
     finally:
@@ -58,15 +58,15 @@ async def _first_of(*acts: Coroutine[Any, Any, None]) -> None:
     next(task for task in tasks if task in done).result()
 
 
-async def _send_batches(send: Send, listener: FeedSubscriber) -> None:
-    async for message in listener.batches():
+async def _send_batches(send: Send, subscriber: FeedSubscriber) -> None:
+    async for message in subscriber.batches():
         await _send(send, message)
-    # The feed has given this listener up, or is closing.
+    # The feed has dropped this subscriber, or is closing.
     await _close(send, FEED_ENDED_CODE)
 
 
 async def _wait_for_disconnect(receive: Receive, send: Send) -> None:
-    """Return when the client has gone; send it away if it says anything."""
+    """Return when the client has gone; close the connection if it sends anything."""
     if (await receive())["type"] == "websocket.receive":
         await _close(send, CLIENT_MESSAGE_CODE, "this door only tells")
 

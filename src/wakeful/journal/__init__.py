@@ -2,7 +2,7 @@
 
 from wakeful.core.lazy_names import lazy_names
 
-# What mypy reads and the interpreter skips.
+# True for mypy, False at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from wakeful.journal.api import *  # noqa: F403 - `api` lists the names

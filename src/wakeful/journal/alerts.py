@@ -17,7 +17,7 @@ _RESOLVED: Final = "settled"
 
 
 class JournalNotifier:
-    """At most one open episode for each journal: the newest word about it counts."""
+    """At most one open episode for each journal: the newest report counts."""
 
     def __init__(self, notifier: Notifier, clock: Clock) -> None:
         self._notifier = notifier
@@ -34,15 +34,15 @@ class JournalNotifier:
         await self._notifier.raise_alert(episode, body, topic)
 
     async def resolve(self, root: str) -> None:
-        """Nothing is wrong with it: whoever was told otherwise hears so. That it was settled was its end already."""
-        for owed in self._notifier.open_alerts(_prefix(root)):
-            settled = owed.alert.episode.endswith(f"/{_RESOLVED}")
-            over = resolved_text(f"journal {root}", iso(owed.owed_at), because="nothing is left to settle")
-            await self._notifier.resolve(owed.alert.episode, None if settled else over)
+        """Nothing is wrong: send the end of each open alert. An alert that the journal was settled needs no end."""
+        for pending in self._notifier.open_alerts(_prefix(root)):
+            settled = pending.alert.episode.endswith(f"/{_RESOLVED}")
+            over = resolved_text(f"journal {root}", iso(pending.owed_at), because="nothing is left to settle")
+            await self._notifier.resolve(pending.alert.episode, None if settled else over)
 
 
 def journal_alert_body(report: JournalWatchReport, now: float) -> AlertBody:
-    """What was found about a program's journal, what was done about it and what came of that."""
+    """The alert about a report: what was found, what was done about it, and the result."""
     settled = _is_resolved(report)
     return AlertBody(
         what=report.words.removeprefix(f"{report.root}: ") + " (journal)",

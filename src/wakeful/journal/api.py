@@ -20,7 +20,6 @@ from msgspec.structs import replace
 from wakeful.config.paths import StatePaths
 from wakeful.core.errors import WorldError
 from wakeful.core.redaction import redact
-from wakeful.journal.base import JournalCheckpoints
 from wakeful.journal.checkpoint_store import REGISTRY_FOLDER, StoredJournalCheckpoints
 from wakeful.journal.event_file import fingerprint, resolve_inside
 from wakeful.journal.locks import register_root
@@ -33,7 +32,7 @@ from wakeful.journal.processes import (
     Query,
     StepProcesses,
 )
-from wakeful.journal.recovery import JournalInUse
+from wakeful.journal.recovery import JournalCheckpoints, JournalInUse
 from wakeful.journal.recovery_rules import RecoveryResult
 from wakeful.journal.writer import (
     JournalClosed,
@@ -71,10 +70,10 @@ class StepFailed(WorldError):
 
 
 class Traits(TypedDict, total=False):
-    """What a step says about itself. Without `effects` it counts as remote.
+    """Declared properties of a step. Without `effects` it counts as remote.
 
-    `undo` and `query` are commands as lists of words; a query exits 0 for done, 10 for absent, 11 for partial.
-    `temp` is removed before the step is run again.
+    `undo` and `query` are commands as lists of words; a query exits with 0 for done, 10 for absent, 11 for
+    partial. `temp` is removed before the step runs again.
     """
 
     effects: str
@@ -88,7 +87,7 @@ class Traits(TypedDict, total=False):
 
 
 class Ran(Struct, frozen=True):
-    """A program that ended well, and where its words are."""
+    """A program that exited with 0, and the paths of its output."""
 
     step: str
     exit_code: int
@@ -97,12 +96,15 @@ class Ran(Struct, frozen=True):
 
 
 class Journal:
-    """One program's journal; one program at a time has it.
+    """The journal of one program; one process at a time has it.
 
-    `kind` says when silence is stale: 5 minutes `interactive`, 30 minutes `batch`. `register` lets the daemon recover it
-    by itself. `steps` is the plan, for `next_step`. `query(step, key)` asks the other side about a step that was cut
-    off: `done`, `absent`, `partial` or `unknown`. `fresh` begins anew. Opening it recovers what a crash left. Raises
-    JournalHeld while a person has to decide, JournalInUse, StateLost, StateForeign, StateOutdated.
+    `kind` sets after how much silence it is stale: 5 minutes for `interactive`, 30 minutes for `batch`.
+    `register` lets the daemon recover it. `steps` is the plan for `next_step`. `query(step, key)` asks the
+    other side about an interrupted step: `done`, `absent`, `partial` or `unknown`. `fresh` discards the
+    earlier state.
+
+    Opening it recovers from a crash. Raises JournalHeld while a person has to decide, JournalInUse,
+    StateLost, StateForeign, StateOutdated.
     """
 
     def __init__(
@@ -144,30 +146,31 @@ class Journal:
     async def open(
         cls, root: AnyPath, kind: str = "interactive", register: bool = False, **rest: Any
     ) -> Self:
-        """The same without blocking the loop."""
+        """Open a journal without blocking the event loop."""
         return await asyncio.to_thread(cls, root, kind, register, **rest)
 
     @property
     def trace_id(self) -> str:
-        """Stays the same until the journal is begun anew: part of a good idempotency key."""
+        """Constant until the journal is opened with `fresh`; useful as part of an idempotency key."""
         return self._writer.state.trace_id
 
     @property
     def recovered(self) -> RecoveryResult | None:
-        """What was recovered last, if anything had to be."""
+        """The result of the last recovery, if one was needed."""
         return self._writer.last_recovery
 
     def is_completed(self, step: str) -> bool:
         return self._writer.is_completed(step)
 
     def next_step(self) -> str | None:
-        """The step that was cut off, else the next one of the plan; None if there is none."""
+        """The interrupted step, else the next one of the plan, else None."""
         return self._writer.next_step()
 
     def step(self, name: str, **traits: Unpack[Traits]) -> "Step":
-        """A step, for `with` and `async with`: it is completed when its block ends, and failed when that raises.
+        """A step, for `with` and `async with`: completed when its block ends, failed when its block raises.
 
-        Beginning it raises StepRuns, StepCompleted, KeyChanged, and JournalHeld where an earlier attempt has to be decided on.
+        Entering it raises StepRuns, StepCompleted, KeyChanged, and JournalHeld if an earlier attempt needs a
+        decision.
         """
         return Step(self._writer, self.root, parse_step(name), self._entry(traits))
 
@@ -180,9 +183,9 @@ class Journal:
         environ: Mapping[str, str] | None = None,
         **traits: Unpack[Traits],
     ) -> Ran:
-        """Run a program as a step and wait for it; its words go to `.tmp/logs`. Raises StepFailed.
+        """Run a program as a step and wait for it; its output goes to `.tmp/logs`. Raises StepFailed.
 
-        It begins after its pid is on the disk, and carries the step's key as $WAKEFUL_JOURNAL_KEY.
+        It starts after its pid is on disk, with the step's key in $WAKEFUL_JOURNAL_KEY.
         """
         running = self._launch(argv, step, cwd, environ, traits)
         try:
@@ -201,10 +204,10 @@ class Journal:
         environ: Mapping[str, str] | None = None,
         **traits: Unpack[Traits],
     ) -> Ran:
-        """The same without blocking the loop. Cancelled, the program is ended."""
+        """Like `run`, without blocking the event loop. If it is cancelled, the program is ended."""
         launching = asyncio.ensure_future(asyncio.to_thread(self._launch, argv, step, cwd, environ, traits))
         try:
-            # Its thread goes on whatever is cancelled, and what it starts must not be left running.
+            # The thread goes on after a cancellation, and the program it starts must not be left running.
             running = await asyncio.shield(launching)
             exit_code = await asyncio.to_thread(running.gated.wait)
         except BaseException as problem:
@@ -215,12 +218,12 @@ class Journal:
         return await asyncio.to_thread(self._finish_run, running, exit_code)
 
     def beat(self) -> None:
-        """Say that a long step is well: `last_sync` is now."""
+        """Report that a long step is still running: sets `last_sync` to now."""
         with self._writer.mutex:
             self._writer.write(self._writer.state)
 
     def close(self) -> None:
-        """Let go of the journal; twice is once."""
+        """Release the journal; a second call does nothing."""
         self._writer.close()
 
     def __enter__(self) -> Self:
@@ -263,7 +266,7 @@ class Journal:
         environ: Mapping[str, str] | None,
         traits: Traits,
     ) -> "_RunningStep":
-        """The program, let through its gate once the disk knows of it."""
+        """Start the program behind its gate, and release it once its pid is on disk."""
         name = parse_step(step if step is not None else Path(argv[0]).name)
         logs = self._writer.files.paths.logs / f"{name}-{self._writer.files.stamp()}"
         output, errors = logs.with_name(f"{logs.name}.out"), logs.with_name(f"{logs.name}.err")
@@ -271,16 +274,16 @@ class Journal:
             entry = self._entry(traits)
             mark = f"{self.trace_id}/{name}/{self._writer.attempt_of(name, entry)}"
             marks = {MARK_VARIABLE: mark, KEY_VARIABLE: entry.key or ""}
-            given = given_environ(os.environ if environ is None else environ) | marks
+            child_environ = given_environ(os.environ if environ is None else environ) | marks
             gated = GatedProcess(
-                argv, cwd=Path(cwd or self.root), environ=given, output=output, errors=errors
+                argv, cwd=Path(cwd or self.root), environ=child_environ, output=output, errors=errors
             )
             paths = [str(path.relative_to(self.root)) for path in (output, errors)]
-            told = replace(
+            entry_of_run = replace(
                 entry, cmd=_display_command(argv), mark=mark, stdout_path=paths[0], stderr_path=paths[1]
             )
             try:
-                self._writer.start(name, told, gated.process)
+                self._writer.start(name, entry_of_run, gated.process)
             except BaseException:
                 gated.terminate()
                 raise
@@ -303,7 +306,7 @@ class _RunningStep(Struct, frozen=True):
 
 
 async def _has_started(launching: "asyncio.Future[Any]") -> bool:
-    """Whether it came to run, once that is known."""
+    """Wait for the launch; whether it succeeded."""
     await asyncio.wait({launching})
     return launching.exception() is None
 
@@ -311,16 +314,16 @@ async def _has_started(launching: "asyncio.Future[Any]") -> bool:
 class Step:
     """One step of a journal, begun by `with` or `async with`."""
 
-    def __init__(self, book: JournalWriter, root: Path, name: str, entry: StepEntry) -> None:
+    def __init__(self, writer: JournalWriter, root: Path, name: str, entry: StepEntry) -> None:
         self.name = name
-        self._writer = book
+        self._writer = writer
         self._root = root
         self._entry = entry
         self._artefacts: set[str] = set()
 
     @property
     def key(self) -> str | None:
-        """The idempotency key to send along."""
+        """The idempotency key to send with the request."""
         return self._entry.key
 
     @property
@@ -328,7 +331,7 @@ class Step:
         return self._entry.attempt
 
     def artefact(self, path: AnyPath) -> None:
-        """A file this step leaves: its hash is kept when the step ends, and compared after a crash."""
+        """Declare a file that this step leaves: its hash is stored when the step ends and compared after a crash."""
         resolve_inside(self._root, path)
         self._artefacts.add(os.fspath(path))
 
@@ -343,16 +346,16 @@ class Step:
             self._writer.fail(self.name, error)
             return
         try:
-            found = {path: fingerprint(resolve_inside(self._root, path)) for path in sorted(self._artefacts)}
+            hashes = {path: fingerprint(resolve_inside(self._root, path)) for path in sorted(self._artefacts)}
         except OSError as problem:
             self._writer.fail(self.name, problem)
             raise
-        self._writer.complete(self.name, {"artefacts": found} if found else {})
+        self._writer.complete(self.name, {"artefacts": hashes} if hashes else {})
 
     async def __aenter__(self) -> Self:
         entering = asyncio.ensure_future(asyncio.to_thread(self.__enter__))
         try:
-            # Its thread goes on whatever is cancelled.
+            # The thread goes on after a cancellation.
             return await asyncio.shield(entering)
         except asyncio.CancelledError:
             if await _has_started(entering):
@@ -368,7 +371,7 @@ class Step:
 
 
 def _display_command(argv: Sequence[str]) -> str:
-    """A command for people: without secrets, and not without end."""
+    """A command for people: redacted, at most 2000 characters."""
     return redact(join(argv))[:2000]
 
 
@@ -380,7 +383,7 @@ def _parse_enum(words: Any, name: str, given: str) -> Any:
 
 
 def _parse_command(name: str, given: Sequence[str]) -> tuple[str, ...]:
-    """A command as its words; one text would be taken for a list of letters."""
+    """A command as a tuple of words; a plain string would become a list of letters."""
     if isinstance(given, str):
         raise BadTrait(name=name, allowed="a list of words", shown=given[:40])
     return tuple(given)

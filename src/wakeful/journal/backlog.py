@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import Struct
 
 from wakeful.core.errors import OperatorError
-from wakeful.journal.backlog_items import ItemExists, ItemUnknown, master_page, update_item, validate_item
+from wakeful.journal.backlog_items import ItemExists, ItemUnknown, master_page, validate_item
 from wakeful.journal.database import Item, append_items, read_archive
 from wakeful.journal.files import JournalPaths, RootFiles
 from wakeful.journal.model import StateMissing, StateTorn
@@ -31,7 +31,7 @@ class FolderMissing(OperatorError):
 
 
 class SyncResult(Struct, frozen=True):
-    """What the two homes of a backlog said differently. `differing` is as gaia.db has it, unless asked otherwise."""
+    """How gaia.db and the archive differed. For `differing` gaia.db wins, unless `prefer_archive` was given."""
 
     items: int
     imported: tuple[str, ...]
@@ -52,7 +52,7 @@ class Backlog:
         self._files = RootFiles(self._paths, command="wakeful backlog")
 
     def add(self, item: Mapping[str, Any]) -> dict[str, Any]:
-        """Keep a new item; `added_at` is now unless it says so. Raises BadItem, ItemExists."""
+        """Add an item; `added_at` defaults to now. Raises BadItem, ItemExists."""
         added = validate_item({"added_at": self._files.now(), **item})
 
         def first(found: Item | None) -> Item:
@@ -63,31 +63,31 @@ class Backlog:
         return self._put(added["id"], first)
 
     def update(self, item_id: str, fields: Mapping[str, Any]) -> dict[str, Any]:
-        """Change fields of an item. Raises BadItem, ItemUnknown."""
+        """Change fields of an item, but not its id. Raises BadItem, ItemUnknown."""
 
         def other(found: Item | None) -> Item:
             if found is None:
                 raise ItemUnknown(shown=item_id[:40])
-            return update_item(found, fields)
+            return validate_item({**found, **fields, "id": found["id"]})
 
         return self._put(item_id, other)
 
     def items(self, status: str | None = None) -> list[dict[str, Any]]:
-        """Every item, or those with this status, in the order in which they were added. Nothing is made for it."""
+        """Every item, or those with this status, in the order in which they were added. Creates no file."""
         self._paths.check_folders()
         if os.path.lexists(self._paths.database):
             with closing(self._files):
                 known = self._files.database().items()
         else:
-            # The archive is all there is: a database is made of it by whoever changes something.
+            # There is only the archive; the first change creates the database from it.
             archive, _ = read_archive(self._paths.archive)
             known = sorted(archive.values(), key=lambda each: (each["added_at"], each["id"]))
         return [each for each in known if status in {None, each["status"]}]
 
     def sync(self, *, prefer_archive: bool = False, write_master: bool = False) -> SyncResult:
-        """Take over what only the archive has, add to it what only gaia.db has, and tell where they differ.
+        """Import items that only the archive has, archive those that only gaia.db has, and report where they differ.
 
-        A recovery.sync event and audit row tell the counts.
+        A recovery.sync event and its audit row hold the counts.
         """
         with closing(self._open()):
             database = self._files.database()
@@ -96,14 +96,21 @@ class Backlog:
             differing = tuple(name for name, item in archive.items() if name in known and known[name] != item)
             imported = tuple(name for name in archive if name not in known)
             missing = tuple(name for name in known if name not in archive)
-            taken = imported + (differing if prefer_archive else ())
-            database.put_items(archive[name] for name in taken)
-            owed = missing + (() if prefer_archive else differing)
-            if owed:
-                append_items(self._paths.archive, [known[name] for name in owed])
-            details = {"rows_imported": len(taken), "differing": list(differing), "rows_archived": len(owed)}
+            to_import = imported + (differing if prefer_archive else ())
+            database.put_items(archive[name] for name in to_import)
+            to_archive = missing + (() if prefer_archive else differing)
+            if to_archive:
+                append_items(self._paths.archive, [known[name] for name in to_archive])
+            details = {
+                "rows_imported": len(to_import),
+                "differing": list(differing),
+                "rows_archived": len(to_archive),
+            }
             self._files.trace("recovery.sync", self._trace_id(), None, details)
-            path = self._write_master(database.items()) if write_master else None
+            if write_master:
+                page = master_page(database.items(), self._files.now())
+                replace_file(self._paths.master, page.encode("utf-8", "replace"))
+            path = str(self._paths.master) if write_master else None
             return SyncResult(len(known) + len(imported), imported, differing, missing, left_out, path)
 
     def _open(self) -> RootFiles:
@@ -113,14 +120,10 @@ class Backlog:
 
     def _put(self, item_id: str, make: Callable[[Item | None], Item]) -> dict[str, Any]:
         with closing(self._open()):
-            # The truth first: killed in between, the next sync adds the line.
+            # The database first: after a crash in between, the next sync adds the line.
             item = dict(self._files.database().change_item(item_id, make))
             append_items(self._paths.archive, [item])
         return item
-
-    def _write_master(self, items: list[dict[str, Any]]) -> str:
-        replace_file(self._paths.master, master_page(items, self._files.now()).encode("utf-8", "replace"))
-        return str(self._paths.master)
 
     def _trace_id(self) -> str:
         try:

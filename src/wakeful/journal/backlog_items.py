@@ -8,7 +8,7 @@ from wakeful.core.errors import OperatorError
 from wakeful.core.text import plain
 
 REQUIRED: Final = ("id", "title", "status", "priority", "est_hours", "added_at")
-# What would be a million hours was meant as something else.
+# More than a million hours is a mistake.
 _HOURS_MAX: Final = 1_000_000.0
 _TEXT_CHARS_MAX: Final = 2000
 
@@ -52,11 +52,6 @@ def validate_item(item: Mapping[str, Any]) -> dict[str, Any]:
     return {**known, "est_hours": float(hours), **rest}
 
 
-def update_item(item: Mapping[str, Any], fields: Mapping[str, Any]) -> dict[str, Any]:
-    """The item with other fields; its id stays. Raises BadItem."""
-    return validate_item({**item, **fields, "id": item["id"]})
-
-
 def master_page(items: Iterable[Mapping[str, Any]], at: str) -> str:
     """MASTER_BACKLOG.md: the backlog for people, by status."""
     by_status: dict[str, list[Mapping[str, Any]]] = {}
@@ -80,7 +75,7 @@ def _row(item: Mapping[str, Any]) -> str:
 
 
 def _cell(text: str) -> str:
-    """Text of others inside Markdown: no new cell, no markup, no picture from elsewhere."""
+    """Escape untrusted text for a Markdown cell: no new cell, no markup, no remote picture."""
     shown = plain(text, 200).replace("\\", "\\\\")
     for mark in "|`*<&[":
         shown = shown.replace(mark, f"\\{mark}")

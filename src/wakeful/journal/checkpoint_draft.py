@@ -20,21 +20,21 @@ def draft_checkpoints(
     root: str,
     state: SessionState,
     outcomes: Sequence[StepOutcome],
-    held: Sequence[StepOutcome],
+    undecided: Sequence[StepOutcome],
     suspects: Sequence[Suspect],
     torn: str | None,
 ) -> list[Checkpoint]:
-    """One draft for each held step, and one for suspects; `torn` is told with the first.
+    """One draft for each step in `undecided`, and one for changed files; the first also reports `torn`.
 
-    Their numbers and times are given where they are opened.
+    The store sets numbers and times when it opens them.
     """
-    asked: list[tuple[Sequence[StepOutcome], Sequence[Suspect]]] = [([each], ()) for each in held]
-    if suspects or (torn is not None and not held):
-        asked.append(((), suspects))
+    questions: list[tuple[Sequence[StepOutcome], Sequence[Suspect]]] = [([each], ()) for each in undecided]
+    if suspects or (torn is not None and not undecided):
+        questions.append(((), suspects))
     drafts = []
-    for number, (steps, files) in enumerate(asked):
-        told = [torn] if torn is not None and number == 0 else []
-        drafts.append(_draft_checkpoint(root, state, outcomes, steps, files, told))
+    for number, (steps, files) in enumerate(questions):
+        notes = [torn] if torn is not None and number == 0 else []
+        drafts.append(_draft_checkpoint(root, state, outcomes, steps, files, notes))
     return drafts
 
 
@@ -42,12 +42,12 @@ def _draft_checkpoint(
     root: str,
     state: SessionState,
     outcomes: Sequence[StepOutcome],
-    held: Sequence[StepOutcome],
+    undecided: Sequence[StepOutcome],
     suspects: Sequence[Suspect],
-    told: Sequence[str],
+    notes: Sequence[str],
 ) -> Checkpoint:
-    entries = {each.step: state.process_map[each.step] for each in held}
-    may_have = [_may_have_line(each, entries[each.step]) for each in held]
+    entries = {each.step: state.process_map[each.step] for each in undecided}
+    may_have = [_may_have_line(each, entries[each.step]) for each in undecided]
     may_have += [f"{_file_prefix(each)} {each.reason}" for each in suspects]
     return Checkpoint(
         number=0,
@@ -56,23 +56,21 @@ def _draft_checkpoint(
         project=root.rpartition("/")[2],
         opened_at=0.0,
         happened=tuple(f"step {step} is completed" for step in state.steps_completed),
-        may_have=(*may_have, *told),
+        may_have=(*may_have, *notes),
         did_not=tuple(_did_not_lines(state, outcomes)),
-        choices=tuple(_choices(held, entries, suspects)),
+        choices=tuple(_choices(undecided, entries, suspects)),
         trace_id=state.trace_id,
     )
 
 
 def asks_about_step(checkpoint: Checkpoint, step: str, attempt: int) -> bool:
-    """Whether this attempt is one of those a person was asked about."""
-    named = redact(_step_prefix(step, attempt))
-    return any(line.startswith(named) for line in checkpoint.may_have)
+    prefix = redact(_step_prefix(step, attempt))
+    return any(line.startswith(prefix) for line in checkpoint.may_have)
 
 
 def asks_about_file(checkpoint: Checkpoint, suspect: Suspect) -> bool:
-    """Whether this file is one of those a person was asked about."""
-    named = redact(_file_prefix(suspect))
-    return any(line.startswith(named) for line in checkpoint.may_have)
+    prefix = redact(_file_prefix(suspect))
+    return any(line.startswith(prefix) for line in checkpoint.may_have)
 
 
 def _file_prefix(suspect: Suspect) -> str:
@@ -88,8 +86,8 @@ def _may_have_line(outcome: StepOutcome, entry: StepEntry) -> str:
     process = f"its process {entry.pid} is {outcome.sight}"
     lives = "; it goes on while you read" if outcome.sight is ProcessState.ALIVE else ""
     logs = f"; it wrote {entry.stdout_path}" if entry.stdout_path else ""
-    named = _step_prefix(outcome.step, outcome.attempt)
-    return f"{named} {entry.effects} effects, {key}: {outcome.reason}; {process}{lives}{logs}"
+    prefix = _step_prefix(outcome.step, outcome.attempt)
+    return f"{prefix} {entry.effects} effects, {key}: {outcome.reason}; {process}{lives}{logs}"
 
 
 def _did_not_lines(state: SessionState, outcomes: Sequence[StepOutcome]) -> list[str]:
@@ -103,15 +101,16 @@ def _did_not_lines(state: SessionState, outcomes: Sequence[StepOutcome]) -> list
 
 
 def _choices(
-    held: Sequence[StepOutcome], entries: dict[str, StepEntry], suspects: Sequence[Suspect]
+    undecided: Sequence[StepOutcome], entries: dict[str, StepEntry], suspects: Sequence[Suspect]
 ) -> list[CheckpointChoice]:
     names = ", ".join(entries) or "what follows"
-    living = _running_processes(held, entries)
-    ended = f" {living} is ended first." if living else ""
-    left = f" {living} is left alone." if living else ""
+    pids = ", ".join(str(entries[each.step].pid) for each in undecided if each.sight is ProcessState.ALIVE)
+    running = f"What still runs (process {pids})" if pids else ""
+    ended = f" {running} is ended first." if running else ""
+    left = f" {running} is left alone." if running else ""
     taken = f" The journal goes on without {', '.join(each.path for each in suspects)}." if suspects else ""
     again = " If it has happened already, it happens twice." if entries else ""
-    offered = [
+    choices = [
         CheckpointChoice(ChoiceName.CONTINUE, f"{names} is run again from its start.{again}{ended}{taken}")
     ]
     if entries:
@@ -119,20 +118,14 @@ def _choices(
             f"you looked, and it has happened: {names} counts as completed and is not run again; the journal goes"
             f" on after it. If it has not happened, it never will.{left}{taken}"
         )
-        offered.append(CheckpointChoice(ChoiceName.DONE, counted))
+        choices.append(CheckpointChoice(ChoiceName.DONE, counted))
     commands = tuple(shlex.join(entry.undo) for entry in entries.values() if entry.undo)
     if commands:
         consequence = f"these commands undo {names}; after that it counts as not begun.{ended}"
-        offered.append(CheckpointChoice(ChoiceName.ROLLBACK, consequence, commands))
-    offered.append(
+        choices.append(CheckpointChoice(ChoiceName.ROLLBACK, consequence, commands))
+    choices.append(
         CheckpointChoice(
             ChoiceName.ABORT, f"nothing is run and nothing undone; the journal stays closed.{left}"
         )
     )
-    return offered
-
-
-def _running_processes(held: Sequence[StepOutcome], entries: dict[str, StepEntry]) -> str:
-    """The processes of these steps that still run, in words; nothing if none does."""
-    pids = [str(entries[each.step].pid) for each in held if each.sight is ProcessState.ALIVE]
-    return f"What still runs (process {', '.join(pids)})" if pids else ""
+    return choices

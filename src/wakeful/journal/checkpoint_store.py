@@ -19,39 +19,41 @@ from wakeful.journal.processes import run_in_thread
 from wakeful.linux.clock import SystemClock
 from wakeful.storage.sqlite.store import SqliteStore
 
-# Where registered journals are remembered, below the state folder.
+# Folder of the registry of journals, below the state folder.
 REGISTRY_FOLDER: Final = "journals"
 T = TypeVar("T")
 
 
 class StoredJournalCheckpoints:
-    """Implements journal.base.JournalCheckpoints. `database` is the one of the configuration unless another is given."""
+    """Implements journal.recovery.JournalCheckpoints. `database` defaults to the store of the configuration."""
 
     def __init__(self, database: Path | None = None) -> None:
         self._database = database
 
     def open(self, draft: Checkpoint) -> Checkpoint:
-        return _with_checkpoints(lambda desk: desk.open(draft), self._database)
+        return _with_checkpoints(lambda checkpoints: checkpoints.open(draft), self._database)
 
     def find(self, number: int) -> Checkpoint | None:
         try:
-            return _with_checkpoints(lambda desk: desk.get(number), self._database)
+            return _with_checkpoints(lambda checkpoints: checkpoints.get(number), self._database)
         except CheckpointNotFound:
             return None
 
     def list_checkpoints(self, *, everything: bool) -> list[Checkpoint]:
-        """All of them, or those somebody has to decide; oldest first. Where there is no store, none is made."""
+        """All checkpoints, or those that need a decision; oldest first. Creates no store."""
         paths = StatePaths.from_environ(os.environ)
         if not (self._database or _configured_store(paths)).exists():
             return []
-        return _with_checkpoints(lambda desk: desk.list_checkpoints(everything=everything), self._database)
+        return _with_checkpoints(
+            lambda checkpoints: checkpoints.list_checkpoints(everything=everything), self._database
+        )
 
 
 def _configured_store(paths: StatePaths) -> Path:
-    """The daemon's own store. Raises ConfigError: a question in another one would be shown to nobody."""
-    written = config_path(os.environ)
-    known = load(written if written is not None and Path(written).exists() else None, os.environ)
-    return store_path(known, paths)
+    """The daemon's store. Raises ConfigError: no interface shows a checkpoint of another store."""
+    path = config_path(os.environ)
+    config = load(path if path is not None and Path(path).exists() else None, os.environ)
+    return store_path(config, paths)
 
 
 def _with_checkpoints(ask: Callable[[Checkpoints], Awaitable[T]], database: Path | None = None) -> T:
@@ -60,7 +62,7 @@ def _with_checkpoints(ask: Callable[[Checkpoints], Awaitable[T]], database: Path
     make_state_dir(paths)
     path = database or _configured_store(paths)
 
-    async def asked() -> T:
+    async def open_and_ask() -> T:
         store = await SqliteStore.open(path)
         try:
             return await ask(
@@ -69,4 +71,4 @@ def _with_checkpoints(ask: Callable[[Checkpoints], Awaitable[T]], database: Path
         finally:
             await store.close()
 
-    return run_in_thread(asked())
+    return run_in_thread(open_and_ask())

@@ -43,7 +43,7 @@ _NEWEST_SESSION: Final = """SELECT trace_id FROM audit WHERE event IN ('session.
 _LATER_SESSION: Final = """SELECT trace_id FROM audit WHERE event = 'action.started' AND trace_id != ?1 AND rowid >
     (SELECT coalesce(max(rowid), 0) FROM audit WHERE trace_id = ?1 AND event IN ('session.start', 'action.started'))
     ORDER BY rowid DESC LIMIT 1"""
-# How every database begins; SQLite takes an empty file for a new one.
+# Every database begins with this; SQLite takes an empty file for a new database.
 _HEADER: Final = b"SQLite format 3\0"
 
 Item = Mapping[str, Any]
@@ -56,7 +56,7 @@ class GaiaForeign(OperatorError):
 
 
 class GaiaDatabase:
-    """One database, for one thread at a time. Methods raise what a store raises: full, busy, unwritable, corrupt."""
+    """One database, for one thread at a time. Methods raise the errors of a store: full, busy, unwritable, corrupt."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
@@ -66,7 +66,7 @@ class GaiaDatabase:
                 path, timeout=BUSY_SECONDS_MAX, isolation_level=None, check_same_thread=False
             )
             try:
-                # Rows may be lost with the power, never torn: the events have them all.
+                # A power cut may lose rows but tears none: the events have them all.
                 self._rows.execute("PRAGMA journal_mode = WAL")
                 self._rows.execute("PRAGMA synchronous = NORMAL")
                 _check(self._rows, path)
@@ -76,7 +76,7 @@ class GaiaDatabase:
                 raise
 
     def create(self, items: Iterable[Item]) -> None:
-        """Make the tables with the first items, all or nothing; another process may have been first."""
+        """Create the tables with the first items in one transaction, unless another process did."""
         with self._transaction():
             if not _known_tables(self._rows, self.path):
                 for statement in _CREATE:
@@ -84,14 +84,14 @@ class GaiaDatabase:
                 self._rows.executemany(_PUT_ITEM, map(_item_row, items))
         self.is_new = False
 
-    def audit(self, placed: Iterable[LocatedTrace]) -> None:
-        """Keep events as rows; those that are there already stay."""
-        rows = [_trace_row(each) for each in placed]
+    def audit(self, traces: Iterable[LocatedTrace]) -> None:
+        """Store events as rows; existing rows stay."""
+        rows = [_trace_row(each) for each in traces]
         with self._transaction():
             self._rows.executemany(_INSERT_TRACE, rows)
 
     def audited_end(self) -> tuple[str, int]:
-        """The id of the row that lies furthest behind in the events, and the byte behind it; ("", 0) if there is none."""
+        """The id and the end offset of the last event that has a row; ("", 0) without rows."""
         query = "SELECT id, events_end FROM audit ORDER BY events_end DESC, rowid DESC LIMIT 1"
         with self._translate_errors():
             return msgspec.convert(self._rows.execute(query).fetchone() or ("", 0), tuple[str, int])
@@ -108,7 +108,7 @@ class GaiaDatabase:
             return [(str(event), step, _object(details)) for event, step, details in rows]
 
     def traces(self, trace_id: str) -> tuple[Trace, ...]:
-        """What is known of one session's steps, in the order it was written."""
+        """The events of one session's steps, in the order they were written."""
         query = "SELECT at, event, step, id, details FROM audit WHERE trace_id = ? AND step IS NOT NULL ORDER BY rowid"
         with self._translate_errors():
             rows = self._rows.execute(query, (trace_id,)).fetchall()
@@ -118,11 +118,9 @@ class GaiaDatabase:
             return tuple(msgspec.convert(dict(each), Trace) for each in found)
 
     def newest_session(self) -> str | None:
-        """The session that was opened or began a step last."""
         return self._query_one(_NEWEST_SESSION)
 
     def later_session(self, trace_id: str) -> str | None:
-        """The last session that began a step since this one was opened or began one; any that did if it never was."""
         return self._query_one(_LATER_SESSION, trace_id)
 
     def _query_one(self, query: str, *values: str) -> str | None:
@@ -131,12 +129,12 @@ class GaiaDatabase:
         return str(row[0]) if row is not None else None
 
     def kind_of(self, trace_id: str) -> str | None:
-        """How the newest session of a trace was opened; None if no row tells."""
+        """The kind of a trace's newest session; None without a row."""
         rows = self.details(["session.start"], trace_id)
         return str(rows[-1][2].get("kind")) if rows else None
 
     def change_item(self, item_id: str, make: Callable[[Item | None], Item]) -> Item:
-        """Put what `make` makes of the item with this id, of None if there is none; nobody changes it meanwhile."""
+        """Store `make(item)` for this id in one transaction; `make` gets None for a new id."""
         with self._transaction():
             row = self._rows.execute("SELECT * FROM backlog WHERE id = ?", (item_id,)).fetchone()
             item = make(_item(row) if row is not None else None)
@@ -144,7 +142,7 @@ class GaiaDatabase:
         return item
 
     def put_items(self, items: Iterable[Item]) -> None:
-        """Keep items of the backlog, each in the place of the one with its id."""
+        """Insert items or replace those with the same id."""
         with self._transaction():
             self._rows.executemany(_PUT_ITEM, map(_item_row, items))
 
@@ -180,7 +178,7 @@ class GaiaDatabase:
 
 
 def _inspect(path: Path) -> None:
-    """Raises GaiaForeign or StoreCorrupt for a file that SQLite must not be let at."""
+    """Raises GaiaForeign or StoreCorrupt for a file that SQLite must not open."""
     if path.is_symlink() or (path.exists() and not path.is_file()):
         raise GaiaForeign(path=path, why="it is not a file of its own")
     if not path.exists():
@@ -200,7 +198,7 @@ def _check(rows: sqlite3.Connection, path: Path) -> None:
 
 
 def _known_tables(rows: sqlite3.Connection, path: Path) -> bool:
-    """Whether our tables are there. Raises GaiaForeign where they are others'."""
+    """Whether the tables exist. Raises GaiaForeign if they have other columns."""
     present = 0
     for table, columns in _TABLES.items():
         found = tuple(row[1] for row in rows.execute(f"PRAGMA table_info({table})"))
@@ -210,10 +208,10 @@ def _known_tables(rows: sqlite3.Connection, path: Path) -> bool:
     return present == len(_TABLES)
 
 
-def _trace_row(placed: LocatedTrace) -> tuple[object, ...]:
-    trace = placed.trace
+def _trace_row(located: LocatedTrace) -> tuple[object, ...]:
+    trace = located.trace
     details = msgspec.json.encode(trace.details).decode()
-    return trace.id, trace.at, trace.event, trace.trace_id, trace.step, details, placed.end
+    return trace.id, trace.at, trace.event, trace.trace_id, trace.step, details, located.end
 
 
 def _item_row(item: Item) -> tuple[object, ...]:
@@ -239,14 +237,14 @@ def _object(text: object) -> dict[str, Any]:
 
 
 def _decode_column(text: object, kind: Any) -> Any:
-    """A column of JSON. A number or nothing at all may be in its place. Raises msgspec.DecodeError."""
+    """Decode a JSON column, which may also hold a number or NULL. Raises msgspec.DecodeError."""
     if not isinstance(text, str | bytes):
         raise msgspec.DecodeError("no text")
     return decode_json(text, kind)
 
 
 def read_archive(path: Path) -> tuple[dict[str, dict[str, Any]], tuple[str, ...]]:
-    """The newest item of each id, and what is wrong with lines that hold none. Raises LogUnusable."""
+    """The newest item of each id, and the errors of lines without an item. Raises LogUnusable."""
     items: dict[str, dict[str, Any]] = {}
     wrong = []
     with translate_errors(path):

@@ -6,7 +6,8 @@ The log is read from a cursor on. A journaled file that changed is a suspect: it
 
 import hashlib
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, NamedTuple
 
@@ -15,21 +16,24 @@ from wakeful.incidents.line_log import append, lock_file, open_for_reading, sync
 from wakeful.journal.model import Trace, read_trace, trace_line
 from wakeful.journal.recovery_rules import Suspect
 
-# What a crash leaves around a line.
+# Bytes that a crash can leave around a line.
 _BLANK: Final = b"\0 \t\r\n"
-# Longer lines exist; what is not found within this is read again from the start.
+# Longer lines exist; an event that is not found within this is read again from the start.
 _LINE_BYTES_MAX: Final = 64 * 1024
+_READ_BYTES: Final = 1 << 20
+# Recorded in place of the hash of a file that a person accepted: it is no longer compared.
+ACCEPTED: Final = ""
 
 
 class LocatedTrace(NamedTuple):
-    """An event and the byte behind its line."""
+    """An event and the offset after its line."""
 
     trace: Trace
     end: int
 
 
 class EventLogSlice(NamedTuple):
-    """What the log says from a cursor on, and what is odd about it."""
+    """Events after a cursor, the end of the log, and notes about what could not be read."""
 
     entries: tuple[LocatedTrace, ...]
     end: int
@@ -47,7 +51,7 @@ class EventLog:
         self.path = path
 
     def append(self, trace: Trace) -> int:
-        """Add one line; it is on the disk when this returns. The byte behind it."""
+        """Append one line durably; returns the offset after it."""
         with translate_errors(self.path), lock_file(self.path) as file:
             is_new = os.fstat(file).st_size == 0
             append(file, trace_line(trace))
@@ -56,41 +60,37 @@ class EventLog:
             return os.fstat(file).st_size
 
     def size(self) -> int:
-        """How many bytes there are; 0 while there is no log."""
-        with translate_errors(self.path):
-            file = open_for_reading(self.path)
-            if file is None:
-                return 0
-            try:
-                return os.fstat(file).st_size
-            finally:
-                os.close(file)
+        """The size in bytes; 0 if there is no log."""
+        with self._open() as file:
+            return os.fstat(file).st_size if file is not None else 0
 
     def has_trace_at(self, trace_id: str, end: int) -> bool:
-        """Whether the line that ends at this byte is the event with this id: it is not where the log was put back."""
+        """Whether the line that ends at this offset is the event with this id; false after the log was replaced."""
         if end <= 0:
             return False
-        with translate_errors(self.path):
-            file = open_for_reading(self.path)
+        with self._open() as file:
             if file is None:
                 return False
-            try:
-                before = os.pread(file, min(end, _LINE_BYTES_MAX), max(0, end - _LINE_BYTES_MAX))
-            finally:
-                os.close(file)
+            before = os.pread(file, min(end, _LINE_BYTES_MAX), max(0, end - _LINE_BYTES_MAX))
         trace = read_trace(before.rstrip(_BLANK).rpartition(b"\n")[2])
         return len(before) == min(end, _LINE_BYTES_MAX) and trace is not None and trace.id == trace_id
 
     def read(self, cursor: int) -> EventLogSlice:
-        """Every event behind the cursor; all of them if the cursor lies beyond the end."""
-        with translate_errors(self.path):
-            file = open_for_reading(self.path)
+        """Every event after the cursor; all events if the cursor lies beyond the end."""
+        with self._open() as file:
             if file is None:
                 return EventLogSlice((), 0, ("events.ndjson is missing",) if cursor else ())
+            return _read(file, cursor)
+
+    @contextmanager
+    def _open(self) -> Iterator[int | None]:
+        with translate_errors(self.path):
+            file = open_for_reading(self.path)
             try:
-                return _read(file, cursor)
+                yield file
             finally:
-                os.close(file)
+                if file is not None:
+                    os.close(file)
 
 
 def _read(file: int, cursor: int) -> EventLogSlice:
@@ -101,17 +101,17 @@ def _read(file: int, cursor: int) -> EventLogSlice:
             f"events_cursor {cursor} is not within events.ndjson ({size} bytes): read from its start"
         )
         cursor = 0
-    placed, odd, torn = _parse_lines(file, cursor)
-    if odd:
-        notes.append(f"{odd} line{'' if odd == 1 else 's'} of events.ndjson could not be read")
+    entries, unreadable, torn = _parse_lines(file, cursor)
+    if unreadable:
+        notes.append(f"{unreadable} line{'' if unreadable == 1 else 's'} of events.ndjson could not be read")
     if torn:
         notes.append(f"the last line of events.ndjson is torn ({torn} bytes)")
-    return EventLogSlice(tuple(placed), size, tuple(notes))
+    return EventLogSlice(tuple(entries), size, tuple(notes))
 
 
 def _parse_lines(file: int, cursor: int) -> tuple[list[LocatedTrace], int, int]:
-    """The events, how many lines were none, and how long the torn last one is."""
-    placed, odd, torn, end = [], 0, 0, cursor
+    """The events, the number of unreadable lines, and the length of a torn last line."""
+    entries, unreadable, torn, end = [], 0, 0, cursor
     with open(file, "rb", closefd=False) as stream:
         stream.seek(cursor)
         for line in stream:
@@ -121,15 +121,10 @@ def _parse_lines(file: int, cursor: int) -> tuple[list[LocatedTrace], int, int]:
             if not line.endswith(b"\n"):
                 torn = len(text)
             elif trace is not None:
-                placed.append(LocatedTrace(trace, end))
+                entries.append(LocatedTrace(trace, end))
             elif text:
-                odd += 1
-    return placed, odd, torn
-
-
-_READ_BYTES: Final = 1 << 20
-# What is recorded for a file that somebody accepted as it is: it is not compared any more.
-ACCEPTED: Final = ""
+                unreadable += 1
+    return entries, unreadable, torn
 
 
 class OutsideRoot(OperatorError):
@@ -139,7 +134,7 @@ class OutsideRoot(OperatorError):
 
 
 def resolve_inside(root: Path, path: str | os.PathLike[str]) -> Path:
-    """The path below the root, its links followed but for the last. Raises OutsideRoot."""
+    """The path below the root, with all links but the last resolved. Raises OutsideRoot."""
     given = root / path
     real_root = Path(os.path.realpath(root))
     found = Path(os.path.realpath(given.parent)) / given.name
@@ -163,7 +158,7 @@ def fingerprint(path: Path) -> str:
 def find_suspects(
     root: Path, corrupt: Path, known: Mapping[str, tuple[str, str]], stamp: str
 ) -> tuple[Suspect, ...]:
-    """Of journaled files (path to step and hash) those that changed, each moved away, and those that are gone."""
+    """The journaled files (path to step and hash) that changed, each moved away, or that are gone."""
     found = []
     for name, (step, expected) in known.items():
         reason = _mismatch(root, name, expected)
@@ -174,7 +169,7 @@ def find_suspects(
 
 
 def quarantine(path: Path, corrupt: Path, stamp: str) -> Path:
-    """Put a suspect into the folder for suspects; where it lies now. Raises LogFull or LogUnusable."""
+    """Move a suspect to the folder for suspects; returns its new path. Raises LogFull or LogUnusable."""
     with translate_errors(path):
         corrupt.mkdir(mode=0o700, parents=True, exist_ok=True)
         number = 1

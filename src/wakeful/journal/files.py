@@ -13,11 +13,20 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec import Struct
+
 from wakeful.core.clock import iso
+from wakeful.core.process import Process
 from wakeful.incidents.line_log import append, lock_file, translate_errors
-from wakeful.journal.base import AcquiredLock, EventReading
 from wakeful.journal.database import GaiaDatabase, read_archive
-from wakeful.journal.event_file import ACCEPTED, EventLog, LocatedTrace, find_suspects, quarantine
+from wakeful.journal.event_file import (
+    ACCEPTED,
+    EventLog,
+    EventLogSlice,
+    LocatedTrace,
+    find_suspects,
+    quarantine,
+)
 from wakeful.journal.locks import JournalLock, recovery_lock
 from wakeful.journal.model import STALE_SECONDS, SessionState, StateForeign, Trace
 from wakeful.journal.recovery_rules import Suspect
@@ -45,8 +54,8 @@ class JournalPaths:
 
     @classmethod
     def of_state(cls, path: Path) -> "JournalPaths":
-        """The journal a state file belongs to. Raises StateForeign for a file that lies elsewhere."""
-        # Links on the way to the root are its owner's; those below it are refused where they are met.
+        """The journal of a state file. Raises StateForeign for a file in another place."""
+        # Links in the path of the root belong to its owner; those below it are refused where they are met.
         path = Path(os.path.abspath(path))  # noqa: PTH100 - see above
         paths = cls(Path(os.path.realpath(path.parent.parent)))
         if (path.parent.name, path.name) != (paths.state.parent.name, paths.state.name):
@@ -56,7 +65,7 @@ class JournalPaths:
         return paths
 
     def create_folders(self) -> None:
-        """Make the folders, for this user alone. Raises StateForeign for one that leads elsewhere, and OSError."""
+        """Create the folders, for this user alone. Raises StateForeign for one that leads elsewhere, and OSError."""
         for folder in (self.state.parent, self.tmp, self.corrupt, self.logs):
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         self.check_folders()
@@ -77,8 +86,19 @@ class JournalPaths:
 _DATABASE_ENDINGS: Final = ("", "-wal", "-shm")
 
 
+class AcquiredLock(Struct, frozen=True):
+    """The recovery lock is acquired. `owner` is the program that still has the journal, `taken_over` a dead recovery."""
+
+    owner: Process | None
+    taken_over: str | None
+
+
 class RootFiles:
-    """The files below one root. `claimed`: the program itself holds the journal, nobody else has to be asked."""
+    """The files below one root. `claimed`: the program itself holds the journal's lock.
+
+    All methods block. They raise LogFull, LogBusy, LogUnusable and the errors of a store; then nothing was
+    changed.
+    """
 
     def __init__(self, paths: JournalPaths, *, command: str, claimed: bool = False) -> None:
         self.paths = paths
@@ -103,79 +123,92 @@ class RootFiles:
 
     @contextmanager
     def lock(self, wait_seconds: float) -> Iterator[AcquiredLock]:
+        """Hold the recovery lock of the journal. Raises RecoveryRuns."""
         with translate_errors(self.paths.tmp):
             self.paths.create_folders()
-        with ExitStack() as held:
-            # The journal first and its lock second, as programs do: nobody waits for the other with one of them.
+        with ExitStack() as stack:
+            # The journal's lock first, then the recovery lock, as programs do: no two processes wait for each other.
             owner = None
             if not self._has_lock:
-                claim = JournalLock(self.paths.state.parent)
-                held.callback(claim.close)
-                owner = None if claim.acquire(wait_seconds) else claim.holder()
-            taken_over = held.enter_context(
+                lock = JournalLock(self.paths.state.parent)
+                stack.callback(lock.close)
+                owner = None if lock.acquire(wait_seconds) else lock.holder()
+            taken_over = stack.enter_context(
                 recovery_lock(
                     self.paths.lock, since=self.now(), command=self._command, wait_seconds=wait_seconds
                 )
             )
-            held.callback(self.close)
+            stack.callback(self.close)
             yield AcquiredLock(owner, taken_over)
 
     def read(self) -> SessionState:
+        """Raises StateMissing, StateForeign, StateTorn."""
         self.paths.check_folders()
         state = load_state(self.paths.state)
         self._trace_id = state.trace_id
         return state
 
     def write(self, state: SessionState) -> None:
+        """Replace the state, durably."""
         replace_state(self.paths.state, state)
         self._trace_id = state.trace_id
 
     def quarantine_state(self) -> str:
+        """Move the torn state to the folder for suspects; returns its new path."""
         return self._quarantine(self.paths.state)
 
-    def read_events(self, cursor: int) -> EventReading:
-        told = self._events.read(cursor)
-        return EventReading(told.traces, told.end, told.notes)
+    def read_events(self, cursor: int) -> EventLogSlice:
+        """The events after the cursor."""
+        return self._events.read(cursor)
 
     def session_traces(self, trace_id: str) -> tuple[Trace, ...]:
+        """Events and audit rows about one session's steps, oldest first."""
         return self.database().traces(trace_id) if self._has_history() else ()
 
     def newest_session(self) -> str | None:
+        """The session that was opened or began a step last, by events and audit rows."""
         return self.database().newest_session() if self._has_history() else None
 
     def later_session(self, trace_id: str) -> str | None:
+        """The last session that began a step after this one was opened or began one; any with a step if this
+        one never was."""
         return self.database().later_session(trace_id) if self._has_history() else None
 
     def events_end(self) -> int:
         return self._events.size()
 
-    def trace(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> int:
-        trace = Trace(self.now(), event, trace_id, step, uuid.uuid4().hex, details)
+    def trace(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> None:
+        """Write an event and its audit row, durably."""
         self._trace_id = trace_id
-        end = self._events.append(trace)
-        self.database().audit([LocatedTrace(trace, end)])
-        return end
+        # The event before its row, even if the database is opened only now.
+        located = self.append(event, trace_id, step, details)
+        self.database().audit([located])
 
     def append(self, event: str, trace_id: str, step: str | None, details: dict[str, Any]) -> LocatedTrace:
-        """Write an event alone; its row is owed."""
+        """Write an event without its audit row, which the caller adds."""
         trace = Trace(self.now(), event, trace_id, step, uuid.uuid4().hex, details)
         return LocatedTrace(trace, self._events.append(trace))
 
     def new_trace_id(self) -> str:
+        """A trace id for a journal of which nothing is known."""
         return str(uuid.uuid4())
 
     def now(self) -> str:
+        """The current time in ISO 8601, UTC."""
         return iso(self._clock.now().wall)
 
     def seconds_since(self, stamp: str) -> float:
+        """Seconds since a time stamp; 0 if it is not a time."""
         wall = wall_of(stamp)
         return max(0.0, self._clock.now().wall - wall) if wall is not None else 0.0
 
     def stale_seconds(self, trace_id: str) -> float:
+        """After how many seconds without a write this journal is stale."""
         kind = self.database().kind_of(trace_id)
         return STALE_SECONDS.get(kind or "", STALE_SECONDS["interactive"])
 
     def find_suspects(self, trace_id: str) -> tuple[Suspect, ...]:
+        """Journaled files that changed, moved away."""
         known: dict[str, tuple[str, str]] = {}
         kinds = ("action.completed", "artefact.accepted")
         for event, step, details in self.database().details(kinds, trace_id):
@@ -191,11 +224,11 @@ class RootFiles:
             append(file, text)
 
     def stamp(self) -> str:
-        """This moment as a part of a file's name."""
+        """The current time as part of a file name."""
         return self.now().replace("-", "").replace(":", "").replace(".", "")
 
     def database(self) -> GaiaDatabase:
-        """`gaia.db`, made and filled where it is missing, with every event that it does not have yet."""
+        """`gaia.db`, created if it is missing, with an audit row for every event."""
         if self._database is None:
             self._database = self._open_database()
         return self._database
@@ -232,12 +265,12 @@ class RootFiles:
             self.append("recovery.sync", self._trace_id or self.new_trace_id(), None, details)
             database.create(items.values())
         newest, end = database.audited_end()
-        # A log that was put back or cut off and has grown since has other events there.
-        told = self._events.read(end if self._events.has_trace_at(newest, end) else 0)
-        database.audit(told.entries)
+        # A log that was restored or truncated and has grown since has other events at that offset.
+        found = self._events.read(end if self._events.has_trace_at(newest, end) else 0)
+        database.audit(found.entries)
 
     def _has_history(self) -> bool:
-        """Whether there is something to look into; looking makes no database in an empty folder."""
+        """Whether there is anything to read; reading creates no database in an empty folder."""
         return self._database is not None or self.paths.database.exists() or self._events.size() > 0
 
     def _quarantine(self, path: Path) -> str:
@@ -245,5 +278,5 @@ class RootFiles:
 
 
 def own_command() -> str:
-    """How this program was started, for people who look at a lock."""
+    """The command line of this program, for people who look at a lock."""
     return " ".join(os.path.basename(word) for word in sys.argv[:3]) or "python"  # noqa: PTH119 - words, not paths

@@ -26,10 +26,11 @@ from wakeful.incidents.line_log import open_for_reading, translate_errors
 from wakeful.journal.state_file import replace_file
 from wakeful.linux import proc
 
-# A lock outlives whoever took it where a child has inherited it.
+# The holder cannot be found: a lock outlives its process where a child has inherited it.
 UNKNOWN_PROCESS: Final = Process(0, 0, "")
 _RETRY_SECONDS: Final = 0.02
 _LOCK_BYTES_MAX: Final = 4096
+_PATH_BYTES_MAX: Final = 4096
 
 
 class RecoveryRuns(WorldError):
@@ -40,7 +41,7 @@ class RecoveryRuns(WorldError):
 
 
 class LockHolder(Struct, frozen=True):
-    """What stands in `.tmp/agent_recovery.lock`."""
+    """Content of `.tmp/agent_recovery.lock`."""
 
     pid: int
     started: int
@@ -54,7 +55,7 @@ class LockHolder(Struct, frozen=True):
 
 
 class _FoundLock(NamedTuple):
-    """A lock that is there: whose it is, in words, and whether its owner is gone."""
+    """An existing lock: its owner as text, and whether the owner is gone."""
 
     owner: str
     gone: bool
@@ -65,7 +66,8 @@ _decode: Final = json_decoder(LockHolder)
 
 @contextmanager
 def recovery_lock(path: Path, *, since: str, command: str, wait_seconds: float) -> Iterator[str | None]:
-    """Hold the recovery of a journal; what was taken over from a dead owner, if anything. Raises RecoveryRuns."""
+    """Hold the recovery lock of a journal; yields the dead owner that it was taken from, if any. Raises
+    RecoveryRuns."""
     draft = path.with_name(f"{path.name}.{os.getpid()}-{time.monotonic_ns()}")
     with translate_errors(path):
         file = _create_draft(draft, since, command)
@@ -84,13 +86,13 @@ def recovery_lock(path: Path, *, since: str, command: str, wait_seconds: float) 
 
 
 class JournalLock:
-    """A program's hold on its journal, for as long as it runs or until it is closed."""
+    """A program's lock on its journal, until the program ends or closes it."""
 
     def __init__(self, folder: Path) -> None:
         self._file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
 
     def acquire(self, wait_seconds: float = 0.0) -> bool:
-        """False: another process has it, and had it all that time."""
+        """False if another process held it all that time."""
         deadline = time.monotonic() + wait_seconds
         while True:
             try:
@@ -103,7 +105,7 @@ class JournalLock:
                 return True
 
     def holder(self) -> Process:
-        """Who has it; NOBODY_SEEN where that cannot be told."""
+        """The process that holds it; UNKNOWN_PROCESS if that cannot be found."""
         found = os.fstat(self._file)
         pid = proc.flock_holders([(found.st_dev, found.st_ino)]).get((found.st_dev, found.st_ino))
         return (proc.identify_or_none(pid) if pid is not None else None) or UNKNOWN_PROCESS
@@ -113,9 +115,9 @@ class JournalLock:
 
 
 def _create_draft(draft: Path, since: str, command: str) -> int:
-    """A lock that nobody sees yet, held by us and on the disk."""
+    """A lock file on disk under a name of its own, locked by this process."""
     process = proc.identify(os.getpid())
-    assert process is not None, "we live"
+    assert process is not None, "this process exists"
     holder = LockHolder(process.pid, process.started, process.boot_id, since, command)
     file = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
     try:
@@ -147,7 +149,7 @@ def _acquire(path: Path, draft: Path, deadline: float) -> str | None:
 
 
 def _inspect_lock(path: Path) -> _FoundLock | None:
-    """The lock at this path, removed if its owner is gone; None if it went meanwhile."""
+    """The lock at this path, removed if its owner is gone; None if it vanished meanwhile."""
     try:
         file = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -169,7 +171,7 @@ def _inspect_lock(path: Path) -> _FoundLock | None:
 
 
 def _parse_lock(content: bytes) -> _FoundLock:
-    """Whose lock it is. One that names nobody was made by another program, and may be held."""
+    """The owner of a lock. A lock without an owner's name was made by another program and may be held."""
     try:
         holder = _decode(content)
     except msgspec.DecodeError:
@@ -198,25 +200,22 @@ def _is_same_file(path: Path, file: int) -> bool:
 
 
 def _sweep_drafts(path: Path) -> None:
-    """Remove what recoveries left that were killed before they had the lock."""
+    """Remove drafts of recoveries that were killed before they had the lock."""
     for draft in path.parent.glob(f"{path.name}.*"):
         with suppress(OSError), draft.open("rb") as stream:
             fcntl.flock(stream, fcntl.LOCK_EX | fcntl.LOCK_NB)
             draft.unlink()
 
 
-_PATH_BYTES_MAX: Final = 4096
-
-
 def register_root(folder: Path, root: Path) -> None:
-    """Remember a root; twice is once. Raises LogFull or LogUnusable."""
+    """Add a root to the registry, if it is not there. Raises LogFull or LogUnusable."""
     folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     name = os.fsencode(root)
     replace_file(folder / hashlib.sha256(name).hexdigest()[:32], name)
 
 
 def registered_roots(folder: Path) -> list[Path]:
-    """Every root that was registered and still exists, in an order that stays."""
+    """Every registered root that still exists, in a stable order."""
     try:
         files = sorted(folder.iterdir())
     except FileNotFoundError:

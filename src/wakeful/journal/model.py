@@ -74,14 +74,14 @@ class StepEffects(StrEnum):
 
 
 class OnAlive(StrEnum):
-    """What is done about a process that outlived its program."""
+    """What recovery does about a process that outlived its program."""
 
     WAIT = "wait"
     RERUN = "rerun"
 
 
 class StepStatus(StrEnum):
-    """The last thing that is known of a step. `cleared`: it may be run again."""
+    """The last known status of a step. `cleared`: it may be run again."""
 
     STARTED = "started"
     FAILED = "failed"
@@ -92,10 +92,11 @@ class StepStatus(StrEnum):
 
 
 class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
-    """One step that was begun: the five fields of its process, then what recovery decides by.
+    """A started step: the five fields of its process, then the facts that recovery decides by.
 
-    `started` and `boot_id` make the pid an identity. `mark` is in the environment of what the step started; a step
-    that runs inside the program has none. `undo_of` is the checkpoint by whose decision its undoing was begun.
+    `started` and `boot_id` make the pid an identity. `mark` is in the environment of every process that the
+    step started; a step that runs inside the program has none. `undo_of` is the checkpoint whose decision
+    started the undo.
     """
 
     pid: int | None = None
@@ -121,7 +122,7 @@ class StepEntry(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def process(self) -> Process | None:
-        """Whose the pid is; None where nobody wrote that down."""
+        """The identity behind the pid; None where it was not recorded."""
         if self.pid is None or self.started is None or not self.boot_id:
             return None
         return Process(self.pid, self.started, self.boot_id)
@@ -145,14 +146,14 @@ class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
 
     @property
     def checkpoint_numbers(self) -> tuple[int, ...]:
-        """The numbers of the checkpoints that hold this journal."""
+        """The numbers of the checkpoints that block this journal."""
         return _split_checkpoints(self.notes or "")[0]
 
     def with_checkpoints(self, numbers: Iterable[int]) -> "SessionState":
-        """The same, held by these checkpoints or by none; what else the notes say stays."""
-        held = [f"awaiting-approval: CHECKPOINT_{number}.md" for number in numbers]
+        """The state blocked by these checkpoints, or by none; other notes stay."""
+        lines = [f"awaiting-approval: CHECKPOINT_{number}.md" for number in numbers]
         others = _split_checkpoints(self.notes or "")[1]
-        return replace(self, notes="\n".join(part for part in (*held, others) if part) or None)
+        return replace(self, notes="\n".join(part for part in (*lines, others) if part) or None)
 
     def with_entry(self, step: str, entry: StepEntry) -> "SessionState":
         return replace(self, process_map={**self.process_map, step: entry})
@@ -162,18 +163,18 @@ class SessionState(Struct, frozen=True, forbid_unknown_fields=True):
         entry = self.process_map.get(step)
         then = entry.then if entry is not None else None
         left = {name: each for name, each in self.process_map.items() if name != step}
-        open_ones = [name for name, each in left.items() if each.is_open]
+        open_steps = [name for name, each in left.items() if each.is_open]
         return replace(
             self,
-            current_task_id=open_ones[-1] if open_ones else None,
+            current_task_id=open_steps[-1] if open_steps else None,
             steps_completed=(*(each for each in self.steps_completed if each != step), step),
-            next_immediate_step=open_ones[-1] if open_ones else then,
+            next_immediate_step=open_steps[-1] if open_steps else then,
             process_map=left,
         )
 
 
 def _split_checkpoints(notes: str) -> tuple[tuple[int, ...], str]:
-    """The checkpoints that notes begin with, and the rest of them."""
+    """The checkpoints at the start of the notes, and the rest of the notes."""
     numbers = []
     while found := _CHECKPOINT_LINE.match(notes):
         numbers.append(int(found[1]))
@@ -198,16 +199,16 @@ _encode: Final = msgspec.json.Encoder().encode
 
 
 def state_bytes(state: SessionState) -> bytes:
-    """The state as its file holds it, for people to read as well."""
+    """The state as its file holds it, indented for people."""
     return msgspec.json.format(_encode(state), indent=2) + b"\n"
 
 
 def read_state(content: bytes, path: str) -> SessionState:
-    """The state in a file's content. Raises StateTorn where the content is no JSON, StateForeign where it is other JSON."""
+    """The state in a file's content. Raises StateTorn if the content is not JSON, StateForeign if it is other JSON."""
     try:
         return _decode(content)
     except msgspec.ValidationError as problem:
-        # Decoders complain about the first wrong type they meet, also in a text that is torn behind it.
+        # The decoder reports the first wrong type, even in a text that is torn after it.
         if _is_json(content):
             raise StateForeign(path=path, reason=_reason(problem)) from problem
         raise StateTorn(path=path, reason="it ends in the middle") from problem
@@ -225,9 +226,8 @@ def _is_json(content: bytes) -> bool:
 
 
 def _reason(problem: msgspec.ValidationError) -> str:
-    said = str(problem)
-    newer = "unknown field" in said
-    return f"{said}; a newer Wakeful or another program wrote it" if newer else said
+    text = str(problem)
+    return f"{text}; a newer Wakeful or another program wrote it" if "unknown field" in text else text
 
 
 def trace_line(trace: Trace) -> bytes:
@@ -235,7 +235,7 @@ def trace_line(trace: Trace) -> bytes:
 
 
 def read_trace(line: bytes) -> Trace | None:
-    """The event of a line; None for one that is torn or another program's."""
+    """The event of a line; None if the line is torn or another program's."""
     try:
         return _decode_trace(line)
     except msgspec.DecodeError:
@@ -243,27 +243,27 @@ def read_trace(line: bytes) -> Trace | None:
 
 
 def start_details(entry: StepEntry) -> dict[str, Any]:
-    """What an event says of a step that begins: enough to decide about it without the state.
+    """Details of a started event: enough to decide about the step without the state.
 
-    Its commands are left out. Events are read by whoever the owner shows them to, and commands may hold secrets.
+    Commands are left out: they may hold secrets, and owners show event logs to others.
     """
     defaults = replace(StepEntry(), undo=entry.undo, query=entry.query)
-    told = {name: value for name, value in asdict(entry).items() if value != getattr(defaults, name)}
-    return {"attempt": entry.attempt, "effects": str(entry.effects), **told}
+    changed = {name: value for name, value in asdict(entry).items() if value != getattr(defaults, name)}
+    return {"attempt": entry.attempt, "effects": str(entry.effects), **changed}
 
 
 def without_completed(state: SessionState) -> SessionState:
-    """Without the processes of completed steps, which other programs may leave there."""
+    """The state without processes of completed steps, which other programs may leave there."""
     left = {step: each for step, each in state.process_map.items() if step not in state.steps_completed}
     return replace(state, process_map=left)
 
 
 def reconcile(state: SessionState, traces: Iterable[Trace]) -> SessionState:
-    """The state with what its traces tell: whatever they say was begun or completed counts.
+    """Apply traces to the state: a step that they report as started or completed counts as such.
 
-    The traces may come in any order, twice, and from before the state: a state can be older than its events (a restored
-    backup, a git checkout), and then only they know what happened since. One that does not say which attempt it is about,
-    as earlier versions wrote them, is about the one before it.
+    Traces may come in any order, twice, and from before the state. A state can be older than its events (a
+    restored backup, a git checkout), and then only the events know what happened since. A trace without an
+    attempt, as earlier versions wrote it, belongs to the attempt of the trace before it.
     """
     attempts: dict[str, int] = {}
     for trace in traces:
@@ -276,7 +276,7 @@ def reconcile(state: SessionState, traces: Iterable[Trace]) -> SessionState:
     return state
 
 
-# What an event says of one attempt. Within an attempt nothing is followed by something further up.
+# The status that each event sets. Within one attempt a status only moves down this list.
 _LAST_OF: Final[Mapping[str, StepStatus]] = {
     "action.started": StepStatus.STARTED,
     "action.failed": StepStatus.FAILED,
@@ -302,20 +302,20 @@ def _with_trace(state: SessionState, trace: Trace, step: str, attempt: int) -> S
         return state
     same = before if before is not None and before.attempt == attempt else _entry_of(trace, attempt)
     undo_of = trace.details.get("checkpoint")
-    asked = undo_of if isinstance(undo_of, int) else same.undo_of
-    return state.with_entry(step, replace(same, last=last, undo_of=asked))
+    decided = undo_of if isinstance(undo_of, int) else same.undo_of
+    return state.with_entry(step, replace(same, last=last, undo_of=decided))
 
 
 def _entry_of(trace: Trace, attempt: int) -> StepEntry:
     if trace.event == "action.started":
         with suppress(msgspec.ValidationError):
             return msgspec.convert(trace.details, StepEntry)
-    # Whatever it was, nothing about it is known for sure.
+    # Nothing about this attempt is certain.
     return StepEntry(started_at=trace.at, attempt=attempt)
 
 
 def parse_step(name: str) -> str:
-    """Raises BadStep."""
+    """Raises BadStepName."""
     if _STEP_NAME.fullmatch(name) is None:
         raise BadStepName(shown=name[:40])
     return name

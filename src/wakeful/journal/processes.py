@@ -21,9 +21,10 @@ from wakeful.core.process import ProcessState
 from wakeful.journal.event_file import resolve_inside
 from wakeful.journal.model import StepEntry, StepStatus
 from wakeful.journal.recovery_rules import RemoteAnswer
-from wakeful.linux import proc, run_command as inquiry
+from wakeful.linux import proc
 from wakeful.linux.child_environment import agent_environ, given_environ
 from wakeful.linux.launch import find_program
+from wakeful.linux.run_command import run_command
 from wakeful.linux.terminate import TOOL_STEPS, has_variable, terminate, terminate_marked
 
 MARK_VARIABLE: Final = "WAKEFUL_JOURNAL_STEP"
@@ -33,18 +34,18 @@ UNDO_SECONDS_MAX: Final = 600.0
 # A process behind its gate ends within milliseconds of its starter; on a busy machine within this.
 GATE_SECONDS: Final = 0.5
 _RETRY_SECONDS: Final = 0.02
-# One line on its input lets it through, the end of its input does not.
+# A line on stdin starts the program; the end of stdin does not.
 _GATE: Final = 'read -r go || exit 125; exec "$@" </dev/null'
-# Not 1 and 2, with which programs end that could not ask at all.
+# Not 1 and 2: programs exit with these if they could not ask at all.
 _ANSWERS: Final = {0: RemoteAnswer.DONE, 10: RemoteAnswer.ABSENT, 11: RemoteAnswer.PARTIAL}
 
 Query = Callable[[str, str | None], object]
-"""Asked with a step and its key: `done`, `absent`, `partial` or `unknown`, also from a coroutine."""
+"""Called with a step and its key; returns `done`, `absent`, `partial` or `unknown`, or a coroutine of these."""
 T = TypeVar("T")
 
 
 class GatedProcess:
-    """A program that waits to be let through."""
+    """A program that waits at a pipe until it is released."""
 
     def __init__(
         self,
@@ -70,17 +71,17 @@ class GatedProcess:
                 )
         except (OSError, ValueError) as problem:
             raise StartFailed(program=argv[0], reason=str(problem)) from problem
-        # Not reaped yet, so that even one that has ended already has an identity.
+        # Not reaped yet, so even a process that has already ended has an identity.
         self.process = proc.parse_stat(Path(f"/proc/{self._child.pid}/stat").read_bytes()).process
 
     def release(self) -> None:
-        assert self._child.stdin is not None, "asked for"
-        # Somebody may have ended it at the gate: its exit code says so.
+        assert self._child.stdin is not None, "stdin is a pipe"
+        # It may have been killed at the gate: its exit code says so.
         with suppress(BrokenPipeError), self._child.stdin as gate:
             gate.write(b"go\n")
 
     def wait(self) -> int:
-        """Its exit code once it has ended; if we are stopped meanwhile, it is ended."""
+        """Its exit code once it has ended; if the wait is interrupted, it is ended."""
         try:
             return self._child.wait()
         except BaseException:
@@ -88,7 +89,7 @@ class GatedProcess:
             raise
 
     def terminate(self) -> None:
-        """End it, and see it dead."""
+        """End it and wait for its exit."""
         run_in_thread(terminate(self.process, TOOL_STEPS, is_meant=lambda _process: True))
         self._child.wait()
         if self._child.stdin is not None:
@@ -97,7 +98,7 @@ class GatedProcess:
 
 
 class StepProcesses:
-    """What recovery does about the processes of one journal's steps."""
+    """Checks, queries, ends and undoes the processes of one journal's steps."""
 
     def __init__(
         self,
@@ -107,37 +108,37 @@ class StepProcesses:
         query_seconds: float = QUERY_SECONDS_MAX,
         environ: Mapping[str, str] | None = None,
     ) -> None:
-        """`environ`: for the programs it runs; None: those variables of this process's own that agents get."""
+        """`environ` is for the programs it runs; None: those variables of this process that agents get."""
         self._root = root
         self._environ = environ
         self._query = query
         self._query_seconds = query_seconds
 
     def probe(self, entry: StepEntry) -> ProcessState:
-        """Whether anything of the step still runs: its process, or what that left behind."""
+        """Whether anything of the step still runs: its process, or processes that it left behind."""
         if not entry.mark and (entry.last is StepStatus.FAILED or _is_this_process(entry)):
-            # It ran inside a program, which saw it end; or inside us, and what we are inside of is never asked about.
+            # It ran inside a program, which saw it end; or inside this process, which never asks about a step it is in.
             return ProcessState.DEAD
-        seen = _probe_process(entry)
+        state = _probe_process(entry)
         if (
-            seen is ProcessState.DEAD
+            state is ProcessState.DEAD
             and entry.mark
             and proc.processes_with_variable(MARK_VARIABLE, entry.mark, os.getuid())
         ):
             return ProcessState.ALIVE
-        return seen
+        return state
 
     def wait(self, entry: StepEntry, seconds: float) -> ProcessState:
-        """What is seen of it once it is no longer alive, or at the end of that time."""
+        """Its state once it is no longer alive, or at the end of that time."""
         deadline = time.monotonic() + max(seconds, GATE_SECONDS)
-        while (seen := self.probe(entry)) is ProcessState.ALIVE and time.monotonic() < deadline:
+        while (state := self.probe(entry)) is ProcessState.ALIVE and time.monotonic() < deadline:
             time.sleep(_RETRY_SECONDS)
-        return seen
+        return state
 
     def terminate(self, entry: StepEntry) -> ProcessState:
-        """End what runs of it and carries its mark; what is seen afterwards.
+        """End its processes that carry its mark; returns the state afterwards.
 
-        A journal lies in a project and can name any process: one without the mark is not signalled.
+        A journal lies in a project and can name any process: one without the mark gets no signal.
         """
         if entry.process is not None and entry.mark:
             run_in_thread(terminate(entry.process, is_meant=has_variable(MARK_VARIABLE, entry.mark)))
@@ -146,7 +147,7 @@ class StepProcesses:
         return self.probe(entry)
 
     def query_remote(self, step: str, entry: StepEntry) -> RemoteAnswer:
-        """What the other side says of it, by the program's own function or by the step's command; never too late."""
+        """The answer of the other side: from the program's own function first, then from the step's command."""
         if self._query is not None:
             answer = _call_query(self._query, step, entry.key, self._query_seconds)
             if answer is not RemoteAnswer.UNKNOWN:
@@ -156,16 +157,16 @@ class StepProcesses:
         return _ANSWERS.get(self._run(entry.query, step, entry, self._query_seconds), RemoteAnswer.UNKNOWN)
 
     def undo(self, step: str, entry: StepEntry, log: str) -> bool:
-        """Run the step's own way back; whether it says that it succeeded. What it says goes to `log` below the root."""
+        """Run the step's undo command, with its output in `log` below the root; whether it succeeded."""
         path = self._root / log
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         _open_log(path).close()
-        # Into a file and not to us: nobody ends an undoing because it says much.
+        # Into a file, not a pipe: much output must not end an undo.
         logged = ["sh", "-c", 'exec "$@" >>"$0" 2>&1', str(path), *entry.undo]
         return bool(entry.undo) and self._run(logged, step, entry, UNDO_SECONDS_MAX) == 0
 
     def clean(self, entry: StepEntry) -> tuple[str, ...]:
-        """Remove what the step declared as unfinished work; what was there. Raises OSError and OutsideRoot."""
+        """Remove the step's declared temporary files; returns those that existed. Raises OSError and OutsideRoot."""
         removed = []
         for name in entry.temp:
             path = resolve_inside(self._root, name)
@@ -181,18 +182,16 @@ class StepProcesses:
     def _run(self, argv: Sequence[str], step: str, entry: StepEntry, seconds: float) -> int:
         given = agent_environ(os.environ) if self._environ is None else self._environ
         environ = {**given, "WAKEFUL_STEP": step, KEY_VARIABLE: entry.key or ""}
-        asked = inquiry.run_command(
-            ["env", "-C", str(self._root), "--", *argv], seconds, environ=environ, with_children=True
-        )
+        command = ["env", "-C", str(self._root), "--", *argv]
         try:
-            answer = run_in_thread(asked)
+            answer = run_in_thread(run_command(command, seconds, environ=environ, with_children=True))
         except OSError:
             return -1
         return -1 if answer.exit_code is None else answer.exit_code
 
 
 def run_in_thread(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The coroutine's result, from a loop of its own in a thread of its own: callers may be inside another loop."""
+    """Run a coroutine in an event loop and thread of its own: callers may be inside another loop."""
     results: list[T] = []
     problems: list[BaseException] = []
 
@@ -220,7 +219,7 @@ def _probe_process(entry: StepEntry) -> ProcessState:
         return proc.state_of(process)
     if entry.pid is None:
         return ProcessState.UNKNOWN
-    # A bare pid: nobody there proves its end, somebody there proves nothing.
+    # A bare pid: if no process has it, the step's process is gone; a process that has it proves nothing.
     try:
         return ProcessState.DEAD if proc.identify(entry.pid) is None else ProcessState.UNKNOWN
     except proc.ProcessHidden:
@@ -228,11 +227,11 @@ def _probe_process(entry: StepEntry) -> ProcessState:
 
 
 def _call_query(query: Query, step: str, key: str | None, seconds: float) -> RemoteAnswer:
-    """A function's answer, if it comes in time and is one."""
+    """The function's answer; UNKNOWN if it comes too late or is none."""
     answers: list[object] = []
 
     def ask() -> None:
-        # Whatever goes wrong in it is no answer.
+        # An exception is no answer.
         with suppress(Exception):
             given = query(step, key)
             answers.append(

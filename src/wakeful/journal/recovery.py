@@ -8,7 +8,7 @@ recovery starts from the beginning and comes to the same result.
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from shlex import join
-from typing import Final
+from typing import Final, Protocol
 
 from msgspec.structs import replace
 
@@ -17,19 +17,14 @@ from wakeful.core.errors import WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.process import Process, ProcessState
 from wakeful.core.redaction import redact
-from wakeful.journal.base import (
-    AcquiredLock,
-    EventReading,
-    JournalCheckpoints,
-    JournalFiles,
-    StepProcessControl,
-)
 from wakeful.journal.checkpoint_draft import (
     NEEDS_CHECKPOINT,
     asks_about_file,
     asks_about_step,
     draft_checkpoints,
 )
+from wakeful.journal.event_file import EventLogSlice
+from wakeful.journal.files import AcquiredLock, RootFiles
 from wakeful.journal.model import (
     OnAlive,
     SessionState,
@@ -41,6 +36,7 @@ from wakeful.journal.model import (
     reconcile,
     without_completed,
 )
+from wakeful.journal.processes import StepProcesses
 from wakeful.journal.recovery_rules import (
     STATUS_OF,
     RecoveryResult,
@@ -78,22 +74,30 @@ class JournalInUse(WorldError):
     retryable = True
 
 
+class JournalCheckpoints(Protocol):
+    def open(self, draft: Checkpoint) -> Checkpoint:
+        """Open a checkpoint durably; if an open one asks the same, that one is returned."""
+
+    def find(self, number: int) -> Checkpoint | None:
+        """None if this store has no checkpoint with that number."""
+
+
 def recover(
-    files: JournalFiles,
-    processes: StepProcessControl,
+    files: RootFiles,
+    processes: StepProcesses,
     checkpoints: JournalCheckpoints,
     *,
     only: str | None = None,
     wait_seconds: float = 0.0,
-    progress: Progress = lambda number, words: None,  # noqa: ARG005 - nobody listens
+    progress: Progress = lambda number, words: None,  # noqa: ARG005 - no progress wanted
 ) -> RecoveryResult:
-    """Settle what a crash left behind, of all steps or of one; how that ended.
+    """Recover a journal after a crash: all of its steps, or only one.
 
     Raises StateMissing, StateForeign, RecoveryRuns, JournalInUse.
     """
     progress(1, STEPS[0])
     with suppress(StateTorn):
-        # What is missing or not ours is refused before anything is touched.
+        # A missing or foreign state is refused before anything changes.
         files.read()
     progress(2, STEPS[1])
     with files.lock(wait_seconds) as locked:
@@ -102,8 +106,8 @@ def recover(
     return recovered
 
 
-def current_state(files: JournalFiles) -> tuple[SessionState, EventReading]:
-    """The state with all that events and audit rows tell beyond it, and those events.
+def current_state(files: RootFiles) -> tuple[SessionState, EventLogSlice]:
+    """The state with newer events and audit rows applied, and those events.
 
     Raises StateMissing, StateForeign, StateTorn, StateOutdated.
     """
@@ -114,23 +118,23 @@ def current_state(files: JournalFiles) -> tuple[SessionState, EventReading]:
     return apply_events(files, state), files.read_events(state.events_cursor)
 
 
-def apply_events(files: JournalFiles, state: SessionState) -> SessionState:
-    """The state with all that events and audit rows tell of its session."""
+def apply_events(files: RootFiles, state: SessionState) -> SessionState:
+    """The state with the events and audit rows of its session applied."""
     return reconcile(without_completed(state), files.session_traces(state.trace_id))
 
 
-def rebuild_state(files: JournalFiles, trace_id: str) -> SessionState:
-    """A session's state as events and audit rows alone tell it."""
+def rebuild_state(files: RootFiles, trace_id: str) -> SessionState:
+    """A session's state from events and audit rows alone."""
     return apply_events(files, SessionState(None, (), None, files.now(), trace_id, {}, 0))
 
 
 class _Recovery:
-    """One run of it, with the lock held."""
+    """One recovery, with the lock held."""
 
     def __init__(
         self,
-        files: JournalFiles,
-        processes: StepProcessControl,
+        files: RootFiles,
+        processes: StepProcesses,
         checkpoints: JournalCheckpoints,
         wait_seconds: float,
         progress: Progress,
@@ -168,7 +172,7 @@ class _Recovery:
         self._progress(7, STEPS[6])
         return self._conclude(numbers)
 
-    def _load(self) -> tuple[SessionState, EventReading]:
+    def _load(self) -> tuple[SessionState, EventLogSlice]:
         try:
             state, reading = current_state(self._files)
         except StateTorn as problem:
@@ -176,14 +180,14 @@ class _Recovery:
         self._notes += reading.notes
         return state, reading
 
-    def _rebuild_torn_state(self, problem: StateTorn) -> tuple[SessionState, EventReading]:
-        """What the events tell in the place of a torn state; no torn state is ever accepted."""
+    def _rebuild_torn_state(self, problem: StateTorn) -> tuple[SessionState, EventLogSlice]:
+        """Rebuild a torn state from its events; a torn state is never accepted."""
         reading = self._files.read_events(0)
         state = rebuild_state(self._files, self._files.newest_session() or self._files.new_trace_id())
         self._notes += [str(problem), *reading.notes]
         self._torn_state_path = self._files.quarantine_state()
         fault_point("journal.set_aside")
-        # On the disk at once: whoever is killed now leaves a state that waits, for a checkpoint that nobody has.
+        # On disk at once: a crash from here on leaves a state that waits for a checkpoint that does not exist.
         self._files.write(state.with_checkpoints([NUMBER_MAX]))
         self._state = state
         self._trace("recovery.state_moved", None, reason=str(problem), moved_to=self._torn_state_path)
@@ -199,13 +203,12 @@ class _Recovery:
         return self._result(RecoveryStatus.MANUAL_REVIEW, self._state.checkpoint_numbers)
 
     def _known_checkpoints(self) -> tuple[Checkpoint, ...]:
-        """The checkpoints that hold this journal, without those this store does not know."""
+        """The checkpoints that block this journal, without those that are unknown here or about another journal."""
+        journal = (CheckpointKind.JOURNAL, self._files.root, self._state.trace_id)
         found = (self._checkpoints.find(number) for number in self._state.checkpoint_numbers)
-        return tuple(each for each in found if each is not None and self._is_ours(each))
-
-    def _is_ours(self, found: Checkpoint) -> bool:
-        subject = (found.kind, found.subject, found.trace_id)
-        return subject == (CheckpointKind.JOURNAL, self._files.root, self._state.trace_id)
+        return tuple(
+            each for each in found if each is not None and (each.kind, each.subject, each.trace_id) == journal
+        )
 
     def _recover_step(self, step: str, entry: StepEntry, asked: Sequence[Checkpoint]) -> None:
         state = self._processes.probe(entry)
@@ -215,44 +218,49 @@ class _Recovery:
         is_asked = entry.last in {StepStatus.STARTED, StepStatus.FAILED}
         answer = self._processes.query_remote(step, entry) if is_asked else RemoteAnswer.UNKNOWN
         decision = decide_step(entry, state, answer)
-        word = next((each for each in asked if _is_decision_pending(each, step, entry)), None)
-        if decision.course in NEEDS_CHECKPOINT and word is not None:
-            decision = self._apply_decision(step, entry, state, word)
+        decided = next((each for each in asked if _is_decision_pending(each, step, entry)), None)
+        if decision.course in NEEDS_CHECKPOINT and decided is not None:
+            decision = self._apply_decision(step, entry, state, decided)
         action, reason = self._execute(step, entry, decision)
         self._outcomes.append(StepOutcome(step, entry.attempt, state, answer, action, reason))
 
     def _apply_decision(
-        self, step: str, entry: StepEntry, state: ProcessState, asked: Checkpoint
+        self, step: str, entry: StepEntry, state: ProcessState, checkpoint: Checkpoint
     ) -> StepDecision:
-        """What a person decided about a step that was held."""
-        who = f"{asked.state.replace('_', ' ')} by {asked.decided_by} in {file_name(asked.number)}"
-        decided = {"attempt": entry.attempt, "number": asked.number, "by": asked.decided_by}
-        self._trace(f"checkpoint.{asked.state}", step, **decided)
-        if asked.state is CheckpointState.ABORTED:
+        """Carry out a person's decision about a step."""
+        reason = f"{checkpoint.state.replace('_', ' ')} by {checkpoint.decided_by} in {file_name(checkpoint.number)}"
+        self._trace(
+            f"checkpoint.{checkpoint.state}",
+            step,
+            attempt=entry.attempt,
+            number=checkpoint.number,
+            by=checkpoint.decided_by,
+        )
+        if checkpoint.state is CheckpointState.ABORTED:
             self._state = self._state.with_entry(step, replace(entry, last=StepStatus.ABORTED))
-            return StepDecision(StepAction.STOP, who)
-        if asked.state is CheckpointState.COUNTED_DONE:
-            return StepDecision(StepAction.COUNT_DONE, who)
-        if asked.state is CheckpointState.ROLLED_BACK:
-            # First its end: what still runs could do it once more behind the undoing.
+            return StepDecision(StepAction.STOP, reason)
+        if checkpoint.state is CheckpointState.COUNTED_DONE:
+            return StepDecision(StepAction.COUNT_DONE, reason)
+        if checkpoint.state is CheckpointState.ROLLED_BACK:
+            # End the process first: it could repeat the effect after the undo.
             if state is ProcessState.ALIVE and not self._terminate(step, entry):
                 return StepDecision(StepAction.CHECKPOINT, f"its process {entry.pid} could not be ended")
-            log = f".tmp/logs/{step}-undo-{asked.number}.out"
-            if not self._undo(step, entry, asked.number, log):
+            log = f".tmp/logs/{step}-undo-{checkpoint.number}.out"
+            if not self._undo(step, entry, checkpoint.number, log):
                 return StepDecision(StepAction.ROLLBACK, f"its undoing failed and wrote {log}")
-            return StepDecision(StepAction.RERUN, who)
+            return StepDecision(StepAction.RERUN, reason)
         return StepDecision(
-            StepAction.END_AND_RERUN if state is ProcessState.ALIVE else StepAction.RERUN, who
+            StepAction.END_AND_RERUN if state is ProcessState.ALIVE else StepAction.RERUN, reason
         )
 
     def _terminate(self, step: str, entry: StepEntry) -> bool:
         self._trace("recovery.process_ending", step, pid=entry.pid)
-        seen = self._processes.terminate(entry)
-        self._trace("recovery.process_ended", step, pid=entry.pid, sight=str(seen))
-        return seen is ProcessState.DEAD
+        state = self._processes.terminate(entry)
+        self._trace("recovery.process_ended", step, pid=entry.pid, sight=str(state))
+        return state is ProcessState.DEAD
 
     def _undo(self, step: str, entry: StepEntry, number: int, log: str) -> bool:
-        # Known before it begins: cut off, an undoing is a question again.
+        # Written before the undo begins: an interrupted undo needs another decision.
         self._state = self._state.with_entry(step, replace(entry, last=StepStatus.UNDOING, undo_of=number))
         self._files.write(self._state)
         details = {"attempt": entry.attempt, "checkpoint": number, "log": log}
@@ -266,49 +274,48 @@ class _Recovery:
         if action is StepAction.END_AND_RERUN and not self._terminate(step, entry):
             return StepAction.CHECKPOINT, f"its process {entry.pid} could not be ended"
         if action in {StepAction.RERUN, StepAction.END_AND_RERUN}:
-            self._clear(step, entry, reason)
+            removed = self._processes.clean(entry)
+            self._trace("recovery.cleared", step, attempt=entry.attempt, reason=reason, removed=list(removed))
+            self._state = self._state.with_entry(step, replace(entry, last=StepStatus.CLEARED))
         elif action in {StepAction.COUNT_DONE, StepAction.LEAVE}:
             self._trace("action.completed", step, attempt=entry.attempt, counted=reason)
             self._state = self._state.with_completed(step)
         return action, reason
-
-    def _clear(self, step: str, entry: StepEntry, reason: str) -> None:
-        """The step may be run again, from its start."""
-        removed = self._processes.clean(entry)
-        self._trace("recovery.cleared", step, attempt=entry.attempt, reason=reason, removed=list(removed))
-        self._state = self._state.with_entry(step, replace(entry, last=StepStatus.CLEARED))
 
     def _compare_files(self, asked: Sequence[Checkpoint]) -> None:
         for each in self._files.find_suspects(self._state.trace_id):
             self._trace(
                 "recovery.suspect", each.step, path=each.path, reason=each.reason, moved_to=each.moved_to
             )
-            if any(word.state in _CONTINUING_STATES and asks_about_file(word, each) for word in asked):
+            if any(
+                checkpoint.state in _CONTINUING_STATES and asks_about_file(checkpoint, each)
+                for checkpoint in asked
+            ):
                 self._trace("artefact.accepted", None, paths=[each.path])
             else:
                 self._suspects = (*self._suspects, each)
 
     def _pending_checkpoints(self, asked: Sequence[Checkpoint]) -> tuple[int, ...]:
-        """The checkpoints that have to be decided now."""
+        """The numbers of the checkpoints that need a decision now."""
         self._is_aborted = any(each.state is CheckpointState.ABORTED for each in asked)
-        held_by = [each for each in asked if each.is_open or each.state is CheckpointState.ABORTED]
+        waiting = [each for each in asked if each.is_open or each.state is CheckpointState.ABORTED]
         if not self._is_aborted:
-            held_by += map(self._open_checkpoint, self._new_drafts(held_by, self._torn_note(asked)))
-        return tuple(each.number for each in held_by)
+            waiting += map(self._open_checkpoint, self._new_drafts(waiting, self._torn_note(asked)))
+        return tuple(each.number for each in waiting)
 
     def _new_drafts(self, asked: Sequence[Checkpoint], torn: str | None) -> list[Checkpoint]:
-        """What a person has to be asked and was not yet."""
-        held = [
+        """Drafts for the questions that no checkpoint asks yet."""
+        undecided = [
             each
             for each in self._outcomes
             if each.course in NEEDS_CHECKPOINT
             and not any(asks_about_step(one, each.step, each.attempt) for one in asked)
         ]
         suspects = [each for each in self._suspects if not any(asks_about_file(one, each) for one in asked)]
-        return draft_checkpoints(self._files.root, self._state, self._outcomes, held, suspects, torn)
+        return draft_checkpoints(self._files.root, self._state, self._outcomes, undecided, suspects, torn)
 
     def _torn_note(self, asked: Sequence[Checkpoint]) -> str | None:
-        """A torn state is held until somebody has seen it, also when its recovery was cut off."""
+        """A torn state waits until a person has seen it, even if its recovery was interrupted."""
         if self._torn_state_path is not None:
             return (
                 f"the state was torn and lies in {self._torn_state_path} now: its events say what stands here"
@@ -324,14 +331,14 @@ class _Recovery:
 
     def _save(self, numbers: Sequence[int]) -> None:
         entries = self._state.process_map
-        open_ones = [step for step, each in entries.items() if each.is_open]
-        again = [step for step, each in entries.items() if each.last is StepStatus.CLEARED]
-        cut_off = open_ones or again
-        following = cut_off[0] if cut_off else self._state.next_immediate_step
+        open_steps = [step for step, each in entries.items() if each.is_open]
+        cleared = [step for step, each in entries.items() if each.last is StepStatus.CLEARED]
+        interrupted = open_steps or cleared
+        following = interrupted[0] if interrupted else self._state.next_immediate_step
         end = self._files.read_events(self._reading.end).end
         self._state = replace(
             self._state.with_checkpoints(numbers),
-            current_task_id=open_ones[0] if open_ones else None,
+            current_task_id=open_steps[0] if open_steps else None,
             next_immediate_step=following,
             last_sync=self._files.now(),
             events_cursor=end,
@@ -402,16 +409,18 @@ class _Recovery:
 _CONTINUING_STATES: Final = frozenset({CheckpointState.CONTINUED, CheckpointState.COUNTED_DONE})
 
 
-def _is_decision_pending(asked: Checkpoint, step: str, entry: StepEntry) -> bool:
-    """Whether a person's word is still to be carried out for this step: an undoing is begun once for each word.
+def _is_decision_pending(checkpoint: Checkpoint, step: str, entry: StepEntry) -> bool:
+    """Whether a decision still has to be carried out for this step; each decision starts an undo only once.
 
-    What the checkpoint did not name (it still ran then, and nobody asked about it) is a question of its own.
+    A step that the checkpoint does not name, because it still ran then, needs a checkpoint of its own.
     """
-    if asked.is_open or not asks_about_step(asked, step, entry.attempt):
+    if checkpoint.is_open or not asks_about_step(checkpoint, step, entry.attempt):
         return False
-    # By whose word it was begun is not known of an undoing that an earlier version told of.
-    is_begun = entry.undo_of == asked.number or (entry.last is StepStatus.UNDOING and entry.undo_of is None)
-    return not (asked.state is CheckpointState.ROLLED_BACK and is_begun)
+    # Earlier versions did not record which decision started an undo.
+    is_begun = entry.undo_of == checkpoint.number or (
+        entry.last is StepStatus.UNDOING and entry.undo_of is None
+    )
+    return not (checkpoint.state is CheckpointState.ROLLED_BACK and is_begun)
 
 
 def _event_line(trace: Trace) -> str:

@@ -15,7 +15,7 @@ from msgspec import Struct
 from wakeful.core.process import ProcessState
 from wakeful.journal.model import OnAlive, StepEffects, StepEntry, StepStatus
 
-# A step that ended its program this often does so by itself: it is shown to somebody before it is run once more.
+# A step that ended its program this often does so by itself: a person decides before it runs again.
 ATTEMPTS_MAX: Final = 5
 
 
@@ -29,8 +29,6 @@ class RemoteAnswer(StrEnum):
 
 
 class StepAction(StrEnum):
-    """What follows for the step."""
-
     NEXT = "next"
     COUNT_DONE = "count_done"
     RERUN = "rerun"
@@ -52,7 +50,7 @@ class RecoveryStatus(StrEnum):
 
 
 class StepFacts(Struct, frozen=True):
-    """All that a decision rests on."""
+    """The facts that a decision depends on."""
 
     last: StepStatus
     sight: ProcessState
@@ -67,7 +65,7 @@ class StepDecision(Struct, frozen=True):
 
 
 class RecoveryRule(Struct, frozen=True):
-    """What becomes of a step, why, and what a question has to be for that; empty means anything."""
+    """An action, its reason, and the facts to which it applies; an empty set matches everything."""
 
     course: StepAction
     reason: str
@@ -77,13 +75,13 @@ class RecoveryRule(Struct, frozen=True):
     keyed: frozenset[bool] = frozenset()
     answer: frozenset[RemoteAnswer] = frozenset()
 
-    def matches(self, question: StepFacts) -> bool:
+    def matches(self, facts: StepFacts) -> bool:
         return (
-            (not self.last or question.last in self.last)
-            and (not self.sight or question.sight in self.sight)
-            and (not self.effects or question.effects in self.effects)
-            and (not self.keyed or question.keyed in self.keyed)
-            and (not self.answer or question.answer in self.answer)
+            (not self.last or facts.last in self.last)
+            and (not self.sight or facts.sight in self.sight)
+            and (not self.effects or facts.effects in self.effects)
+            and (not self.keyed or facts.keyed in self.keyed)
+            and (not self.answer or facts.answer in self.answer)
         )
 
 
@@ -165,31 +163,30 @@ STATUS_OF: Final[Mapping[StepAction, RecoveryStatus]] = {
 _WORST_LAST: Final = (RecoveryStatus.OK, RecoveryStatus.MANUAL_REVIEW, RecoveryStatus.REQUIRED_ROLLBACK)
 
 
-def decide(question: StepFacts) -> StepDecision:
-    """What the matrix says; there is an answer to every question."""
-    rule = next(each for each in RULES if each.matches(question))
+def decide(facts: StepFacts) -> StepDecision:
+    """The decision of the first matching rule; one matches any facts."""
+    rule = next(each for each in RULES if each.matches(facts))
     return StepDecision(rule.course, rule.reason)
 
 
 def action_for_running(*, detachable: bool, orphanable: bool, on_alive: OnAlive) -> StepAction:
-    """What is done about a process that lives and may be left, waited for or ended."""
+    """What to do about a running process: leave it, wait for it or end it."""
     if detachable:
         return StepAction.LEAVE if orphanable else StepAction.END_AND_RERUN
     return StepAction.WAIT if on_alive is OnAlive.WAIT else StepAction.END_AND_RERUN
 
 
 def decide_step(entry: StepEntry, state: ProcessState, answer: RemoteAnswer) -> StepDecision:
-    """The matrix for one step, with its declared way with living processes and its patience."""
-    question = StepFacts(entry.last, state, entry.effects, entry.key is not None, answer)
-    decision = decide(question)
-    action, reason = decision.course, decision.reason
+    """Decide about one step by the rules, its traits for running processes and the limit of attempts."""
+    decision = decide(StepFacts(entry.last, state, entry.effects, entry.key is not None, answer))
+    action = decision.course
     if action is StepAction.LIVING:
         action = action_for_running(
             detachable=entry.detachable, orphanable=entry.orphanable, on_alive=OnAlive(entry.on_alive)
         )
     if action in {StepAction.RERUN, StepAction.END_AND_RERUN} and entry.attempt >= ATTEMPTS_MAX:
         return StepDecision(StepAction.CHECKPOINT, f"it was cut off {entry.attempt} times")
-    return StepDecision(action, reason)
+    return StepDecision(action, decision.reason)
 
 
 def worst_status(statuses: tuple[RecoveryStatus, ...]) -> RecoveryStatus:
@@ -208,7 +205,7 @@ class StepOutcome(Struct, frozen=True):
 
 
 class Suspect(Struct, frozen=True):
-    """A journaled file that is not what it was; `moved_to` is None where it is gone."""
+    """A journaled file that changed; `moved_to` is None if it is gone."""
 
     path: str
     step: str
@@ -217,7 +214,7 @@ class Suspect(Struct, frozen=True):
 
 
 class RecoveryResult(Struct, frozen=True):
-    """How a recovery ended. `checkpoints` are all that wait for a person, `checkpoint` is the first of them."""
+    """How a recovery ended. `checkpoints` are all that need a decision, `checkpoint` is the first of them."""
 
     status: RecoveryStatus
     approval: str | None

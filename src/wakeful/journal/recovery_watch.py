@@ -19,14 +19,13 @@ from wakeful.checkpoints.service import DecisionOutcome
 from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, WakefulError
 from wakeful.core.process import ProcessState
-from wakeful.journal.base import JournalCheckpoints
 from wakeful.journal.checkpoint_draft import asks_about_step
 from wakeful.journal.checkpoint_store import StoredJournalCheckpoints
 from wakeful.journal.files import JournalPaths, RootFiles
 from wakeful.journal.locks import JournalLock, registered_roots
 from wakeful.journal.model import SessionState, StateMissing, StateTorn, StepStatus, reconcile
 from wakeful.journal.processes import Query, StepProcesses
-from wakeful.journal.recovery import ABORTED, Progress, recover
+from wakeful.journal.recovery import ABORTED, JournalCheckpoints, Progress, recover
 from wakeful.journal.recovery_rules import STATUS_OF, RecoveryResult, RecoveryStatus
 from wakeful.storage.base import ActionOutcome
 
@@ -40,12 +39,12 @@ def recover_journal(
     session_state: Path,
     *,
     wait_seconds: float = 0.0,
-    progress: Progress = lambda number, words: None,  # noqa: ARG005 - nobody listens
+    progress: Progress = lambda number, words: None,  # noqa: ARG005 - no progress wanted
     query: Query | None = None,
     checkpoints: JournalCheckpoints | None = None,
     environ: Mapping[str, str] | None = None,
 ) -> RecoveryResult:
-    """Recovers the journal with this state file. Raises StateMissing, StateForeign, RecoveryRuns, JournalInUse."""
+    """Recover the journal with this state file. Raises StateMissing, StateForeign, RecoveryRuns, JournalInUse."""
     paths = JournalPaths.of_state(session_state)
     files = RootFiles(paths, command=_COMMAND)
     processes = StepProcesses(paths.root, query=query, environ=environ)
@@ -59,7 +58,7 @@ def recover_journal(
 
 
 class JournalDecisionExecutor:
-    """Carries out what was decided about a journal's checkpoint: by recovering it, which looks first."""
+    """Carries out the decision about a journal's checkpoint by recovering the journal, which checks first."""
 
     def __init__(self, checkpoints: JournalCheckpoints | None = None) -> None:
         self._checkpoints = checkpoints
@@ -69,7 +68,7 @@ class JournalDecisionExecutor:
         try:
             recovered = await asyncio.to_thread(recover_journal, state, checkpoints=self._checkpoints)
         except OperatorError as problem:
-            # The journal is gone or another one: there is nothing left to do.
+            # The journal is gone or is another one: nothing is left to do.
             return DecisionOutcome(ActionOutcome.DECLINED, str(problem))
         if recovered.approval == ABORTED:
             return DecisionOutcome(
@@ -90,7 +89,7 @@ class JournalDecisionExecutor:
 
 
 def _is_unresolved(checkpoint: Checkpoint, recovered: RecoveryResult) -> bool:
-    """Whether a step that this checkpoint asks about is still not settled."""
+    """Whether a step that this checkpoint asks about is still unsettled."""
     return checkpoint.number in recovered.checkpoints or any(
         STATUS_OF[each.course] is not RecoveryStatus.OK
         and asks_about_step(checkpoint, each.step, each.attempt)
@@ -99,7 +98,7 @@ def _is_unresolved(checkpoint: Checkpoint, recovered: RecoveryResult) -> bool:
 
 
 class JournalWatchReport(Struct, frozen=True):
-    """What the watch found about one journal and has to be told: a recovery, or that its program is silent."""
+    """What the watch reports about one journal: a recovery, or that its program is silent."""
 
     root: str
     recovered: RecoveryResult | None
@@ -109,17 +108,17 @@ class JournalWatchReport(Struct, frozen=True):
 
 
 class NoReport(Enum):
-    """Why nothing is told of a journal: nothing is wrong with it, or that was told before."""
+    """Why the watch reports nothing: nothing is wrong with the journal, or the last report still holds."""
 
     HEALTHY = "well"
     ALREADY_REPORTED = "told"
 
 
 class RecoveryWatch:
-    """Recovers journals whose program is gone, and tells of those whose program is silent; once for each state.
+    """Recovers journals whose program is gone and reports those whose program is silent, once per state.
 
-    `roots` are those of the configuration; registered ones are found in `registry`. `well` hears at every round of
-    those with which nothing is wrong.
+    `roots` come from the configuration, registered roots from `registry`. `on_healthy` is called at every
+    check of a journal without a problem.
     """
 
     def __init__(
@@ -128,16 +127,16 @@ class RecoveryWatch:
         *,
         registry: Path,
         clock: Clock,
-        tell: Callable[[JournalWatchReport], Awaitable[None]],
+        report: Callable[[JournalWatchReport], Awaitable[None]],
         interval_seconds: float = INTERVAL_SECONDS,
         checkpoints: JournalCheckpoints | None = None,
-        well: Callable[[str], Awaitable[None]] | None = None,
+        on_healthy: Callable[[str], Awaitable[None]] | None = None,
     ) -> None:
-        self._on_healthy = well
+        self._on_healthy = on_healthy
         self._roots = [Path(root) for root in roots]
         self._registry = registry
         self._clock = clock
-        self._report = tell
+        self._report = report
         self._interval_seconds = interval_seconds
         self._checkpoints: JournalCheckpoints = (
             checkpoints if checkpoints is not None else StoredJournalCheckpoints()
@@ -145,30 +144,27 @@ class RecoveryWatch:
         self._last_reports: dict[Path, str] = {}
 
     async def run(self) -> None:
-        """Look at every journal again and again, until cancelled."""
+        """Check every journal at each interval, until cancelled."""
         while True:
             await self.check()
             await self._clock.sleep(self._interval_seconds)
 
     async def check(self) -> list[JournalWatchReport]:
-        """One round; what was told."""
-        found = []
+        """Check every journal once; returns the new reports."""
+        reports = []
         for root in await asyncio.to_thread(self._all_roots):
             try:
-                seen = await asyncio.to_thread(self._check_journal, root)
+                report = await asyncio.to_thread(self._check_journal, root)
             except (WakefulError, OSError) as problem:
-                seen = self._if_new(JournalWatchReport(str(root), None, None, str(problem)))
-            if isinstance(seen, JournalWatchReport):
-                found.append(seen)
-                await self._report(seen)
-            elif seen is NoReport.HEALTHY:
+                report = self._if_new(JournalWatchReport(str(root), None, None, str(problem)))
+            if isinstance(report, JournalWatchReport):
+                reports.append(report)
+                await self._report(report)
+            elif report is NoReport.HEALTHY:
                 self._last_reports.pop(root, None)
-                await self._notify_healthy(root)
-        return found
-
-    async def _notify_healthy(self, root: Path) -> None:
-        if self._on_healthy is not None:
-            await self._on_healthy(str(root))
+                if self._on_healthy is not None:
+                    await self._on_healthy(str(root))
+        return reports
 
     def _all_roots(self) -> list[Path]:
         roots = [*self._roots, *registered_roots(self._registry)]
@@ -185,10 +181,11 @@ class RecoveryWatch:
             return self._recover(root)
         holder = _owner_pid(paths)
         if holder is None:
-            # A state can be older than its events; what they tell since then is a look at the end of a file.
-            return self._check_ownerless(
-                root, reconcile(state, files.read_events(state.events_cursor).traces)
-            )
+            # A state can be older than its events; reading the newer ones is one read at the end of a file.
+            state = reconcile(state, files.read_events(state.events_cursor).traces)
+            if not _is_interrupted(state):
+                return NoReport.HEALTHY
+            return NoReport.ALREADY_REPORTED if self._is_waiting(root, state) else self._recover(root)
         try:
             silent_seconds = files.seconds_since(state.last_sync)
             if silent_seconds < files.stale_seconds(state.trace_id):
@@ -198,35 +195,31 @@ class RecoveryWatch:
         words = f"{root}: stale; pid {holder} has the journal and wrote nothing since {state.last_sync}"
         return self._if_new(JournalWatchReport(str(root), None, holder, words, silent_seconds))
 
-    def _check_ownerless(self, root: Path, state: SessionState) -> JournalWatchReport | NoReport:
-        """Nobody has it: what was cut off is settled, unless it waits for somebody."""
-        if not _is_interrupted(state):
-            return NoReport.HEALTHY
-        return NoReport.ALREADY_REPORTED if self._is_waiting(root, state) else self._recover(root)
-
     def _is_waiting(self, root: Path, state: SessionState) -> bool:
-        """Whether nothing has changed since it was told: the person has not decided, the processes still run."""
-        open_ones = [each for each in state.process_map.values() if each.is_open]
+        """Whether nothing changed since the last report: no decision was taken, the processes still run."""
+        open_entries = [each for each in state.process_map.values() if each.is_open]
         if state.checkpoint_numbers:
             found = [self._checkpoints.find(number) for number in state.checkpoint_numbers]
             asked = [each for each in found if each is not None and each.subject == str(root)]
             aborted = any(each.state is CheckpointState.ABORTED for each in asked)
             decided = [each for each in asked if not each.is_open]
             # An abort stays; it is carried out where a step is still open.
-            return len(asked) == len(found) and (not decided or (aborted and not open_ones))
+            return len(asked) == len(found) and (not decided or (aborted and not open_entries))
         processes = StepProcesses(root)
         return root in self._last_reports and all(
-            processes.probe(each) is ProcessState.ALIVE for each in open_ones
+            processes.probe(each) is ProcessState.ALIVE for each in open_entries
         )
 
     def _recover(self, root: Path) -> JournalWatchReport | NoReport:
         recovered = recover_journal(JournalPaths(root).state, checkpoints=self._checkpoints)
-        held = f", checkpoint {', '.join(map(str, recovered.checkpoints))}" if recovered.checkpoints else ""
-        words = f"{root}: its program was cut off: {recovered.status}{held}"
+        numbers = (
+            f", checkpoint {', '.join(map(str, recovered.checkpoints))}" if recovered.checkpoints else ""
+        )
+        words = f"{root}: its program was cut off: {recovered.status}{numbers}"
         return self._if_new(JournalWatchReport(str(root), recovered, None, words))
 
     def _if_new(self, report: JournalWatchReport) -> JournalWatchReport | NoReport:
-        """What was not told before; a recovery that settled something is always new."""
+        """The report, unless it repeats the last one; a recovery that settled something is always new."""
         recovered, root = report.recovered, Path(report.root)
         settled = recovered is not None and recovered.status is RecoveryStatus.OK
         if self._last_reports.get(root) == report.words and not settled:
@@ -237,16 +230,16 @@ class RecoveryWatch:
 
 
 def _owner_pid(paths: JournalPaths) -> int | None:
-    """The pid of the program that has the journal; None if nobody has it."""
-    claim = JournalLock(paths.state.parent)
+    """The pid of the program that has the journal; None if no program has it."""
+    lock = JournalLock(paths.state.parent)
     try:
-        return None if claim.acquire() else claim.holder().pid
+        return None if lock.acquire() else lock.holder().pid
     finally:
-        claim.close()
+        lock.close()
 
 
 def _is_interrupted(state: SessionState) -> bool:
-    """Whether there is something to settle; what somebody aborted is settled."""
+    """Whether something is left to settle; an aborted step counts as settled."""
     entries = state.process_map.values()
     if any(each.last is StepStatus.ABORTED for each in entries):
         return False

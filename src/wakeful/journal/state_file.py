@@ -26,12 +26,12 @@ def load_state(path: Path) -> SessionState:
 
 
 def replace_state(path: Path, state: SessionState) -> None:
-    """Put the state in the place of the old one. Raises LogFull or LogUnusable, and then the old one is there."""
+    """Replace the state. Raises LogFull or LogUnusable; then the old state is still there."""
     replace_file(path, state_bytes(state))
 
 
 def replace_file(path: Path, content: bytes) -> None:
-    """Replace a file by its whole new content, durably. Raises LogFull or LogUnusable, and then nothing changed."""
+    """Replace a file by its whole new content, durably. Raises LogFull or LogUnusable; then nothing changed."""
     draft = path.with_name(f".{path.name}.new")
     with translate_errors(path):
         try:

@@ -16,7 +16,6 @@ from wakeful.core.errors import OperatorError
 from wakeful.core.process import Process
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
-from wakeful.journal.base import JournalCheckpoints
 from wakeful.journal.files import JournalPaths, RootFiles, own_command
 from wakeful.journal.locks import JournalLock
 from wakeful.journal.model import (
@@ -31,6 +30,7 @@ from wakeful.journal.model import (
 from wakeful.journal.processes import StepProcesses
 from wakeful.journal.recovery import (
     ABORTED,
+    JournalCheckpoints,
     JournalInUse,
     apply_events,
     current_state,
@@ -105,7 +105,7 @@ class JournalWriter:
         self._processes = processes
         self._checkpoints = checkpoints
         self.mutex = threading.RLock()
-        # The steps that this program is inside of now.
+        # Steps that this program runs now.
         self._running: set[str] = set()
         self.files.paths.create_folders()
         self._lock = JournalLock(self.files.paths.state.parent)
@@ -127,15 +127,15 @@ class JournalWriter:
         return next(left, None)
 
     def next_step(self) -> str | None:
-        """The step that was cut off, else the next one of the plan, else what the state says."""
-        cut_off = [step for step in self.state.process_map if not self.is_completed(step)]
-        if cut_off:
-            return cut_off[0]
+        """The interrupted step, else the next one of the plan, else the one in the state."""
+        interrupted = [step for step in self.state.process_map if not self.is_completed(step)]
+        if interrupted:
+            return interrupted[0]
         step = self.next_planned() if self._plan else self.state.next_immediate_step
         return None if step is None or self.is_completed(step) else step
 
     def attempt_of(self, step: str, entry: StepEntry) -> int:
-        """Which attempt would begin now; what an earlier one left is settled first.
+        """The number of the attempt that would begin now; recovers an earlier attempt first.
 
         Raises StepRuns, StepCompleted, KeyChanged, JournalHeld.
         """
@@ -147,7 +147,7 @@ class JournalWriter:
             try:
                 self._recover(only=step)
             finally:
-                # Held or not: what other steps write from now on must not take the checkpoint out of it.
+                # Also after JournalHeld: a later write of another step must not remove the checkpoint from the state.
                 self.state = self.files.read()
             before = self.state.process_map.get(step)
         if self.is_completed(step):
@@ -157,12 +157,12 @@ class JournalWriter:
         return 1 if before is None else before.attempt + 1
 
     def start(self, step: str, entry: StepEntry, process: Process | None = None) -> StepEntry:
-        """Put on the disk that the step begins, in this process or in another. Raises as `attempt_of` does."""
+        """Record that the step begins, in this process or in another. Raises as `attempt_of` does."""
         with self.mutex:
             attempt = self.attempt_of(step, entry)
             process = process or proc.identify(os.getpid())
-            assert process is not None, "we live"
-            begun = replace(
+            assert process is not None, "this process exists"
+            started = replace(
                 entry,
                 pid=process.pid,
                 started=process.started,
@@ -171,49 +171,49 @@ class JournalWriter:
                 attempt=attempt,
                 then=self.next_planned((step,)),
             )
-            state = self.state.with_entry(step, begun)
+            state = self.state.with_entry(step, started)
             self.write(replace(state, current_task_id=step, next_immediate_step=step))
-            self.files.trace("action.started", self.state.trace_id, step, start_details(begun))
+            self.files.trace("action.started", self.state.trace_id, step, start_details(started))
             self._running.add(step)
-            return begun
+            return started
 
     def complete(self, step: str, details: Mapping[str, Any]) -> None:
         with self.mutex:
             entry = self.state.process_map[step]
             self._running.discard(step)
-            told = {"attempt": entry.attempt, **details}
-            placed = self.files.append("action.completed", self.state.trace_id, step, told)
+            details = {"attempt": entry.attempt, **details}
+            event = self.files.append("action.completed", self.state.trace_id, step, details)
             state = self.state.with_completed(step)
             following = state.next_immediate_step if state.process_map else self.next_planned((step,))
             self.write(replace(state, next_immediate_step=following))
-            self.files.database().audit([placed])
+            self.files.database().audit([event])
 
     def fail(self, step: str, problem: BaseException | str) -> None:
         reason = problem if isinstance(problem, str) else f"{type(problem).__name__}: {problem}"
         self._finish(step, "action.failed", StepStatus.FAILED, {"error": plain(redact(reason), 500)})
 
     def cancel_start(self, step: str, reason: str) -> None:
-        """The step was begun and nothing of it ran: it may be run again."""
+        """The step was started but nothing of it ran: it may run again."""
         self._finish(step, "recovery.cleared", StepStatus.CLEARED, {"reason": reason, "removed": []})
 
     def _finish(self, step: str, event: str, last: StepStatus, details: Mapping[str, Any]) -> None:
         with self.mutex:
             entry = self.state.process_map[step]
             self._running.discard(step)
-            told = {"attempt": entry.attempt, **details}
-            placed = self.files.append(event, self.state.trace_id, step, told)
+            details = {"attempt": entry.attempt, **details}
+            trace = self.files.append(event, self.state.trace_id, step, details)
             self.write(self.state.with_entry(step, replace(entry, last=last)))
-            self.files.database().audit([placed])
+            self.files.database().audit([trace])
 
     def write(self, state: SessionState) -> None:
-        """Replace the state; `last_sync` is now, and every event so far is behind the cursor."""
+        """Replace the state; sets `last_sync` to now and the cursor to the end of the events."""
         self._require_open()
         state = replace(state, last_sync=self.files.now(), events_cursor=self.files.events_end())
         self.files.write(state)
         self.state = state
 
     def close(self) -> None:
-        """Let go of the journal; twice is once."""
+        """Release the journal; a second call does nothing."""
         with self.mutex:
             if self._is_open:
                 self._is_open = False
@@ -226,13 +226,14 @@ class JournalWriter:
             raise JournalInUse(root=self._root, pid=self._lock.holder().pid, seconds=seconds)
 
     def _open_state(self, *, fresh: bool) -> SessionState:
-        """The state to go on from: found, recovered or new."""
+        """The state to continue from: found, recovered or new."""
         try:
             found = self._clean_state()
-        except StateMissing:
-            if not fresh:
-                return self._first_state()
-            self._recover_last(self.files.newest_session())
+        except StateMissing as problem:
+            if fresh:
+                self._recover_last(self.files.newest_session())
+            elif self.files.later_session("") is not None:
+                raise StateLost(path=self.files.paths.state, events=self.files.paths.events) from problem
             return self._new_state()
         except StateOutdated as problem:
             if not fresh or _is_interrupted(apply_events(self.files, self.files.read())):
@@ -248,31 +249,26 @@ class JournalWriter:
         return found
 
     def _recover_last(self, trace_id: str | None) -> None:
-        """Settle what a session left whose state is not there: to begin anew is no answer to what it has to ask."""
-        left = rebuild_state(self.files, trace_id) if trace_id is not None else None
-        if left is not None and _is_interrupted(left):
-            self.files.write(left)
+        """Recover a session whose state is missing: a fresh start does not answer its open questions."""
+        state = rebuild_state(self.files, trace_id) if trace_id is not None else None
+        if state is not None and _is_interrupted(state):
+            self.files.write(state)
             self._recover(fresh=True)
 
     def _clean_state(self) -> SessionState | None:
-        """The state with what its events tell beyond it; None where something has to be recovered first."""
+        """The state with newer events applied; None if it needs a recovery first."""
         try:
             found, _ = current_state(self.files)
         except StateTorn:
             return None
         return None if found.checkpoint_numbers or _is_interrupted(found) else found
 
-    def _first_state(self) -> SessionState:
-        if self.files.later_session("") is not None:
-            raise StateLost(path=self.files.paths.state, events=self.files.paths.events)
-        return self._new_state()
-
     def _trace_session_start(self, trace_id: str) -> None:
         self.files.trace("session.start", trace_id, None, {"kind": self._kind, "pid": os.getpid()})
 
     def _new_state(self) -> SessionState:
         trace_id = self.files.new_trace_id()
-        # Before its state: one whose session nobody knows is another journal's, or from another time.
+        # Before its state: a state whose session has no event belongs to another journal or another time.
         self._trace_session_start(trace_id)
         state = SessionState(
             current_task_id=None,
@@ -287,14 +283,14 @@ class JournalWriter:
         return state
 
     def _recover(self, *, only: str | None = None, fresh: bool = False) -> None:
-        """Settle what was cut off. Raises JournalHeld unless all of it is settled, or aborted and to be begun anew."""
-        recovered = recover(
+        """Recover interrupted steps. Raises JournalHeld unless all are settled, or were aborted and `fresh` is set."""
+        result = recover(
             self.files, self._processes, self._checkpoints, only=only, wait_seconds=OPEN_SECONDS_MAX
         )
-        self.last_recovery = recovered
-        given_up = fresh and recovered.approval == ABORTED
-        if recovered.status is not RecoveryStatus.OK and not given_up:
-            raise JournalHeld(root=self._root, reason=_wait_reason(recovered))
+        self.last_recovery = result
+        discarded = fresh and result.approval == ABORTED
+        if result.status is not RecoveryStatus.OK and not discarded:
+            raise JournalHeld(root=self._root, reason=_wait_reason(result))
 
     def _require_open(self) -> None:
         if not self._is_open:

@@ -19,13 +19,13 @@ _labels_of: Final = attrgetter("state", "health", "attention")
 
 
 class LoopLag:
-    """How late the loop comes to what is due."""
+    """How late the event loop runs due callbacks."""
 
     def __init__(self) -> None:
         self.histogram = Histogram()
 
     async def run(self) -> None:
-        """Ask now and then until cancelled: that the loop is late is the one thing nobody can tell it."""
+        """Measure at each tick until cancelled; there is no event for a late loop."""
         loop = asyncio.get_running_loop()
         while True:
             due = loop.time() + TICK_SECONDS
@@ -34,20 +34,20 @@ class LoopLag:
 
 
 def session_metrics(registry: SessionRegistry, now: Instant) -> MetricSamples:
-    """How many sessions stand where. Every value of a label is there, so that none appears out of nothing."""
+    """Sessions by state, health and so on. Every value of a label is present, so that no series appears later."""
     shown = registry.list_unfolded(now)
     records = [each.record for each in shown if each.record is not None]
     # One pass for all three: ten thousand records lie far apart in memory.
     counted = Counter(map(_labels_of, records))
-    places: Counter[Labels] = Counter()
+    by_state: Counter[Labels] = Counter()
     attention: Counter[str] = Counter()
-    for (state, health, who), count in counted.items():
-        places[state, health] += count
-        attention[who] += count
+    for (state, health, next_mover), count in counted.items():
+        by_state[state, health] += count
+        attention[next_mover] += count
     waits = Counter(each.kind for record in records for each in record.expected_waits)
     findings = Counter(each.code for record in records for each in record.findings)
     return {
-        "wakeful_sessions": {pair: places[pair] for pair in product(State, Health)},
+        "wakeful_sessions": {pair: by_state[pair] for pair in product(State, Health)},
         "wakeful_sessions_managed": {(): sum(each.subject.is_managed for each in shown)},
         "wakeful_sessions_folded": {(): len(registry.ids()) - len(shown)},
         "wakeful_attention": samples_for_all(Attention, attention),
@@ -57,5 +57,5 @@ def session_metrics(registry: SessionRegistry, now: Instant) -> MetricSamples:
 
 
 def samples_for_all(values: Iterable[StrEnum], counted: Mapping[Any, int]) -> dict[Labels, float]:
-    """One sample for every value of a closed list, those that were not counted among them."""
+    """One sample for every value of a closed list, including those with count 0."""
     return {(value,): counted.get(value, 0) for value in values}

@@ -13,8 +13,6 @@ from msgspec import Struct, field
 
 
 class MetricKind(StrEnum):
-    """How a figure moves: up and down, only up, or as a spread of durations."""
-
     GAUGE = "gauge"
     COUNTER = "counter"
     HISTOGRAM = "histogram"
@@ -22,7 +20,7 @@ class MetricKind(StrEnum):
 
 
 class Family(Struct, frozen=True):
-    """One figure, for each combination of its labels. A counter's samples end in `_total`, an info's in `_info`."""
+    """One metric, for each combination of its labels. A counter's samples end in `_total`, an info's in `_info`."""
 
     name: str
     kind: MetricKind
@@ -30,12 +28,12 @@ class Family(Struct, frozen=True):
     meaning: str
 
 
-# From a tenth of a millisecond, what judging one session takes, to the stall at which people notice.
+# From a tenth of a millisecond, the time to judge one session, to the stall that people notice.
 SECONDS_BOUNDS: Final = (0.0001, 0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 10.0)
 
 
 class Histogram(Struct):
-    """How often something took how long: one count for each bound, one for what was beyond all of them."""
+    """Counts of durations: one for each bound, one for those above all bounds."""
 
     counts: list[int] = field(default_factory=lambda: [0] * (len(SECONDS_BOUNDS) + 1))
     total_seconds: float = 0.0
@@ -47,7 +45,7 @@ class Histogram(Struct):
 
 Labels = tuple[str, ...]
 MetricSamples = Mapping[str, Mapping[Labels, float | Histogram]]
-"""What was counted, by the name of its family and the values of its labels, in the family's order."""
+"""Samples by the name of the family and the values of its labels, in the family's order."""
 
 
 FAMILIES: Final = (

@@ -23,6 +23,7 @@ from wakeful.core.ids import SessionId
 from wakeful.core.named_secrets import SECRET, names_a_secret
 from wakeful.core.process import ProcessState
 from wakeful.core.redaction import redact
+from wakeful.incidents.line_log import sync_folder
 from wakeful.judging import events as e
 from wakeful.judging.findings import FindingCode, Health, State, Verdict
 from wakeful.judging.masking import count_repeated_ends
@@ -35,14 +36,14 @@ ENTRIES_MAX: Final = 200
 # A call has two events, and many events have no entry.
 EVENTS_RECALLED_MAX: Final = 1000
 NOTE_CHARS_MAX: Final = 2000
-# Both ends of a result tell two of them apart; detectors look no further either.
+# Both ends of a result distinguish two results; detectors look no further either.
 RESULT_END_CHARS: Final = 1000
-# Words that the reader of cases takes for a person's refusal.
+# The reader of cases takes these words for a person's refusal.
 _REFUSED: Final = "The user doesn't want to proceed"
 
 
 class Expect(StrEnum):
-    """What should have been said."""
+    """The correct verdict."""
 
     OK = "ok"
     LOOP = "loop"
@@ -52,7 +53,7 @@ class Expect(StrEnum):
     DEAD = "dead"
 
 
-# The label of a case does not say in which way an agent died.
+# A case's label does not say how an agent died.
 _LABELS: Final = {FindingCode.SESSION_DEAD: "dead", FindingCode.AGENT_EXITED: "dead"}
 
 
@@ -70,7 +71,7 @@ class CaseEntry(Struct, frozen=True):
 
 
 class RecordedVerdict(Struct, frozen=True):
-    """The verdict that was called wrong, and the rules it was reached by."""
+    """The verdict that was wrong, and the version of its rules."""
 
     state: State
     health: Health
@@ -92,7 +93,7 @@ class WrongCase(Struct, frozen=True):
 
 
 class SavedCase(Struct, frozen=True):
-    """What became of a report."""
+    """The answer to a report."""
 
     id: str
     path: str
@@ -115,7 +116,7 @@ class NothingWrong(OperatorError):
 
 
 class CaseFile(Struct, frozen=True):
-    """Where cases come from and go to: the newest events of a session's log, and a file that lines are added to."""
+    """The source and target of cases: the newest events of a session's log, and a file to append lines to."""
 
     path: str
     read_last_events: Callable[[SessionId, int], Sequence[e.Event]]
@@ -123,7 +124,7 @@ class CaseFile(Struct, frozen=True):
 
 
 def label_of(verdict: Verdict) -> str:
-    """The verdict in the words of a case: its first finding, or ok."""
+    """The verdict as a case's label: its first finding, or ok."""
     findings = verdict.findings
     return _LABELS.get(findings[0].code, findings[0].code.value) if findings else Expect.OK
 
@@ -141,11 +142,12 @@ def case_of(
     at = iso(now.wall)
     codes = tuple(each.code for each in record.findings)
     if label_of(verdict) == expect:
-        said = ", ".join((record.state, record.health, *codes))
-        raise NothingWrong(shown=record.id, said=said, expect=expect)
+        verdict_text = ", ".join((record.state, record.health, *codes))
+        raise NothingWrong(shown=record.id, said=verdict_text, expect=expect)
     entries = case_entries(events)
-    if verdict.state is State.WAITING and not any(_is_open_question(entry) for entry in entries):
-        # Only a hook or a registry file told that it asks; the log does not.
+    is_asked = any(entry.tool == "AskUserQuestion" and entry.result is UNSET for entry in entries)
+    if verdict.state is State.WAITING and not is_asked:
+        # Only a hook or a registry file reported the question; the log has none.
         entries.append(_question_entry(now.wall, ""))
     return WrongCase(
         id=f"{record.id}@{at}",
@@ -160,7 +162,7 @@ def case_of(
 
 
 def case_entries(events: Iterable[e.Event]) -> list[CaseEntry]:
-    """A log's events as a case tells them, in order of time."""
+    """A log's events as entries of a case, in order of time."""
     writer = _CaseWriter()
     for event in events:
         writer.add(event)
@@ -168,7 +170,7 @@ def case_entries(events: Iterable[e.Event]) -> list[CaseEntry]:
 
 
 class _CaseWriter:
-    """Joins calls with their results; what is still open comes last into place."""
+    """Joins calls with their results; open calls and questions come last."""
 
     def __init__(self) -> None:
         self._entries: list[CaseEntry] = []
@@ -188,7 +190,10 @@ class _CaseWriter:
             self._add_event(event)
 
     def entries(self) -> list[CaseEntry]:
-        still_open = [_open_call_entry(call) for call in self._calls.values()]
+        still_open = [
+            CaseEntry(round(call.at, 3), tool=safe(call.tool), input=_redacted_input(call))
+            for call in self._calls.values()
+        ]
         if self._open_question is not None:
             still_open.append(_question_entry(self._open_question.at, self._open_question.about))
         return sorted((*self._entries, *still_open), key=lambda entry: entry.t)
@@ -204,7 +209,7 @@ class _CaseWriter:
 
     def _add_event(self, event: e.Event) -> None:
         if isinstance(event, (e.Prompted, e.TurnEnded, e.TurnFailed, e.TurnInterrupted)):
-            # Whatever was open belongs to a turn that is over.
+            # An open call or question belongs to a turn that is over.
             self._calls.clear()
             self._open_question = None
         entry = _event_entry(event)
@@ -213,7 +218,8 @@ class _CaseWriter:
 
 
 def _event_entry(event: e.Event) -> CaseEntry | None:
-    """What is no call. Words are told by their number: equal ones stay equal, and nobody reads them."""
+    """The entry of an event that is no call. Text is replaced by its number: equal texts stay equal and
+    cannot be read."""
     at = round(event.at, 3)
     match event:
         case e.Prompted(by_person=True):
@@ -234,10 +240,6 @@ def _event_entry(event: e.Event) -> CaseEntry | None:
     return None
 
 
-def _open_call_entry(call: e.CallStarted) -> CaseEntry:
-    return CaseEntry(round(call.at, 3), tool=safe(call.tool), input=_redacted_input(call))
-
-
 def _ended_call_entry(call: e.CallStarted, end: e.CallEnded) -> CaseEntry:
     result = _REFUSED if end.refused else _result(end.result)
     return CaseEntry(
@@ -253,22 +255,18 @@ def _question_entry(at: float, about: str) -> CaseEntry:
     return CaseEntry(round(at, 3), tool="AskUserQuestion", input={"question": safe(about)})
 
 
-def _is_open_question(entry: CaseEntry) -> bool:
-    return entry.tool == "AskUserQuestion" and entry.result is UNSET
-
-
 def _redacted_input(call: e.CallStarted) -> Any:
     try:
-        given = _redact_strings(decode_json(call.input))
+        value = _redact_strings(decode_json(call.input))
     except msgspec.DecodeError:
         return {"text": _redact_and_cut(call.input.decode("utf-8", "replace"))}
-    if call.timeout_seconds is not None and isinstance(given, dict) and "timeout_ms" not in given:
-        given.setdefault("timeout", round(call.timeout_seconds * 1000))
-    return given
+    if call.timeout_seconds is not None and isinstance(value, dict) and "timeout_ms" not in value:
+        value.setdefault("timeout", round(call.timeout_seconds * 1000))
+    return value
 
 
 def _redact_strings(value: Any) -> Any:
-    """The same shape with every string redacted; cutting JSON as text would break it."""
+    """The same structure with every string redacted; cutting JSON as text would break it."""
     match value:
         case str():
             return _redact_and_cut(value)
@@ -280,7 +278,7 @@ def _redact_strings(value: Any) -> Any:
 
 
 def _redact_by_key(key: str, value: Any) -> Any:
-    """A value whose key says that it is a secret is one, whatever it looks like."""
+    """A value whose key names a secret is a secret, whatever it looks like."""
     return SECRET if isinstance(value, str) and names_a_secret(key, value) else _redact_strings(value)
 
 
@@ -293,7 +291,7 @@ def _result(raw: bytes) -> str:
 
 
 def _redact_and_cut(text: str) -> str:
-    """Redacted first and cut then, so that no half of a secret is left."""
+    """Redacted first and then cut, so that no half of a secret is left."""
     clean = redact(text)
     if len(clean) <= 2 * RESULT_END_CHARS:
         return clean
@@ -312,7 +310,7 @@ class CaseNotSaved(WorldError):
 
 
 def append_case(path: Path, line: bytes) -> None:
-    """Add one line and see it on the disk. Raises CaseNotSaved."""
+    """Append one line durably. Raises CaseNotSaved."""
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         file = os.open(path, _FLAGS, 0o600)
@@ -320,28 +318,19 @@ def append_case(path: Path, line: bytes) -> None:
             _append(file, line)
         finally:
             os.close(file)
-        _sync_folder(path.parent)
+        sync_folder(path.parent)
     except OSError as error:
         raise CaseNotSaved(path=path, reason=error.strerror) from error
 
 
 def _append(file: int, line: bytes) -> None:
     size = os.fstat(file).st_size
-    # A crash can leave a line torn: it is ended first, so that it takes no other one along.
+    # A crash can leave a torn line: it is ended first, so that it does not spoil the next one.
     torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
     left = (b"\n" if torn else b"") + line + b"\n"
     while left:
         left = left[os.write(file, left) :]
     os.fsync(file)
-
-
-def _sync_folder(folder: Path) -> None:
-    """A new file survives a power cut only with its name."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 class BadCase(OperatorError):
@@ -351,7 +340,7 @@ class BadCase(OperatorError):
 
 
 class LabelledCase(Struct, frozen=True):
-    """A session in small, and what must be said of it at `now`."""
+    """A short session, and the verdict that it must get at `now`."""
 
     id: str
     events: tuple[e.Event, ...]
@@ -381,9 +370,9 @@ class _Line(Struct, gc=False):
 
 _decode: Final = json_decoder(_Line)
 
-# As Claude Code does with a Bash call that declares nothing.
+# The default of Claude Code for a Bash call without a timeout.
 _BASH_TIMEOUT_SECONDS: Final = 120.0
-# A person's no in the words of several clients.
+# A person's refusal in the words of several clients.
 _REFUSAL_WORDS: Final = re.compile(
     rb"the user doesn't want to|\[request interrupted by user"
     rb"|user (?:rejected|denied|declined|refused|cancell?ed)|(?:rejected|denied|declined|refused|cancell?ed|aborted) by (?:the )?user",
@@ -394,7 +383,7 @@ _COMPACTION_WORDS: Final = ("compact", "condens", "summar", "trimm")
 _INTERRUPTED: Final = "[Request interrupted by user"
 # What a client writes in a person's place.
 _CLIENT_PREFIXES: Final = ("<task-notification>", "<system-reminder>", "<heartbeat>", "Stop hook feedback")
-# Somebody lives, and nothing more.
+# Signs of life without progress.
 _KEEPALIVE_WORDS: Final = ("heartbeat", "keepalive", "keep-alive", "still alive")
 _QUESTION: Final = re.compile(
     r"(?:needs?|requires?|requests?|requested|requesting|awaiting|wait(?:s|ing) for|asks? for|asked for) "
@@ -405,7 +394,7 @@ _API_ERROR: Final = "API Error"
 
 
 def read_case(line: bytes, place: str) -> LabelledCase:
-    """The case of one line. Raises BadCase, which says where."""
+    """The case of one line. Raises BadCase, which names the place."""
     try:
         case = _decode(line)
     except msgspec.DecodeError as problem:
@@ -415,20 +404,20 @@ def read_case(line: bytes, place: str) -> LabelledCase:
 
 def _events(entries: Sequence[_RawEntry]) -> list[e.Event]:
     events: list[e.Event] = []
-    asked_at: float | None = None
+    previous_at: float | None = None
     for number, entry in enumerate(entries, start=1):
         if entry.tool is not UNSET:
-            # What came back in one moment was asked for in one message.
-            events += _call_events(entry, entry.tool, f"call-{number}", f"message-{entry.t}", asked_at)
+            # Calls that returned at the same time were made in one message.
+            events += _call_events(entry, entry.tool, f"call-{number}", f"message-{entry.t}", previous_at)
         else:
             events += _text_events(entry) if events else _opening_events(entry)
-        # A call is made soon after what came before it, but nobody knows what happens after a last word.
-        asked_at = entry.t if entry.text is UNSET else None
+        # A call is made soon after the entry before it, but after a final text its start is unknown.
+        previous_at = entry.t if entry.text is UNSET else None
     return events
 
 
 def _call_events(
-    entry: _RawEntry, tool: str, call: str, message: str, asked_at: float | None
+    entry: _RawEntry, tool: str, call: str, message: str, previous_at: float | None
 ) -> Sequence[e.Event]:
     given = bytes(entry.input)
     seconds = declared_timeout_seconds(given)
@@ -439,7 +428,7 @@ def _call_events(
         return (e.CallStarted(entry.t, call, tool, kind, given, seconds, message=message),)
     result = bytes(entry.result)
     refused = entry.is_error and _REFUSAL_WORDS.search(result, 0, _REFUSAL_BYTES_MAX) is not None
-    made_at = entry.t if asked_at is None else asked_at
+    made_at = entry.t if previous_at is None else previous_at
     return (
         e.CallStarted(made_at, call, tool, kind, given, seconds, message=message),
         e.CallEnded(entry.t, call, entry.is_error, refused, result),
@@ -447,23 +436,23 @@ def _call_events(
 
 
 def _opening_events(entry: _RawEntry) -> Sequence[e.Event]:
-    """What a client merely mentions before anybody asked it for anything opens no turn."""
-    told = _text_events(entry)
-    return (e.LogOpened(entry.t),) if any(type(event) is e.Progressed for event in told) else told
+    """Progress that a client reports before the first prompt opens no turn."""
+    events = _text_events(entry)
+    return (e.LogOpened(entry.t),) if any(type(event) is e.Progressed for event in events) else events
 
 
 def _text_events(entry: _RawEntry) -> Sequence[e.Event]:
     if entry.user is not UNSET:
-        is_cut = entry.user.startswith(_INTERRUPTED)
+        is_interrupted = entry.user.startswith(_INTERRUPTED)
         by_person = not entry.user.startswith(_CLIENT_PREFIXES)
-        return (e.TurnInterrupted(entry.t) if is_cut else e.Prompted(entry.t, by_person=by_person),)
+        return (e.TurnInterrupted(entry.t) if is_interrupted else e.Prompted(entry.t, by_person=by_person),)
     if entry.text is not UNSET:
         return (_text_event(entry.text, entry.t),)
     return _system_events(entry.system, entry.t) if entry.system is not UNSET else ()
 
 
 def _text_event(text: str, at: float) -> e.Event:
-    """What the agent said. Some clients write a provider's refusal in its place; an empty answer is an answer too."""
+    """Text of the agent. Some clients write a provider's refusal in its place; an empty answer is an answer too."""
     if text.startswith(_API_ERROR):
         return e.RequestRetried(at)
     words = " ".join(text.split()).encode()
@@ -472,17 +461,17 @@ def _text_event(text: str, at: float) -> e.Event:
     )
 
 
-def _system_events(said: str, at: float) -> Sequence[e.Event]:
-    """What the client said. An error of the provider is no progress, and a limit or an interruption ends the turn."""
-    lower = said.lower()
-    if says_limit(said):
-        return (e.TurnFailed(at, e.Failure.LIMIT, said, until=limit_end_in(said, at)),)
-    if _API_ERROR in said:
+def _system_events(text: str, at: float) -> Sequence[e.Event]:
+    """A message of the client. A provider's error is no progress, and a limit or an interruption ends the turn."""
+    lower = text.lower()
+    if says_limit(text):
+        return (e.TurnFailed(at, e.Failure.LIMIT, text, until=limit_end_in(text, at)),)
+    if _API_ERROR in text:
         return (e.RequestRetried(at),)
-    if said.startswith(_INTERRUPTED):
+    if text.startswith(_INTERRUPTED):
         return (e.TurnInterrupted(at),)
     if any(words in lower for words in _KEEPALIVE_WORDS):
         return ()
     if _QUESTION.search(lower) is not None:
-        return (e.QuestionAsked(at, said),)
+        return (e.QuestionAsked(at, text),)
     return (e.CompactionEnded(at) if any(word in lower for word in _COMPACTION_WORDS) else e.Progressed(at),)

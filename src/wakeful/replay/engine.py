@@ -24,12 +24,12 @@ from wakeful.judging.masking import REPEATED_ENDS_MIN
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import TurnPhase
 
-# A verdict repeated for ever at one moment would be a bug of a detector; a year of silence has fewer deadlines.
+# A verdict that repeats forever at one time would be a bug of a detector; a year of silence has fewer deadlines.
 DEADLINES_AT_ONCE_MAX: Final = 10_000
 
 
 class Episode(Struct):
-    """A finding from the moment it would have been told to the moment it was over; still going on without `ended`."""
+    """A finding from the time its alert would have been sent until it ended; still going on without `ended`."""
 
     code: FindingCode
     began: Instant
@@ -39,7 +39,7 @@ class Episode(Struct):
 
 
 class ReplayOutcome(Struct, frozen=True):
-    """What one policy would have said of a session: at the end, and on the way there."""
+    """The verdicts of one policy about a session: at the end, and the episodes before."""
 
     verdict: Verdict
     episodes: tuple[Episode, ...]
@@ -47,7 +47,7 @@ class ReplayOutcome(Struct, frozen=True):
 
 
 class _PolicyRun(Struct):
-    """One policy's judgement so far."""
+    """The verdicts of one policy so far."""
 
     policy: Policy
     episodes: list[Episode] = field(default_factory=list)
@@ -71,23 +71,23 @@ class Replay:
         self._thorough = thorough
         self._limits = limits_of(tuple(policies))
         self._clock = 0.0
-        # No verdict changes by time alone before this; kept too early rather than too late.
+        # No verdict changes by time alone before this; rather too early than too late.
         self._horizon = -inf
-        # Something is found or nearly so: every event is judged.
+        # There is a finding or nearly one: every event is judged.
         self._must_judge = thorough
         self._finishing = False
 
     @property
     def clock(self) -> float:
-        """The latest time any record stated."""
+        """The latest time in any record."""
         return self._clock
 
     def feed(self, events: Sequence[e.Event]) -> None:
-        """Step over these events, in the order their log has them."""
+        """Replay these events, in the order of their log."""
         if self._until < inf:
             events = [event for event in events if event.at <= self._until]
         self.events += len(events)
-        activity, limits, calm_after = self.activity, self._limits, _LIMIT_CHECKS.get
+        activity, limits, check_of = self.activity, self._limits, _LIMIT_CHECKS.get
         for event in events:
             wall = event.at
             if self._must_judge or not self._clock <= wall <= self._horizon:
@@ -95,7 +95,7 @@ class Replay:
                 continue
             self._clock = wall
             fold(activity, event, Instant(wall, wall))
-            if not calm_after(type(event), _never)(activity, limits):
+            if not check_of(type(event), _never)(activity, limits):
                 self._judge_all()
 
     def finish(
@@ -103,7 +103,7 @@ class Replay:
     ) -> list[ReplayOutcome]:
         """Let time pass up to `now`, by default the last record; `gone`: the process ended with that record.
 
-        `written` is when the log was written, for one of which no record has a time.
+        `written` is when the log was written, for a log without any time in its records.
         """
         if self.began is None:
             self._clock = now if now is not None else written or 0.0
@@ -115,10 +115,10 @@ class Replay:
             self._judge_deadlines(now)
             self._clock = now
             self._judge_all()
-        return [_outcome(bench, Instant(self._clock, self._clock)) for bench in self._policy_runs]
+        return [_outcome(run, Instant(self._clock, self._clock)) for run in self._policy_runs]
 
     def _feed_out_of_band(self, event: e.Event) -> None:
-        """An event out of order, past the horizon, or while something is found."""
+        """An event out of order, past the horizon, or during a finding."""
         wall = event.at
         late = self._advance_to(wall) if wall else False
         fold(self.activity, event, Instant(wall, wall))
@@ -135,7 +135,7 @@ class Replay:
             self._begin(wall)
         if wall <= self._clock:
             return wall < self._clock
-        # What was skipped since the last verdict moved the deadlines: look where they are now, then ask.
+        # Events since the last verdict moved the deadlines: compute them again, then judge if one is due.
         if wall > self._horizon:
             self._horizon = self._no_finding_before()
         if wall > self._horizon:
@@ -164,22 +164,22 @@ class Replay:
 
     def _judge_all(self) -> None:
         at = Instant(self._clock, self._clock)
-        # Marks without a time may come first; the first time stated is never passed over.
+        # Records without a time may come first; the first time is never skipped.
         self._horizon = inf if self.began is not None else -inf
         self._must_judge = self._thorough or not is_below_limits(self.activity, self._limits)
         if not self._must_judge:
             self._horizon = min(self._horizon, self._no_runaway_before(), self._no_silence_before())
-        # Before any time is known nothing can be told of when; the end knows one.
+        # Before any record has a time, an episode has none; at the end there is one.
         if self.began is not None or self._finishing:
-            for bench in self._policy_runs:
-                self._judge(bench, at)
+            for run in self._policy_runs:
+                self._judge(run, at)
 
     def _no_silence_before(self) -> float:
-        """Whatever begins from now on, no silence of it is found before this."""
+        """Whatever begins from now on, its silence is not found before this."""
         return self._clock + self._limits.silence_seconds
 
     def _no_finding_before(self) -> float:
-        """Up to here nothing is found by time alone: never between turns, within one not before a silence lasted."""
+        """Until then time alone causes no finding: never between turns, within one not before a silence lasted."""
         activity = self.activity
         if self._must_judge or activity.compacting_since is not None:
             return self._horizon
@@ -188,32 +188,32 @@ class Replay:
         return min(activity.progress_at.wall + self._limits.silence_seconds, self._no_runaway_before())
 
     def _no_runaway_before(self) -> float:
-        """Up to here a turn cannot have been at work for too long: it is so for no more time than passes."""
+        """Until then a turn cannot have worked for too long: its active time grows no faster than time passes."""
         since = self.activity.progress_at
         left_seconds = self._limits.active_seconds - self.activity.active_seconds
         return (since.wall if since is not None else self._clock) + left_seconds
 
-    def _judge(self, bench: _PolicyRun, at: Instant) -> None:
-        verdict = bench.verdict = judge(self.activity, self._presence, bench.policy, at)
-        _record_episodes(bench, verdict, at, self.activity.phase)
-        bench.next_check_at = next_at = verdict.next_check_at
+    def _judge(self, run: _PolicyRun, at: Instant) -> None:
+        verdict = run.verdict = judge(self.activity, self._presence, run.policy, at)
+        _record_episodes(run, verdict, at, self.activity.phase)
+        run.next_check_at = next_at = verdict.next_check_at
         if next_at is not None and next_at.wall < self._horizon:
             self._horizon = next_at.wall
         if verdict.findings:
             self._must_judge = True
 
     def _judge_deadlines(self, wall: float) -> None:
-        """Visit every deadline before `wall`, in each bench on its own."""
-        for bench in self._policy_runs:
+        """Visit every deadline before `wall`, for each policy separately."""
+        for run in self._policy_runs:
             for _ in range(DEADLINES_AT_ONCE_MAX):
-                at = bench.next_check_at
+                at = run.next_check_at
                 if at is None or at.wall >= wall:
                     break
-                self._judge(bench, at)
+                self._judge(run, at)
 
 
 class ReplayLimits(Struct, frozen=True, gc=False):
-    """The smallest of several policies' limits: below these none of them finds anything by counting."""
+    """The smallest limits of several policies: below these none of them finds anything by counting."""
 
     silence_seconds: float
     errors: int
@@ -229,10 +229,10 @@ class ReplayLimits(Struct, frozen=True, gc=False):
     plan_writes: int
 
 
-# Asked for every session, and mostly about the same policies.
+# Called for every session, mostly with the same policies.
 @lru_cache(maxsize=4)
 def limits_of(policies: tuple[Policy, ...]) -> ReplayLimits:
-    # Nothing is found by time alone sooner after an event than a silence lasts, but for a turn near its end.
+    # Time alone causes no finding sooner after an event than a silence lasts, except for a turn near its limit.
     silence_seconds = min(policy.silence_seconds for policy in policies)
     return ReplayLimits(
         silence_seconds=silence_seconds,
@@ -252,13 +252,13 @@ def limits_of(policies: tuple[Policy, ...]) -> ReplayLimits:
 
 
 def _tokens_affordable(policy: Policy) -> float:
-    """Fewer tokens than this cannot cost too much, whichever kind they are."""
+    """The number of tokens that cannot cost too much, of whichever kind they are."""
     dearest = max(policy.input_usd_per_million, policy.output_usd_per_million)
     return policy.runaway_cost_usd * 1e6 / dearest if dearest else inf
 
 
 def is_below_limits(activity: Activity, limits: ReplayLimits) -> bool:
-    """Whether no count has reached the least of its limits: cheap, and never wrongly true."""
+    """Whether every count is below its smallest limit: cheap, and never wrongly true."""
     return (
         activity.active_seconds < limits.active_seconds
         and activity.retries_in_a_row <= limits.errors
@@ -271,7 +271,7 @@ def is_below_limits(activity: Activity, limits: ReplayLimits) -> bool:
 
 
 def _has_few_calls(activity: Activity, limits: ReplayLimits) -> bool:
-    """Of a turn that sends out other agents every call is judged: there are few."""
+    """In a turn that starts other agents every call is judged: there are few."""
     return activity.turn_calls <= limits.calls and activity.spawns is None
 
 
@@ -289,7 +289,7 @@ def _has_few_compactions(activity: Activity, limits: ReplayLimits) -> bool:
 
 
 def _makes_progress(activity: Activity, limits: ReplayLimits) -> bool:
-    """Whether calls succeed, and nothing is repeated often enough to be a circle."""
+    """Whether calls succeed, and nothing repeats often enough to be a loop."""
     tracker = activity.circles
     if activity.errors_in_a_row > limits.errors:
         return False
@@ -297,7 +297,7 @@ def _makes_progress(activity: Activity, limits: ReplayLimits) -> bool:
         return False
     if tracker.runs and any(run.length >= limits.run for run in tracker.runs):
         return False
-    # Only the call that came back last can have been counted up.
+    # Only the count of the last returned call can have grown.
     if tracker.last_count > limits.duplicates:
         return False
     if tracker.alike is not None and tracker.alike.count > limits.alike_results:
@@ -315,8 +315,9 @@ def _never(_activity: Activity, _limits: ReplayLimits) -> bool:
     return False
 
 
-# Events that bring a finding only by what they count, and what that is: all else was calm before and still is. An
-# event that is not here is judged. Time at work counts up with any of them, and is watched by the horizon.
+# Events that cause a finding only through a count, and the check of that count: everything else was below its
+# limits before and still is. An event that is not here is judged. Active time grows with any of them, and the
+# horizon covers it.
 _LIMIT_CHECKS: Final[Mapping[type[e.Event], Callable[[Activity, ReplayLimits], bool]]] = {
     e.CallEnded: _makes_progress,
     e.CallStarted: _has_few_calls,
@@ -326,34 +327,34 @@ _LIMIT_CHECKS: Final[Mapping[type[e.Event], Callable[[Activity, ReplayLimits], b
     e.TurnEnded: _has_new_text,
     e.CompactionEnded: _has_few_compactions,
     e.LogOpened: _always,
-    # A call open too long is judged by the horizon.
+    # A call that is open too long is judged at the horizon.
     e.PermissionModeSet: _always,
-    # Only how a session ended that is gone depends on it.
+    # Only the end of a session that is gone depends on it.
     e.LogClosed: _always,
     e.Prompted: _always,
     e.PlanProposed: _always,
-    # Its task was waited for between turns only, and nothing is found there by time.
+    # A turn never waits for its task, and between turns time causes no finding.
     e.TaskEnded: _always,
     e.TurnInterrupted: _always,
 }
 
 
-def _record_episodes(bench: _PolicyRun, verdict: Verdict, at: Instant, phase: TurnPhase) -> None:
-    if not verdict.findings and not bench.open_episodes:
+def _record_episodes(run: _PolicyRun, verdict: Verdict, at: Instant, phase: TurnPhase) -> None:
+    if not verdict.findings and not run.open_episodes:
         return
     found = {finding.code: finding for finding in verdict.findings}
-    for code in [code for code in bench.open_episodes if code not in found]:
-        bench.open_episodes.pop(code).ended = at
+    for code in [code for code in run.open_episodes if code not in found]:
+        run.open_episodes.pop(code).ended = at
     for code, finding in found.items():
-        episode = bench.open_episodes.get(code)
+        episode = run.open_episodes.get(code)
         if episode is None:
-            episode = bench.open_episodes[code] = Episode(code, at, finding, phase)
-            bench.episodes.append(episode)
+            episode = run.open_episodes[code] = Episode(code, at, finding, phase)
+            run.episodes.append(episode)
         episode.found = finding
 
 
-def _outcome(bench: _PolicyRun, now: Instant) -> ReplayOutcome:
-    assert bench.verdict is not None, "an outcome needs a verdict"
-    # What ended in the moment it began was never there to be told.
-    told = tuple(episode for episode in bench.episodes if episode.ended != episode.began)
-    return ReplayOutcome(bench.verdict, told, now)
+def _outcome(run: _PolicyRun, now: Instant) -> ReplayOutcome:
+    assert run.verdict is not None, "an outcome needs a verdict"
+    # An episode that ended when it began would have caused no alert.
+    episodes = tuple(episode for episode in run.episodes if episode.ended != episode.began)
+    return ReplayOutcome(run.verdict, episodes, now)

@@ -1,4 +1,4 @@
-"""Report of a replay: final verdict and episodes for each session, and totals.
+"""Report of a replay: final verdict and episodes for each session, totals, and the comparison of two reports.
 
 These structs are the JSON of `wakeful replay --json`. Text of an agent is only under `untrusted`.
 """
@@ -25,7 +25,7 @@ class FindingReport(Struct, frozen=True):
 
 
 class EpisodeReport(Struct, frozen=True, rename={"began": "from", "ended": "to"}):
-    """`from`: when it would have been told. `to`: when it was over; null while it goes on."""
+    """`from`: when its alert would have been sent. `to`: when it ended; null while it goes on."""
 
     code: FindingCode
     began: str
@@ -55,7 +55,7 @@ class ReplaySessionReport(Struct, frozen=True):
 
 
 class Score(Struct, frozen=True):
-    """How often a label was given when it should be. None where nothing was there to be right about."""
+    """How often a label was given when it should be. None if there was nothing to be right about."""
 
     precision: float | None
     recall: float | None
@@ -90,7 +90,7 @@ class ReplayReport(Struct, frozen=True):
 
 
 class ReplayedSession(Struct, frozen=True):
-    """A session that was stepped through, with one outcome for each policy."""
+    """A replayed session, with one outcome for each policy."""
 
     id: str
     format: str
@@ -101,9 +101,9 @@ class ReplayedSession(Struct, frozen=True):
     expect: str | None = None
 
 
-def make_replay_report(stepped: Sequence[ReplayedSession], index: int = 0) -> ReplayReport:
-    """The report of one of the policies."""
-    sessions = tuple(_session(each, each.outcomes[index]) for each in stepped)
+def make_replay_report(replayed: Sequence[ReplayedSession], index: int = 0) -> ReplayReport:
+    """The report for one of the policies."""
+    sessions = tuple(_session(each, each.outcomes[index]) for each in replayed)
     return ReplayReport(sessions, _summary(sessions))
 
 
@@ -190,3 +190,42 @@ def _score(label: str, pairs: Sequence[tuple[str, str]]) -> Score:
     return Score(
         right / said if said else None, right / expected if expected else None, right, expected, said
     )
+
+
+class Difference(Struct, frozen=True):
+    """A session with different verdicts: both final healths, and the episodes that only one report has."""
+
+    id: str
+    health: tuple[Health, Health]
+    only_first: tuple[EpisodeReport, ...]
+    only_second: tuple[EpisodeReport, ...]
+
+
+class Comparison(Struct, frozen=True):
+    sessions: int
+    differences: tuple[Difference, ...]
+    first: ReplaySummary
+    second: ReplaySummary
+
+
+def compare(first: ReplayReport, second: ReplayReport) -> Comparison:
+    """Compare two reports about the same sessions in the same order."""
+    pairs = zip(first.sessions, second.sessions, strict=True)
+    differences = [
+        Difference(
+            one.id,
+            (one.health, other.health),
+            _without(one.episodes, other.episodes),
+            _without(other.episodes, one.episodes),
+        )
+        for one, other in pairs
+    ]
+    differing = [
+        each for each in differences if each.only_first or each.only_second or len(set(each.health)) > 1
+    ]
+    return Comparison(len(first.sessions), tuple(differing), first.summary, second.summary)
+
+
+def _without(episodes: Sequence[EpisodeReport], others: Sequence[EpisodeReport]) -> tuple[EpisodeReport, ...]:
+    known = {(other.code, other.began, other.ended) for other in others}
+    return tuple(each for each in episodes if (each.code, each.began, each.ended) not in known)

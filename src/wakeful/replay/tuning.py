@@ -17,11 +17,11 @@ from wakeful.replay.cases import Expect
 from wakeful.replay.engine import ReplayOutcome
 from wakeful.replay.report import ReplayedSession
 
-# One session in a hundred: an alarm as rare as that is still looked at.
+# One session in a hundred: an alarm this rare still gets a person's attention.
 FALSE_ALARM_SHARE_MAX: Final = 0.01
-# Nobody accused among few sessions means little: a limit is made stricter than its default only with this many.
+# No alarm among few sessions means little: a limit becomes stricter than its default only with this many.
 SESSIONS_TO_TIGHTEN_MIN: Final = 100
-# As good as never, and still allowed in a configuration.
+# Never in practice, and still valid in a configuration.
 _NEVER_SECONDS: Final = 300_000_000.0
 _NEVER_COUNT: Final = 1_000_000
 ALL_PROJECTS: Final = ""
@@ -30,7 +30,7 @@ _SILENCES: Final = (300.0, 600.0, 900.0, 1200.0, 1800.0, 3600.0, 7200.0)
 
 
 class ThresholdTrial(Struct, frozen=True):
-    """A limit to learn: the values tried, rising, and the findings it leads to, in one phase of the turn or in any."""
+    """A limit to learn: the values to try, rising, and the findings it causes, in one phase of the turn or in any."""
 
     key: str
     values: tuple[float, ...]
@@ -39,7 +39,7 @@ class ThresholdTrial(Struct, frozen=True):
 
 
 _SILENT: Final = frozenset({FindingCode.SILENT})
-# A client that ends its calls by itself has a wedge where others are silent.
+# A client that ends its calls by itself is wedged where others are silent.
 _STUCK: Final = frozenset({FindingCode.SILENT, FindingCode.TOOL_WEDGED})
 _LOOP: Final = frozenset({FindingCode.LOOP})
 TRIALS: Final = (
@@ -58,7 +58,7 @@ _UNCHANGED_KEYS: Final = frozenset({"settle_seconds", "tool_grace_seconds", "dri
 
 
 class TrialResult(Struct, frozen=True):
-    """A value and the share of sessions it would have accused."""
+    """A value and the share of sessions with a false alarm."""
 
     value: float
     false_alarm_share: float
@@ -74,7 +74,7 @@ class ThresholdProposal(Struct, frozen=True):
 
 
 class TuningProposal(Struct, frozen=True):
-    """What the recordings of one project teach; of all together if it has no name."""
+    """Proposals from the recordings of one project, or of all projects if the name is empty."""
 
     project: str
     sessions: int
@@ -82,61 +82,57 @@ class TuningProposal(Struct, frozen=True):
 
 
 def trial_policies() -> list[Policy]:
-    """The policies to step with, in the order `propose` expects their outcomes."""
+    """The policies to replay with, in the order in which `propose` expects their outcomes."""
     return [_policy_with_only(trial, value) for trial in TRIALS for value in trial.values]
 
 
-def propose(stepped: Sequence[ReplayedSession]) -> list[TuningProposal]:
+def propose(replayed: Sequence[ReplayedSession]) -> list[TuningProposal]:
     """One proposal for everything, then one for each project if there are several.
 
-    A labelled case that is not ok teaches nothing here: there an alarm is right.
+    A labelled case that is not ok is left out: an alarm is right there.
     """
-    stepped = [each for each in stepped if each.expect in {None, Expect.OK}]
-    projects = sorted({each.project for each in stepped})
-    own = [_proposal(name, [each for each in stepped if each.project == name]) for name in projects]
-    return [_proposal(ALL_PROJECTS, stepped), *(own if len(own) > 1 else [])]
+    replayed = [each for each in replayed if each.expect in {None, Expect.OK}]
+    projects = sorted({each.project for each in replayed})
+    by_project = [_proposal(name, [each for each in replayed if each.project == name]) for name in projects]
+    return [_proposal(ALL_PROJECTS, replayed), *(by_project if len(by_project) > 1 else [])]
 
 
 def _policy_with_only(trial: ThresholdTrial, value: float) -> Policy:
-    """A policy in which nothing but this limit can be reached."""
-    out_of_the_way = {
+    """A policy in which only this limit can be reached."""
+    unreachable = {
         field.name: _NEVER_SECONDS if field.type is float else _NEVER_COUNT
         for field in msgspec.structs.fields(Policy)
         if field.name not in _UNCHANGED_KEYS
     }
     tried = dict.fromkeys((trial.key, *_TRIED_TOGETHER.get(trial.key, ())), value)
-    return msgspec.convert({**out_of_the_way, **tried}, Policy)
+    return msgspec.convert({**unreachable, **tried}, Policy)
 
 
-def _proposal(project: str, stepped: Sequence[ReplayedSession]) -> TuningProposal:
+def _proposal(project: str, replayed: Sequence[ReplayedSession]) -> TuningProposal:
     lessons, index = [], 0
     for trial in TRIALS:
         columns = range(index, index + len(trial.values))
         shares = [
-            _false_alarm_share(trial, [each.outcomes[column] for each in stepped]) for column in columns
+            _false_alarm_share(trial, [each.outcomes[column] for each in replayed]) for column in columns
         ]
-        lessons.append(
-            _threshold_proposal(trial, shares, may_tighten=len(stepped) >= SESSIONS_TO_TIGHTEN_MIN)
-        )
+        may_tighten = len(replayed) >= SESSIONS_TO_TIGHTEN_MIN
+        lessons.append(_threshold_proposal(trial, shares, may_tighten=may_tighten))
         index += len(trial.values)
-    return TuningProposal(project, len(stepped), tuple(lessons))
+    return TuningProposal(project, len(replayed), tuple(lessons))
 
 
 def _false_alarm_share(trial: ThresholdTrial, outcomes: Sequence[ReplayOutcome]) -> float:
-    return sum(_has_finding(trial, outcome) for outcome in outcomes) / len(outcomes) if outcomes else 0.0
-
-
-def _has_finding(trial: ThresholdTrial, outcome: ReplayOutcome) -> bool:
-    return any(
-        episode.code in trial.codes and trial.phase in {None, episode.waiting_for}
-        for episode in outcome.episodes
+    alarms = sum(
+        any(each.code in trial.codes and trial.phase in {None, each.waiting_for} for each in outcome.episodes)
+        for outcome in outcomes
     )
+    return alarms / len(outcomes) if outcomes else 0.0
 
 
 def _threshold_proposal(
     trial: ThresholdTrial, shares: Sequence[float], *, may_tighten: bool
 ) -> ThresholdProposal:
-    """The smallest value that stays within the share allowed; the largest tried if none does."""
+    """The smallest value within the allowed share; the largest tried if there is none."""
     tried = tuple(map(TrialResult, trial.values, shares))
     least = 0.0 if may_tighten else getattr(Policy(), trial.key)
     good = (each for each in tried if each.value >= least and each.false_alarm_share <= FALSE_ALARM_SHARE_MAX)

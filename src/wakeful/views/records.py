@@ -18,9 +18,9 @@ from wakeful.storage.base import ActionOutcome
 
 
 class SessionList(Struct, frozen=True):
-    """A page of sessions in order of id. Pass `next_cursor` as `cursor` to go on; `older` ones were folded.
+    """A page of sessions in order of id. Pass `next_cursor` as `cursor` for the next page; `older` ones were folded.
 
-    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    `paused` is the pause of all automatic actions, if there is one.
     """
 
     sessions: list[SessionRecord]
@@ -138,9 +138,9 @@ class FeedMessage(Struct, frozen=True):
 
 
 class AgentList(Struct, frozen=True):
-    """Every declared agent, and what else looks like one: `found` is reported and never touched.
+    """Every declared agent; `found` are others that look like agents: reported, never touched.
 
-    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    `paused` is the pause of all automatic actions, if there is one.
     """
 
     agents: tuple[AgentRecord, ...]
@@ -149,14 +149,14 @@ class AgentList(Struct, frozen=True):
 
 
 class AttachCommand(Struct, frozen=True):
-    """The words that hand a terminal to an agent's tmux session, and the program that runs there."""
+    """The command that attaches a terminal to an agent's tmux session, and the program that runs there."""
 
     argv: tuple[str, ...]
     program: str
 
 
 class DecisionRecord(Struct, frozen=True):
-    """`changed`: it was carried out now. `outcome` is null for a dry run, whose `steps` say what would be run."""
+    """`changed`: it was carried out now. `outcome` is null for a dry run, whose `steps` are the commands to run."""
 
     checkpoint: CheckpointRecord
     outcome: ActionOutcome | None
@@ -174,21 +174,21 @@ class LessonRecord(Struct, frozen=True):
 
 
 class LessonList(Struct, frozen=True):
-    """What was taught; `paused` says who stopped everything Wakeful would do by itself, if somebody did."""
+    """The taught rules; `paused` is the pause of all automatic actions, if there is one."""
 
     lessons: tuple[LessonRecord, ...]
     paused: PauseRecord | None = None
 
 
 class PauseAnswer(Struct, frozen=True):
-    """Whether Wakeful is paused now, and whether this order changed it."""
+    """Whether Wakeful is paused now, and whether this request changed it."""
 
     paused: PauseRecord | None
     changed: bool
 
 
 class UnmuteAnswer(Struct, frozen=True):
-    """What is told again; `changed` is false if it was not muted."""
+    """The target that is no longer muted; `changed` is false if it was not muted."""
 
     kind: MuteKind
     value: str
@@ -205,7 +205,7 @@ class ArchiveAnswer(Struct, frozen=True):
 class CriticalEventList(Struct, frozen=True):
     """Critical events, oldest first. `left_out` older ones did not fit; `path` is the log.
 
-    `paused` says who stopped everything Wakeful would do by itself, if somebody did.
+    `paused` is the pause of all automatic actions, if there is one.
     """
 
     path: str

@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from support.healing_fixture import Recorder
-from support.supervisor_fixture import House, subject
+from support.healing_fixture import RecordingMessenger
+from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.alerts.attention import RECHECK_SECONDS, AttentionMonitor
 from wakeful.alerts.model import AlertKind, AlertRules
 from wakeful.alerts.notifier import Notifier
@@ -37,9 +37,9 @@ class Scene:
     """A house whose sessions are made by hand, and whoever watches them for questions."""
 
     def __init__(self) -> None:
-        self.house = House()
+        self.house = SupervisorFixture()
         self.clock = self.house.clock
-        self.channel = Recorder()
+        self.channel = RecordingMessenger()
         self.rules = AlertRules(frozenset(AlertKind))
         self.looked_at: set[SessionId] = set()
         self.excused: set[SessionId] = set()

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from support import claude_transcripts
-from support.healing_fixture import Recorder
+from support.healing_fixture import RecordingMessenger
 from wakeful.alerts.failed_parts import RETRY_SECONDS_MAX, STEADY_SECONDS, FailedParts, FailureAlerts
 from wakeful.alerts.model import AlertKind, AlertRules
 from wakeful.alerts.notifier import Notifier
@@ -102,7 +102,7 @@ async def test_what_the_world_refuses_is_no_failure_of_a_service_that_expects_it
 
 async def test_people_get_one_alert_for_what_is_down_and_its_end() -> None:
     """Also where Wakeful was restarted in between."""
-    clock, channel = VirtualClock(), Recorder()
+    clock, channel = VirtualClock(), RecordingMessenger()
     store = MemoryStore(now=lambda: clock.now().wall)
     outbox = AlertOutbox(store, clock, [channel], AlertRules(frozenset(AlertKind)), "here")
     notifier = Notifier(outbox, Incidents(store, clock), clock)

@@ -6,7 +6,7 @@ from bench.alert_examples import EXAMPLES
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from support.supervisor_fixture import House, subject
+from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.alerts.model import (
     LINES_MAX,
     QUESTION_CHARS_MAX,
@@ -31,24 +31,26 @@ SECRET = "Zq8vT3xWm2Lk9Pf4"
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> SupervisorFixture:
+    return SupervisorFixture()
 
 
-def record(house: House, name: str) -> SessionRecord:
+def record(house: SupervisorFixture, name: str) -> SessionRecord:
     found = house.roster.sessions[subject(name).id].record
     assert found is not None
     return found
 
 
-def show(house: House, name: str) -> None:
+def show(house: SupervisorFixture, name: str) -> None:
     """Put the session into a pane."""
     pane = Pane("/run/tmux", "main", "%3", Process(1, 1, "b"), ProcessState.ALIVE, ProcessState.ALIVE)
     house.supervisor.on_pane(subject(name).id, pane)
     house.settle()
 
 
-def asking(house: House, about: str = "Bash: rm -r build") -> tuple[SessionRecord, AttentionQuestion]:
+def asking(
+    house: SupervisorFixture, about: str = "Bash: rm -r build"
+) -> tuple[SessionRecord, AttentionQuestion]:
     house.start("a")
     house.ask("a", about)
     show(house, "a")
@@ -58,7 +60,7 @@ def asking(house: House, about: str = "Bash: rm -r build") -> tuple[SessionRecor
     return asked, question
 
 
-def dead(house: House, name: str = "b") -> SessionRecord:
+def dead(house: SupervisorFixture, name: str = "b") -> SessionRecord:
     process = house.start(name, project="bank")
     house.work(name)
     house.end(process)
@@ -76,7 +78,7 @@ def outage(*names: str) -> Incident:
     return found
 
 
-def test_who_needs_you_says_where_what_and_how_to_get_there(house: House) -> None:
+def test_who_needs_you_says_where_what_and_how_to_get_there(house: SupervisorFixture) -> None:
     """Project, question, jump command."""
     assert needs_you_text(*asking(house)).splitlines() == [
         "shop needs you",
@@ -85,7 +87,7 @@ def test_who_needs_you_says_where_what_and_how_to_get_there(house: House) -> Non
     ]
 
 
-def test_a_question_has_140_characters(house: House) -> None:
+def test_a_question_has_140_characters(house: SupervisorFixture) -> None:
     """The rest is an ellipsis."""
     asked, question = asking(house, "why " * 200)
     line = needs_you_text(asked, question).splitlines()[1]
@@ -93,7 +95,7 @@ def test_a_question_has_140_characters(house: House) -> None:
     assert line.endswith("…")
 
 
-def test_a_question_names_the_tool_and_what_it_is_about(house: House) -> None:
+def test_a_question_names_the_tool_and_what_it_is_about(house: SupervisorFixture) -> None:
     """Not the client's word for a dialog alone, and not its JSON."""
     house.start("a")
     house.work("a", "touch q; sleep 1")
@@ -105,7 +107,7 @@ def test_a_question_names_the_tool_and_what_it_is_about(house: House) -> None:
     assert question_of(record(house, "a")) == replace(question, words="Bash `touch q; sleep 1`")
 
 
-def test_a_question_of_an_agent_is_told_in_its_words(house: House) -> None:
+def test_a_question_of_an_agent_is_told_in_its_words(house: SupervisorFixture) -> None:
     """What it asks stands inside its call."""
     house.start("a")
     asked = {"questions": [{"question": "Which colour?", "header": "Colour", "options": []}]}
@@ -116,7 +118,7 @@ def test_a_question_of_an_agent_is_told_in_its_words(house: House) -> None:
     assert question.words == "AskUserQuestion `Which colour?`"
 
 
-def test_a_question_without_a_terminal_is_answered_from_here(house: House) -> None:
+def test_a_question_without_a_terminal_is_answered_from_here(house: SupervisorFixture) -> None:
     """A managed session in no pane: the command that says yes."""
     asked, question = asking(house)
     headless = replace(asked, managed=True, name="api", actions=())
@@ -128,7 +130,7 @@ def test_a_question_without_a_terminal_is_answered_from_here(house: House) -> No
     ]
 
 
-def test_a_guessed_question_is_told_as_one_and_offers_no_answer(house: House) -> None:
+def test_a_guessed_question_is_told_as_one_and_offers_no_answer(house: SupervisorFixture) -> None:
     """Nobody saw the question: the way to the session is offered, not a yes to what may not be asked."""
     house.start("a")
     now = house.clock.now().wall
@@ -145,14 +147,14 @@ def test_a_guessed_question_is_told_as_one_and_offers_no_answer(house: House) ->
     ]
 
 
-def test_a_session_in_no_pane_offers_no_jump(house: House) -> None:
+def test_a_session_in_no_pane_offers_no_jump(house: SupervisorFixture) -> None:
     """A command that would fail is no help."""
     house.start("a")
     house.finish("a")
     assert finished_text(record(house, "a")).splitlines()[-1] == "→ wakeful session why claude-a"
 
 
-def test_a_lost_login_is_a_question_and_a_death_is_none(house: House) -> None:
+def test_a_lost_login_is_a_question_and_a_death_is_none(house: SupervisorFixture) -> None:
     """What a person must see to is asked; what is merely wrong is told as trouble."""
     house.start("a")
     house.fail("a", "401 invalid credentials", Failure.AUTH)
@@ -162,7 +164,7 @@ def test_a_lost_login_is_a_question_and_a_death_is_none(house: House) -> None:
     assert question_of(dead(house)) is None
 
 
-def test_trouble_says_all_six_things(house: House) -> None:
+def test_trouble_says_all_six_things(house: SupervisorFixture) -> None:
     """What, where, since when, what was done, what happens otherwise, and one command; a found session's is adopt."""
     lines = problem_text(dead(house), otherwise="its turn stays unfinished").splitlines()
     assert len(lines) <= LINES_MAX
@@ -175,13 +177,13 @@ def test_trouble_says_all_six_things(house: House) -> None:
     assert lines[5] == "→ wakeful session adopt claude-b"
 
 
-def test_trouble_of_what_an_agent_of_the_hub_hosts_names_the_agent(house: House) -> None:
+def test_trouble_of_what_an_agent_of_the_hub_hosts_names_the_agent(house: SupervisorFixture) -> None:
     """Who brings it back is the agent's declaration."""
     lines = problem_text(replace(dead(house), managed=True, agent="bot")).splitlines()
     assert lines[3] == "Wakeful did: nothing, agent bot hosts it"
 
 
-def test_trouble_of_a_managed_session_says_what_was_done(house: House) -> None:
+def test_trouble_of_a_managed_session_says_what_was_done(house: SupervisorFixture) -> None:
     """In the healer's own words, with the command the healer names."""
     managed = replace(dead(house), managed=True)
     text = problem_text(managed, did="resumed it: recovered", command="wakeful session revive claude-b --yes")
@@ -190,7 +192,7 @@ def test_trouble_of_a_managed_session_says_what_was_done(house: House) -> None:
     assert problem_text(managed).endswith("→ wakeful session why claude-b")
 
 
-def test_trouble_while_paused_says_so_first(house: House) -> None:
+def test_trouble_while_paused_says_so_first(house: SupervisorFixture) -> None:
     """And by whom, and still within eight lines, also where it comes late."""
     late = late_text(problem_text(dead(house), paused_by="anna"), 0.0)
     lines = with_pause_line(late, "anna").splitlines()
@@ -234,7 +236,7 @@ def test_an_end_names_what_it_ends() -> None:
 @given(st.text(max_size=600))
 def test_no_text_adds_a_line_or_a_control_character(hostile: str) -> None:
     """Whatever an agent asked, whatever a healer was told: eight printable lines at most."""
-    asked, question = asking(House(), f"ask {hostile}")
+    asked, question = asking(SupervisorFixture(), f"ask {hostile}")
     texts = (
         needs_you_text(asked, question),
         problem_text(asked, did=hostile, otherwise=hostile, paused_by=hostile),
@@ -246,7 +248,7 @@ def test_no_text_adds_a_line_or_a_control_character(hostile: str) -> None:
     assert len(texts[0].splitlines()) == 3
 
 
-def test_no_secret_is_told(house: House) -> None:
+def test_no_secret_is_told(house: SupervisorFixture) -> None:
     """In a question, in the healer's words, in an end."""
     hidden = f"curl -H 'Authorization: Bearer {SECRET}' \x1b[31msk-\x1b[0mant-{SECRET}"
     asked, question = asking(house, hidden)

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.supervisor_fixture import House
+from support.supervisor_fixture import SupervisorFixture
 from wakeful.alerts.mute_pause import (
     ENDED_SECONDS_MAX,
     MUTES_MAX,
@@ -76,7 +76,7 @@ def clock() -> VirtualClock:
 @pytest.fixture
 def record() -> SessionRecord:
     """A session of the project shop."""
-    house = House()
+    house = SupervisorFixture()
     house.start("a", project="shop")
     house.settle()
     found = house.roster.find("a").record
@@ -337,7 +337,7 @@ def _stored(project: str, until: float) -> bytes:
 
 
 def passed(
-    house: House, *, by_itself: bool, during: Callable[[], None] = lambda: None
+    house: SupervisorFixture, *, by_itself: bool, during: Callable[[], None] = lambda: None
 ) -> tuple[ActionRecord, list[str]]:
     """Let an act pass the gate; what became of it, and what was done. `during` runs when it has been intended."""
     done: list[str] = []
@@ -366,7 +366,7 @@ def passed(
 
 def test_a_pause_stops_what_nobody_asked_for() -> None:
     """What a person asks for is done all the same, and after the pause everything is."""
-    house = House()
+    house = SupervisorFixture()
     asyncio.run(house.calm.pause("ada"))
     record, done = passed(house, by_itself=True)
     assert (record.outcome, done) == (ActionOutcome.DECLINED, [])
@@ -378,7 +378,7 @@ def test_a_pause_stops_what_nobody_asked_for() -> None:
 
 def test_a_pause_in_the_middle_stops_the_act_too() -> None:
     """It is asked for again between intent and act, and the intent is concluded as declined."""
-    house = House()
+    house = SupervisorFixture()
 
     def at_once(work: Any) -> None:
         with pytest.raises(StopIteration):

@@ -3,18 +3,18 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from support.healing_fixture import Clinic
+from support.healing_fixture import HealingFixture
 from wakeful.alerts.model import Alert, AlertKind, Topic
 from wakeful.alerts.mute_pause_model import MuteKind
 
 FIRST = "PAUSED by ada: Wakeful acts on nothing until `wakeful resume`"
 
 
-def play(scene: Callable[[Clinic], Awaitable[None]]) -> list[str]:
+def play(scene: Callable[[HealingFixture], Awaitable[None]]) -> list[str]:
     """What was said in the end."""
 
     async def played() -> list[str]:
-        clinic = Clinic()
+        clinic = HealingFixture()
         async with clinic.open():
             await scene(clinic)
             await clinic.clock.run_for(100)
@@ -23,7 +23,7 @@ def play(scene: Callable[[Clinic], Awaitable[None]]) -> list[str]:
     return asyncio.run(played())
 
 
-async def owe(clinic: Clinic) -> None:
+async def owe(clinic: HealingFixture) -> None:
     """Something that is muted for ten minutes."""
     await clinic.calm.mute(MuteKind.CODE, "disk", 600.0, by="ben")
     await clinic.alerts.enqueue(Alert(AlertKind.TROUBLE, "a", "the disk is full", topic=Topic(("disk",))))
@@ -32,7 +32,7 @@ async def owe(clinic: Clinic) -> None:
 def test_what_is_told_late_speaks_of_the_pause_there_is() -> None:
     """Owed before it, told within it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await owe(clinic)
         await clinic.calm.pause("ada")
         await clinic.clock.run_for(600)
@@ -44,7 +44,7 @@ def test_what_is_told_late_speaks_of_the_pause_there_is() -> None:
 def test_what_is_told_after_a_pause_does_not_speak_of_it() -> None:
     """Owed within it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.pause("ada")
         await owe(clinic)
         await clinic.calm.resume()
@@ -57,7 +57,7 @@ def test_what_is_told_after_a_pause_does_not_speak_of_it() -> None:
 def test_an_end_within_a_pause_says_so_too() -> None:
     """Every alert does; somebody else's chat is not concerned."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.alerts.enqueue(Alert(AlertKind.TROUBLE, "a", "the disk is full"))
         await clinic.clock.run_for(1)
         await clinic.calm.pause("ada")

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from support.healing_fixture import Clinic
+from support.healing_fixture import HealingFixture
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.checkpoints.model import Checkpoint, CheckpointChoice, CheckpointKind, ChoiceName
 from wakeful.checkpoints.service import INTERVAL_SECONDS, CheckpointNotifier
@@ -16,11 +16,11 @@ def draft(subject: str, kind: CheckpointKind = CheckpointKind.JOURNAL) -> Checkp
     return Checkpoint(0, kind, subject, "shop", 0.0, (), ("step publish, attempt 1, half sent",), (), choices)
 
 
-def announcer(clinic: Clinic) -> CheckpointNotifier:
+def announcer(clinic: HealingFixture) -> CheckpointNotifier:
     return CheckpointNotifier(clinic.checkpoints, clinic.notifier, clinic.store, clinic.clock)
 
 
-async def stay(clinic: Clinic, seconds: float) -> None:
+async def stay(clinic: HealingFixture, seconds: float) -> None:
     """A daemon that runs for so long."""
     async with clinic.open():
         watching = asyncio.create_task(announcer(clinic).run())
@@ -33,8 +33,8 @@ async def stay(clinic: Clinic, seconds: float) -> None:
 def test_what_was_open_before_the_daemon_came_is_told_once_for_ever() -> None:
     """Over rounds, restarts and longer than an outbox remembers; ten is not one, and agents' are not told here."""
 
-    async def scene() -> Clinic:
-        clinic = Clinic()
+    async def scene() -> HealingFixture:
+        clinic = HealingFixture()
         for name in range(10):
             await clinic.checkpoints.open(draft(f"/srv/{name}"))
         await clinic.checkpoints.open(draft("claude-a", CheckpointKind.SESSION))
@@ -59,8 +59,8 @@ def test_what_was_open_before_the_daemon_came_is_told_once_for_ever() -> None:
 def test_its_end_is_told_to_whoever_heard_of_it() -> None:
     """With what was decided and by whom; once."""
 
-    async def scene() -> Clinic:
-        clinic = Clinic()
+    async def scene() -> HealingFixture:
+        clinic = HealingFixture()
         await clinic.checkpoints.open(draft("/srv/0"))
         await stay(clinic, INTERVAL_SECONDS)
         await clinic.checkpoints.record(1, ChoiceName.CONTINUE, "ann@host")
@@ -77,8 +77,8 @@ def test_its_end_is_told_to_whoever_heard_of_it() -> None:
 def test_what_was_decided_before_anybody_was_told_is_no_news() -> None:
     """Nobody hears of it."""
 
-    async def scene() -> Clinic:
-        clinic = Clinic()
+    async def scene() -> HealingFixture:
+        clinic = HealingFixture()
         await clinic.checkpoints.open(draft("/srv/0"))
         await clinic.checkpoints.record(1, ChoiceName.CONTINUE, "ann@host")
         await stay(clinic, INTERVAL_SECONDS)
@@ -91,8 +91,8 @@ def test_a_muted_project_is_told_when_the_mute_has_ended() -> None:
     """Also where that is longer than anything else is kept, and over a restart."""
     heard: list[int] = []
 
-    async def scene() -> Clinic:
-        clinic = Clinic()
+    async def scene() -> HealingFixture:
+        clinic = HealingFixture()
         await clinic.calm.mute(MuteKind.PROJECT, "shop", 2 * WEEK_SECONDS, by="ada")
         await clinic.checkpoints.open(draft("/srv/1"))
         await stay(clinic, 3 * INTERVAL_SECONDS)

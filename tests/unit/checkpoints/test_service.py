@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 from msgspec.structs import replace
 
-from support.healing_fixture import Clinic
+from support.healing_fixture import HealingFixture
 from wakeful.checkpoints.model import (
     BadCheckpoint,
     Checkpoint,
@@ -274,11 +274,11 @@ def test_any_text_is_a_checkpoint_or_refused(text: str) -> None:
         from_markdown(text)
 
 
-Scene = Callable[[Clinic], Awaitable[None]]
+Scene = Callable[[HealingFixture], Awaitable[None]]
 
 
-def play(scene: Scene) -> Clinic:
-    clinic = Clinic()
+def play(scene: Scene) -> HealingFixture:
+    clinic = HealingFixture()
 
     async def run() -> None:
         async with clinic.open():
@@ -288,7 +288,7 @@ def play(scene: Scene) -> Clinic:
     return clinic
 
 
-async def held(clinic: Clinic, command: str = "git push origin main") -> None:
+async def held(clinic: HealingFixture, command: str = "git push origin main") -> None:
     """A session cut off inside this command, after it had opened a pull request."""
     process = await clinic.manage("a")
     at = clinic.wall()
@@ -302,7 +302,7 @@ async def held(clinic: Clinic, command: str = "git push origin main") -> None:
 def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
     """Done, perhaps done and not done are told apart; the alert names it; asking again opens no second one."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
         clinic.healer.recheck_all()
         await clinic.clock.run_for(600)
@@ -329,7 +329,7 @@ def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
 def test_continue_revives_it_once() -> None:
     """The decision names who; a second yes, and `revive --yes`, change nothing."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
         decided = await clinic.checkpoints.decide(1, CONTINUE, "ann@host")
         assert decided.outcome is ActionOutcome.CONFIRMED
@@ -345,7 +345,7 @@ def test_continue_revives_it_once() -> None:
 def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
     """It goes on once, told that its calls have happened; a plain continue after that is another answer."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
         decided = await clinic.checkpoints.decide(1, ChoiceName.DONE, "ann@host")
         assert (decided.outcome, decided.checkpoint.state) == (
@@ -366,7 +366,7 @@ def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
 def test_abort_stops_it_for_good() -> None:
     """Nothing is started, now or later, nobody is alerted again, and its incident is over."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
         decided = await clinic.checkpoints.decide(1, ABORT, "ann@host")
         assert decided.checkpoint.state is CheckpointState.ABORTED
@@ -393,7 +393,7 @@ def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -
                 await asyncio.sleep(0)
             return number
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         around = clinic.healer._situations
         clinic.cases._checkpoints = Hasty(clinic.checkpoints, around, clinic)
         await held(clinic)
@@ -408,7 +408,7 @@ def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -
 def test_what_is_decided_while_observing_is_done_once_it_may_be() -> None:
     """Nothing happens and nothing is forgotten: a yes to the session answers no checkpoint, a decision waits."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
         rules, clinic.rules = clinic.rules, replace(clinic.rules, mode="observe")
         with pytest.raises(HealerObserves):
@@ -428,7 +428,7 @@ def test_what_is_decided_while_observing_is_done_once_it_may_be() -> None:
 def test_revive_yes_answers_the_checkpoint() -> None:
     """With the name of whoever said so; an abort after that is refused."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
         await clinic.healer.revive("a", approved=True, by="ann@host")
         (checkpoint,) = await clinic.checkpoints.list_checkpoints()
@@ -440,7 +440,7 @@ def test_revive_yes_answers_the_checkpoint() -> None:
 def test_a_yes_is_for_what_was_cut_off_then() -> None:
     """Revived and killed inside another push of the same turn, it is held again, with a new number."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
         await clinic.checkpoints.decide(1, CONTINUE, "ann")
         clinic.work("a", "git push origin other")
@@ -458,7 +458,7 @@ def test_a_yes_is_for_what_was_cut_off_then() -> None:
 def test_whoever_goes_on_with_it_elsewhere_answers_it() -> None:
     """A session that works again needs nobody's decision."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
         clinic.start("a")
         clinic.hear("a", Prompted(clinic.wall()), TurnEnded(clinic.wall()))
@@ -471,7 +471,7 @@ def test_whoever_goes_on_with_it_elsewhere_answers_it() -> None:
 def test_a_lesson_lets_go_what_was_held_for_it() -> None:
     """Unknown becomes local in this project: it is resumed at once, and the next time nobody is asked."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await held(clinic, "./sync-fixtures.sh --all")
         assert len(await clinic.checkpoints.list_checkpoints(everything=False)) == 1
         await clinic.lessons.teach("shop", "./sync-fixtures.sh", "ann")
@@ -484,7 +484,7 @@ def test_a_lesson_lets_go_what_was_held_for_it() -> None:
 def test_a_pause_does_not_lose_what_must_be_held() -> None:
     """Told while paused that nothing is done, it is held and told again once the pause is over."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.pause("ann")
         await held(clinic)
         assert await clinic.checkpoints.list_checkpoints() == []

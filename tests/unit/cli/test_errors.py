@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from support.daemon_process import RunningDaemon
-from support.fake_daemon_socket import ScriptedDoor
+from support.fake_daemon_socket import FakeDaemonSocket
 
 
 def environ_of(home: Path) -> dict[str, str]:
@@ -179,7 +179,7 @@ def test_a_daemon_that_ends_in_an_order_is_followed_by_the_command_that_shows_it
     """What became of the order is told by the next daemon, in the place that the message names."""
     home = tmp_path_factory.mktemp("w")
     (home / "state").mkdir(mode=0o700)
-    with ScriptedDoor(
+    with FakeDaemonSocket(
         home / "state" / "wakeful.sock", {"/api": b"HTTP/1.1 200 OK\r\ncontent-length: 99\r\n\r\n{"}
     ):
         done = typed(home, *words)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from support.fake_daemon_socket import ScriptedDoor, http
+from support.fake_daemon_socket import FakeDaemonSocket, http
 from wakeful import __main__ as entry
 
 BODY = b'{"schema":1,"id":"claude-x"}'
@@ -46,7 +46,7 @@ def test_the_fast_path_imports_almost_nothing(home: Path) -> None:
     environ = {**os.environ, "WAKEFUL_HOME": str(home)}
     (home / "empty.py").touch()
     baseline, _ = imports_of("-m", "empty", environ={**environ, "PYTHONPATH": str(home)})
-    with ScriptedDoor(home / "wakeful.sock", {"/api/sessions/x/health": http(BODY, exit_code=5)}):
+    with FakeDaemonSocket(home / "wakeful.sock", {"/api/sessions/x/health": http(BODY, exit_code=5)}):
         loaded, done = imports_of("-m", "wakeful", "session", "health", "x", "--json", environ=environ)
     assert (done.returncode, done.stdout) == (5, BODY.decode() + "\n")
     assert loaded - baseline <= ALLOWED
@@ -121,7 +121,7 @@ def test_an_answer_that_is_not_good_is_not_printed(
 ) -> None:
     """Errors, cut-off answers and rubbish give way to the full command, with nothing printed before it."""
     monkeypatch.setenv("WAKEFUL_HOME", str(home))
-    with ScriptedDoor(home / "wakeful.sock", {"/": answer}):
+    with FakeDaemonSocket(home / "wakeful.sock", {"/": answer}):
         assert entry._answer("/api/status") is None
     assert capfdbinary.readouterr().out == b""
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from support.fake_daemon_socket import SILENCE, ScriptedDoor, http
+from support.fake_daemon_socket import SILENCE, FakeDaemonSocket, http
 from wakeful.client.async_client import AsyncDaemonClient
 from wakeful.client.client import DaemonClient, decode_body
 from wakeful.client.errors import (
@@ -56,7 +56,7 @@ def home(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def error_of(ask: Ask, home: Path, method: str, answer: bytes) -> WakefulError:
-    with ScriptedDoor(home / "wakeful.sock", {"/": answer}), pytest.raises(WakefulError) as raised:
+    with FakeDaemonSocket(home / "wakeful.sock", {"/": answer}), pytest.raises(WakefulError) as raised:
         ask(str(home), method)
     return raised.value
 
@@ -66,7 +66,7 @@ def error_of(ask: Ask, home: Path, method: str, answer: bytes) -> WakefulError:
 def test_an_answer_comes_back_whole(ask: Ask, home: Path, method: str) -> None:
     """Also one that needs many reads."""
     body = b'"' + b"x" * 3_000_000 + b'"'
-    with ScriptedDoor(home / "wakeful.sock", {"/": http(body)}) as door:
+    with FakeDaemonSocket(home / "wakeful.sock", {"/": http(body)}) as door:
         assert ask(str(home), method) == body
     assert [(each.method, each.target) for each in door.asked] == [(method, TARGET)]
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from support.supervisor_fixture import BOOT, House, subject
+from support.supervisor_fixture import BOOT, SupervisorFixture, subject
 from wakeful.control.controller import AgentProcessAlive, CannotResume, RemoteCallInterrupted
 from wakeful.control.driver import StartRequest
 from wakeful.control.gate import ActionIntent, ActionKind, reconcile
@@ -34,17 +34,17 @@ def request(*argv: str, **options: Any) -> RunRequest:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> SupervisorFixture:
+    return SupervisorFixture()
 
 
-def adopted(house: House, name: str = "a") -> Process:
+def adopted(house: SupervisorFixture, name: str = "a") -> Process:
     process = house.start(name)
     now(house.hands.adopt(name))
     return process
 
 
-def test_a_found_session_is_not_touched(house: House) -> None:
+def test_a_found_session_is_not_touched(house: SupervisorFixture) -> None:
     """No act reaches the driver of a session nobody handed over."""
     house.start("a")
     with pytest.raises(NotManaged, match="wakeful session adopt claude-a"):
@@ -52,7 +52,7 @@ def test_a_found_session_is_not_touched(house: House) -> None:
     assert house.driver.asked == []
 
 
-def test_an_adopted_session_is_managed_until_released(house: House) -> None:
+def test_an_adopted_session_is_managed_until_released(house: SupervisorFixture) -> None:
     """Its record says so, and says so no more after it was given back."""
     adopted(house)
     house.settle()
@@ -69,7 +69,7 @@ def test_an_adopted_session_is_managed_until_released(house: House) -> None:
 
 
 @pytest.mark.parametrize("act", ["adopt", "release", "interrupt", "stop"])
-def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: House, act: str) -> None:
+def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: SupervisorFixture, act: str) -> None:
     """Nobody takes its conversation away, and the refusal names the agent."""
     house.start("a")
     house.supervisor.set_agent(A, "bot")
@@ -78,7 +78,7 @@ def test_what_an_agent_of_the_hub_hosts_is_treated_by_it(house: House, act: str)
     assert house.driver.asked == []
 
 
-def test_of_two_adopts_by_two_daemons_one_wins(house: House) -> None:
+def test_of_two_adopts_by_two_daemons_one_wins(house: SupervisorFixture) -> None:
     """The second is told who has it."""
     house.start("a")
     other = ManagedSessions(house.store, house.supervisor, "otherhost", house)
@@ -87,13 +87,13 @@ def test_of_two_adopts_by_two_daemons_one_wins(house: House) -> None:
         now(house.hands.adopt("a"))
 
 
-def test_adopting_twice_is_adopting_once(house: House) -> None:
+def test_adopting_twice_is_adopting_once(house: SupervisorFixture) -> None:
     """The same hosting, no second claim."""
     adopted(house)
     assert now(house.hands.adopt("a")).epoch == 1
 
 
-def test_a_session_is_adopted_by_a_name(house: House) -> None:
+def test_a_session_is_adopted_by_a_name(house: SupervisorFixture) -> None:
     """Also one that is managed already; a name that a living session has, or nobody can have, changes nothing."""
     house.start("b")
     now(house.hands.adopt("b", name="fox"))
@@ -109,7 +109,7 @@ def test_a_session_is_adopted_by_a_name(house: House) -> None:
     assert (record.id, record.name, record.managed) == (A, "owl", True)
 
 
-def test_twins_cannot_be_adopted(house: House) -> None:
+def test_twins_cannot_be_adopted(house: SupervisorFixture) -> None:
     """Which of two processes is meant is for a person to decide."""
     house.start("a")
     house.start("a")
@@ -117,7 +117,7 @@ def test_twins_cannot_be_adopted(house: House) -> None:
         now(house.hands.adopt("a"))
 
 
-def test_an_act_is_intended_before_and_concluded_after(house: House) -> None:
+def test_an_act_is_intended_before_and_concluded_after(house: SupervisorFixture) -> None:
     """While the driver acts the intent is open; afterwards it is not."""
     adopted(house)
     open_during: list[list[Intent]] = []
@@ -135,7 +135,7 @@ def test_an_act_is_intended_before_and_concluded_after(house: House) -> None:
     assert record.outcome is ActionOutcome.CONFIRMED
 
 
-def test_evidence_is_read_again_after_the_intent(house: House) -> None:
+def test_evidence_is_read_again_after_the_intent(house: SupervisorFixture) -> None:
     """A process that ended while the intent was stored is not spoken to: the act is declined, and that is stored."""
     process = adopted(house)
     reads = 0
@@ -152,7 +152,7 @@ def test_evidence_is_read_again_after_the_intent(house: House) -> None:
     assert now(house.store.open_intents()) == []
 
 
-def test_a_driver_that_refuses_is_concluded_as_declined(house: House) -> None:
+def test_a_driver_that_refuses_is_concluded_as_declined(house: SupervisorFixture) -> None:
     """Its error reaches whoever asked, and no intent stays open."""
     adopted(house)
     house.driver.problem = ClientMissing(program="claude")
@@ -161,7 +161,7 @@ def test_a_driver_that_refuses_is_concluded_as_declined(house: House) -> None:
     assert now(house.store.open_intents()) == []
 
 
-def test_a_resume_inside_a_call_elsewhere_needs_a_persons_yes(house: House) -> None:
+def test_a_resume_inside_a_call_elsewhere_needs_a_persons_yes(house: SupervisorFixture) -> None:
     """Nothing is started, and the calls are named; with a yes it goes on."""
     process = adopted(house)
     house.work("a", "git push origin main")
@@ -172,7 +172,7 @@ def test_a_resume_inside_a_call_elsewhere_needs_a_persons_yes(house: House) -> N
     assert now(house.hands.resume("a", approved=True)).outcome is ActionOutcome.CONFIRMED
 
 
-def test_observe_acts_on_nothing(house: House) -> None:
+def test_observe_acts_on_nothing(house: SupervisorFixture) -> None:
     """In that mode every act is declined before anything is intended."""
     adopted(house)
     observing = house.hands_in("observe")
@@ -186,7 +186,7 @@ def test_observe_acts_on_nothing(house: House) -> None:
     assert house.driver.asked == []
 
 
-def test_a_session_claimed_by_somebody_else_is_let_go(house: House) -> None:
+def test_a_session_claimed_by_somebody_else_is_let_go(house: SupervisorFixture) -> None:
     """A late owner is fenced: its act is declined and the session is not managed here any more."""
     adopted(house)
     house.clock.advance(61)
@@ -198,7 +198,7 @@ def test_a_session_claimed_by_somebody_else_is_let_go(house: House) -> None:
         now(house.hands.deliver("a", "go on"))
 
 
-def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: House) -> None:
+def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: SupervisorFixture) -> None:
     """Hostings and claims outlive whoever made them."""
     adopted(house)
     again = ManagedSessions(house.store, house.supervisor, "testhost", house)
@@ -207,12 +207,14 @@ def test_a_restarted_daemon_finds_its_sessions_with_their_epoch(house: House) ->
 
 
 @pytest.mark.parametrize("also_server", [True, False])
-def test_a_restarted_daemon_knows_what_its_server_took_along(house: House, *, also_server: bool) -> None:
+def test_a_restarted_daemon_knows_what_its_server_took_along(
+    house: SupervisorFixture, *, also_server: bool
+) -> None:
     """Pane and server gone: it was lost. The pane alone: somebody closed it."""
     process, server = adopted(house), Process(60, 1, BOOT)
     pane = PaneAddress("/run/tmux", "%0", "work", process, server)
     now(house.holdings.save(replace(house.holdings.get(A), pane=pane)))
-    after = House(store=house.store)
+    after = SupervisorFixture(store=house.store)
     for gone in (process, *((server,) if also_server else ())):
         after.end(gone)
     now(after.holdings.load())
@@ -220,7 +222,7 @@ def test_a_restarted_daemon_knows_what_its_server_took_along(house: House, *, al
     assert (seen.runtime if seen is not None else None) is (ProcessState.DEAD if also_server else None)
 
 
-def test_a_live_holder_is_not_joined_by_a_second(house: House) -> None:
+def test_a_live_holder_is_not_joined_by_a_second(house: SupervisorFixture) -> None:
     """Resuming is refused while a process holds the conversation, and says which."""
     process = adopted(house)
     with pytest.raises(AgentProcessAlive, match=f"process {process.pid}"):
@@ -228,7 +230,7 @@ def test_a_live_holder_is_not_joined_by_a_second(house: House) -> None:
     assert house.driver.asked == []
 
 
-def test_a_resumed_session_has_the_next_epoch_and_learns_what_was_cut_off(house: House) -> None:
+def test_a_resumed_session_has_the_next_epoch_and_learns_what_was_cut_off(house: SupervisorFixture) -> None:
     """The old owner is fenced, and the agent is told of the call that never came back."""
     process = adopted(house)
     house.work("a", "git push")
@@ -241,7 +243,7 @@ def test_a_resumed_session_has_the_next_epoch_and_learns_what_was_cut_off(house:
     assert "git push" in order.prompt
 
 
-def test_a_session_that_had_finished_is_told_nothing(house: House) -> None:
+def test_a_session_that_had_finished_is_told_nothing(house: SupervisorFixture) -> None:
     """Between two turns nothing was interrupted."""
     process = adopted(house)
     house.finish("a")
@@ -252,7 +254,7 @@ def test_a_session_that_had_finished_is_told_nothing(house: House) -> None:
     assert order.prompt is None
 
 
-def test_a_process_that_has_not_registered_yet_is_a_holder(house: House) -> None:
+def test_a_process_that_has_not_registered_yet_is_a_holder(house: SupervisorFixture) -> None:
     """Whoever carries the session's mark lives, so nothing is started beside it."""
     process = adopted(house)
     house.end(process)
@@ -261,7 +263,7 @@ def test_a_process_that_has_not_registered_yet_is_a_holder(house: House) -> None
     assert (record.outcome, house.driver.asked) == (ActionOutcome.DECLINED, [])
 
 
-def test_of_two_resumes_at_once_one_wins_and_ownership_stays(house: House) -> None:
+def test_of_two_resumes_at_once_one_wins_and_ownership_stays(house: SupervisorFixture) -> None:
     """The second finds a living holder and is declined; it takes no epoch from the first."""
     process = adopted(house)
     house.end(process)
@@ -275,7 +277,7 @@ def test_of_two_resumes_at_once_one_wins_and_ownership_stays(house: House) -> No
     assert house.holdings.get(A).epoch == 2
 
 
-def test_what_somebody_brings_back_is_not_begun_anew_beside_it(house: House) -> None:
+def test_what_somebody_brings_back_is_not_begun_anew_beside_it(house: SupervisorFixture) -> None:
     """A healer that gave a conversation up waits for a resume that is under way, and finds it held."""
     process = adopted(house)
     house.end(process)
@@ -302,7 +304,7 @@ def test_what_somebody_brings_back_is_not_begun_anew_beside_it(house: House) -> 
     assert not house.holdings.get(A).is_ended
 
 
-def test_a_stop_is_kept_as_final(house: House) -> None:
+def test_a_stop_is_kept_as_final(house: SupervisorFixture) -> None:
     """A stopped session stays managed and is marked, so that nothing brings it back by itself."""
     adopted(house)
     now(house.hands.stop("a"))
@@ -310,7 +312,7 @@ def test_a_stop_is_kept_as_final(house: House) -> None:
     assert house.holdings.get(A).stopped
 
 
-def test_a_new_session_is_claimed_before_it_starts(house: House) -> None:
+def test_a_new_session_is_claimed_before_it_starts(house: SupervisorFixture) -> None:
     """It is known, managed and held from its first moment, under a conversation Wakeful named."""
     record = now(house.hands.run(request("claude", "--model", "opus")))
     ((_, order),) = house.driver.asked
@@ -321,7 +323,7 @@ def test_a_new_session_is_claimed_before_it_starts(house: House) -> None:
     assert house.roster.find(record.session_id).presence.living_processes
 
 
-def test_a_start_that_failed_leaves_no_claim(house: House) -> None:
+def test_a_start_that_failed_leaves_no_claim(house: SupervisorFixture) -> None:
     """Neither an error nor an outcome that is not a start keeps the lease."""
     house.driver.problem = ClientMissing(program="claude")
     with pytest.raises(ClientMissing):
@@ -331,7 +333,7 @@ def test_a_start_that_failed_leaves_no_claim(house: House) -> None:
     assert now(house.store.leases()) == []
 
 
-def test_a_client_that_names_itself_is_claimed_by_that_name(house: House) -> None:
+def test_a_client_that_names_itself_is_claimed_by_that_name(house: SupervisorFixture) -> None:
     """Codex tells its thread only after it has started."""
     house.driver.names_itself = SessionId("codex-t")
     record = now(house.hands.run(request("codex", "exec", "fix it")))
@@ -339,7 +341,7 @@ def test_a_client_that_names_itself_is_claimed_by_that_name(house: House) -> Non
     assert [lease.key for lease in now(house.store.leases())] == ["codex-t"]
 
 
-def test_any_program_is_watched_by_the_name_it_was_given(house: House) -> None:
+def test_any_program_is_watched_by_the_name_it_was_given(house: SupervisorFixture) -> None:
     """Its event log is opened with its process."""
     record = now(house.hands.run(request("make", "nightly", name="nightly")))
     assert (record.session_id, house.world.registered) == ("nightly", ["nightly"])
@@ -357,7 +359,9 @@ def test_any_program_is_watched_by_the_name_it_was_given(house: House) -> None:
         (request("codex", "exec", "--json"), CodexNeedsExec),
     ],
 )
-def test_what_cannot_be_run_is_refused(house: House, asked: RunRequest, refusal: type[Exception]) -> None:
+def test_what_cannot_be_run_is_refused(
+    house: SupervisorFixture, asked: RunRequest, refusal: type[Exception]
+) -> None:
     """Nothing is claimed, intended or started for it."""
     with pytest.raises(refusal):
         now(house.hands.run(asked))
@@ -365,7 +369,7 @@ def test_what_cannot_be_run_is_refused(house: House, asked: RunRequest, refusal:
     assert now(house.store.leases()) == []
 
 
-def test_the_environment_does_not_tell_whose_child_it_is(house: House) -> None:
+def test_the_environment_does_not_tell_whose_child_it_is(house: SupervisorFixture) -> None:
     """A session started from inside another one is not taken for a part of it."""
     inside = {"PATH": "/bin", "CLAUDE_CODE_SESSION_ID": "x", "TMUX": "y", SESSION_VARIABLE: "z"}
     now(house.hands.run(RunRequest(argv=("claude",), cwd="/", environ=inside)))
@@ -374,7 +378,7 @@ def test_the_environment_does_not_tell_whose_child_it_is(house: House) -> None:
     assert dict(order.environ) == {"PATH": "/bin"}
 
 
-def test_acts_on_one_session_wait_for_each_other(house: House) -> None:
+def test_acts_on_one_session_wait_for_each_other(house: SupervisorFixture) -> None:
     """A stop that comes while a prompt is delivered begins after that has ended."""
     adopted(house)
     order: list[str] = []
@@ -414,18 +418,18 @@ def planned(name: str = "a") -> ManagedSession:
     )
 
 
-def left_open(house: House, act: ActionKind, purpose: ActionIntent) -> None:
+def left_open(house: SupervisorFixture, act: ActionKind, purpose: ActionIntent) -> None:
     intent = Intent("i1", A, act, msgspec.json.encode(purpose), 0.0)
     now(house.store.save_intent(intent))
 
 
-def settled(house: House) -> ActionOutcome:
+def settled(house: SupervisorFixture) -> ActionOutcome:
     (result,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
     assert now(house.store.open_intents()) == []
     return result.outcome
 
 
-def test_a_start_whose_process_lives_is_taken_up(house: House) -> None:
+def test_a_start_whose_process_lives_is_taken_up(house: SupervisorFixture) -> None:
     """The daemon died between starting and writing it down: the process is found by its intent, not started again."""
     left_open(house, ActionKind.START, ActionIntent(planned=planned()))
     house.world.marks[INTENT_VARIABLE, "i1"] = [Process(9, 1, BOOT)]
@@ -434,14 +438,14 @@ def test_a_start_whose_process_lives_is_taken_up(house: House) -> None:
     assert house.driver.asked == []
 
 
-def test_a_start_nobody_can_find_is_unverified(house: House) -> None:
+def test_a_start_nobody_can_find_is_unverified(house: SupervisorFixture) -> None:
     """It may have come and gone: that is said, and nothing is started."""
     left_open(house, ActionKind.START, ActionIntent(planned=planned()))
     assert settled(house) is ActionOutcome.UNVERIFIED
     assert house.driver.asked == []
 
 
-def test_a_prompt_of_which_nobody_saw_the_end_is_not_sent_again(house: House) -> None:
+def test_a_prompt_of_which_nobody_saw_the_end_is_not_sent_again(house: SupervisorFixture) -> None:
     """It is unverified for ever."""
     left_open(house, ActionKind.DELIVER, ActionIntent(prompt_chars=3))
     assert settled(house) is ActionOutcome.UNVERIFIED
@@ -451,7 +455,9 @@ def test_a_prompt_of_which_nobody_saw_the_end_is_not_sent_again(house: House) ->
 @pytest.mark.parametrize(
     ("dead", "outcome"), [(True, ActionOutcome.CONFIRMED), (False, ActionOutcome.INEFFECTIVE)]
 )
-def test_a_stop_is_judged_by_who_still_runs(house: House, *, dead: bool, outcome: ActionOutcome) -> None:
+def test_a_stop_is_judged_by_who_still_runs(
+    house: SupervisorFixture, *, dead: bool, outcome: ActionOutcome
+) -> None:
     """Whoever was to be stopped is looked at, by identity."""
     left_open(house, ActionKind.STOP, ActionIntent(planned=planned()))
     if dead:
@@ -459,14 +465,14 @@ def test_a_stop_is_judged_by_who_still_runs(house: House, *, dead: bool, outcome
     assert settled(house) is outcome
 
 
-def test_an_intent_of_another_version_is_concluded_too(house: House) -> None:
+def test_an_intent_of_another_version_is_concluded_too(house: SupervisorFixture) -> None:
     """What cannot be read cannot be looked for, and must not stay open for ever."""
     now(house.store.save_intent(Intent("i1", A, "start", b'{"planned": 7}', 0.0)))
     house.world.marks[INTENT_VARIABLE, "i1"] = [Process(9, 1, BOOT)]
     assert settled(house) is ActionOutcome.UNVERIFIED
 
 
-def test_a_refusal_names_the_world(house: House) -> None:
+def test_a_refusal_names_the_world(house: SupervisorFixture) -> None:
     """Whoever holds it is no mistake of the operator."""
     adopted(house)
     with pytest.raises(WorldError) as refused:

@@ -7,7 +7,7 @@ from typing import Any, TypeVar
 import pytest
 from msgspec.structs import replace
 
-from support.supervisor_fixture import House
+from support.supervisor_fixture import SupervisorFixture
 from wakeful.control.driver import ActionResult, StartRequest
 from wakeful.control.gate import ActionRecord
 from wakeful.control.idempotency import RETENTION_SECONDS, IdempotentController
@@ -31,28 +31,28 @@ def now(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def once_of(house: House) -> IdempotentController:
+def once_of(house: SupervisorFixture) -> IdempotentController:
     return IdempotentController(house.hands, house.store, lambda: house.clock.now().wall)
 
 
 @pytest.fixture
-def house() -> House:
-    house = House()
+def house() -> SupervisorFixture:
+    house = SupervisorFixture()
     house.start("a")
     now(house.hands.adopt("a"))
     return house
 
 
 @pytest.fixture
-def once(house: House) -> IdempotentController:
+def once(house: SupervisorFixture) -> IdempotentController:
     return once_of(house)
 
 
-def delivered(house: House) -> list[str]:
+def delivered(house: SupervisorFixture) -> list[str]:
     return [act for act, _ in house.driver.asked if act.startswith("deliver")]
 
 
-def cut_off(house: House, work: Coroutine[Any, Any, ActionRecord]) -> None:
+def cut_off(house: SupervisorFixture, work: Coroutine[Any, Any, ActionRecord]) -> None:
     """Do it, with a daemon that ends as soon as the driver has acted."""
     do = house.driver._do
 
@@ -66,7 +66,7 @@ def cut_off(house: House, work: Coroutine[Any, Any, ActionRecord]) -> None:
     house.driver._do = do  # type: ignore[method-assign]
 
 
-def test_the_same_key_delivers_once(house: House, once: IdempotentController) -> None:
+def test_the_same_key_delivers_once(house: SupervisorFixture, once: IdempotentController) -> None:
     """Whoever asks again gets the first answer, the same to the letter."""
     first = now(once.deliver("a", "go on", None, "k1"))
     again = now(once.deliver("a", "go on", None, "k1"))
@@ -75,7 +75,7 @@ def test_the_same_key_delivers_once(house: House, once: IdempotentController) ->
     assert delivered(house) == ["deliver go on"]
 
 
-def test_two_who_ask_at_once_wait_for_one(house: House, once: IdempotentController) -> None:
+def test_two_who_ask_at_once_wait_for_one(house: SupervisorFixture, once: IdempotentController) -> None:
     """The second is answered by what the first did."""
 
     async def both() -> list[ActionRecord]:
@@ -86,14 +86,14 @@ def test_two_who_ask_at_once_wait_for_one(house: House, once: IdempotentControll
     assert delivered(house) == ["deliver go on"]
 
 
-def test_another_key_is_another_order(house: House, once: IdempotentController) -> None:
+def test_another_key_is_another_order(house: SupervisorFixture, once: IdempotentController) -> None:
     """The same words may be meant twice."""
     now(once.deliver("a", "go on", None, "k1"))
     now(once.deliver("a", "go on", None, "k2"))
     assert len(delivered(house)) == 2
 
 
-def test_a_key_is_for_one_order(house: House, once: IdempotentController) -> None:
+def test_a_key_is_for_one_order(house: SupervisorFixture, once: IdempotentController) -> None:
     """Another prompt under a used key is refused, and nothing is delivered."""
     now(once.deliver("a", "go on", None, "k1"))
     with pytest.raises(KeyUsed):
@@ -101,7 +101,7 @@ def test_a_key_is_for_one_order(house: House, once: IdempotentController) -> Non
     assert delivered(house) == ["deliver go on"]
 
 
-def test_what_was_declined_may_be_asked_again(house: House, once: IdempotentController) -> None:
+def test_what_was_declined_may_be_asked_again(house: SupervisorFixture, once: IdempotentController) -> None:
     """It has not happened, so the key is free for it to happen."""
     house.driver.outcome = ActionOutcome.DECLINED
     assert now(once.deliver("a", "go on", None, "k1")).outcome is ActionOutcome.DECLINED
@@ -109,7 +109,7 @@ def test_what_was_declined_may_be_asked_again(house: House, once: IdempotentCont
     assert now(once.deliver("a", "go on", None, "k1")).outcome is ActionOutcome.CONFIRMED
 
 
-def test_an_error_leaves_the_key_free(house: House, once: IdempotentController) -> None:
+def test_an_error_leaves_the_key_free(house: SupervisorFixture, once: IdempotentController) -> None:
     """A driver that raises has done nothing."""
     house.driver.problem = ClientMissing(program="claude")
     with pytest.raises(ClientMissing):
@@ -119,7 +119,7 @@ def test_an_error_leaves_the_key_free(house: House, once: IdempotentController) 
 
 
 def test_a_prompt_cut_off_by_the_daemons_end_is_not_repeated(
-    house: House, once: IdempotentController
+    house: SupervisorFixture, once: IdempotentController
 ) -> None:
     """With a client that cannot tell what it has, the next daemon says that nobody knows."""
     cut_off(house, once.deliver("a", "go on", None, "k1"))
@@ -129,7 +129,7 @@ def test_a_prompt_cut_off_by_the_daemons_end_is_not_repeated(
 
 
 def test_a_client_that_can_tell_is_asked(
-    house: House, once: IdempotentController, monkeypatch: pytest.MonkeyPatch
+    house: SupervisorFixture, once: IdempotentController, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """It gets the prompt with the id of its key, and decides by that whether it has it."""
     given: list[tuple[str, bool]] = []
@@ -148,7 +148,7 @@ def test_a_client_that_can_tell_is_asked(
     assert given == [(str(prompt_id_for("k1")), True)]
 
 
-def test_a_start_by_a_key_is_known_by_it(house: House, once: IdempotentController) -> None:
+def test_a_start_by_a_key_is_known_by_it(house: SupervisorFixture, once: IdempotentController) -> None:
     """The conversation and its first prompt carry ids that follow from the key, and it is started once."""
     first = now(once.run(REQUEST, "k1"))
     assert now(once.run(REQUEST, "k1")) == first
@@ -158,7 +158,9 @@ def test_a_start_by_a_key_is_known_by_it(house: House, once: IdempotentControlle
     assert order.prompt_id == str(prompt_id_for("k1"))
 
 
-def test_a_start_cut_off_by_the_daemons_end_is_not_repeated(house: House, once: IdempotentController) -> None:
+def test_a_start_cut_off_by_the_daemons_end_is_not_repeated(
+    house: SupervisorFixture, once: IdempotentController
+) -> None:
     """Nothing says that it did not happen."""
     cut_off(house, once.run(REQUEST, "k1"))
     record = now(once_of(house).run(REQUEST, "k1"))
@@ -166,7 +168,7 @@ def test_a_start_cut_off_by_the_daemons_end_is_not_repeated(house: House, once: 
     assert [act for act, _ in house.driver.asked] == ["start"]
 
 
-def test_keys_are_forgotten_after_a_day(house: House, once: IdempotentController) -> None:
+def test_keys_are_forgotten_after_a_day(house: SupervisorFixture, once: IdempotentController) -> None:
     """The store does not fill with what nobody will ask about."""
     now(once.deliver("a", "go on", None, "k1"))
     house.clock.advance(RETENTION_SECONDS - 1)
@@ -177,7 +179,9 @@ def test_keys_are_forgotten_after_a_day(house: House, once: IdempotentController
     assert now(house.store.notes("deed")) == []
 
 
-def test_a_start_is_known_again_in_another_environment(house: House, once: IdempotentController) -> None:
+def test_a_start_is_known_again_in_another_environment(
+    house: SupervisorFixture, once: IdempotentController
+) -> None:
     """Whoever asks again may have been started from another shell: it is the same order all the same."""
     first = now(once.run(REQUEST, "k9"))
     elsewhere = replace(REQUEST, environ={"PATH": "/usr/bin", "SHLVL": "2"})

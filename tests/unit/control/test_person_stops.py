@@ -3,8 +3,8 @@
 import asyncio
 
 from support.agents_fixture import TestHub, agent
-from support.healing_fixture import Clinic, play
-from support.supervisor_fixture import House
+from support.healing_fixture import HealingFixture, play
+from support.supervisor_fixture import SupervisorFixture
 from wakeful.agents.model import AgentEvent, AgentState, Restart
 from wakeful.control.driver import ActionResult
 from wakeful.control.person_stops import RETENTION_SECONDS, PersonStops
@@ -13,7 +13,7 @@ from wakeful.judging.findings import Health
 from wakeful.testing.scripted_runtime import SESSION_DEAD
 
 
-def findings(house: House) -> int:
+def findings(house: SupervisorFixture) -> int:
     record = house.roster.find("a").record
     assert record is not None
     return len(record.findings)
@@ -23,11 +23,11 @@ def test_a_process_that_a_person_ended_leaves_no_finding() -> None:
     """Also where the next daemon sees its end; whoever goes on with the conversation and dies is news again."""
 
     async def scene() -> None:
-        house = House()
+        house = SupervisorFixture()
         process = house.start("a")
         house.work("a")
         await PersonStops(house.store, house.clock, house.supervisor).record_order((process,))
-        following = House(store=house.store, clock=house.clock)
+        following = SupervisorFixture(store=house.store, clock=house.clock)
         for each in (house, following):
             stops = PersonStops(each.store, each.clock, each.supervisor)
             await stops.load()
@@ -49,7 +49,7 @@ def test_a_process_that_a_person_ended_leaves_no_finding() -> None:
 def test_a_session_that_a_person_stopped_and_resumed_by_hand_is_news_again() -> None:
     """It was stopped through Wakeful; the process that went on with it elsewhere dies in a turn by itself."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         clinic.work("a")
         await clinic.hands.stop("a")
@@ -73,7 +73,7 @@ def test_an_order_that_came_to_nothing_is_withdrawn() -> None:
     """It was never carried out: the process that dies later is news, also for the next daemon."""
 
     async def scene() -> None:
-        house = House()
+        house = SupervisorFixture()
         process = house.start("a")
         house.work("a")
         supervisor = house.supervisor
@@ -91,7 +91,7 @@ def test_orders_of_long_ago_are_forgotten() -> None:
     """The store does not grow for ever."""
 
     async def scene() -> None:
-        house = House()
+        house = SupervisorFixture()
         stops = PersonStops(house.store, house.clock, house.supervisor)
         await stops.record_order((house.start("a"),))
         await house.clock.run_for(RETENTION_SECONDS + 1)
@@ -104,7 +104,7 @@ def test_orders_of_long_ago_are_forgotten() -> None:
 def test_a_person_who_stops_a_session_that_is_being_revived_is_obeyed() -> None:
     """The healer has ended its process and not yet started the next one: it starts none."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         clinic.prompted("a", "Fix the tests")
         stop = clinic.living.stop
@@ -148,7 +148,7 @@ def test_an_agent_whose_stop_was_cut_off_by_a_crash_is_not_restarted() -> None:
 def test_trouble_that_a_person_ends_is_over_and_nothing_is_revived() -> None:
     """Its process is ended by an order about its agent while it waits to be confirmed: told to nobody, done nothing."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = await clinic.manage("a")
         clinic.work("a")
         await PersonStops(clinic.store, clinic.clock, clinic.supervisor).record_order((process,))

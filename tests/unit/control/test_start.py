@@ -9,7 +9,7 @@ from uuid import UUID
 import msgspec
 import pytest
 
-from support.supervisor_fixture import BOOT, House, subject
+from support.supervisor_fixture import BOOT, SupervisorFixture, subject
 from wakeful.control.controller import NOT_MANAGED_ANY_MORE
 from wakeful.control.driver import ActionResult
 from wakeful.control.gate import ActionIntent, ActionKind, ActionRecord, reconcile
@@ -38,11 +38,13 @@ def request(*argv: str, **options: Any) -> RunRequest:
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> SupervisorFixture:
+    return SupervisorFixture()
 
 
-async def while_starting(house: House, name: str, act: Coroutine[Any, Any, T]) -> tuple[ActionRecord, T]:
+async def while_starting(
+    house: SupervisorFixture, name: str, act: Coroutine[Any, Any, T]
+) -> tuple[ActionRecord, T]:
     """Start a session of this name; the act is asked for while its start is not seen through."""
     begun, go_on = asyncio.Event(), asyncio.Event()
 
@@ -59,7 +61,7 @@ async def while_starting(house: House, name: str, act: Coroutine[Any, Any, T]) -
     return await starting, await acting
 
 
-def test_a_stop_while_starting_ends_what_was_started(house: House) -> None:
+def test_a_stop_while_starting_ends_what_was_started(house: SupervisorFixture) -> None:
     """The session is managed before its start is seen through; the stop waits for that and is final."""
     started, stopped = now(while_starting(house, "docs", house.hands.stop("docs")))
     assert (started.outcome, stopped.outcome) == (ActionOutcome.CONFIRMED, ActionOutcome.CONFIRMED)
@@ -67,7 +69,7 @@ def test_a_stop_while_starting_ends_what_was_started(house: House) -> None:
     assert house.holdings.get(started.session_id).stopped
 
 
-def test_a_release_while_starting_stays_one(house: House) -> None:
+def test_a_release_while_starting_stays_one(house: SupervisorFixture) -> None:
     """The agent goes on; its start ends without managing it again."""
     started, _ = now(while_starting(house, "docs", house.hands.release("docs")))
     assert started.outcome is ActionOutcome.CONFIRMED
@@ -75,7 +77,9 @@ def test_a_release_while_starting_stays_one(house: House) -> None:
     assert now(house.store.leases()) == []
 
 
-def test_a_start_that_fails_late_leaves_nothing_and_a_stop_of_it_is_declined(house: House) -> None:
+def test_a_start_that_fails_late_leaves_nothing_and_a_stop_of_it_is_declined(
+    house: SupervisorFixture,
+) -> None:
     """What was kept while it started is forgotten: no hosting, no claim, no session."""
 
     async def scenario() -> ActionRecord:
@@ -109,7 +113,9 @@ class Full(WorldError):
     code = "full"
 
 
-def refuse_after(monkeypatch: pytest.MonkeyPatch, house: House, operation: str, times: int) -> None:
+def refuse_after(
+    monkeypatch: pytest.MonkeyPatch, house: SupervisorFixture, operation: str, times: int
+) -> None:
     """The store takes this so many times, and then nothing more."""
     take, taken = getattr(house.store, operation), 0
 
@@ -125,7 +131,7 @@ def refuse_after(monkeypatch: pytest.MonkeyPatch, house: House, operation: str, 
 
 @pytest.mark.parametrize("argv", [("claude",), ("codex", "exec", "x")])
 def test_what_cannot_be_kept_is_not_left_running(
-    house: House, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
+    house: SupervisorFixture, monkeypatch: pytest.MonkeyPatch, argv: tuple[str, ...]
 ) -> None:
     """A disk that is full the moment a program was launched: it is ended again, and nothing was started."""
     house.driver.names_itself = SessionId("codex-1") if argv[0] == "codex" else None
@@ -138,7 +144,7 @@ def test_what_cannot_be_kept_is_not_left_running(
 
 @pytest.mark.parametrize(("operation", "times"), [("save_managed_session", 1), ("save_conclusion", 0)])
 def test_what_was_kept_stays_managed_when_the_rest_cannot_be_written(
-    house: House, monkeypatch: pytest.MonkeyPatch, operation: str, times: int
+    house: SupervisorFixture, monkeypatch: pytest.MonkeyPatch, operation: str, times: int
 ) -> None:
     """It runs and is known: whatever its person is told, nobody loses sight of it."""
     refuse_after(monkeypatch, house, operation, times)
@@ -149,7 +155,7 @@ def test_what_was_kept_stays_managed_when_the_rest_cannot_be_written(
     assert len(now(house.store.leases())) == 1
 
 
-def test_a_codex_stopped_while_its_turn_begins_stays_stopped(house: House) -> None:
+def test_a_codex_stopped_while_its_turn_begins_stays_stopped(house: SupervisorFixture) -> None:
     """It is known by its own name as soon as it told it, and its start does not take the stop back."""
     house.driver.names_itself = SessionId("codex-t")
 
@@ -161,7 +167,7 @@ def test_a_codex_stopped_while_its_turn_begins_stays_stopped(house: House) -> No
     assert (house.driver.acts, house.holdings.get(SessionId("codex-t")).stopped) == (["start", "stop"], True)
 
 
-def test_a_name_stands_for_its_session(house: House) -> None:
+def test_a_name_stands_for_its_session(house: SupervisorFixture) -> None:
     """Every command takes it; of two that live, a person has to say which; one that ended gives way."""
     first = now(house.hands.run(request(name="docs")))
     assert house.roster.resolve("docs") == first.session_id
@@ -179,7 +185,7 @@ def test_a_name_stands_for_its_session(house: House) -> None:
         house.roster.resolve("docs")
 
 
-def end(house: House, session_id: SessionId) -> None:
+def end(house: SupervisorFixture, session_id: SessionId) -> None:
     """Its agent ends, as the world and the eyes see it."""
     process = house.holdings.get(session_id).process
     assert process is not None
@@ -187,7 +193,7 @@ def end(house: House, session_id: SessionId) -> None:
     house.end(process)
 
 
-def test_a_name_outlives_a_release(house: House) -> None:
+def test_a_name_outlives_a_release(house: SupervisorFixture) -> None:
     """Who gives a session back can take it again by the same name."""
     started = now(house.hands.run(request(name="docs")))
     now(house.hands.release("docs"))
@@ -197,7 +203,7 @@ def test_a_name_outlives_a_release(house: House) -> None:
     assert now(house.hands.adopt("docs")).name == "docs"
 
 
-def test_a_program_that_ended_can_be_run_again_by_its_name(house: House) -> None:
+def test_a_program_that_ended_can_be_run_again_by_its_name(house: SupervisorFixture) -> None:
     """It is the same session under the next epoch; one that cannot be started leaves the name free."""
     run = request("make", name="nightly")
     now(house.hands.run(run))
@@ -211,7 +217,7 @@ def test_a_program_that_ended_can_be_run_again_by_its_name(house: House) -> None
     assert (house.holdings.all(), now(house.store.leases())) == ([], [])
 
 
-def test_what_is_not_managed_cannot_be_released(house: House) -> None:
+def test_what_is_not_managed_cannot_be_released(house: SupervisorFixture) -> None:
     """The second release says so, and does not offer to adopt it."""
     house.start("a")
     now(house.hands.adopt("a"))
@@ -220,7 +226,7 @@ def test_what_is_not_managed_cannot_be_released(house: House) -> None:
         now(house.hands.release("a"))
 
 
-def test_only_clients_with_a_driver_for_it_run_headless(house: House) -> None:
+def test_only_clients_with_a_driver_for_it_run_headless(house: SupervisorFixture) -> None:
     """Anything else is refused before anything is claimed; Codex never has a terminal."""
     with pytest.raises(NoHeadlessDriver, match="leave --headless out"):
         now(house.hands.run(request("bash", terminal=False)))
@@ -230,7 +236,7 @@ def test_only_clients_with_a_driver_for_it_run_headless(house: House) -> None:
     assert now(house.hands.run(request("codex", "exec", "x", terminal=False))).session_id == named
 
 
-def test_a_prompt_brings_the_environment_of_its_sender(house: House) -> None:
+def test_a_prompt_brings_the_environment_of_its_sender(house: SupervisorFixture) -> None:
     """For clients that need a new process for it; without what tells a child whose it is."""
     house.start("a")
     now(house.hands.adopt("a"))
@@ -238,7 +244,7 @@ def test_a_prompt_brings_the_environment_of_its_sender(house: House) -> None:
     assert house.driver.environ == {"KEY": "k"}
 
 
-def test_what_its_client_said_outlives_what_is_kept(house: House) -> None:
+def test_what_its_client_said_outlives_what_is_kept(house: SupervisorFixture) -> None:
     """An act that writes down where a session lives does not forget that it waits for a person."""
     process = house.start("a")
     managed = now(house.hands.adopt("a"))
@@ -255,7 +261,7 @@ def test_what_its_client_said_outlives_what_is_kept(house: House) -> None:
     assert (holder.status, holder.waiting_for, holder.source) == (ClientStatus.WAITING, "Bash", "registry")
 
 
-def left_open(house: House, act: ActionKind, *, prompt_chars: int, planned: bool) -> None:
+def left_open(house: SupervisorFixture, act: ActionKind, *, prompt_chars: int, planned: bool) -> None:
     """As a daemon leaves it that is killed in the middle of this act."""
     house.start("a")
     managed = now(house.hands.adopt("a"))
@@ -269,7 +275,7 @@ def left_open(house: House, act: ActionKind, *, prompt_chars: int, planned: bool
     ("act", "planned"), [(ActionKind.START, True), (ActionKind.RESUME, True), (ActionKind.DELIVER, False)]
 )
 def test_a_prompt_nobody_saw_taken_is_said_until_the_next_one(
-    house: House, act: ActionKind, *, planned: bool
+    house: SupervisorFixture, act: ActionKind, *, planned: bool
 ) -> None:
     """`status` warns of it and `why` names it; a prompt that is seen taken ends it."""
     left_open(house, act, prompt_chars=24, planned=planned)
@@ -284,14 +290,16 @@ def test_a_prompt_nobody_saw_taken_is_said_until_the_next_one(
     assert msgspec.json.decode(house.desk.status("a").body)["supervision"]["warnings"] == []
 
 
-def test_a_start_without_a_prompt_leaves_nothing_to_be_said(house: House) -> None:
+def test_a_start_without_a_prompt_leaves_nothing_to_be_said(house: SupervisorFixture) -> None:
     """It was found running: that is all there was to it."""
     left_open(house, ActionKind.START, prompt_chars=0, planned=True)
     (result,) = now(reconcile(house.store, house.gate, house.holdings, house.world))
     assert (result.outcome, house.holdings.get(A).note) == (ActionOutcome.CONFIRMED, "")
 
 
-def test_a_client_that_had_not_named_itself_is_not_kept_under_a_made_up_name(house: House) -> None:
+def test_a_client_that_had_not_named_itself_is_not_kept_under_a_made_up_name(
+    house: SupervisorFixture,
+) -> None:
     """Its process lives and is for a person to hand over; nothing is managed that has no conversation."""
     plan = plan_run(request("codex", "exec", "x"), _UUID)
     planned = house.hands._starter._planned_session(plan, SessionId("start-1"), request("codex"), 1)
@@ -308,7 +316,7 @@ def test_a_client_that_had_not_named_itself_is_not_kept_under_a_made_up_name(hou
 
 @pytest.mark.parametrize("is_held", [False, True])
 def test_a_client_that_named_itself_after_the_crash_is_kept_unless_somebody_has_it(
-    house: House, *, is_held: bool
+    house: SupervisorFixture, *, is_held: bool
 ) -> None:
     """Its driver knows what it said; a conversation that somebody else claimed meanwhile stays theirs."""
     plan = plan_run(request("codex", "exec", "x"), _UUID)
@@ -333,7 +341,7 @@ def test_a_client_that_named_itself_after_the_crash_is_kept_unless_somebody_has_
 
 
 @pytest.mark.parametrize("final", [True, False])
-def test_an_interrupted_stop_is_still_a_stop(house: House, *, final: bool) -> None:
+def test_an_interrupted_stop_is_still_a_stop(house: SupervisorFixture, *, final: bool) -> None:
     """Whoever asked for it does not find the session revived; one that was to come back may."""
     house.start("a")
     managed = now(house.hands.adopt("a"))

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from hypothesis import example, given, strategies as st
 
-from support.supervisor_fixture import House
+from support.supervisor_fixture import SupervisorFixture
 from wakeful.core.redaction import REDACTED_CHARS_MAX, redact
 from wakeful.core.text import plain
 from wakeful.judging.session_record import safe
@@ -167,7 +167,7 @@ def test_nothing_inside_hides_a_secret(secret: str, pieces: list[tuple[int, str]
 @pytest.mark.parametrize("secret", SECRETS)
 def test_no_record_holds_a_secret_behind_a_colour(secret: str) -> None:
     """Whatever of a session could carry it: its folder, what it asks, its call, its failure."""
-    house = House()
+    house = SupervisorFixture()
     coloured = f"x\x1b[31m{secret}\x1b[0mDone"
     house.start("told", project=coloured)
     for act in (house.work, house.ask, house.fail):

@@ -5,7 +5,7 @@ import asyncio
 import pytest
 
 from support.fake_sessions_and_answers import ScriptedChat
-from support.healing_fixture import Recorder
+from support.healing_fixture import RecordingMessenger
 from wakeful.alerts.delivery import Refused
 from wakeful.alerts.mute_pause import MutePause
 from wakeful.alerts.mute_pause_model import MuteKind
@@ -14,7 +14,7 @@ from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import VirtualClock
 
 
-class Deaf(Recorder):
+class Deaf(RecordingMessenger):
     async def send(self, text: str, *, chat: str | None = None) -> None:
         del text, chat
         raise Refused(channel="deaf", reason="it is")
@@ -23,11 +23,11 @@ class Deaf(Recorder):
 class Office:
     """A gateway's voice, and the calm of the daemon beside it on the same store."""
 
-    def __init__(self, *channels: Recorder) -> None:
+    def __init__(self, *channels: RecordingMessenger) -> None:
         self.clock = VirtualClock()
         store = MemoryStore(now=lambda: self.clock.now().wall)
         self.calm = MutePause(store, self.clock)
-        self.recorder = Recorder()
+        self.recorder = RecordingMessenger()
         self.chat = ScriptedChat()
         self.voice = AdminNotifier(MutePause(store, self.clock), (*channels, self.recorder), self.chat, (7,))
 
@@ -62,7 +62,7 @@ def test_a_pause_is_said_first() -> None:
 
 
 @pytest.mark.parametrize("channels", [(), (Deaf(),)])
-def test_every_channel_is_tried(channels: tuple[Recorder, ...]) -> None:
+def test_every_channel_is_tried(channels: tuple[RecordingMessenger, ...]) -> None:
     """One that refuses keeps nobody else from hearing it, the admin's own chat included."""
     office = Office(*channels)
     assert asyncio.run(office.voice.notify("critical", "no login")) is True

@@ -8,7 +8,7 @@ from itertools import count
 import pytest
 
 from support.fake_sessions_and_answers import message, plainly, press, silent
-from support.gateway_virtual import Gateway, Parts
+from support.gateway_virtual import Gateway, GatewayParts
 from wakeful.client.api import DaemonSummary, OpenCheckpoint
 from wakeful.client.errors import DaemonNotRunning, DaemonRefused
 from wakeful.control.login import AuthMode, AuthState
@@ -71,7 +71,7 @@ class Room:
     """A chat with its commands, in virtual time."""
 
     def __init__(self) -> None:
-        self.parts = Parts()
+        self.parts = GatewayParts()
         self.house = ScriptedHouse()
         self.patterns: list[tuple[str, int, float]] = []
         self.acts = ["restart_key chat:7:thread:main"]

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from support.fake_sessions_and_answers import message
-from support.gateway_virtual import Gateway, Parts, play
+from support.gateway_virtual import Gateway, GatewayParts, play
 from wakeful.alerts import failed_parts as failures
 from wakeful.alerts.failed_parts import FailedParts
 from wakeful.gateway import process as chatwork
@@ -69,7 +69,7 @@ def test_a_part_that_raises_ends_nothing(broken: str) -> None:
 def test_an_update_that_raises_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """It is confirmed, so that it does not come again; the one behind it is done."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         def prompt_of(incoming: IncomingMessage) -> str:
             if incoming.text == "poison":
                 raise ValueError("a bug")
@@ -88,7 +88,7 @@ def test_an_update_that_raises_is_left_out(caplog: pytest.LogCaptureFixture) -> 
 def test_an_update_that_the_store_cannot_take_is_left_out(caplog: pytest.LogCaptureFixture) -> None:
     """All or none is for a full disk; one row that breaks by a bug of ours costs itself alone."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         keep = parts.store.save_new_notes
 
         async def keep_new_notes(notes: Any) -> Any:
@@ -109,7 +109,7 @@ def test_a_stored_turn_that_cannot_be_read_keeps_no_gateway_from_starting() -> N
     """It is left out; the others go on."""
 
     async def scene() -> None:
-        parts = Parts()
+        parts = GatewayParts()
         for kind in ("gateway.turn", "gateway.conversation", "gateway.question"):
             await parts.store.save_note(Note(kind, f"{parts.bot}-00000000000000000001", b"\xff{{{"))
         gateway = Gateway(parts)

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from support.fake_sessions_and_answers import ScriptedChat, Slate, press
+from support.fake_sessions_and_answers import FakeAnswers, ScriptedChat, press
 from wakeful.gateway.follow_ups import OUTDATED, FollowUpRules, FollowUps
 from wakeful.gateway.rules.errors import Category, Fault
 from wakeful.gateway.rules.follow_ups import PROMPTS, Action
@@ -32,7 +32,7 @@ class Model:
 class Room:
     def __init__(self, answer: str | None, *, enabled: bool = True) -> None:
         self.chat = ScriptedChat()
-        self.slate = Slate()
+        self.slate = FakeAnswers()
         self.slate.messages[9] = ["because"]
         self.model = Model(answer)
         self.queued: list[Turn] = []

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from support.fake_sessions_and_answers import held_up, message, press, silent
-from support.gateway_virtual import Gateway, Parts, play
+from support.gateway_virtual import Gateway, GatewayParts, play
 from wakeful.client.errors import DaemonEnded, DaemonNotRunning, DaemonRefused
 from wakeful.control.driver import PermissionReply
 from wakeful.control.turn_events import Ended, PermissionAsked, PermissionClosed
@@ -27,7 +27,7 @@ def test_a_stranger_is_told_nothing_and_the_operator_reads_what_to_write(
 ) -> None:
     """Neither a message nor a press of an unknown user does anything; its id is named once."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.write(
             message(1, user_id=666),
             message(2, "/new", user_id=666),
@@ -45,12 +45,12 @@ def test_a_stranger_is_told_nothing_and_the_operator_reads_what_to_write(
 def test_an_empty_list_hears_nobody() -> None:
     """Nothing configured is nobody allowed."""
 
-    def world() -> Parts:
-        parts = Parts()
+    def world() -> GatewayParts:
+        parts = GatewayParts()
         parts.heard_users = set()
         return parts
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
         assert (parts.sessions.delivered, parts.chat.sent) == ([], [])
@@ -71,7 +71,7 @@ def test_an_empty_list_hears_nobody() -> None:
 def test_a_command_for_another_bot_is_not_ours(order: str, own_name: str, *, obeyed: bool) -> None:
     """In a group everybody reads it; nothing is stopped and nothing said. Before our name is known it is taken."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.bot_name = own_name
         parts.chat.write(message(1, order, -7))
         await parts.clock.run_for(1)
@@ -83,7 +83,7 @@ def test_a_command_for_another_bot_is_not_ours(order: str, own_name: str, *, obe
 def test_edited_and_forwarded_commands_are_none() -> None:
     """An edit is not asked again, a forwarded command is text; what has no text gets one sentence a minute."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(
             message(1, "/new", edited=True),
             message(2, "fixed a typo", edited=True),
@@ -108,7 +108,7 @@ def test_edited_and_forwarded_commands_are_none() -> None:
 def test_updates_are_confirmed_only_once_they_are_kept() -> None:
     """The next question carries the number of what was kept; the same update again is nothing new."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(7), message(8, user_id=666))
         await parts.clock.run_for(1)
         parts.chat.write(message(9))
@@ -122,7 +122,7 @@ def test_updates_are_confirmed_only_once_they_are_kept() -> None:
 def test_a_store_that_refuses_one_of_a_batch_loses_none_of_it() -> None:
     """Full or locked for a while: nothing is begun and nothing confirmed, then all are asked in their order, once."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         keep, refusing = parts.store.save_new_notes, [True]
 
         async def refused(notes: Sequence[Note]) -> None:
@@ -150,7 +150,7 @@ def test_a_store_that_refuses_one_of_a_batch_loses_none_of_it() -> None:
 def test_what_was_kept_though_the_store_said_no_is_begun_all_the_same() -> None:
     """In doubt the rows may be there: that they are is no sign that somebody has begun them."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         keep, doubts = parts.store.save_new_notes, [1]
 
         async def doubtful(notes: Sequence[Note]) -> None:
@@ -170,7 +170,7 @@ def test_what_was_kept_though_the_store_said_no_is_begun_all_the_same() -> None:
 def test_an_order_that_the_store_refuses_is_said_to_be_undone() -> None:
     """Whoever gave it knows that it has to be given again."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
 
@@ -197,7 +197,7 @@ def test_a_chat_in_trouble_is_asked_again_and_said_once(
 ) -> None:
     """Down for an hour: one line when it begins, one when it ends, and nothing lost."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.problems["updates"] = [problem] * 60
         parts.chat.write(message(1))
         await parts.clock.run_for(600)
@@ -215,7 +215,7 @@ def test_a_chat_in_trouble_is_asked_again_and_said_once(
 def test_two_that_read_the_same_updates_get_out_of_each_others_way(caplog: pytest.LogCaptureFixture) -> None:
     """Whatever arrives in between, one is driven away less and less often, and says why until nobody does it any more."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         for number in range(1, 30):
             parts.chat.problems["updates"] = [BotInUse()]
             parts.chat.write(message(number, f"number {number}"))
@@ -239,7 +239,7 @@ def test_two_that_read_the_same_updates_get_out_of_each_others_way(caplog: pytes
 def test_a_flooded_chat_gets_the_rest_it_wants() -> None:
     """Not asked before its time is over."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.problems["updates"] = [ChatFlooded(reason="429", retry_after_seconds=40)]
         parts.chat.write(message(1))
         await parts.clock.run_for(39)
@@ -250,7 +250,7 @@ def test_a_flooded_chat_gets_the_rest_it_wants() -> None:
     play(scene)
 
 
-async def asked(parts: Parts, *, update_id: int = 1, question: PermissionAsked = ASKED) -> str:
+async def asked(parts: GatewayParts, *, update_id: int = 1, question: PermissionAsked = ASKED) -> str:
     """A turn that asks for a permission; the name its buttons carry."""
     parts.sessions.reply = silent
     parts.chat.write(message(update_id))
@@ -266,7 +266,7 @@ async def asked(parts: Parts, *, update_id: int = 1, question: PermissionAsked =
 def test_a_question_is_answered_by_a_button(choice: str, reply: PermissionReply) -> None:
     """Shown once with three buttons, in its thread; answered once; its buttons go."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         name = await asked(parts)
         (text,), (buttons,) = parts.slate.questions(), parts.slate.asked()
         assert ("Bash" in text, "touch x" in text) == (True, True)
@@ -291,7 +291,7 @@ def test_only_who_asked_or_an_admin_answers_a_question(
 ) -> None:
     """In a group everybody sees the buttons; somebody else's press changes nothing and is told why."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.heard_users, parts.admins = {42, 43}, admins
         name = await asked(parts)
         parts.chat.write(press(2, f"ask:{name}:allow_once", user_id=user_id))
@@ -313,7 +313,7 @@ def test_an_answer_that_the_agent_did_not_get_is_not_said_to_be_given(
 ) -> None:
     """It may be pressed again where the agent still waits; and nothing is allowed for the session by it."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         name = await asked(parts)
         parts.sessions.answer_outcomes = [outcome]
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
@@ -331,7 +331,7 @@ def test_an_answer_that_the_agent_did_not_get_is_not_said_to_be_given(
 def test_an_expired_question_is_denied_until_the_agent_knows() -> None:
     """A full input, say: the agent waits for its answer, and nobody may think that it has one."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         await asked(parts)
         parts.sessions.answer_outcomes = [ActionOutcome.INEFFECTIVE, ActionOutcome.INEFFECTIVE]
         await parts.clock.run_for(parts.limits.question + 1)
@@ -345,7 +345,7 @@ def test_an_expired_question_is_denied_until_the_agent_knows() -> None:
 def test_a_choice_that_was_not_offered_is_forged() -> None:
     """Nobody can allow for a session what nobody can tell from other calls."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         name = await asked(parts, question=PermissionAsked("q1", "Bash", "touch x"))
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
@@ -358,7 +358,7 @@ def test_a_choice_that_was_not_offered_is_forged() -> None:
 def test_what_is_allowed_for_a_session_is_not_for_the_one_after_it() -> None:
     """A healer may have begun another one before somebody pressed."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         name = await asked(parts)
         await gateway.conversations.replace_session(message(1).place.key, "another-session")
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
@@ -371,7 +371,7 @@ def test_what_is_allowed_for_a_session_is_not_for_the_one_after_it() -> None:
 def test_what_is_allowed_for_the_session_is_not_asked_again() -> None:
     """Exactly the same call is answered at once from then on, any other is asked about, and a new session asks anew."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         name = await asked(parts)
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
@@ -402,7 +402,7 @@ def test_what_is_allowed_for_the_session_is_not_asked_again() -> None:
 def test_a_question_nobody_answers_is_denied() -> None:
     """After its time; until then the silence is the person's, and the turn is not given up for it."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         await asked(parts)
         await parts.clock.run_for(590)
         assert parts.sessions.answers == []
@@ -422,7 +422,7 @@ def test_a_question_nobody_answers_is_denied() -> None:
 def test_a_question_says_how_it_was_answered(choice: str, said: str, *, is_over: bool) -> None:
     """Also where it is heard that it was, or the turn's end, before the daemon has said so."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         name = await asked(parts)
         free = held_up(parts.sessions, "answer")
         if choice:
@@ -442,7 +442,7 @@ def test_a_question_says_how_it_was_answered(choice: str, said: str, *, is_over:
 def test_a_question_that_expires_while_the_daemon_is_away_is_denied_when_it_is_back() -> None:
     """What the chat says was denied was denied."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         await asked(parts)
         parts.sessions.problems["answer"] = [DaemonNotRunning(), DaemonEnded(where="")]
         await parts.clock.run_for(602)
@@ -464,7 +464,7 @@ def test_a_question_that_expires_while_the_daemon_is_away_is_denied_when_it_is_b
 def test_what_was_allowed_and_could_not_be_told_is_asked(problem: Exception, shown: int) -> None:
     """A turn does not hang for an answer that went nowhere; what was answered before is not asked again."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         name = await asked(parts)
         parts.chat.write(press(2, f"ask:{name}:allow_session"))
         await parts.clock.run_for(1)
@@ -484,7 +484,7 @@ def test_what_was_allowed_and_could_not_be_told_is_asked(problem: Exception, sho
 def test_a_forged_button_answers_nothing(choice: str) -> None:
     """Nor does one from another chat."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         name = await asked(parts)
         parts.chat.write(press(2, choice.format(name=name)), press(3, f"ask:{name}:allow_once", chat_id=8))
         await parts.clock.run_for(1)
@@ -497,7 +497,7 @@ def test_a_forged_button_answers_nothing(choice: str) -> None:
 def test_a_question_settled_elsewhere_loses_its_buttons() -> None:
     """Answered at a terminal, or over with its turn."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         await asked(parts)
         parts.sessions.say("tg-99-1", PermissionClosed("q1"), PermissionAsked("q2", "Write", "y"))
         await parts.clock.run_for(1)
@@ -514,7 +514,7 @@ def test_after_a_restart_a_question_is_not_asked_twice_and_its_buttons_work() ->
     """The turn is heard from its beginning, the question with it; what was sent is known."""
 
     async def played() -> None:
-        parts = Parts()
+        parts = GatewayParts()
         first = Gateway(parts)
         await first.start()
         name = await asked(parts)

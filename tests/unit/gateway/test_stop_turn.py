@@ -6,7 +6,7 @@ import logging
 import pytest
 
 from support.fake_sessions_and_answers import held_up, message, plainly, silent
-from support.gateway_virtual import Gateway, Parts, play
+from support.gateway_virtual import Gateway, GatewayParts, play
 from wakeful.gateway.rules.pool import PoolLimits
 from wakeful.gateway.turn_listener import STOPPED_TEXT
 
@@ -18,7 +18,7 @@ pytestmark = pytest.mark.usefixtures("provider")
 def test_a_session_that_starts_behind_an_order_is_what_the_order_says(order: str) -> None:
     """After /new it is ended and the next message begins another one; after /stop it goes on with that message."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda prompt: silent(prompt) if prompt == "one" else plainly(prompt)
         free = held_up(parts.sessions, "start")
         parts.chat.write(message(1, "one"))
@@ -40,7 +40,7 @@ def test_a_session_that_starts_behind_an_order_is_what_the_order_says(order: str
 def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way() -> None:
     """/new overtakes a prompt: its session is gone when it arrives, and stays so."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
         free = held_up(parts.sessions, "send")
@@ -66,12 +66,12 @@ def test_an_ended_conversation_is_not_resumed_for_a_prompt_that_was_on_its_way()
 def test_a_session_that_is_being_ended_gets_no_prompt(reason: str, caplog: pytest.LogCaptureFixture) -> None:
     """Its conversation's next message waits for that end and resumes it: nothing is asked that is ended in its middle."""
 
-    def world() -> Parts:
-        parts = Parts()
+    def world() -> GatewayParts:
+        parts = GatewayParts()
         parts.pool_limits = PoolLimits(active_max=1 if reason == "lru_limit" else 24)
         return parts
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
         free = held_up(parts.sessions, "stop")
@@ -94,13 +94,13 @@ def test_a_session_that_is_being_ended_gets_no_prompt(reason: str, caplog: pytes
 def test_what_waits_for_a_place_is_stopped_there() -> None:
     """All places are busy: a message that waits for one and is stopped is never asked."""
 
-    def world() -> Parts:
-        parts = Parts()
+    def world() -> GatewayParts:
+        parts = GatewayParts()
         parts.pool_limits = PoolLimits(active_max=1)
         parts.sessions.reply = silent
         return parts
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.write(message(1, "busy", 1), message(2, "waits", 2), message(3, "/stop", 2))
         await parts.clock.run_for(1)
         assert [text for _, text, _ in parts.chat.sent] == [STOPPED_TEXT]
@@ -115,7 +115,7 @@ def test_what_waits_for_a_place_is_stopped_there() -> None:
 def test_all_are_stopped_also_those_in_their_first_turn() -> None:
     """A session belongs to its conversation from its first turn on: it is told, cut short and ended like any other."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = silent
         parts.chat.write(message(1, "one", 1), message(2, "two", 2), message(3, "waits", 2))
         await parts.clock.run_for(1)
@@ -133,7 +133,7 @@ def test_what_waited_before_a_restart_waits_after_it_however_much_it_is() -> Non
     """The bound of a queue is for who writes now: nothing that was accepted is left behind."""
 
     async def played() -> None:
-        parts = Parts()
+        parts = GatewayParts()
         parts.pool_limits = PoolLimits(queue_max=3)
         parts.sessions.reply = silent
         first = Gateway(parts)

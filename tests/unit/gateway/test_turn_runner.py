@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from support.fake_sessions_and_answers import message, silent
-from support.gateway_virtual import Gateway, Parts, play
+from support.gateway_virtual import Gateway, GatewayParts, play
 from wakeful.client.api import ActionReply
 from wakeful.client.errors import DaemonEnded, DaemonNotRunning, DaemonRefused, DaemonSilent
 from wakeful.control.turn_events import AnswerText, Ended, Gone, PromptTaken, TurnEvent
@@ -34,7 +34,7 @@ def failing(
 def test_a_message_is_asked_once_and_answered_once() -> None:
     """Placeholder, prompt under the update's own key, words as they come, the whole in the same message."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(5, "What is new?"))
         await parts.clock.run_for(1)
         assert parts.sessions.delivered == [(f"{parts.provider}-1", "What is new?", "tg-99-5")]
@@ -54,7 +54,7 @@ def test_a_message_is_asked_once_and_answered_once() -> None:
 def test_a_hundred_messages_in_a_second_are_answered_in_their_order() -> None:
     """One conversation takes them one after the other; none is lost, none twice."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(*(message(n, f"number {n}") for n in range(1, 101)))
         await parts.clock.run_for(1)
         assert [each[1] for each in parts.sessions.delivered] == [f"number {n}" for n in range(1, 101)]
@@ -67,13 +67,13 @@ def test_a_hundred_messages_in_a_second_are_answered_in_their_order() -> None:
 def test_more_than_may_wait_are_refused_with_one_sentence() -> None:
     """What is beyond the queue's bound is told once, and what was accepted is done."""
 
-    def world() -> Parts:
-        parts = Parts()
+    def world() -> GatewayParts:
+        parts = GatewayParts()
         parts.pool_limits = PoolLimits(queue_max=3)
         parts.sessions.reply = silent
         return parts
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
         parts.chat.write(*(message(n) for n in range(2, 20)))
@@ -88,7 +88,7 @@ def test_more_than_may_wait_are_refused_with_one_sentence() -> None:
 def test_conversations_do_not_wait_for_each_other_and_never_cross() -> None:
     """Each chat and each topic has a session of its own; a silent one delays nobody."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda prompt: (PromptTaken(),) if prompt == "hang" else _say(prompt)
         parts.chat.write(message(1, "hang", 1), message(2, "two", 2), message(3, "topic", 2, thread_id=9))
         parts.chat.write(message(4, "behind", 1), message(5, "four", 2))
@@ -107,12 +107,12 @@ def _say(prompt: str) -> Sequence[TurnEvent]:
 def test_idle_sessions_make_room_and_come_back(caplog: pytest.LogCaptureFixture) -> None:
     """Thirty conversations on three places: who was idle longest goes, and its next message resumes it."""
 
-    def world() -> Parts:
-        parts = Parts()
+    def world() -> GatewayParts:
+        parts = GatewayParts()
         parts.pool_limits = PoolLimits(active_max=3)
         return parts
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         for n in range(1, 31):
             parts.chat.write(message(n, f"from {n}", n))
             await parts.clock.run_for(1)
@@ -137,7 +137,7 @@ def test_idle_sessions_make_room_and_come_back(caplog: pytest.LogCaptureFixture)
 def test_a_conversation_the_healer_began_anew_goes_on_there() -> None:
     """Its old session is not brought back beside the new one: of one chat one session lives."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.write(message(1, "first"))
         await parts.clock.run_for(1)
         parts.sessions.alive = {f"{parts.provider}-9"}
@@ -161,7 +161,7 @@ def test_a_conversation_the_healer_began_anew_goes_on_there() -> None:
 def test_a_session_the_healer_began_anew_has_its_place_before_anybody_writes(*, watched: bool) -> None:
     """The watch gives it the place of the one it replaced; where none came in time, it is ended in its stead."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.write(message(1, "first"))
         await parts.clock.run_for(1)
         parts.sessions.alive = {f"{parts.provider}-9"}
@@ -183,7 +183,7 @@ def test_a_session_the_healer_began_anew_has_its_place_before_anybody_writes(*, 
 def test_a_conversation_is_held_as_the_configuration_says_now(provider: str, flags: tuple[str, ...]) -> None:
     """Another provider, folder or permission mode begins another one; the session that may do more is ended first."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.write(message(1, "first"))
         await parts.clock.run_for(1)
         parts.provider, parts.flags = provider if flags else "third", flags
@@ -201,7 +201,7 @@ def test_a_conversation_is_held_as_the_configuration_says_now(provider: str, fla
 def test_a_restart_leaves_work_alone_unless_it_is_the_trouble(provider: str) -> None:
     """Self-heal ends an idle session; in a turn only one that runs away is replaced, and the turn goes on there."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         key, session = message(1).place.key, f"{provider}-1"
         parts.chat.write(message(1, "first"))
         await parts.clock.run_for(1)
@@ -228,7 +228,7 @@ def test_a_restart_leaves_work_alone_unless_it_is_the_trouble(provider: str) -> 
 def test_one_that_cannot_be_restarted_keeps_nobody_from_it(provider: str) -> None:
     """Memory is short: the others are brought back all the same."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = silent
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
         await parts.clock.run_for(1)
@@ -243,12 +243,12 @@ def test_one_that_cannot_be_restarted_keeps_nobody_from_it(provider: str) -> Non
 def test_a_session_that_could_not_be_ended_is_counted(reason: str) -> None:
     """The daemon is away while one makes room: nobody takes its place until it was really ended; then somebody does."""
 
-    def world() -> Parts:
-        parts = Parts()
+    def world() -> GatewayParts:
+        parts = GatewayParts()
         parts.pool_limits = PoolLimits(1, 60.0 if reason == "idle_ttl" else 3600.0)
         return parts
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.write(message(1, "one", 1))
         await parts.clock.run_for(1)
         first = gateway.turns.pool.session_of(message(1, "one", 1).place.key)
@@ -269,12 +269,12 @@ def test_a_session_that_could_not_be_ended_is_counted(reason: str) -> None:
 def test_two_who_wait_do_not_share_the_place_of_one() -> None:
     """The daemon is away while the only idle session makes room: who comes second waits for the next place."""
 
-    def world() -> Parts:
-        parts = Parts()
+    def world() -> GatewayParts:
+        parts = GatewayParts()
         parts.pool_limits = PoolLimits(1, 3600.0)
         return parts
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one", 1))
         await parts.clock.run_for(1)
         parts.sessions.problems["stop"] = [DaemonNotRunning() for _ in range(4)]
@@ -293,12 +293,12 @@ def test_two_who_wait_do_not_share_the_place_of_one() -> None:
 def test_who_makes_room_and_writes_again_waits_for_a_place_of_its_own() -> None:
     """The daemon is away: the idle one that has to go gets a message before it was ended, and its place is taken."""
 
-    def world() -> Parts:
-        parts = Parts()
+    def world() -> GatewayParts:
+        parts = GatewayParts()
         parts.pool_limits = PoolLimits(2, 3600.0)
         return parts
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
         await parts.clock.run_for(1)
         living = []
@@ -321,7 +321,7 @@ def test_a_smaller_limit_holds_from_the_next_start_on() -> None:
     """Five conversations had a session; with room for two the gateway ends those that were idle longest."""
 
     async def scene() -> None:
-        parts = Parts()
+        parts = GatewayParts()
         gateway = Gateway(parts)
         await gateway.start()
         parts.chat.write(*(message(number, "hello", number) for number in range(1, 6)))
@@ -342,7 +342,7 @@ def test_a_smaller_limit_holds_from_the_next_start_on() -> None:
 def test_a_session_that_a_person_ends_while_the_daemon_is_away_is_ended_later(order: str) -> None:
     """They are answered at once; what they ended does not run on, and the next message is answered."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.write(message(1, "one"))
         await parts.clock.run_for(1)
         (first,) = parts.sessions.alive
@@ -366,7 +366,7 @@ def test_a_session_that_a_person_ends_while_the_daemon_is_away_is_ended_later(or
 def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
     """The words said so far stay, with a mark; the session stays too, and takes the next message."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda prompt: (
             (PromptTaken(), AnswerText("half")) if prompt == "long" else _say(prompt)
         )
@@ -399,7 +399,7 @@ def test_stop_cuts_the_turn_short_and_drops_what_waits() -> None:
 def test_what_was_stopped_asks_for_nothing_and_complains_of_nothing(said: str, left: str) -> None:
     """Its tags are not carried out and not shown, no buttons are offered, and a client's complaint stays out."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText(said))
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
@@ -420,7 +420,7 @@ def test_what_was_stopped_asks_for_nothing_and_complains_of_nothing(said: str, l
 def test_a_stop_that_nobody_obeys_is_said_all_the_same() -> None:
     """A client that does not react to an interrupt does not keep its user waiting."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = silent
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
@@ -434,7 +434,7 @@ def test_a_stop_that_nobody_obeys_is_said_all_the_same() -> None:
 def test_new_begins_another_conversation() -> None:
     """The old session is ended and not resumed; the message behind the command is not lost."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.chat.write(message(1, "first"))
         await parts.clock.run_for(1)
         parts.chat.write(message(2, "/new"), message(3, "second"))
@@ -452,7 +452,7 @@ def test_new_begins_another_conversation() -> None:
 def test_a_silent_turn_is_proposed_for_revival_then_given_up() -> None:
     """Nothing heard for the limit: the gate is asked once; without effect the user is told, and the turn is cut off."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = silent
         parts.sessions.outcomes["revive"] = ActionReply(ActionOutcome.DECLINED, "nothing is wrong with it")
         parts.chat.write(message(1))
@@ -471,7 +471,7 @@ def test_a_silent_turn_is_proposed_for_revival_then_given_up() -> None:
 def test_a_turn_that_talks_is_never_too_long() -> None:
     """What limits a turn is silence: one that says a word every five minutes goes on for hours."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = silent
         parts.chat.write(message(1))
         for _ in range(50):
@@ -487,7 +487,7 @@ def test_a_turn_that_talks_is_never_too_long() -> None:
 def test_a_revived_turn_fills_the_same_message() -> None:
     """The gate brought it back: what the new process says is the answer, in the same place."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText("half a"))
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
@@ -508,7 +508,7 @@ def test_a_revived_turn_fills_the_same_message() -> None:
 def test_a_process_that_does_not_come_back_is_told() -> None:
     """Nobody brings it back in time: one clear sentence, counted as a crash."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText("half"), Gone("segmentation fault"))
         parts.chat.write(message(1))
         await parts.clock.run_for(181)
@@ -524,7 +524,7 @@ def test_a_process_that_does_not_come_back_is_told() -> None:
 def test_what_the_healer_cut_short_is_waited_for() -> None:
     """Told to go on, the next turn is the answer; if nobody tells it, what it had said is."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         cut = Ended("in circles", interrupted=True)
         parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText("in circles"), cut)
         parts.chat.write(message(1, "one", 1), message(2, "two", 2))
@@ -539,7 +539,7 @@ def test_what_the_healer_cut_short_is_waited_for() -> None:
 def test_three_failures_open_the_breaker_and_two_successes_close_it(provider: str) -> None:
     """While it is open nothing is asked; after its rest one test at a time; both providers alike."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = failing()
         for n in range(1, 4):
             parts.chat.write(message(n))
@@ -564,7 +564,7 @@ def test_a_missing_login_locks_the_provider_and_is_never_shown(provider: str) ->
     """Its text stays out of the chat, growing or final; the breaker stays closed."""
     words = "Invalid API key · Fix external API key"
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText(words), Ended(words, Failure.AUTH))
         for n in (1, 2):
             parts.chat.write(message(n))
@@ -581,7 +581,7 @@ def test_an_answer_that_reads_like_a_login_prompt_is_not_shown_and_locks_nobody_
     """Anybody can have a model say that: whether the login is gone is for a probe to find out."""
     words = "Invalid API key · Fix external API key"
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (PromptTaken(), AnswerText(words), Ended(words))
         for n in (1, 2):
             parts.chat.write(message(n))
@@ -597,7 +597,7 @@ def test_an_error_that_speaks_of_credentials_is_a_doubt_about_the_login(provider
     """It is no answer anyway; what it is counted as leads to a probe, never to a restart or an open breaker."""
     words = 'API Error: 401 {"type": "error", "message": "credentials expired"}'
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (
             PromptTaken(),
             AnswerText(words),
@@ -623,7 +623,7 @@ def test_an_error_that_speaks_of_credentials_is_a_doubt_about_the_login(provider
 def test_a_rejected_answer_is_not_shown(provider: str, text: str, category: str) -> None:
     """One clear sentence stands in its place, and it counts as a failure."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (PromptTaken(), Ended(text, stop_reason="end_turn"))
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
@@ -638,7 +638,7 @@ def test_a_rejected_answer_is_not_shown(provider: str, text: str, category: str)
 def test_a_daemon_that_is_away_is_asked_again_under_the_same_key() -> None:
     """Not running, silent or cut off in the middle: the prompt arrives once it is back, and once."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         away = [DaemonNotRunning(), DaemonSilent(seconds=60.0), DaemonEnded(where="")]
         parts.sessions.problems["start"] = list(away)
         parts.chat.write(message(1, "hello"))
@@ -656,7 +656,7 @@ def test_a_daemon_that_is_away_is_asked_again_under_the_same_key() -> None:
 def test_a_refusal_is_told_and_an_unknown_session_begins_anew() -> None:
     """A start that cannot be is a failure; a conversation nobody knows any more is begun again for its user."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         missing = DaemonRefused(detail="There is no program 'claude'", problem={"code": "client-missing"})
         parts.sessions.problems["start"] = [missing]
         parts.chat.write(message(1))
@@ -683,7 +683,7 @@ def test_a_refusal_is_told_and_an_unknown_session_begins_anew() -> None:
 def test_a_prompt_nobody_saw_arrive_is_not_waited_for() -> None:
     """Unverified and nothing at work, or no effect and nothing to be heard: told at once, not after the limit."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: ()
         parts.sessions.outcomes = {
             "one": ActionReply(
@@ -704,7 +704,7 @@ def test_a_prompt_nobody_saw_arrive_is_not_waited_for() -> None:
 def test_a_chat_that_sent_the_bot_away_costs_nobody_else() -> None:
     """A turn that cannot be answered is over; the session was never asked."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.slate.refusing = ChatRefused(reason="Forbidden: bot was kicked")
         parts.chat.write(message(1))
         await parts.clock.run_for(1)
@@ -721,7 +721,7 @@ def test_after_a_restart_turns_go_on_and_a_lost_one_is_told_once() -> None:
     """What was asked is heard from its beginning; a session nobody knows any more is said to be lost."""
 
     async def played() -> None:
-        parts = Parts()
+        parts = GatewayParts()
         parts.sessions.reply = silent
         first = Gateway(parts)
         await first.start()
@@ -745,7 +745,7 @@ def test_after_a_restart_turns_go_on_and_a_lost_one_is_told_once() -> None:
 def test_the_newest_answer_is_the_one_that_came_last() -> None:
     """By time, for Telegram may number its updates anew; of its own conversation; and a question has none yet."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         key = message(900).place.key
         assert await gateway.book.newest_answer(key) is None
         for number in (900, 12):
@@ -763,7 +763,7 @@ def test_the_newest_answer_is_the_one_that_came_last() -> None:
 def test_old_turns_are_forgotten() -> None:
     """After a day nobody can ask about them any more."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.chat.write(message(900))
         await parts.clock.run_for(1)
         assert await gateway.book.find(900) is not None
@@ -778,7 +778,7 @@ def test_a_service_that_begins_again_with_smaller_numbers_loses_nothing(*, is_re
     """Whether the gateway runs on or is started then: nothing is confirmed that was not read."""
 
     async def played() -> None:
-        parts = Parts()
+        parts = GatewayParts()
         gateway = Gateway(parts)
         await gateway.start()
         parts.chat.write(message(900))
@@ -803,7 +803,7 @@ def test_a_service_that_begins_again_with_smaller_numbers_loses_nothing(*, is_re
 def test_a_store_that_refuses_delays_a_turn_and_loses_nothing() -> None:
     """A disk full for minutes in the middle of a turn: it goes on where it was kept last, before what waits behind it."""
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         keep, refused = parts.store.save_note, [8]
 
         async def refusing(note: Note) -> None:
@@ -825,7 +825,7 @@ def test_a_new_conversation_may_repeat_what_the_old_one_said() -> None:
     """A loop is told by the answers of one conversation; /new begins without them."""
     text = "This is a rather long answer that is given word for word, however often somebody says that it may go on."
 
-    async def scene(parts: Parts, _gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, _gateway: Gateway) -> None:
         parts.sessions.reply = lambda _prompt: (PromptTaken(), Ended(text, stop_reason="end_turn"))
         for n, words in enumerate(("go on", "go on", "go on", "/new", "go on"), 1):
             parts.chat.write(message(n, words))
@@ -838,7 +838,7 @@ def test_a_new_conversation_may_repeat_what_the_old_one_said() -> None:
 def test_a_stopped_turn_says_nothing_about_its_provider(provider: str) -> None:
     """Neither a success nor a failure: the third failure opens the breaker as if nobody had stopped anything."""
 
-    async def scene(parts: Parts, gateway: Gateway) -> None:
+    async def scene(parts: GatewayParts, gateway: Gateway) -> None:
         parts.sessions.reply = lambda prompt: (PromptTaken(),) if prompt == "long" else failing()(prompt)
         for n, words in enumerate(("fail", "fail", "long", "/stop", "fail"), 1):
             parts.chat.write(message(n, words))
@@ -853,7 +853,7 @@ def test_an_ended_session_has_no_place_after_a_restart() -> None:
     """What was evicted is not counted again; its conversation is still known."""
 
     async def played() -> None:
-        parts = Parts()
+        parts = GatewayParts()
         first = Gateway(parts)
         await first.start()
         parts.chat.write(message(1, "one"))

@@ -3,7 +3,7 @@
 import pytest
 from msgspec.structs import replace
 
-from support.healing_fixture import Clinic, play
+from support.healing_fixture import HealingFixture, play
 from support.supervisor_fixture import subject
 from wakeful.control.driver import ActionResult
 from wakeful.core.ids import SessionId
@@ -34,7 +34,7 @@ class Watched:
 def test_an_alert_of_a_hub_agent_names_it_and_leads_to_it() -> None:
     """Not "found, not handed over": an agent of the hub hosts it, and `attach` goes there."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.circumstances.add_agents(Watched())
         process = clinic.start("a")
         clinic.supervisor.set_agent(A, "bot")
@@ -53,7 +53,7 @@ def test_an_alert_of_a_hub_agent_names_it_and_leads_to_it() -> None:
 def test_a_held_push_says_that_its_command_still_runs() -> None:
     """The agent is gone, its `git push` is not: it may yet happen while somebody decides."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = await clinic.manage("a")
         clinic.work("a", "git push origin main")
         clinic.end(process)
@@ -65,7 +65,7 @@ def test_a_held_push_says_that_its_command_still_runs() -> None:
     assert "its command still runs as process 71 and may yet happen" in told
 
 
-async def leave_a_tool(clinic: Clinic) -> Process:
+async def leave_a_tool(clinic: HealingFixture) -> Process:
     """Its agent dies in `make test`, which goes on."""
     process, tool = await clinic.manage("a"), Process(71, 1, "boot")
     clinic.work("a", "make test")
@@ -78,7 +78,7 @@ async def leave_a_tool(clinic: Clinic) -> Process:
 def test_no_agent_is_resumed_beside_its_command_that_could_not_be_ended() -> None:
     """It is said once that it still runs; the session is resumed when it has ended."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         stop = clinic.living.stop
 
         async def in_vain(hosting: ManagedSession) -> ActionResult:
@@ -103,7 +103,7 @@ def test_no_agent_is_resumed_beside_its_command_that_could_not_be_ended() -> Non
 def test_a_revival_says_that_a_command_was_left_running() -> None:
     """Some are spared on purpose, such as one that keeps a terminal for others."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await leave_a_tool(clinic)
         await clinic.clock.run_for(10)
         clinic.answer("a")
@@ -116,7 +116,7 @@ def test_a_revival_says_that_a_command_was_left_running() -> None:
 def test_a_push_that_is_over_is_not_said_to_run() -> None:
     """Nothing was left behind: nothing is said of it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = await clinic.manage("a")
         clinic.work("a", "git push origin main")
         clinic.end(process)
@@ -129,7 +129,7 @@ def test_a_push_that_is_over_is_not_said_to_run() -> None:
 def test_no_alert_holds_json() -> None:
     """Neither a call's input nor a provider's error document."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.work("a", "make test")
         clinic.end(process)
@@ -163,7 +163,7 @@ def test_json_is_said_in_words(text: str, words: str) -> None:
 def test_the_last_tool_call_is_a_tool_call() -> None:
     """Text that the agent wrote two minutes later is none."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.work("a")
         began = clinic.wall()

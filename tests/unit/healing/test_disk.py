@@ -2,7 +2,7 @@
 
 import asyncio
 
-from support.healing_fixture import Clinic, Notary
+from support.healing_fixture import FakeIssueTracker, HealingFixture
 from wakeful.core.errors import WorldError
 from wakeful.healing.disk import FREE_BYTES_AGAIN, DiskWatch
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport
@@ -48,7 +48,7 @@ class SmallRoom:
         return self.free
 
 
-class DiskClinic(Clinic):
+class DiskClinic(HealingFixture):
     """A clinic whose disk can be full."""
 
     def build(self) -> None:
@@ -136,7 +136,7 @@ def test_sessions_that_fail_for_want_of_room_are_in_the_same_incident() -> None:
     assert [each.partition(" ")[0] for each in clinic.recorder.said] == ["the", "Resolved:"]
 
 
-class Unkept(Notary):
+class Unkept(FakeIssueTracker):
     """A forge whose ledger lies on the same disk."""
 
     def __init__(self, store: SmallStore) -> None:

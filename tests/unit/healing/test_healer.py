@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.healing_fixture import OWN_TMUX, Clinic, Notary, die_in_a_turn, play, written
+from support.healing_fixture import OWN_TMUX, FakeIssueTracker, HealingFixture, die_in_a_turn, play, written
 from support.supervisor_fixture import BOOT, subject
 from wakeful.control.driver import ActionResult, OnStarted, StartRequest, ignore_start
 from wakeful.control.ownership import NotManaged
@@ -37,9 +37,9 @@ A = SessionId("claude-a")
 
 def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
     """Resumed with a brief that names what was cut off; one line, one issue, one alert, and its end."""
-    notary = Notary()
+    notary = FakeIssueTracker()
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(2)
         assert clinic.living.acts == []
@@ -68,7 +68,7 @@ def test_a_death_in_the_middle_of_a_turn_is_revived_once() -> None:
 def test_a_second_failure_of_the_same_work_is_given_up() -> None:
     """No second revival, whatever happens and however long it lasts."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.living.dies_at_once = True
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(3600)
@@ -82,7 +82,7 @@ def test_a_second_failure_of_the_same_work_is_given_up() -> None:
 def test_another_work_has_another_budget() -> None:
     """After a turn that ended well, a death in the next one is revived again."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(10)
         clinic.hear("a", TurnEnded(clinic.wall()))
@@ -98,7 +98,7 @@ def test_another_work_has_another_budget() -> None:
 def test_a_found_session_is_told_about_and_not_touched() -> None:
     """The alert ends with the command that hands it over."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.work("a")
         clinic.end(process)
@@ -113,7 +113,7 @@ def test_a_found_session_is_told_about_and_not_touched() -> None:
 def test_a_call_that_probably_asks_is_no_trouble() -> None:
     """A day of it: nobody is interrupted or revived, no incident opens, and nothing is told as trouble."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         at, given = clinic.wall(), b'{"command": "git push"}'
         call = CallStarted(
@@ -132,7 +132,7 @@ def test_a_call_that_probably_asks_is_no_trouble() -> None:
 def test_a_resume_that_failed_elsewhere_recovers_nothing() -> None:
     """One line and one alert for the death, and no other word while it stays dead; a resume that works ends it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.work("a")
         await clinic.clock.run_for(5)
@@ -156,7 +156,7 @@ def test_a_resume_that_failed_elsewhere_recovers_nothing() -> None:
 def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes() -> None:
     """Nothing is spent or done before; afterwards it is revived once."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(3600)
         assert clinic.living.acts == []
@@ -175,7 +175,7 @@ def test_a_call_elsewhere_holds_the_revival_until_a_person_says_yes() -> None:
 def test_a_yes_that_comes_first_is_heard(command: str) -> None:
     """Before the healer has looked at a death at all: it is brought back at once, and nobody is asked about it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic, command=command)
         assert clinic.healer.case_of(subject("a").id) is None
         record = await clinic.healer.revive("a", approved=True, by="ann")
@@ -191,7 +191,7 @@ def test_a_yes_that_comes_first_is_heard(command: str) -> None:
 def test_a_silent_agent_is_seen_dead_before_the_next_one_starts() -> None:
     """Stop first, then resume in the same conversation."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         clinic.hear("a", Prompted(clinic.wall()))
         await clinic.clock.run_for(700)
@@ -206,7 +206,7 @@ def test_a_silent_agent_is_seen_dead_before_the_next_one_starts() -> None:
 def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
     """Without the old owner's death nothing is started, and the outcome says so."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.living.outcome = ActionOutcome.INEFFECTIVE
         await clinic.manage("a")
         clinic.hear("a", Prompted(clinic.wall()))
@@ -219,7 +219,7 @@ def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
     assert "then gave up" in told
 
 
-class SlowNotary(Notary):
+class SlowNotary(FakeIssueTracker):
     """While it files, the world goes on."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
@@ -233,14 +233,14 @@ class SlowNotary(Notary):
 
 def test_whoever_lives_again_by_then_is_not_replaced() -> None:
     """Somebody brought it back while its issue was filed: the new process is neither stopped nor started again."""
-    house: list[Clinic] = []
+    house: list[HealingFixture] = []
 
     def meanwhile() -> None:
         (clinic,) = house
         clinic.come_up("a", Process(900_001, 1, BOOT))
         clinic.hear("a", Prompted(clinic.wall()))
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         house.append(clinic)
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(60)
@@ -253,7 +253,7 @@ def test_whoever_lives_again_by_then_is_not_replaced() -> None:
 def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
     """Somebody unseen holds its conversation for an hour: one line, one alert; then it is revived, and that is the attempt."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.world.marks[SESSION_VARIABLE, "claude-a"] = [Process(4242, 1, BOOT)]
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(3600)
@@ -280,7 +280,7 @@ def test_what_cannot_be_done_is_said_once_and_tried_on() -> None:
 def test_a_loop_gets_a_word_before_it_is_cut_short() -> None:
     """Steered once; two minutes later interrupted and told again."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         clinic.living.outcome = ActionOutcome.DECLINED
         clinic.hear("a", Prompted(clinic.wall()))
@@ -297,7 +297,7 @@ def test_a_loop_gets_a_word_before_it_is_cut_short() -> None:
 def test_a_failed_turn_of_a_living_agent_goes_on_by_a_word() -> None:
     """No process is replaced where a prompt is enough."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         clinic.fail("a")
         await clinic.clock.run_for(10)
@@ -309,7 +309,7 @@ def test_a_failed_turn_of_a_living_agent_goes_on_by_a_word() -> None:
 def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() -> None:
     """Six sessions without a login: one message, and nobody is touched."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         for name in "abcdef":
             await clinic.manage(name)
             clinic.fail(name, "please log in", Failure.AUTH)
@@ -317,7 +317,7 @@ def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() ->
         (incident,) = await clinic.incidents.list_incidents()
         assert (incident.cause, incident.affected) == (Cause.AUTH, 6)
 
-    notary = Notary()
+    notary = FakeIssueTracker()
     clinic = play(scene, forge=notary)
     assert (clinic.living.acts, len(notary.reports), len(clinic.recorder.said)) == ([], 1, 1)
     assert {each.github_issue for each in clinic.events} == {"https://forge.example/shop/1"}
@@ -326,7 +326,7 @@ def test_many_turns_that_fail_for_one_reason_are_one_incident_and_one_alert() ->
 def test_a_dead_tmux_server_brings_six_back_with_one_alert() -> None:
     """In a turn or idle, each returns to its conversation; found ones are left alone."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         processes = {}
         for name in "abcdef":
             processes[name] = await clinic.manage(name)
@@ -359,7 +359,7 @@ def test_a_dead_tmux_server_brings_six_back_with_one_alert() -> None:
 def test_an_agent_of_the_hub_and_its_session_count_once_in_an_incident() -> None:
     """The hub missed the agent first; its session, which the healer brings back, takes its place."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         origin = Origin(Cause.TMUX_SERVER, OWN_TMUX)
         processes = {name: await clinic.manage(name) for name in ("builder", "plain")}
         clinic.supervisor.set_agent(subject("builder").id, "builder")
@@ -385,7 +385,7 @@ def test_an_agent_of_the_hub_and_its_session_count_once_in_an_incident() -> None
 def test_revivals_are_paced() -> None:
     """Ten at once, then one every two seconds."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         processes = [await clinic.manage(f"s{number}") for number in range(20)]
         for number, process in enumerate(processes):
             clinic.work(f"s{number}")
@@ -401,7 +401,7 @@ def test_revivals_are_paced() -> None:
 def test_the_brake_stops_revivals_that_lead_nowhere() -> None:
     """When more than a fifth were given up within ten minutes, no more are tried until that has passed."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.living.dies_at_once = True
         for number in range(5):
             await die_in_a_turn(clinic, f"s{number}")
@@ -418,7 +418,7 @@ def test_the_brake_stops_revivals_that_lead_nowhere() -> None:
 def test_a_pause_stops_healing_and_its_end_lets_it_go_on() -> None:
     """While paused nothing is done but what a person asks for, and the alert says by whom."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.pause("ada")
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(600)
@@ -438,7 +438,7 @@ def test_a_pause_stops_healing_and_its_end_lets_it_go_on() -> None:
 def test_a_usage_limit_is_waited_for_and_then_continued_once() -> None:
     """Nothing before its end and the client's own minute; one word afterwards."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         limit = TurnFailed(clinic.wall(), Failure.LIMIT, "limit reached", until=clinic.wall() + 3600)
         clinic.hear("a", Prompted(clinic.wall()), limit)
@@ -453,7 +453,7 @@ def test_a_usage_limit_is_waited_for_and_then_continued_once() -> None:
 def test_three_hours_of_steady_work_and_a_night_of_rest_lead_to_nothing() -> None:
     """No act, no alert, no line."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         await clinic.manage("b")
         clinic.finish("b")
@@ -474,7 +474,7 @@ def test_three_hours_of_steady_work_and_a_night_of_rest_lead_to_nothing() -> Non
 def test_a_runaway_that_makes_progress_is_only_told() -> None:
     """Two hours of varied work end nothing."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         clinic.hear("a", Prompted(clinic.wall()))
         for _minute in range(150):
@@ -489,7 +489,7 @@ def test_a_runaway_that_makes_progress_is_only_told() -> None:
 def test_a_revived_agent_is_told_what_it_already_did_elsewhere() -> None:
     """Completed remote calls are listed, so that they are not repeated."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = await clinic.manage("a")
         at = clinic.wall()
         pushed = CallStarted(at, "c1", "Bash", input=b'{"command": "git push origin main"}')
@@ -504,7 +504,7 @@ def test_a_revived_agent_is_told_what_it_already_did_elsewhere() -> None:
 def test_a_folder_that_is_gone_is_told_and_not_revived() -> None:
     """There is nowhere to go on in."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.place.gone.add("/home/me/shop")
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(60)
@@ -517,7 +517,7 @@ def test_a_folder_that_is_gone_is_told_and_not_revived() -> None:
 def test_a_restarted_daemon_remembers_that_the_budget_is_spent() -> None:
     """The second failure is known as one although another daemon saw the first."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(10)
         assert clinic.living.acts == ["start"]
@@ -534,7 +534,7 @@ def test_a_restarted_daemon_remembers_that_the_budget_is_spent() -> None:
 def test_a_death_soon_after_other_trouble_is_told_as_a_death() -> None:
     """A turn failed, the next one began, and its agent died in it: another incident and another alert, within minutes."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.work("a")
         clinic.hear("a", TurnFailed(clinic.wall(), Failure.REQUEST, "API Error: 400"))
@@ -561,7 +561,7 @@ def test_a_death_soon_after_other_trouble_is_told_as_a_death() -> None:
 def test_nobody_revives_what_was_only_found_or_is_well() -> None:
     """A person's order too needs a managed session in trouble."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.start("a")
         with pytest.raises(NotManaged):
             await clinic.healer.revive("a", approved=True)
@@ -575,7 +575,7 @@ def test_nobody_revives_what_was_only_found_or_is_well() -> None:
 def test_mode_observe_heals_nothing() -> None:
     """It tells, whatever it sees."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(600)
 
@@ -587,7 +587,7 @@ def test_mode_observe_heals_nothing() -> None:
 def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
     """Name, folder and conversation; what a person must look at first is skipped with the reason."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         for name, command in (("a", "make"), ("b", "git push")):
             process = clinic.start(name)
             clinic.show(name, process, socket="/tmp/tmux-1/default")
@@ -608,7 +608,7 @@ def test_what_a_reboot_took_along_is_listed_and_brought_back() -> None:
 def test_what_was_closed_before_a_reboot_is_not_brought_back_by_it(seconds: float) -> None:
     """Its person left it and its host lived on; what ended just before the host did was taken along."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = await clinic.manage("a")
         clinic.finish("a")
         closing = UserCloseDetector(clinic.clock, clinic.roster, clinic.holdings, clinic.circumstances)
@@ -632,7 +632,7 @@ def test_what_was_closed_before_a_reboot_is_not_brought_back_by_it(seconds: floa
 def test_nobody_else_brings_back_what_is_being_restored(monkeypatch: pytest.MonkeyPatch) -> None:
     """A found session is managed from then on; a client that takes its time is started once, and not called unhealthy."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.hear("a", Prompted(clinic.wall()))
         clinic.finish("a")
@@ -659,7 +659,7 @@ def test_nobody_else_brings_back_what_is_being_restored(monkeypatch: pytest.Monk
 def test_what_was_taught_to_be_local_is_restored() -> None:
     """`restore` and `resume` class calls as healing does: by the rules, and by what was taught about the project."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.work("a", "./sync-fixtures.sh --all")
         clinic.show("a", process, runtime=ProcessState.DEAD)
@@ -677,7 +677,7 @@ def test_what_was_taught_to_be_local_is_restored() -> None:
 def test_a_lost_session_that_was_never_asked_anything_returns_without_a_turn() -> None:
     """Its client comes up again and waits for its first prompt, as it did before."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         asked = RunRequest(argv=("claude",), cwd="/home/me/shop", environ={"PATH": "/bin"})
         record = await clinic.hands.run(asked)
         managed = clinic.holdings.find(record.session_id)
@@ -705,7 +705,7 @@ def test_a_lost_session_that_was_never_asked_anything_returns_without_a_turn() -
 def test_what_was_lost_during_a_pause_is_written_down_when_it_comes_back() -> None:
     """First that nothing was done, then what was; its incident says that it came back."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = await clinic.manage("a")
         clinic.finish("a")
         await clinic.calm.pause("ada")
@@ -729,13 +729,13 @@ def test_people_are_told_before_an_issue_is_filed() -> None:
     """A forge that hangs delays the line in the log, which waits for its address, and no message."""
     told: list[int] = []
 
-    class Slow(Notary):
+    class Slow(FakeIssueTracker):
         async def file(self, report: IssueReport) -> FilingResult:
             await clinic.clock.sleep(20.0)
             told.append(len(clinic.recorder.said))
             return await super().file(report)
 
-    clinic = Clinic(forge=Slow())
+    clinic = HealingFixture(forge=Slow())
 
     async def run() -> None:
         async with clinic.open():
@@ -752,7 +752,7 @@ def test_people_are_told_before_an_issue_is_filed() -> None:
 def test_whoever_lets_a_held_session_go_on_is_not_told_that_it_died() -> None:
     """People heard that it is held; then only that it is over. Its incident says what became of it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic, command="git push")
         await clinic.clock.run_for(10)
         await clinic.healer.revive("a", approved=True, by="ann")
@@ -768,7 +768,7 @@ def test_whoever_lets_a_held_session_go_on_is_not_told_that_it_died() -> None:
 def test_only_what_was_lost_is_restored() -> None:
     """Neither a living session nor one that died by itself, nor what a person must look at first."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.start("a")
         for name, command in (("b", "make test"), ("c", "git push")):
             process = clinic.start(name)

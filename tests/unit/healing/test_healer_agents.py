@@ -4,7 +4,7 @@ from collections.abc import Coroutine
 
 import pytest
 
-from support.healing_fixture import Clinic, play, written
+from support.healing_fixture import HealingFixture, play, written
 from support.supervisor_fixture import subject
 from wakeful.control.gate import ActionKind, ActionRecord
 from wakeful.control.ownership import HostedByAgent
@@ -25,7 +25,7 @@ KEY = SessionId("agent-bot")
 class Bot:
     """The agent `bot`, which hosts session `a`, as the hub would speak for it."""
 
-    def __init__(self, clinic: Clinic, way: AgentRecovery = AgentRecovery.REVIVE) -> None:
+    def __init__(self, clinic: HealingFixture, way: AgentRecovery = AgentRecovery.REVIVE) -> None:
         self.clinic = clinic
         self.way = way
         self.starts = 0
@@ -68,7 +68,7 @@ class Bot:
 def test_a_killed_agent_of_the_hub_is_started_and_told_what_was_cut_off() -> None:
     """Once, by its agent, in its conversation; its budget, its event and its alerts are those of any revival."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         bot = Bot(clinic)
         bot.die()
         await clinic.clock.run_for(5)
@@ -92,7 +92,7 @@ def test_a_killed_agent_of_the_hub_is_started_and_told_what_was_cut_off() -> Non
 def test_an_agent_that_dies_again_in_the_same_work_is_given_up() -> None:
     """The budget is the work's, whoever starts the process."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         bot = Bot(clinic)
         bot.die()
         await clinic.clock.run_for(5)
@@ -111,7 +111,7 @@ def test_an_agent_that_dies_again_in_the_same_work_is_given_up() -> None:
 def test_an_agent_without_an_input_line_yet_is_told_once_it_has_one(*, shown: bool) -> None:
     """A client calls itself idle before its terminal shows that: the turn is not lost for that. No attempt after 30 s."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.living.outcome = ActionOutcome.DECLINED
         bot = Bot(clinic)
         bot.die()
@@ -134,7 +134,7 @@ def test_an_agent_without_an_input_line_yet_is_told_once_it_has_one(*, shown: bo
 def test_a_call_elsewhere_holds_an_agent_until_a_person_says_yes() -> None:
     """`restart = "auto"` is no approval."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         bot = Bot(clinic)
         bot.die("git push origin main")
         await clinic.clock.run_for(3600)
@@ -149,7 +149,7 @@ def test_a_call_elsewhere_holds_an_agent_until_a_person_says_yes() -> None:
 def test_an_agent_that_cannot_be_seen_is_waited_for() -> None:
     """Nothing is tried, spent or told while its runtime is lost; then it is started."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         bot = Bot(clinic, AgentRecovery.WAIT)
         bot.die()
         await clinic.clock.run_for(60)
@@ -165,7 +165,7 @@ def test_an_agent_that_cannot_be_seen_is_waited_for() -> None:
 def test_an_agent_whose_restart_is_manual_is_told_about_as_managed(mode: str) -> None:
     """Whatever the mode is: never called found, named by its agent, and only its agent's commands act on it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         bot = Bot(clinic, AgentRecovery.NOTIFY)
         bot.die()
         clinic.rules = type(clinic.rules)(mode=mode)

@@ -4,7 +4,7 @@ import asyncio
 
 import msgspec
 
-from support.healing_fixture import Clinic, Notary, die_in_a_turn, play, written
+from support.healing_fixture import FakeIssueTracker, HealingFixture, die_in_a_turn, play, written
 from wakeful.core.ids import ConversationId, SessionId
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
 from wakeful.incidents.model import Cause, Incident, MemberStatus, Origin, counts_text
@@ -65,7 +65,7 @@ def test_what_two_do_to_one_incident_at_once_is_kept_of_both() -> None:
     assert [(each.id, each.fate) for each in members] == [(name, MemberStatus.REVIVED) for name in "abcd"]
 
 
-def limit(clinic: Clinic, name: str, seconds: float) -> None:
+def limit(clinic: HealingFixture, name: str, seconds: float) -> None:
     """Its turn meets the usage limit, which ends so many seconds from now."""
     failed = TurnFailed(clinic.wall(), Failure.LIMIT, "limit reached", until=clinic.wall() + seconds)
     clinic.hear(name, Prompted(clinic.wall()), failed)
@@ -74,7 +74,7 @@ def limit(clinic: Clinic, name: str, seconds: float) -> None:
 def test_a_usage_limit_with_an_end_is_one_incident_and_one_alert_that_say_it() -> None:
     """Told once while it lasts, with its sessions and the latest end; over when they went on."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         for name, seconds in (("a", 3500.0), ("b", 3600.0)):
             await clinic.manage(name)
             limit(clinic, name, seconds)
@@ -101,7 +101,7 @@ def test_a_usage_limit_with_an_end_is_one_incident_and_one_alert_that_say_it() -
 def test_what_turns_out_to_be_managed_is_told_as_that() -> None:
     """A client that fails at once is seen before whoever started it has written that down."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         for name in "ab":
             clinic.start(name)
             clinic.fail(name, "please log in", Failure.AUTH)
@@ -119,7 +119,7 @@ def test_what_turns_out_to_be_managed_is_told_as_that() -> None:
 def test_a_found_session_leaves_the_incident_when_its_limit_is_lifted() -> None:
     """Going on is up to whoever runs it; the cause is over, and that is told."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.start("a")
         limit(clinic, "a", 600.0)
         await clinic.clock.run_for(590)
@@ -134,7 +134,7 @@ def test_a_found_session_leaves_the_incident_when_its_limit_is_lifted() -> None:
 def test_what_a_person_stopped_leaves_its_incident_and_is_healthy() -> None:
     """Said to be stopped and never called recovered; the incident goes on for the others."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         for name in "ab":
             await clinic.manage(name)
             clinic.fail(name, "please log in", Failure.AUTH)
@@ -159,7 +159,7 @@ def test_what_a_person_stopped_leaves_its_incident_and_is_healthy() -> None:
 def test_stopping_a_held_session_answers_its_checkpoint() -> None:
     """Nothing is left to decide, and its incident is over because a person stopped it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(10)
         assert len(await clinic.checkpoints.list_checkpoints(everything=False)) == 1
@@ -176,7 +176,7 @@ def test_stopping_a_held_session_answers_its_checkpoint() -> None:
 def test_a_found_session_that_somebody_closed_leaves_its_incident() -> None:
     """A client that gives up by itself does so at once, and is still told; one closed later is nobody's trouble."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         closed, gave_up = clinic.start("a"), clinic.start("b")
         for name in "ab":
             clinic.fail(name, "please log in", Failure.AUTH)
@@ -193,7 +193,7 @@ def test_a_found_session_that_somebody_closed_leaves_its_incident() -> None:
 def test_a_session_whose_log_is_gone_keeps_no_incident_open() -> None:
     """What was forgotten is looked at once more and let go."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.fail("a")
         await clinic.clock.run_for(10)
@@ -207,8 +207,8 @@ def test_a_session_whose_log_is_gone_keeps_no_incident_open() -> None:
 
 def test_two_daemons_on_one_store_open_one_incident_and_tell_it_once() -> None:
     """What the first manages is not found by the second, however late that hears of it; one of them revives it."""
-    first = Clinic()
-    second = Clinic(store=first.store, clock=first.clock)
+    first = HealingFixture()
+    second = HealingFixture(store=first.store, clock=first.clock)
 
     async def scene() -> None:
         async with first.open(), second.open():
@@ -236,8 +236,8 @@ def test_two_daemons_on_one_store_open_one_incident_and_tell_it_once() -> None:
 
 def test_what_another_daemon_lets_go_or_stops_is_heard() -> None:
     """Managed, stopped and released are the same for every daemon on a store."""
-    first = Clinic()
-    second = Clinic(store=first.store, clock=first.clock)
+    first = HealingFixture()
+    second = HealingFixture(store=first.store, clock=first.clock)
     a = SessionId("claude-a")
 
     async def scene() -> None:
@@ -257,9 +257,9 @@ def test_what_another_daemon_lets_go_or_stops_is_heard() -> None:
 
 def test_a_held_session_has_one_issue() -> None:
     """It needs a person like any other trouble; its line in the log names the issue, and it is filed once."""
-    notary = Notary()
+    notary = FakeIssueTracker()
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(3600)
 
@@ -273,7 +273,7 @@ def test_a_held_session_has_one_issue() -> None:
 def test_why_of_an_idle_session_says_that_it_is_done() -> None:
     """Nobody is told to wait for an end that has come; a managed one is given a prompt, a found one is looked at."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.start("found")
         await clinic.manage("managed")
         await clinic.manage("stopped")
@@ -306,7 +306,7 @@ def test_why_of_an_idle_session_says_that_it_is_done() -> None:
 def test_what_broke_in_the_hosts_sleep_is_one_incident() -> None:
     """Three hang since it slept: one alert. A fourth lost its connection as it woke, and was well before they were found."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         for name in "abcd":
             await clinic.manage(name)
             clinic.hear(name, Prompted(clinic.wall()))
@@ -336,7 +336,7 @@ class Outage:
     RETRIES_SECONDS = 180.0
     NAMES = tuple(f"s{number}" for number in range(12))
 
-    def __init__(self, clinic: Clinic) -> None:
+    def __init__(self, clinic: HealingFixture) -> None:
         self._clinic = clinic
         self._asked_at: dict[str, float] = {}
 
@@ -368,7 +368,7 @@ class Outage:
 def test_in_an_outage_one_goes_ahead_and_the_others_keep_their_revival() -> None:
     """Half an hour without an answer costs a few of twelve their only revival; the rest return when it is over."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         outage = Outage(clinic)
         await outage.last_for(1800)
         assert len(clinic.living.acts) == 3
@@ -390,7 +390,7 @@ def test_in_an_outage_one_goes_ahead_and_the_others_keep_their_revival() -> None
 def test_a_person_may_go_at_once_whoever_went_ahead() -> None:
     """What waits for others waits for nobody who says so; the same where too many failed lately."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await Outage(clinic).last_for(30)
         assert len(clinic.living.acts) == 1
         waiting = [name for name in Outage.NAMES if not clinic.roster.find(name).activity.in_turn]
@@ -402,7 +402,7 @@ def test_a_person_may_go_at_once_whoever_went_ahead() -> None:
 def test_who_went_ahead_and_was_stopped_holds_nobody_back() -> None:
     """Another one goes."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         outage = Outage(clinic)
         await outage.last_for(30)
         await clinic.hands.stop(outage.waiting()[0])

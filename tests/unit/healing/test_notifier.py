@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from support.healing_fixture import OWN_TMUX, Clinic
+from support.healing_fixture import OWN_TMUX, HealingFixture
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
 from wakeful.core.process import ProcessState
@@ -17,9 +17,9 @@ A = SessionId("claude-a")
 HOUR = 3600.0
 
 
-def play(scene: Callable[[Clinic], Awaitable[None]], *, burst: int = 10) -> Clinic:
+def play(scene: Callable[[HealingFixture], Awaitable[None]], *, burst: int = 10) -> HealingFixture:
     """Run a scene in an open clinic."""
-    clinic = Clinic(burst=burst)
+    clinic = HealingFixture(burst=burst)
 
     async def run() -> None:
         async with clinic.open():
@@ -29,19 +29,19 @@ def play(scene: Callable[[Clinic], Awaitable[None]], *, burst: int = 10) -> Clin
     return clinic
 
 
-async def die_in_a_turn(clinic: Clinic, name: str = "a", command: str = "make test") -> None:
+async def die_in_a_turn(clinic: HealingFixture, name: str = "a", command: str = "make test") -> None:
     process = await clinic.manage(name)
     clinic.work(name, command)
     clinic.end(process)
 
 
-async def die_again(clinic: Clinic, name: str = "a") -> None:
+async def die_again(clinic: HealingFixture, name: str = "a") -> None:
     (process,) = clinic.roster.find(name).presence.living_processes
     clinic.end(process.process)
     await clinic.clock.run_for(10)
 
 
-async def lose_the_server(clinic: Clinic, managed: str, found: str = "") -> None:
+async def lose_the_server(clinic: HealingFixture, managed: str, found: str = "") -> None:
     """The tmux server of idle sessions ends; those that were only found were at work."""
     processes = {name: await clinic.manage(name) for name in managed}
     processes |= {name: clinic.start(name) for name in found}
@@ -65,7 +65,7 @@ def lines(text: str) -> dict[str, str]:
 def test_idle_sessions_that_a_server_took_along_are_told_to_be_back() -> None:
     """One alert says that all three came back and that nothing is left to do."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await lose_the_server(clinic, "abc")
         await clinic.clock.run_for(60)
 
@@ -79,7 +79,7 @@ def test_idle_sessions_that_a_server_took_along_are_told_to_be_back() -> None:
 def test_who_waits_for_their_turn_is_waited_for() -> None:
     """Revivals are paced; the one alert comes when the last of them is done."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await lose_the_server(clinic, "abcdefgh")
         await clinic.clock.run_for(60)
 
@@ -90,7 +90,7 @@ def test_who_waits_for_their_turn_is_waited_for() -> None:
 def test_an_incident_counts_those_that_are_still_in_it() -> None:
     """Two that were only found are down, three are back, and the command is about the two."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await lose_the_server(clinic, "abc", "xy")
         await clinic.clock.run_for(60)
 
@@ -108,7 +108,7 @@ def test_an_incident_counts_those_that_are_still_in_it() -> None:
 def test_who_fails_twice_is_counted_once() -> None:
     """A session that left its incident and came back into it is one session."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(10)
         await die_again(clinic)
@@ -121,7 +121,7 @@ def test_who_fails_twice_is_counted_once() -> None:
 def test_what_was_muted_is_told_once_the_mute_has_ended() -> None:
     """Once, and only because it still lasts."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.mute(MuteKind.PROJECT, "shop", 2 * HOUR, by="ada")
         clinic.place.gone.add("/home/me/shop")
         await die_in_a_turn(clinic)
@@ -136,7 +136,7 @@ def test_what_was_muted_is_told_once_the_mute_has_ended() -> None:
 def test_what_was_given_up_while_muted_is_told_as_that() -> None:
     """With the command that tries again."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.mute(MuteKind.SESSION, A, HOUR, by="ada")
         clinic.living.dies_at_once = True
         await die_in_a_turn(clinic)
@@ -150,7 +150,7 @@ def test_what_was_given_up_while_muted_is_told_as_that() -> None:
 def test_what_is_over_before_its_mute_ends_is_never_told() -> None:
     """Neither that it happened nor that it is over."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.mute(MuteKind.SESSION, A, HOUR, by="ada")
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(10)
@@ -164,7 +164,7 @@ def test_what_is_over_before_its_mute_ends_is_never_told() -> None:
 def test_a_cause_is_muted_as_well_as_a_code(code: str, count: int) -> None:
     """`mute --code auth` silences lost logins, whose finding is called auth_required."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.mute(MuteKind.CODE, code, HOUR, by="ada")
         await clinic.manage("a")
         clinic.fail("a", "please log in", Failure.AUTH)
@@ -176,7 +176,7 @@ def test_a_cause_is_muted_as_well_as_a_code(code: str, count: int) -> None:
 def test_an_end_is_told_when_the_revival_has_held() -> None:
     """Not within the time in which a failure would be the same trouble; by its name."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(5)
         clinic.answer("a")
@@ -196,7 +196,7 @@ def test_an_end_is_told_when_the_revival_has_held() -> None:
 def test_who_fails_again_was_never_said_to_be_well() -> None:
     """One message says that it was brought back and that it was given up; no end in between or after."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(60)
         await die_again(clinic)
@@ -212,7 +212,7 @@ def test_who_fails_again_was_never_said_to_be_well() -> None:
 def test_a_revival_is_told_when_it_is_seen_at_work() -> None:
     """Not before: what comes of it is in the same message, also if the daemon is restarted meanwhile."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(30)
         assert clinic.recorder.said == []
@@ -236,7 +236,7 @@ def test_a_revival_is_told_when_it_is_seen_at_work() -> None:
 def test_a_person_who_stops_a_revived_session_hears_nothing_of_it() -> None:
     """Its death was not told yet, and a person has ended it since."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(30)
         await clinic.hands.stop("a")
@@ -248,7 +248,7 @@ def test_a_person_who_stops_a_revived_session_hears_nothing_of_it() -> None:
 def test_who_is_given_up_alive_is_not_said_to_be_stopped() -> None:
     """A silent agent whose second silence is given up still runs."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.manage("a")
         clinic.hear("a", Prompted(clinic.wall()))
         await clinic.clock.run_for(2 * HOUR)
@@ -261,7 +261,7 @@ def test_who_is_given_up_alive_is_not_said_to_be_stopped() -> None:
 def test_an_end_is_told_by_the_next_daemon_too() -> None:
     """What was over when the first one ended is told by the second, once."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(5)
         clinic.answer("a")
@@ -282,7 +282,7 @@ def test_an_end_is_told_by_the_next_daemon_too() -> None:
 def test_an_incident_that_was_being_gathered_is_told_by_the_next_daemon() -> None:
     """A crash in the moment of gathering loses no alert."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await lose_the_server(clinic, "ab")
         await clinic.clock.run_for(4)
         assert clinic.recorder.said == []
@@ -302,7 +302,7 @@ def test_an_incident_that_was_being_gathered_is_told_by_the_next_daemon() -> Non
 def test_a_folder_that_is_gone_is_named_as_the_reason() -> None:
     """Nothing was done, and the line says why."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.place.gone.add("/home/me/shop")
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(60)
@@ -314,7 +314,7 @@ def test_a_folder_that_is_gone_is_named_as_the_reason() -> None:
 def test_what_an_abort_ended_is_not_said_to_be_well() -> None:
     """Its incident says that a person wanted it so."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(10)
         await clinic.healer.give_up(A, "ada")

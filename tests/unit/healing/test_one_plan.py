@@ -11,7 +11,7 @@ import pytest
 
 import wakeful
 from support.agents_fixture import TestHub, agent, with_pid
-from support.healing_fixture import Clinic, die_in_a_turn
+from support.healing_fixture import HealingFixture, die_in_a_turn
 from support.recording_outbox import RecordingOutbox
 from wakeful.agents.model import Restart
 from wakeful.alerts.notifier import Notifier
@@ -62,7 +62,7 @@ QUEUED: Final = SessionId("tg_shop_1_1")
 
 async def play_session(rules: HealingRules, limiter: Callable[[RevivalLimiter], None]) -> int:
     """A managed session dies in its turn: how often its agent is started."""
-    clinic = Clinic(rules=rules)
+    clinic = HealingFixture(rules=rules)
     limiter(clinic.reviver.limiter)
     async with clinic.open():
         if rules.paused_by is not None:
@@ -74,7 +74,7 @@ async def play_session(rules: HealingRules, limiter: Callable[[RevivalLimiter], 
 
 async def play_proposal(rules: HealingRules, limiter: Callable[[RevivalLimiter], None]) -> int:
     """The chat gateway proposes a session at once: how often that is confirmed."""
-    clinic = Clinic(rules=rules)
+    clinic = HealingFixture(rules=rules)
     limiter(clinic.reviver.limiter)
     async with clinic.open():
         if rules.paused_by is not None:

@@ -4,7 +4,7 @@ import asyncio
 
 from msgspec.structs import replace
 
-from support.healing_fixture import Clinic, die_in_a_turn, play
+from support.healing_fixture import HealingFixture, die_in_a_turn, play
 from support.supervisor_fixture import BOOT, subject
 from wakeful.checkpoints.model import ChoiceName
 from wakeful.core.clock import Instant
@@ -27,20 +27,20 @@ from wakeful.judging.turn_state import TurnPhase
 A = SessionId("claude-a")
 
 
-def die_unmanaged(clinic: Clinic) -> None:
+def die_unmanaged(clinic: HealingFixture) -> None:
     process = clinic.start("a")
     clinic.work("a")
     clinic.end(process)
 
 
-def recoveries(clinic: Clinic) -> int:
+def recoveries(clinic: HealingFixture) -> int:
     return sum(each.event is CriticalEventKind.SESSION_RECOVERED for each in clinic.events)
 
 
 def test_a_resume_that_fails_is_no_recovery() -> None:
     """A client that lives for two seconds and ends again leaves the incident open, and nobody is told of an end."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         die_unmanaged(clinic)
         await clinic.clock.run_for(10)
         process = clinic.start("a")
@@ -58,7 +58,7 @@ def test_a_resume_that_fails_is_no_recovery() -> None:
 def test_a_session_that_was_opened_again_is_recovered_when_it_works() -> None:
     """Idle for minutes: its incident is closed and says why. At work: the event is written, once."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         die_unmanaged(clinic)
         await clinic.clock.run_for(10)
         clinic.start("a")
@@ -79,7 +79,7 @@ def test_a_session_that_was_opened_again_is_recovered_when_it_works() -> None:
 def test_a_revived_session_is_recovered_when_it_works() -> None:
     """Nothing changes for those that were brought back: one event, and Resolved."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(10)
         clinic.hear("a", TurnEnded(clinic.wall()))
@@ -93,7 +93,7 @@ def test_a_revived_session_is_recovered_when_it_works() -> None:
 def test_a_session_that_vanishes_closes_its_incident_at_once() -> None:
     """Its log was removed: no event of a recovery, and the alert of the end says that it is gone."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.fail("a")
         await clinic.clock.run_for(10)
@@ -112,7 +112,7 @@ def test_a_session_that_vanishes_closes_its_incident_at_once() -> None:
 def test_a_session_that_vanished_while_wakeful_was_away_closes_its_incident() -> None:
     """The next daemon does not find it, waits a minute for containers, and closes the incident."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         die_unmanaged(clinic)
         await clinic.clock.run_for(10)
 
@@ -136,7 +136,7 @@ def test_a_session_that_vanished_while_wakeful_was_away_closes_its_incident() ->
 def test_a_session_whose_process_is_gone_is_not_well_again() -> None:
     """A login that failed, and its terminal closed long after: the incident says that the process is gone."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         process = clinic.start("a")
         clinic.fail("a", "please log in", Failure.AUTH)
         await clinic.clock.run_for(100)
@@ -181,7 +181,7 @@ def test_a_process_that_only_came_up_ends_no_problem() -> None:
 def test_after_an_abort_nothing_is_well_again() -> None:
     """A person aborted what was held: no recovered event, no Resolved, and the end says who did it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(10)
         (checkpoint,) = await clinic.checkpoints.list_checkpoints(everything=False)

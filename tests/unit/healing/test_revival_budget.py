@@ -10,7 +10,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import HealthCheck, example, given, settings, strategies as st
 
-from support.healing_fixture import Clinic, play, written
+from support.healing_fixture import HealingFixture, play, written
 from support.supervisor_fixture import subject
 from wakeful.control.driver import ActionResult
 from wakeful.core.managed_session import ManagedSession
@@ -39,7 +39,7 @@ class Patient:
         self.brief_after_seconds = brief_after_seconds
         self._reading: set[asyncio.Task[None]] = set()
 
-    def settle_in(self, clinic: Clinic) -> None:
+    def settle_in(self, clinic: HealingFixture) -> None:
         """Its client ends and comes up in its own manner."""
         living, stop = clinic.living, clinic.living.stop
         # Codex without a terminal runs a process for each turn; whoever is resumed keeps its driver.
@@ -52,7 +52,7 @@ class Patient:
 
         async def shown(name: str, prompt: str, seconds: float) -> None:
             await clinic.clock.sleep(seconds)
-            Clinic.prompted(clinic, name, prompt)
+            HealingFixture.prompted(clinic, name, prompt)
 
         def prompted(name: str, prompt: str) -> None:
             if self.brief_after_seconds is not None:
@@ -60,16 +60,16 @@ class Patient:
 
         living.stop, clinic.prompted = stopped, prompted  # type: ignore[method-assign]
 
-    async def begin(self, clinic: Clinic) -> None:
+    async def begin(self, clinic: HealingFixture) -> None:
         process = clinic.start(self.name)
         if self.place:
             clinic.show(self.name, process)
         managed = await clinic.hands.adopt(subject(self.name).id)
         assert managed.driver == self.driver
         clinic.settle()
-        Clinic.prompted(clinic, self.name, "Fix the tests")
+        HealingFixture.prompted(clinic, self.name, "Fix the tests")
 
-    async def suffer(self, clinic: Clinic, mishap: str) -> None:
+    async def suffer(self, clinic: HealingFixture, mishap: str) -> None:
         now = clinic.wall()
         match mishap:
             case "die":
@@ -87,14 +87,14 @@ class Patient:
                 clinic.answer(self.name)
         await clinic.clock.run_for(60 if mishap == "a minute" else SILENT_SECONDS)
 
-    def _end(self, clinic: Clinic) -> None:
+    def _end(self, clinic: HealingFixture) -> None:
         for process in clinic.roster.find(self.name).presence.living_processes:
             clinic.end(process.process)
 
 
-async def suffered(patient: Patient, mishaps: Sequence[str]) -> Clinic:
+async def suffered(patient: Patient, mishaps: Sequence[str]) -> HealingFixture:
     """The clinic after all of it; a restart of its daemon keeps what was seen outside."""
-    clinic = Clinic(clock=VirtualClock())
+    clinic = HealingFixture(clock=VirtualClock())
     patient.settle_in(clinic)
     rest = list(mishaps)
     async with clinic.open():
@@ -107,7 +107,7 @@ async def suffered(patient: Patient, mishaps: Sequence[str]) -> Clinic:
     return clinic
 
 
-def figures(clinic: Clinic) -> tuple[int, int, int, int]:
+def figures(clinic: HealingFixture) -> tuple[int, int, int, int]:
     """Revivals, give-ups, alerts of the problem and alerts of the give-up."""
     told = [each for each in clinic.recorder.said if not each.startswith(("Resolved", "Closed"))]
     gave_up = [each for each in told if "gave up" in each]
@@ -157,11 +157,11 @@ def test_a_person_who_asks_again_begins_other_work(kind: str) -> None:
     """Given up, prompted anew by the person and hung once more, it is revived once more."""
     patient = Patient(kind, stop_leaves_line=True, brief_after_seconds=5.0)
 
-    async def scene() -> Clinic:
+    async def scene() -> HealingFixture:
         clinic = await suffered(patient, ["hang", "hang"])
         clinic.build()
         async with clinic.open():
-            Clinic.prompted(clinic, patient.name, "Fix it the other way")
+            HealingFixture.prompted(clinic, patient.name, "Fix it the other way")
             await clinic.clock.run_for(3 * SILENT_SECONDS)
         return clinic
 
@@ -169,7 +169,7 @@ def test_a_person_who_asks_again_begins_other_work(kind: str) -> None:
     assert (revivals, give_ups) == (2, 2)
 
 
-async def poisoned(clinic: Clinic) -> None:
+async def poisoned(clinic: HealingFixture) -> None:
     """A conversation that fails whatever it is asked."""
     await clinic.manage("a")
     for _ in range(4):
@@ -179,7 +179,7 @@ async def poisoned(clinic: Clinic) -> None:
 def test_whoever_takes_the_place_of_a_conversation_has_its_budget() -> None:
     """A conversation that fails whatever it is asked is begun anew once; the new one hangs, and is given up."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await poisoned(clinic)
         await clinic.clock.run_for(4 * SILENT_SECONDS)
 
@@ -193,7 +193,7 @@ def test_whoever_takes_the_place_of_a_conversation_has_its_budget() -> None:
 def test_a_conversation_that_was_replaced_was_stopped_by_nobody() -> None:
     """Wakeful ended it: it says where its work goes on, to people, in its incident and where it could be brought back."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await poisoned(clinic)
         await clinic.clock.run_for(60)
         clinic.settle()
@@ -216,7 +216,7 @@ def test_a_conversation_that_was_replaced_was_stopped_by_nobody() -> None:
 @pytest.mark.parametrize("is_noted", [False, True])
 def test_a_crash_after_a_new_conversation_was_begun_begins_no_other(is_noted: bool) -> None:
     """The next daemon knows it by the revival it was begun for, and its budget is spent."""
-    clinic = Clinic()
+    clinic = HealingFixture()
     keep = clinic.holdings.save
 
     async def first_daemon() -> None:
@@ -255,7 +255,7 @@ def test_a_restart_does_not_claim_what_a_person_did(kind: str) -> None:
     """A person cuts the revived turn short; the next daemon knows still that Wakeful had acted before."""
     patient = Patient(kind, stop_leaves_line=False, brief_after_seconds=0.0)
 
-    async def scene() -> Clinic:
+    async def scene() -> HealingFixture:
         clinic = await suffered(patient, ["hang", "a minute"])
         clinic.hear(patient.name, TurnInterrupted(clinic.wall()))
         await clinic.clock.run_for(60)

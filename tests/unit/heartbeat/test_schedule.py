@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from support.heartbeat_fixture import WakeHouse, fox, play, refusing
+from support.heartbeat_fixture import HeartbeatFixture, fox, play, refusing
 from wakeful.heartbeat.model import Trigger, WakeOutcome
 from wakeful.heartbeat.service import WakeRules
 from wakeful.testing.virtual_clock import settle
 
 
-def played(house: WakeHouse, seconds: float) -> Coroutine[Any, Any, None]:
+def played(house: HeartbeatFixture, seconds: float) -> Coroutine[Any, Any, None]:
     """Let the schedule run for so long."""
 
     async def run() -> None:
@@ -26,7 +26,7 @@ def played(house: WakeHouse, seconds: float) -> Coroutine[Any, Any, None]:
     return run()
 
 
-def moments(house: WakeHouse) -> list[str]:
+def moments(house: HeartbeatFixture) -> list[str]:
     """When prompts were sent, as a person reads it."""
     sent = [each for each in reversed(house.audits.of("fox", 1000)) if each.outcome is WakeOutcome.SENT]
     return [datetime.fromtimestamp(each.wall, UTC).strftime("%H:%M:%S") for each in sent]
@@ -35,7 +35,7 @@ def moments(house: WakeHouse) -> list[str]:
 def test_a_quiet_window_ends_with_a_wake(tmp_path: Path) -> None:
     """Due inside of it, the agent is woken at its end: to the second, not to the cycle."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         # So that neither cycles nor intervals fall on whole minutes.
         house.clock.advance(23.0)
         await fox(house, "preferences: {quiet_windows: [{timezone: UTC, start: 07:00, end: 09:17}]}")
@@ -59,7 +59,7 @@ def test_the_next_wake_is_when_it_will_be(
 ) -> None:
     """Due at half past eight: later if it is quiet then."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house, f"preferences: {{quiet_windows: [{{timezone: UTC, start: {start}, end: {end}}}]}}")
         state = (await house.wakes.status("fox")).wake_state
         assert (state.quiet_until or "T")[11:16] == (quiet_until or "")
@@ -71,7 +71,7 @@ def test_the_next_wake_is_when_it_will_be(
 def test_who_is_always_quiet_has_no_next_wake(tmp_path: Path) -> None:
     """Active hours that lie in a quiet window are none."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         hours = "active_hours: [{timezone: UTC, start: 08:00, end: 09:00}]"
         quiet = "quiet_windows: [{timezone: UTC, start: 07:00, end: 10:00}]"
         await fox(house, f"preferences: {{{hours}, {quiet}}}")
@@ -84,7 +84,7 @@ def test_who_is_always_quiet_has_no_next_wake(tmp_path: Path) -> None:
 def test_the_schedule_keeps_the_interval(tmp_path: Path) -> None:
     """The file's own, or the default; it counts from the last wake or the last sign of work."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house, 'preferences: {min_interval: "1h"}')
         for _ in range(3):
             await played(house, 3600.0)
@@ -97,7 +97,7 @@ def test_the_schedule_keeps_the_interval(tmp_path: Path) -> None:
 def test_who_waited_longest_is_woken_first(tmp_path: Path) -> None:
     """More agents than a cycle has wakes for: none of them is left out for good by its name."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         agents = [f"agent-{number}" for number in range(6)]
         for agent in agents:
             house.write_policy(agent, 'preferences: {min_interval: "5m"}')
@@ -119,7 +119,7 @@ def test_who_waited_longest_is_woken_first(tmp_path: Path) -> None:
 def test_one_who_is_slow_to_take_a_prompt_keeps_nobody_waiting(tmp_path: Path) -> None:
     """Whoever is due is woken at once, beside the others."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         for agent in ("ant", "bee"):
             house.write_policy(agent)
             await house.raise_agent(agent)
@@ -138,7 +138,7 @@ def test_one_who_is_slow_to_take_a_prompt_keeps_nobody_waiting(tmp_path: Path) -
 def test_nobody_is_woken_while_paused(tmp_path: Path) -> None:
     """The schedule waits; a person who asks by hand is heard."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
         await house.calm.pause("a test")
         await played(house, 2 * 3600.0)
@@ -151,7 +151,7 @@ def test_nobody_is_woken_while_paused(tmp_path: Path) -> None:
 def test_a_schedule_outlives_a_store_that_refuses(tmp_path: Path) -> None:
     """One agent's trouble is not another's."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         take_again = refusing(house)
         house.clock.advance(3600.0)

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from support.heartbeat_fixture import GUIDANCE, QUIET_NOW, Scene, WakeHouse, fox, play, reason_of
+from support.heartbeat_fixture import GUIDANCE, QUIET_NOW, HeartbeatFixture, Scene, fox, play, reason_of
 from support.supervisor_fixture import subject
 from wakeful.agents.model import BadAgentName
 from wakeful.control.driver import PromptRefused
@@ -27,7 +27,7 @@ EVERYTHING = "context: {include: [self, session_health, task, inbox_summary]}"
 def test_an_agent_is_woken_and_told_what_for(tmp_path: Path) -> None:
     """The prompt says that it is a wake and no person, names the snapshot, grants nothing, and carries the guidance."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house, "summary: Looks after the shop.")
         status = await house.wakes.status("fox")
         assert (status.eligible_for_wake, status.ineligibility_reason) == (True, None)
@@ -51,7 +51,7 @@ def order(number: int, *, project: str = "", session_id: SessionId | None = None
 def test_a_prompt_says_what_its_file_wants_to_be_told(tmp_path: Path) -> None:
     """Who it is, how it is, which work it holds and what waits for it: facts, and nobody's words."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house, EVERYTHING)
         record = house.roster.sessions[subject(name).id].record
         assert record is not None
@@ -76,93 +76,93 @@ def test_a_prompt_says_what_its_file_wants_to_be_told(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
-async def _not_found(house: WakeHouse) -> None:
+async def _not_found(house: HeartbeatFixture) -> None:
     house.write_policy("fox")
 
 
-async def _unhealthy(house: WakeHouse) -> None:
+async def _unhealthy(house: HeartbeatFixture) -> None:
     house.fail(await fox(house))
 
 
-async def _dead(house: WakeHouse) -> None:
+async def _dead(house: HeartbeatFixture) -> None:
     name = await fox(house)
     house.work(name)
     house.end(house.roster.sessions[subject(name).id].presence.living_processes[0].process)
 
 
-async def _found(house: WakeHouse) -> None:
+async def _found(house: HeartbeatFixture) -> None:
     await house.hands.release(await fox(house))
     house.settle()
 
 
-async def _observed(house: WakeHouse) -> None:
+async def _observed(house: HeartbeatFixture) -> None:
     await fox(house)
     house.mode = "observe"
 
 
-async def _path_closed(house: WakeHouse) -> None:
+async def _path_closed(house: HeartbeatFixture) -> None:
     await fox(house)
     house.path_open = False
 
 
-async def _ended(house: WakeHouse) -> None:
+async def _ended(house: HeartbeatFixture) -> None:
     name = await fox(house)
     house.end(house.roster.sessions[subject(name).id].presence.living_processes[0].process)
 
 
-async def _busy(house: WakeHouse) -> None:
+async def _busy(house: HeartbeatFixture) -> None:
     house.work(await fox(house))
 
 
-async def _waiting(house: WakeHouse) -> None:
+async def _waiting(house: HeartbeatFixture) -> None:
     house.hear(await fox(house), Prompted(house.wall()), QuestionAsked(house.wall(), "Bash: rm"))
 
 
-async def _quiet(house: WakeHouse) -> None:
+async def _quiet(house: HeartbeatFixture) -> None:
     await fox(house, QUIET_NOW)
 
 
-async def _outside_active_hours(house: WakeHouse) -> None:
+async def _outside_active_hours(house: HeartbeatFixture) -> None:
     await fox(house, "preferences: {active_hours: [{timezone: UTC, start: 09:00, end: 17:00}]}")
 
 
-async def _disabled(house: WakeHouse) -> None:
+async def _disabled(house: HeartbeatFixture) -> None:
     await fox(house, "enabled: false")
 
 
-async def _invalid(house: WakeHouse) -> None:
+async def _invalid(house: HeartbeatFixture) -> None:
     await fox(house, "enabled: perhaps")
 
 
-async def _no_policy(house: WakeHouse) -> None:
+async def _no_policy(house: HeartbeatFixture) -> None:
     await house.raise_agent("fox")
 
 
-async def _cooling(house: WakeHouse) -> None:
+async def _cooling(house: HeartbeatFixture) -> None:
     name = await fox(house)
     assert await reason_of(house) is None
     house.end_turn(name)
     house.clock.advance(59.0)
 
 
-async def _inside_its_interval(house: WakeHouse) -> None:
+async def _inside_its_interval(house: HeartbeatFixture) -> None:
     name = await fox(house, 'preferences: {min_interval: "10m"}')
     assert await reason_of(house) is None
     house.end_turn(name)
     house.clock.advance(599.0)
 
 
-async def _failing(house: WakeHouse) -> None:
+async def _failing(house: HeartbeatFixture) -> None:
     await fox(house)
     house.living.outcome = ActionOutcome.INEFFECTIVE
 
 
-async def _unseen(house: WakeHouse) -> None:
+async def _unseen(house: HeartbeatFixture) -> None:
     await fox(house)
     house.living.outcome = ActionOutcome.UNVERIFIED
 
 
-async def _refusing(house: WakeHouse) -> None:
+async def _refusing(house: HeartbeatFixture) -> None:
     await fox(house)
     house.living.problem = PromptRefused(reason="a test")
 
@@ -195,7 +195,7 @@ def test_a_refusal_has_its_reason_and_no_effect(name: str, tmp_path: Path) -> No
     """Refused before any work: nobody was spoken to, and the decision stands in the store with its reason."""
     begin, reason = SCENES[name]
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await begin(house)
         prompts = len(house.living.prompts)
         status = await house.wakes.status("fox")
@@ -217,7 +217,7 @@ def test_a_refusal_has_its_reason_and_no_effect(name: str, tmp_path: Path) -> No
 def test_configuration_disables_everybody(tmp_path: Path) -> None:
     """`[agents.heartbeat] enabled = false`."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
         assert await reason_of(house) is IneligibilityReason.HEARTBEAT_DISABLED
 
@@ -227,7 +227,7 @@ def test_configuration_disables_everybody(tmp_path: Path) -> None:
 def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
     """An agent with several; the answer has its id."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         house.write_policy("fox")
         await house.raise_agent("fox", "old")
         house.clock.advance(5.0)
@@ -244,7 +244,7 @@ def test_the_most_recently_active_session_is_meant(tmp_path: Path) -> None:
 def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -> None:
     """Before, nobody has that name."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         house.write_policy("fox")
         house.start("a")
         house.finish("a")
@@ -260,7 +260,7 @@ def test_a_found_session_is_woken_by_the_name_it_is_adopted_by(tmp_path: Path) -
 def test_whatever_a_session_may_be_called_it_is_woken_by(name: str, tmp_path: Path) -> None:
     """Agents of the hub have small letters; `wakeful run --name` takes others, too. Before, nobody has that name."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         house.write_policy(name)
         assert await reason_of(house, name) is IneligibilityReason.SESSION_NOT_FOUND
         await house.raise_agent(name, "a")
@@ -274,7 +274,7 @@ def test_a_session_is_meant_by_its_id_too(tmp_path: Path) -> None:
     """Nobody's session has one as well: a found one is not attachable, an unknown one not found, a path no id."""
     ids = [f"0b7ad3cd-16c1-4a5c-8a9b-7d1f0e2a3b{number}c" for number in range(3)]
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         for name in ids[:2]:
             house.start(name)
             house.finish(name)
@@ -307,7 +307,7 @@ def asked_by(session_id: SessionId, asked: list[str] | None = None) -> Callable[
 def test_nobody_is_looked_up_for_a_wake_that_is_refused(tmp_path: Path) -> None:
     """Who asks takes a walk over processes to know: of a thousand at once one walk is made, and none for a refusal."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         asked: list[str] = []
         caller = asked_by(SessionId("claude-another"), asked)
@@ -323,7 +323,7 @@ def test_nobody_is_looked_up_for_a_wake_that_is_refused(tmp_path: Path) -> None:
 def test_a_prompt_given_while_the_caller_is_looked_up_goes_first(tmp_path: Path) -> None:
     """The look takes a moment, and the prompt is in no log yet: the wake is skipped all the same."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         house.client.writes_late = True
 
@@ -341,7 +341,7 @@ def test_a_prompt_given_while_the_caller_is_looked_up_goes_first(tmp_path: Path)
 def test_an_agent_does_not_wake_itself(tmp_path: Path) -> None:
     """Others may be woken by it."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         with pytest.raises(WakesItself):
             await house.wakes.wake("fox", caller=asked_by(subject(name).id))

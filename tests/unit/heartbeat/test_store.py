@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from support.heartbeat_fixture import GUIDANCE, QUIET_NOW, WakeHouse, fox, play, reason_of
+from support.heartbeat_fixture import GUIDANCE, QUIET_NOW, HeartbeatFixture, fox, play, reason_of
 from support.supervisor_fixture import subject
 from wakeful.cli.commands.heartbeat import status_lines
 from wakeful.judging.wake_eligibility import IneligibilityReason
@@ -17,7 +17,7 @@ from wakeful.judging.wake_eligibility import IneligibilityReason
 def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_path: Path) -> None:
     """Waking stops until it is mended; a deleted file is no policy; health is what it was all along."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         before = house.roster.sessions[subject(name).id].record
         good = (await house.wakes.status("fox")).policy_snapshot
@@ -45,7 +45,7 @@ def test_an_invalid_file_names_its_line_and_keeps_the_last_good_snapshot(tmp_pat
 def test_what_a_file_says_leaves_redacted_and_marked(tmp_path: Path) -> None:
     """Its author may be an agent: a secret in it leaves by no door, and its words stand under `untrusted` alone."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         secret = "sk-ant-api03-" + "B" * 80
         name = await fox(house, f"summary: key {secret}")
         body = msgspec.json.encode(await house.wakes.status("fox")) + house.desk.inspect(name).body
@@ -63,7 +63,7 @@ def test_what_a_file_says_leaves_redacted_and_marked(tmp_path: Path) -> None:
 def test_equal_refusals_are_one_entry_that_counts(tmp_path: Path) -> None:
     """Whoever asks in a loop fills no disk; another reason is another entry."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house, QUIET_NOW)
         for _ in range(50):
             await reason_of(house)
@@ -95,7 +95,7 @@ def test_equal_refusals_are_one_entry_that_counts(tmp_path: Path) -> None:
 def test_inspect_correlates_policy_wake_state_and_audit(tmp_path: Path) -> None:
     """A managed session shows what the wake service knows of it, with a name or without; a found one shows nothing."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house, QUIET_NOW)
         house.start("stranger")
         answer = await house.wakes.wake("fox")
@@ -120,7 +120,7 @@ def test_inspect_correlates_policy_wake_state_and_audit(tmp_path: Path) -> None:
 def test_inspect_tells_of_this_session(tmp_path: Path) -> None:
     """Of an agent with several the wake service means one; each of them is shown as it is itself."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         house.write_policy("fox")
         old = await house.raise_agent("fox", "old")
         house.clock.advance(5.0)
@@ -140,7 +140,7 @@ def test_a_file_that_could_not_be_read_once_is_read_again(
     def refuse(*_words: object) -> int:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
         with monkeypatch.context() as world:
             world.setattr("wakeful.heartbeat.file.os.open", refuse)
@@ -157,7 +157,7 @@ def test_a_file_that_could_not_be_read_once_is_read_again(
 def test_a_session_of_the_hubs_is_reached_by_its_agent(tmp_path: Path) -> None:
     """Found, it is nobody's and out of reach; told whose it is, it is managed and can be woken."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         house.start("a")
         house.finish("a")
         session = house.roster.sessions[subject("a").id]

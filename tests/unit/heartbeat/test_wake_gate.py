@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from support.heartbeat_fixture import WakeHouse, fox, play, reason_of, refusing
+from support.heartbeat_fixture import HeartbeatFixture, fox, play, reason_of, refusing
 from support.supervisor_fixture import subject
 from wakeful.core.errors import WorldError
 from wakeful.heartbeat import store as wake_audit
@@ -20,7 +20,7 @@ from wakeful.testing.virtual_clock import START_WALL, settle
 def test_a_program_that_reads_lines_is_woken_by_one(tmp_path: Path) -> None:
     """The same words, none of them lost."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         house.write_policy("fox", body="One.\n\n  Two.")
         await house.raise_agent("fox")
         house.client.one_line = True
@@ -35,7 +35,7 @@ def test_a_program_that_reads_lines_is_woken_by_one(tmp_path: Path) -> None:
 def test_a_prompt_that_began_inside_the_gate_goes_first(tmp_path: Path) -> None:
     """A person types while the wake waits for its turn: nothing is sent, and neither cooldown nor cycle is spent."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         house.meanwhile = lambda _session: house.hear(name, Prompted(house.wall()))
         answer = await house.wakes.wake("fox")
@@ -55,7 +55,7 @@ def test_a_prompt_that_began_inside_the_gate_goes_first(tmp_path: Path) -> None:
 def test_a_user_prompt_and_a_wake_are_serialised(tmp_path: Path) -> None:
     """While a person's prompt is being delivered the session still looks idle: the wake waits, and sees it was overtaken."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         house.client.held = asyncio.Event()
         house.client.writes_late = True
@@ -75,7 +75,7 @@ def test_a_user_prompt_and_a_wake_are_serialised(tmp_path: Path) -> None:
 def test_a_prompt_that_no_log_shows_yet_is_a_prompt(tmp_path: Path) -> None:
     """Given a moment ago, it looks idle and is not; a client that shows nothing for half a minute has lost it."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         house.client.writes_late = True
         house.clock.advance(5.0)
@@ -90,7 +90,7 @@ def test_a_prompt_that_no_log_shows_yet_is_a_prompt(tmp_path: Path) -> None:
 def test_whoever_ended_has_no_prompt_in_flight(tmp_path: Path) -> None:
     """Its log never showed the last one, and the answer is that of its record."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         house.client.writes_late = True
         name = await fox(house)
         house.clock.advance(5.0)
@@ -109,7 +109,7 @@ def test_whoever_ended_has_no_prompt_in_flight(tmp_path: Path) -> None:
 def test_a_thousand_wakes_at_once_are_one_prompt(tmp_path: Path) -> None:
     """One is sent; the others are coalesced, and all of them are counted."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
         answers = await asyncio.gather(*(house.wakes.wake("fox") for _ in range(1000)))
         outcomes = [answer.outcome for answer in answers]
@@ -123,7 +123,7 @@ def test_a_thousand_wakes_at_once_are_one_prompt(tmp_path: Path) -> None:
 def test_a_cycle_has_its_number_of_wakes(tmp_path: Path) -> None:
     """The next cycle has it again."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         for agent in ("ant", "bee", "cat"):
             house.write_policy(agent)
             await house.raise_agent(agent)
@@ -138,7 +138,7 @@ def test_a_cycle_has_its_number_of_wakes(tmp_path: Path) -> None:
 def test_a_restart_begins_no_new_cycle(tmp_path: Path) -> None:
     """Whoever was woken before it counts until the cycle is over."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         for agent in ("ant", "bee", "cat"):
             house.write_policy(agent)
             await house.raise_agent(agent)
@@ -160,7 +160,7 @@ def test_a_restart_begins_no_new_cycle(tmp_path: Path) -> None:
 def test_a_clock_that_jumps_moves_no_cooldown(jump: float, tmp_path: Path) -> None:
     """Cooldowns count seconds that passed; what the wall clock was set to is nobody's cooldown."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         assert await reason_of(house) is None
         house.end_turn(name)
@@ -178,7 +178,7 @@ def test_a_clock_that_jumps_moves_no_cooldown(jump: float, tmp_path: Path) -> No
 def test_a_cooldown_outlives_the_daemon(jump: float, tmp_path: Path) -> None:
     """Also if the wall clock was set back meanwhile: then it lasts once more, and not for a day."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         assert await reason_of(house) is None
         house.end_turn(name)
@@ -196,7 +196,7 @@ def test_a_cooldown_outlives_the_daemon(jump: float, tmp_path: Path) -> None:
 def test_wakes_before_and_after_a_jump_keep_their_order(tmp_path: Path) -> None:
     """The clock is set back a day between two wakes: a restart still knows which was the last, and a third is sent."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         for jump in (0.0, -86_400.0):
             house.clock.set_wall(house.clock.now().wall + jump)
@@ -215,7 +215,7 @@ def test_wakes_before_and_after_a_jump_keep_their_order(tmp_path: Path) -> None:
 def test_nobody_is_woken_before_everybody_was_judged(tmp_path: Path) -> None:
     """Asked too early, the service says so; it does not guess."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
         for ask in (house.wakes.wake, house.wakes.status):
             with pytest.raises(HealthNotKnownYet):
@@ -229,7 +229,7 @@ def test_nobody_is_woken_before_everybody_was_judged(tmp_path: Path) -> None:
 def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
     """A store that refuses the reservation: no prompt, and no cooldown afterwards."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
         take_again = refusing(house)
         with pytest.raises(WorldError):
@@ -241,7 +241,7 @@ def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
     play(scene, tmp_path)
 
 
-async def second_daemon(house: WakeHouse) -> tuple[WakeService, WakeService]:
+async def second_daemon(house: HeartbeatFixture) -> tuple[WakeService, WakeService]:
     """Two wake services on one store, as of two daemons: neither hears of the other's acts, and logs show nothing yet."""
     first = house.wakes
     house.client.writes_late = True
@@ -255,7 +255,7 @@ async def second_daemon(house: WakeHouse) -> tuple[WakeService, WakeService]:
 def test_a_wake_that_was_not_given_costs_nobody_else_his(tmp_path: Path) -> None:
     """A store that refused one reservation has not used up the cycle."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
         take_again = refusing(house)
         for _ in range(2):
@@ -273,7 +273,7 @@ def test_a_session_outlives_what_is_kept_of_its_wakes(
 ) -> None:
     """After the retention and a restart it is woken as if nothing were forgotten: not barred, and not too early."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house, f"preferences: {{min_interval: {interval}}}")
         assert await reason_of(house) is None
         house.end_turn(name)
@@ -291,7 +291,7 @@ def test_names_that_nobody_has_fill_no_memory(tmp_path: Path, monkeypatch: pytes
     """Whoever asks for ever new ones drives out the oldest decisions, never what a session cools by."""
     monkeypatch.setattr(wake_audit, "ENTRIES_MAX", 10)
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         name = await fox(house)
         assert await reason_of(house) is None
         house.end_turn(name)
@@ -307,7 +307,7 @@ def test_names_that_nobody_has_fill_no_memory(tmp_path: Path, monkeypatch: pytes
 def test_of_two_daemons_on_one_store_one_wakes(tmp_path: Path) -> None:
     """Both are asked at once, or one after the other: one prompt, and the other one says that it cools."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
         first, second = await second_daemon(house)
         answers = await asyncio.gather(first.wake("fox"), second.wake("fox"))
@@ -326,7 +326,7 @@ def test_of_two_daemons_on_one_store_one_wakes(tmp_path: Path) -> None:
 def test_a_daemon_that_missed_many_wakes_still_wakes(tmp_path: Path) -> None:
     """It reads what it missed, and goes on from there."""
 
-    async def scene(house: WakeHouse) -> None:
+    async def scene(house: HeartbeatFixture) -> None:
         await fox(house)
         first, second = await second_daemon(house)
         for _ in range(3):

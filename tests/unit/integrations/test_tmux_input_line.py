@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from support.supervisor_fixture import BOOT, House, subject
+from support.supervisor_fixture import BOOT, SupervisorFixture, subject
 from wakeful.control.driver import ActionResult, TypedText
 from wakeful.control.gate import ActionIntent, ActionKind, reconcile
 from wakeful.core.ids import SessionId
@@ -44,7 +44,7 @@ def now(work: Coroutine[Any, Any, T]) -> T:
     return asyncio.run(work)
 
 
-def left_open(house: House, act: ActionKind, at: float) -> None:
+def left_open(house: SupervisorFixture, act: ActionKind, at: float) -> None:
     """As a daemon leaves it that is killed in the middle of this act."""
     house.start("a")
     managed = now(house.hands.adopt("a"))
@@ -52,18 +52,18 @@ def left_open(house: House, act: ActionKind, at: float) -> None:
     now(house.store.save_intent(Intent("i1", A, act, msgspec.json.encode(intent), at)))
 
 
-def settled(house: House, *typed: TypedText) -> ActionResult:
+def settled(house: SupervisorFixture, *typed: TypedText) -> ActionResult:
     (result,) = now(reconcile(house.store, house.gate, house.holdings, house.world, typed))
     return result
 
 
-def test_a_text_from_before_the_prompt_says_nothing_of_it(house: House) -> None:
+def test_a_text_from_before_the_prompt_says_nothing_of_it(house: SupervisorFixture) -> None:
     """The note of an earlier prompt is left behind: that it was sent does not make the new one sent."""
     left_open(house, ActionKind.DELIVER, at=100.0)
     assert settled(house, TypedText(A, 99.0, "the one before", SENT)).outcome is ActionOutcome.UNVERIFIED
 
 
-def test_the_newest_text_of_the_prompt_counts(house: House) -> None:
+def test_the_newest_text_of_the_prompt_counts(house: SupervisorFixture) -> None:
     """One in the input line of another pane was typed before."""
     left_open(house, ActionKind.DELIVER, at=100.0)
     texts = (TypedText(A, 102.0, "x", SENT), TypedText(A, 101.0, "x", REMOVED))
@@ -71,13 +71,13 @@ def test_the_newest_text_of_the_prompt_counts(house: House) -> None:
     assert house.holdings.get(A).note == ""
 
 
-def test_a_command_that_was_removed_from_a_shell_started_nothing(house: House) -> None:
+def test_a_command_that_was_removed_from_a_shell_started_nothing(house: SupervisorFixture) -> None:
     """It is known that it never ran."""
     left_open(house, ActionKind.RESUME, at=100.0)
     assert settled(house, TypedText(A, 101.0, "claude --resume", REMOVED, is_command=True)) == REMOVED
 
 
-def test_a_command_that_ran_is_not_the_prompt_that_was_to_follow_it(house: House) -> None:
+def test_a_command_that_ran_is_not_the_prompt_that_was_to_follow_it(house: SupervisorFixture) -> None:
     """Killed before it typed the prompt: the agent runs, and was told nothing."""
     left_open(house, ActionKind.RESUME, at=100.0)
     process = house.holdings.get(A).process
@@ -89,8 +89,8 @@ def test_a_command_that_ran_is_not_the_prompt_that_was_to_follow_it(house: House
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> SupervisorFixture:
+    return SupervisorFixture()
 
 
 def line(**fields: object) -> bytes:

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable
 
-from support.healing_fixture import Clinic
+from support.healing_fixture import HealingFixture
 from wakeful.alerts.model import AlertCode
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.journal.alerts import JournalNotifier
@@ -14,14 +14,14 @@ ROOT = "/srv/shop"
 STALE = JournalWatchReport(ROOT, None, 41, f"{ROOT}: stale; pid 41 has the journal", 600.0)
 RECOVERED = RecoveryResult(RecoveryStatus.OK, None, "t-1", "publish", (), (), (), None, None, "timeline", ())
 SETTLED = JournalWatchReport(ROOT, RECOVERED, None, f"{ROOT}: its program was cut off: ok")
-Scene = Callable[[Clinic, JournalNotifier], Awaitable[None]]
+Scene = Callable[[HealingFixture, JournalNotifier], Awaitable[None]]
 
 
 def play(scene: Scene) -> list[str]:
     """What was said in the end."""
 
     async def played() -> list[str]:
-        clinic = Clinic()
+        clinic = HealingFixture()
         async with clinic.open():
             await scene(clinic, JournalNotifier(clinic.notifier, clinic.clock))
             await clinic.clock.run_for(10)
@@ -33,7 +33,7 @@ def play(scene: Scene) -> list[str]:
 def test_a_silent_program_is_told_with_its_end() -> None:
     """Since it fell silent; and that it writes again, once."""
 
-    async def scene(clinic: Clinic, voice: JournalNotifier) -> None:
+    async def scene(clinic: HealingFixture, voice: JournalNotifier) -> None:
         await voice.notify(STALE)
         await clinic.clock.run_for(10)
         await voice.resolve(ROOT)
@@ -51,7 +51,7 @@ def test_a_silent_program_is_told_with_its_end() -> None:
 def test_what_was_settled_is_over_with_that() -> None:
     """The silence before it is not said to end, nor the settling; a second one later is told again."""
 
-    async def scene(clinic: Clinic, voice: JournalNotifier) -> None:
+    async def scene(clinic: HealingFixture, voice: JournalNotifier) -> None:
         for _ in range(2):
             await voice.notify(STALE)
             await clinic.clock.run_for(10)
@@ -70,7 +70,7 @@ def test_what_was_settled_is_over_with_that() -> None:
 def test_one_journal_below_another_is_another() -> None:
     """What is well about a folder says nothing about what lies in it."""
 
-    async def scene(clinic: Clinic, voice: JournalNotifier) -> None:
+    async def scene(clinic: HealingFixture, voice: JournalNotifier) -> None:
         await voice.notify(JournalWatchReport(f"{ROOT}/inner", None, 41, "stale"))
         await clinic.clock.run_for(10)
         await voice.resolve(ROOT)
@@ -83,7 +83,7 @@ def test_a_journal_can_be_muted() -> None:
     for kind, value in ((MuteKind.CODE, str(AlertCode.JOURNAL)), (MuteKind.PROJECT, "shop")):
 
         async def scene(
-            clinic: Clinic, voice: JournalNotifier, kind: MuteKind = kind, value: str = value
+            clinic: HealingFixture, voice: JournalNotifier, kind: MuteKind = kind, value: str = value
         ) -> None:
             await clinic.calm.mute(kind, value, 3600.0, by="ada")
             await voice.notify(STALE)

@@ -7,7 +7,7 @@ from msgspec.json import decode
 from msgspec.structs import replace
 
 import wakeful
-from support.healing_fixture import Clinic, die_in_a_turn, play
+from support.healing_fixture import HealingFixture, die_in_a_turn, play
 from support.judging_helpers import POLICY, at, folded, held
 from support.supervisor_fixture import subject
 from wakeful.control.controller import RemoteCallInterrupted
@@ -124,7 +124,7 @@ def test_the_page_knows_the_reason_by_its_words() -> None:
     assert f'const OBSERVING = "{OBSERVING}";' in (PAGE / "actions.js").read_text()
 
 
-def told_by(clinic: Clinic) -> tuple[dict[ActionName, AvailableAction], Explanation]:
+def told_by(clinic: HealingFixture) -> tuple[dict[ActionName, AvailableAction], Explanation]:
     """What the record offers, and what `why` says."""
     session = clinic.roster.find("a")
     assert session.record is not None
@@ -136,7 +136,7 @@ def told_by(clinic: Clinic) -> tuple[dict[ActionName, AvailableAction], Explanat
 def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere() -> None:
     """Also while nobody has asked a person yet, in a pause: the same calls forbid the act and its offer."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.pause("ann")
         await die_in_a_turn(clinic, command="git push origin main")
         await clinic.clock.run_for(3600)
@@ -157,7 +157,7 @@ def test_a_record_does_not_offer_what_is_refused_for_a_call_elsewhere() -> None:
 def test_what_was_taught_to_be_harmless_is_offered() -> None:
     """The offer knows the same lessons as the refusal, from the first look on."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.rules = replace(clinic.rules, confirm_seconds=86_400.0)
         await die_in_a_turn(clinic, command="./sync.sh")
         assert not told_by(clinic)[0][ActionName.REVIVE].allowed
@@ -171,7 +171,7 @@ def test_what_was_taught_to_be_harmless_is_offered() -> None:
     play(scene)
 
 
-def told_by_project(clinic: Clinic) -> str:
+def told_by_project(clinic: HealingFixture) -> str:
     record = clinic.roster.find("a").record
     assert record is not None
     return record.project
@@ -180,7 +180,7 @@ def told_by_project(clinic: Clinic) -> str:
 def test_a_record_offers_nothing_that_observing_forbids() -> None:
     """It says so as a reason, and `why` sends nobody to a command that would be declined."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.mode = "observe"
         clinic.rules = replace(clinic.rules, mode="observe")
         await die_in_a_turn(clinic)

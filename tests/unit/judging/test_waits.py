@@ -4,7 +4,7 @@ import pytest
 from msgspec.structs import replace
 
 from support.judging_helpers import POLICY, at, codes, folded, held, judged, told
-from support.supervisor_fixture import House, subject
+from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.core.clock import Instant
 from wakeful.core.process import Process, ProcessState
 from wakeful.judging import events as e
@@ -249,7 +249,7 @@ def test_a_cycle_with_polls_becomes_a_loop_in_time() -> None:
     ]
 
 
-class HouseWithTasks(House):
+class HouseWithTasks(SupervisorFixture):
     """Its agents have a process for every call."""
 
     alive = True
@@ -259,13 +259,13 @@ class HouseWithTasks(House):
         return self.alive and within_seconds > 0
 
 
-def shown(house: House) -> SessionRecord:
+def shown(house: SupervisorFixture) -> SessionRecord:
     record = house.roster.sessions[subject("a").id].record
     assert record is not None
     return record
 
 
-def pass_time(house: House, seconds: float) -> None:
+def pass_time(house: SupervisorFixture, seconds: float) -> None:
     house.clock.advance(seconds)
     house.supervisor.on_timer()
     house.settle()
@@ -287,7 +287,7 @@ def test_a_task_left_running_is_looked_for_when_its_time_is_over() -> None:
 
 def test_everybody_at_work_is_told_of_the_hosts_sleep() -> None:
     """Without a line and without a deadline of its own, the next look names the sleep."""
-    house = House()
+    house = SupervisorFixture()
     house.start("a")
     house.hear("a", e.Prompted(house.clock.now().wall))
     house.clock.suspend(8 * HOUR)

@@ -15,8 +15,8 @@ import pytest
 import yaml  # type: ignore[import-untyped]
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from support.healing_fixture import Clinic, die_in_a_turn, play
-from support.supervisor_fixture import BOOT, House
+from support.healing_fixture import HealingFixture, die_in_a_turn, play
+from support.supervisor_fixture import BOOT, SupervisorFixture
 from wakeful.core.ids import SessionId
 from wakeful.core.process import Process, ProcessState
 from wakeful.daemon.metrics import readiness_problem
@@ -37,11 +37,11 @@ PROCESS = {"process_cpu_seconds_total", "process_resident_memory_bytes"}
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> SupervisorFixture:
+    return SupervisorFixture()
 
 
-def samples_of(house: House) -> dict[tuple[str, ...], float]:
+def samples_of(house: SupervisorFixture) -> dict[tuple[str, ...], float]:
     """Every sample by its name and the values of its labels."""
     body, _ = Exposition(lambda: session_metrics(house.roster, house.clock.now())).text("")
     return {
@@ -51,7 +51,7 @@ def samples_of(house: House) -> dict[tuple[str, ...], float]:
     }
 
 
-def test_sessions_are_counted_where_they_stand(house: House) -> None:
+def test_sessions_are_counted_where_they_stand(house: SupervisorFixture) -> None:
     """State and health, who has to move, waits and findings: as the records say, zeros included."""
     house.start("resting")
     house.start("working")
@@ -69,7 +69,7 @@ def test_sessions_are_counted_where_they_stand(house: House) -> None:
     assert sum(count for key, count in found.items() if key[0] == "wakeful_sessions") == 3
 
 
-def test_a_death_moves_the_figures(house: House) -> None:
+def test_a_death_moves_the_figures(house: SupervisorFixture) -> None:
     """A session that died in its turn is counted as dead with its finding."""
     process = house.start("doomed")
     house.work("doomed")
@@ -80,7 +80,7 @@ def test_a_death_moves_the_figures(house: House) -> None:
     assert found["wakeful_findings", "session_dead"] == 1
 
 
-def test_the_number_of_series_does_not_grow(house: House) -> None:
+def test_the_number_of_series_does_not_grow(house: SupervisorFixture) -> None:
     """A hundred sessions of a hundred projects give the series of one, and none of their names."""
     house.start("one")
     few = samples_of(house)
@@ -128,7 +128,7 @@ def test_whoever_asks_for_the_older_text_gets_it() -> None:
 def test_a_revival_is_counted_with_its_incident_and_its_alert() -> None:
     """What was done, what came of it, whose cause it had and which channel told it."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(60)
         clinic.answer("a")
@@ -146,7 +146,7 @@ def test_a_revival_is_counted_with_its_incident_and_its_alert() -> None:
 
 def test_an_incident_that_goes_on_is_not_opened_twice() -> None:
     """A restart takes it up, and what comes back at once is the same episode."""
-    house = House()
+    house = SupervisorFixture()
     origin = Origin(Cause.DISK, "here")
 
     async def scene() -> tuple[int, int]:
@@ -170,7 +170,7 @@ def test_a_tmux_server_that_gives_no_answer_is_a_probe_error(tmp_path: Path) -> 
     async def scene() -> int:
         eye = TmuxPaneSource(
             lambda session_id: PaneSession(session_id, holder, ProcessState.ALIVE, None),
-            House().supervisor,
+            SupervisorFixture().supervisor,
             PlainProcesses(),
             (path,),
             deadline_seconds=0.2,

@@ -14,9 +14,8 @@ from wakeful.judging.findings import FindingCode, Health
 from wakeful.judging.thresholds import Policy
 from wakeful.judging.turn_state import TurnPhase
 from wakeful.replay.cases import label_of
-from wakeful.replay.compare import compare
 from wakeful.replay.engine import Replay, ReplayOutcome
-from wakeful.replay.report import ReplayedSession, make_replay_report
+from wakeful.replay.report import ReplayedSession, compare, make_replay_report
 from wakeful.replay.tuning import TRIALS, propose, trial_policies
 
 T0: Final = 1_770_000_000.0

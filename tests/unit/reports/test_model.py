@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from support.healing_fixture import Clinic, die_in_a_turn, play
-from support.supervisor_fixture import House, subject
+from support.healing_fixture import HealingFixture, die_in_a_turn, play
+from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.checkpoints import service as checkpoints
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
 from wakeful.cli.commands.report import heading
@@ -51,7 +51,7 @@ class ScriptedFolders:
 
 
 def reported(
-    house: House,
+    house: SupervisorFixture,
     folders: ScriptedFolders | None = None,
     *,
     since: float = START_WALL,
@@ -75,9 +75,9 @@ def of(report: Report, name: str) -> SessionReport:
     return next(each for each in report.sessions if each.id == f"claude-{name}")
 
 
-def night() -> House:
+def night() -> SupervisorFixture:
     """One who worked and finished, one who asks, one who died, one who goes on."""
-    house = House()
+    house = SupervisorFixture()
     for name in ("done", "asks", "dies", "works"):
         process = house.start(name, project=name)
         house.clock.advance(60.0)
@@ -136,7 +136,7 @@ def test_a_night_nobody_watched_is_read_from_the_session() -> None:
     assert of(report, "done").finished == 1
 
 
-def idle_by_registry(house: House, name: str, process: Process) -> None:
+def idle_by_registry(house: SupervisorFixture, name: str, process: Process) -> None:
     """Its client says idle, 0.2 s before its log says how the turn ended."""
     wall = house.clock.now().wall
     house.supervisor.on_process(
@@ -162,7 +162,7 @@ def idle_by_registry(house: House, name: str, process: Process) -> None:
 )
 def test_only_turns_that_ended_well_are_finished(end: Callable[[float], Event] | None, finished: int) -> None:
     """The client is idle before its log says how the turn ended; what the log says counts, or that it says nothing."""
-    house = House()
+    house = SupervisorFixture()
     process = house.start("one")
     for told in range(1, 3):
         house.clock.advance(60.0)
@@ -180,7 +180,7 @@ def test_only_turns_that_ended_well_are_finished(end: Callable[[float], Event] |
 
 def test_a_turn_that_a_person_ended_with_its_agent_is_not_finished() -> None:
     """`agent stop --yes` in the middle of a turn: stopped and healthy, and its work is not done."""
-    house = House()
+    house = SupervisorFixture()
     process = house.start("one")
     house.work("one")
     house.supervisor.mark_stopped_by_person([process])
@@ -244,7 +244,7 @@ def test_days_and_weeks_ago_are_understood(text: str, seconds: float) -> None:
 
 def test_folders_count_once() -> None:
     """Two who work in one repository have made its commits together."""
-    house = House()
+    house = SupervisorFixture()
     for name in ("one", "two"):
         house.start(name, project="shared")
         house.finish(name)
@@ -293,7 +293,7 @@ def test_who_was_brought_back_and_who_is_held() -> None:
 def test_who_was_revived_and_then_given_up_counts_as_revived() -> None:
     """A revival that did not last was one all the same; one from before that moment is not counted."""
 
-    async def scene(clinic: Clinic) -> None:
+    async def scene(clinic: HealingFixture) -> None:
         clinic.living.dies_at_once = True
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(3600)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from support.supervisor_fixture import House, subject
+from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.core.process import ProcessState
 from wakeful.judging.events import Failure
 from wakeful.judging.findings import Health, State
@@ -26,13 +26,13 @@ OWN = set(WRITERS) & set(HealthView.__struct_fields__) - {"state", "health"}
 WRITING = ("SessionRecord(", "build_record(", ".update(", "replace(", "mark_stopped(", "setattr(")
 
 
-def record_of(house: House, name: str = "a") -> SessionRecord:
+def record_of(house: SupervisorFixture, name: str = "a") -> SessionRecord:
     record = house.roster.sessions[subject(name).id].record
     assert record is not None
     return record
 
 
-def changed_by(house: House, trigger: Callable[[], object]) -> set[str]:
+def changed_by(house: SupervisorFixture, trigger: Callable[[], object]) -> set[str]:
     """Which fields of the record differ after it."""
     before = record_of(house)
     house.clock.advance(1.0)
@@ -43,17 +43,17 @@ def changed_by(house: House, trigger: Callable[[], object]) -> set[str]:
     return {name for name in names if getattr(before, name) != getattr(after, name)} - STAMPS
 
 
-def managed(house: House) -> None:
+def managed(house: SupervisorFixture) -> None:
     asyncio.run(_adopt(house))
 
 
-async def _adopt(house: House) -> None:
+async def _adopt(house: SupervisorFixture) -> None:
     await house.hands.adopt("a")
     house.settle()
 
 
-def idle_house() -> House:
-    house = House()
+def idle_house() -> SupervisorFixture:
+    house = SupervisorFixture()
     house.start("a")
     house.finish("a")
     managed(house)
@@ -99,7 +99,7 @@ def test_a_start_and_a_resume_change_state_and_attachable() -> None:
     assert (record_of(house).state, record_of(house).attachable) == ("idle", True)
 
 
-async def shown_during(house: House, act: Callable[[], Awaitable[object]]) -> list[State]:
+async def shown_during(house: SupervisorFixture, act: Callable[[], Awaitable[object]]) -> list[State]:
     """The states its record has while an act on it is performed, and after it."""
     seen = []
 
@@ -153,7 +153,7 @@ def test_waiting_for_idle_ends_where_nobody_can_prompt() -> None:
 
 def test_found_sessions_are_never_detached() -> None:
     """Nobody promised to prompt them: idle is what their owner calls them."""
-    house = House()
+    house = SupervisorFixture()
     house.driver.lost = True
     house.start("a")
     house.finish("a")
@@ -186,7 +186,7 @@ def test_a_touch_of_presence_changes_its_time_alone() -> None:
 
 def test_age_changes_health_and_may_change_eligibility() -> None:
     """The fourth trigger: idle, and not present for `session_health_stale_after`."""
-    house = House()
+    house = SupervisorFixture()
     house.hear("a")
     house.finish("a")
     before = record_of(house)
@@ -201,7 +201,7 @@ def test_age_changes_health_and_may_change_eligibility() -> None:
 
 def test_a_restart_changes_nothing_that_is_still_true() -> None:
     """The fifth trigger: another supervisor over the same evidence gives the same health."""
-    house, anew = idle_house(), House()
+    house, anew = idle_house(), SupervisorFixture()
     kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
     anew.supervisor.restore(subject("a"), kept)
@@ -211,7 +211,7 @@ def test_a_restart_changes_nothing_that_is_still_true() -> None:
     assert {name for name in before if before[name] != after[name]} <= STAMPS | {"last_presence_at"}
 
 
-async def _take_over(house: House, anew: House) -> None:
+async def _take_over(house: SupervisorFixture, anew: SupervisorFixture) -> None:
     for managed in await house.store.managed_sessions():
         await anew.holdings.save(managed)
     anew.settle()

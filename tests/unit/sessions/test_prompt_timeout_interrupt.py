@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 import pytest
 
-from support.supervisor_fixture import House, subject
+from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.core.ids import SessionId
 from wakeful.healing.closed_sessions import PromptTimeout
 from wakeful.judging.events import CallStarted, Prompted, TextWritten
@@ -26,7 +26,7 @@ class Timed:
     """A managed session whose prompts time out."""
 
     def __init__(self) -> None:
-        self.house = House()
+        self.house = SupervisorFixture()
         self.said: list[SupervisionEvent] = []
         self.treated: set[SessionId] = set()
         cut_short = PromptTimeout(self.house.hands_in("mine"), self.house.roster, self.treated.__contains__)

@@ -9,8 +9,8 @@ import msgspec
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from support.heartbeat_fixture import WakeHouse
-from support.supervisor_fixture import House, subject
+from support.heartbeat_fixture import HeartbeatFixture
+from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.core.errors import SessionNotFound
 from wakeful.core.ids import SessionId
 from wakeful.judging.events import CallEnded, CallStarted
@@ -34,7 +34,7 @@ class Timed:
     """A house with timers over its prompts."""
 
     def __init__(self) -> None:
-        self.house = House()
+        self.house = SupervisorFixture()
         self.said: list[SupervisionEvent] = []
         self.timers = SupervisionTimers(self.house.clock, self.house.roster, TimerRules(), self)
 
@@ -195,7 +195,7 @@ def test_a_program_gets_the_event_and_ends_by_its_deadline(tmp_path: Path) -> No
 
 
 def repaired(
-    house: House, name: str, *, dry_run: bool = False
+    house: SupervisorFixture, name: str, *, dry_run: bool = False
 ) -> tuple[dict[str, tuple[object, object]], str]:
     repairs = Repairs(house.store, house.roster, house.clock, lambda _session: house.settle())
     done = asyncio.run(repairs.repair(name, dry_run=dry_run))
@@ -205,11 +205,11 @@ def repaired(
 @pytest.mark.parametrize("state", ["idle", "prompting", "waiting"])
 def test_a_record_of_which_nothing_is_left_is_laid_to_rest(state: str) -> None:
     """The daemon was killed, the log is gone, and the store still says what was true then. First it is only said."""
-    house = House()
+    house = SupervisorFixture()
     house.start("a")
     if state != "idle":
         (house.work if state == "prompting" else house.ask)("a")
-    anew = House(store=house.store)
+    anew = SupervisorFixture(store=house.store)
     shown, words = repaired(anew, subject("a").id, dry_run=True)
     assert (shown["state"], words) == ((state, "stopped"), "this would be mended")
     assert stored_state(anew) == state
@@ -218,14 +218,14 @@ def test_a_record_of_which_nothing_is_left_is_laid_to_rest(state: str) -> None:
     assert repaired(anew, subject("a").id) == ({}, "what is stored is true")
 
 
-def stored_state(house: House) -> str:
+def stored_state(house: SupervisorFixture) -> str:
     (row,) = asyncio.run(house.store.sessions())
     return str(msgspec.json.decode(row.record)["state"])
 
 
 def test_a_record_that_the_evidence_contradicts_is_mended_by_it() -> None:
     """The store missed a transition; what is judged now is what is true."""
-    house = House()
+    house = SupervisorFixture()
     process = house.start("a")
     house.work("a")
     record = house.store.record
@@ -244,27 +244,27 @@ def test_a_record_that_the_evidence_contradicts_is_mended_by_it() -> None:
 @pytest.mark.parametrize("state", [State.STARTING, State.STOPPING])
 def test_starting_and_stopping_do_not_last(state: State) -> None:
     """Whatever was under way when Wakeful died is over."""
-    house = House()
+    house = SupervisorFixture()
     house.start("a")
     record = house.roster.sessions[subject("a").id].record
     stuck = msgspec.structs.replace(record, state=state)  # type: ignore[type-var]
     at = house.clock.now().wall
     told = Transition(subject("a").id, at, "", state, "", "healthy", "x", msgspec.json.encode(stuck))
     asyncio.run(house.store.record((told,)))
-    assert repaired(House(store=house.store), subject("a").id)[0]["state"] == (state, "stopped")
+    assert repaired(SupervisorFixture(store=house.store), subject("a").id)[0]["state"] == (state, "stopped")
 
 
 def test_an_unknown_session_is_not_repaired() -> None:
     """Nothing is made up."""
     with pytest.raises(SessionNotFound):
-        repaired(House(), "nobody")
+        repaired(SupervisorFixture(), "nobody")
 
 
 def test_repair_leaves_the_wake_state_alone(tmp_path: Path) -> None:
     """Decisions, snapshots and cooldowns are what they were."""
 
     async def scene() -> None:
-        house = WakeHouse(tmp_path)
+        house = HeartbeatFixture(tmp_path)
         await house.wakes.restore()
         house.write_policy("fox")
         name = await house.raise_agent("fox")
@@ -272,7 +272,7 @@ def test_repair_leaves_the_wake_state_alone(tmp_path: Path) -> None:
         kinds = ("wake", "heartbeat-snapshot")
         before = [await house.store.notes(kind) for kind in kinds]
         house.end(house.roster.sessions[subject(name).id].presence.living_processes[0].process)
-        anew = WakeHouse(tmp_path, store=house.store)
+        anew = HeartbeatFixture(tmp_path, store=house.store)
         await Repairs(anew.store, anew.roster, anew.clock, lambda _session: None).repair(
             subject(name).id, dry_run=False
         )
@@ -283,7 +283,7 @@ def test_repair_leaves_the_wake_state_alone(tmp_path: Path) -> None:
 
 def test_inspect_shows_the_last_error_redacted() -> None:
     """A secret in a provider's words leaves by no view."""
-    house = House()
+    house = SupervisorFixture()
     house.start("a")
     house.fail("a", "401 for key sk-ant-api03-" + "A" * 80)
     for view in (house.desk.health, house.desk.status, house.desk.inspect):
@@ -302,7 +302,7 @@ def test_paging_is_stable_while_sessions_come_and_go(
     limit: int, pages: list[list[tuple[str, str]]], picky: bool
 ) -> None:
     """Whoever was there all along is seen exactly once; nobody is seen twice, with a filter or without."""
-    house = House()
+    house = SupervisorFixture()
     living = {name: house.start(name) for name in NAMES[::2]}
     lasting = set(living)
     seen: list[str] = []

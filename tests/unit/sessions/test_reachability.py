@@ -7,15 +7,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from support.supervisor_fixture import House, subject
+from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.sessions.reachability import CHECKED_AT_ONCE_MAX
 from wakeful.sessions.registry import Query
 
 Row = dict[str, Any]
 
 
-def house_of(*managed: str, found: tuple[str, ...] = ()) -> House:
-    house = House()
+def house_of(*managed: str, found: tuple[str, ...] = ()) -> SupervisorFixture:
+    house = SupervisorFixture()
     for name in (*managed, *found):
         house.start(name)
         house.finish(name)
@@ -23,23 +23,23 @@ def house_of(*managed: str, found: tuple[str, ...] = ()) -> House:
     return house
 
 
-async def _adopt(house: House, names: tuple[str, ...]) -> None:
+async def _adopt(house: SupervisorFixture, names: tuple[str, ...]) -> None:
     for name in names:
         await house.hands.adopt(name)
     house.settle()
 
 
-def rows(house: House, query: Query) -> list[Row]:
+def rows(house: SupervisorFixture, query: Query) -> list[Row]:
     listed: list[Row] = msgspec.json.decode(house.desk.sessions(query).body)["sessions"]
     return listed
 
 
-def lose_the_way(house: House) -> None:
+def lose_the_way(house: SupervisorFixture) -> None:
     """Nothing tells of it."""
     house.driver.lost, house.path_open = True, False
 
 
-READINGS: dict[str, Callable[[House], Row]] = {
+READINGS: dict[str, Callable[[SupervisorFixture], Row]] = {
     "the whole list": lambda house: rows(house, Query())[0],
     "a page": lambda house: rows(house, Query(limit=1))[0],
     "what comes after": lambda house: rows(house, Query(limit=1, cursor="claude-0"))[0],
@@ -55,7 +55,7 @@ def _state(name: str) -> Any:
     return msgspec.convert({"state": name}, Query, strict=False).state
 
 
-def _pid(house: House) -> int:
+def _pid(house: SupervisorFixture) -> int:
     return house.roster.sessions[subject("a").id].presence.living_processes[0].process.pid
 
 
@@ -116,5 +116,5 @@ def test_whoever_listens_is_told_in_turns() -> None:
     assert _detached(house) == 0
 
 
-def _detached(house: House) -> int:
+def _detached(house: SupervisorFixture) -> int:
     return sum(each.record is not None and each.record.state == "detached" for each in house.roster.managed)

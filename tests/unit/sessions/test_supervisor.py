@@ -6,7 +6,7 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from support.supervisor_fixture import House, subject
+from support.supervisor_fixture import SupervisorFixture, subject
 from wakeful.core.clock import iso
 from wakeful.core.ids import ConversationId
 from wakeful.core.managed_session import ManagedSession
@@ -25,27 +25,27 @@ HOUR = 3600.0
 
 
 @pytest.fixture
-def house() -> House:
-    return House()
+def house() -> SupervisorFixture:
+    return SupervisorFixture()
 
 
-def record(house: House, name: str) -> SessionRecord:
+def record(house: SupervisorFixture, name: str) -> SessionRecord:
     found = house.roster.sessions[subject(name).id].record
     assert found is not None
     return found
 
 
-def codes(house: House, name: str) -> list[FindingCode]:
+def codes(house: SupervisorFixture, name: str) -> list[FindingCode]:
     return [finding.code for finding in record(house, name).findings]
 
 
-def pass_time(house: House, seconds: float) -> None:
+def pass_time(house: SupervisorFixture, seconds: float) -> None:
     house.clock.advance(seconds)
     house.supervisor.on_timer()
     house.settle()
 
 
-def test_a_pending_answer_is_silent_after_its_limit_and_not_before(house: House) -> None:
+def test_a_pending_answer_is_silent_after_its_limit_and_not_before(house: SupervisorFixture) -> None:
     """The deadline alone changes the verdict: nobody has to look."""
     house.start("a")
     house.hear("a", Prompted(house.clock.now().wall))
@@ -56,7 +56,7 @@ def test_a_pending_answer_is_silent_after_its_limit_and_not_before(house: House)
     assert record(house, "a").health is Health.DEGRADED
 
 
-def test_a_session_that_changes_often_leaves_few_deadlines(house: House) -> None:
+def test_a_session_that_changes_often_leaves_few_deadlines(house: SupervisorFixture) -> None:
     """And the one that counts is among those that are kept."""
     house.start("a")
     for _ in range(3 * DEADLINES_SPARE):
@@ -67,7 +67,7 @@ def test_a_session_that_changes_often_leaves_few_deadlines(house: House) -> None
     assert codes(house, "a") == [FindingCode.SILENT]
 
 
-def test_a_silence_that_ended_is_over(house: House) -> None:
+def test_a_silence_that_ended_is_over(house: SupervisorFixture) -> None:
     """One sign of progress and the session is healthy again."""
     house.start("a")
     house.hear("a", Prompted(house.clock.now().wall))
@@ -77,7 +77,7 @@ def test_a_silence_that_ended_is_over(house: House) -> None:
     assert codes(house, "a") == []
 
 
-def test_a_host_that_slept_accuses_nobody(house: House) -> None:
+def test_a_host_that_slept_accuses_nobody(house: SupervisorFixture) -> None:
     """Eight hours of suspend inside a turn are not silence."""
     house.start("a")
     house.hear("a", Prompted(house.clock.now().wall))
@@ -86,7 +86,7 @@ def test_a_host_that_slept_accuses_nobody(house: House) -> None:
     assert codes(house, "a") == []
 
 
-def test_a_clock_set_forth_and_back_accuses_nobody(house: House) -> None:
+def test_a_clock_set_forth_and_back_accuses_nobody(house: SupervisorFixture) -> None:
     """A wall clock that jumps is not time that passed."""
     house.start("a")
     house.hear("a", Prompted(house.clock.now().wall))
@@ -98,7 +98,7 @@ def test_a_clock_set_forth_and_back_accuses_nobody(house: House) -> None:
     assert codes(house, "a") == []
 
 
-def test_a_tool_with_its_own_timeout_is_waited_for(house: House) -> None:
+def test_a_tool_with_its_own_timeout_is_waited_for(house: SupervisorFixture) -> None:
     """Half an hour was declared: silent for twenty minutes is expected, silent for forty is not."""
     house.start("a")
     now = house.clock.now().wall
@@ -110,7 +110,7 @@ def test_a_tool_with_its_own_timeout_is_waited_for(house: House) -> None:
     assert codes(house, "a") == [FindingCode.SILENT, FindingCode.TOOL_WEDGED]
 
 
-def test_a_question_is_waited_for_without_end(house: House) -> None:
+def test_a_question_is_waited_for_without_end(house: SupervisorFixture) -> None:
     """A person may take all night."""
     house.start("a")
     house.ask("a")
@@ -118,7 +118,7 @@ def test_a_question_is_waited_for_without_end(house: House) -> None:
     assert (record(house, "a").state, codes(house, "a")) == (State.WAITING, [])
 
 
-def test_a_guessed_permission_is_looked_at_until_its_call_runs(house: House) -> None:
+def test_a_guessed_permission_is_looked_at_until_its_call_runs(house: SupervisorFixture) -> None:
     """No process of the call is found, so it probably asks; once one is seen it works, and the wait is over."""
     house.start("a")
     now = house.clock.now().wall
@@ -134,7 +134,7 @@ def test_a_guessed_permission_is_looked_at_until_its_call_runs(house: House) -> 
     assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
 
 
-def test_an_escalated_call_that_runs_is_never_called_waiting(house: House) -> None:
+def test_an_escalated_call_that_runs_is_never_called_waiting(house: SupervisorFixture) -> None:
     """Its permission was given before: the first look finds its process."""
     house.start("a")
     now = house.clock.now().wall
@@ -143,7 +143,7 @@ def test_an_escalated_call_that_runs_is_never_called_waiting(house: House) -> No
     assert record(house, "a").state is State.PROMPTING
 
 
-def test_a_call_found_open_by_a_new_daemon_is_looked_at_first(house: House) -> None:
+def test_a_call_found_open_by_a_new_daemon_is_looked_at_first(house: SupervisorFixture) -> None:
     """Open for an hour when it is first read, and its process is there: it works."""
     house.start("a")
     before = house.clock.now().wall - HOUR
@@ -152,7 +152,7 @@ def test_a_call_found_open_by_a_new_daemon_is_looked_at_first(house: House) -> N
     assert (record(house, "a").state, codes(house, "a")) == (State.PROMPTING, [])
 
 
-def test_the_same_call_with_the_same_result_is_a_loop(house: House) -> None:
+def test_the_same_call_with_the_same_result_is_a_loop(house: SupervisorFixture) -> None:
     """Four in a row; a different result would have ended the streak."""
     house.start("a")
     for number in range(4):
@@ -165,7 +165,7 @@ def test_the_same_call_with_the_same_result_is_a_loop(house: House) -> None:
     assert codes(house, "a") == [FindingCode.LOOP]
 
 
-def test_six_errors_in_a_row_are_a_cascade(house: House) -> None:
+def test_six_errors_in_a_row_are_a_cascade(house: SupervisorFixture) -> None:
     """Five occurred in a healthy recording, six in none."""
     house.start("a")
     for number in range(6):
@@ -178,7 +178,7 @@ def test_six_errors_in_a_row_are_a_cascade(house: House) -> None:
     assert codes(house, "a") == [FindingCode.ERROR_CASCADE]
 
 
-def test_gone_after_a_finished_turn_is_stopped(house: House) -> None:
+def test_gone_after_a_finished_turn_is_stopped(house: SupervisorFixture) -> None:
     """A normal exit is healthy."""
     process = house.start("a")
     house.finish("a")
@@ -186,7 +186,7 @@ def test_gone_after_a_finished_turn_is_stopped(house: House) -> None:
     assert (record(house, "a").state, record(house, "a").health) == (State.STOPPED, Health.HEALTHY)
 
 
-def test_gone_inside_a_turn_is_dead(house: House) -> None:
+def test_gone_inside_a_turn_is_dead(house: SupervisorFixture) -> None:
     """With the call that was open named as untrusted text."""
     process = house.start("a")
     house.work("a", "make deploy")
@@ -195,7 +195,7 @@ def test_gone_inside_a_turn_is_dead(house: House) -> None:
     assert "make deploy" in record(house, "a").findings[0].untrusted[0]
 
 
-def test_another_process_with_the_same_pid_changes_nothing(house: House) -> None:
+def test_another_process_with_the_same_pid_changes_nothing(house: SupervisorFixture) -> None:
     """A pid is not an identity."""
     process = house.start("a")
     house.work("a")
@@ -203,7 +203,7 @@ def test_another_process_with_the_same_pid_changes_nothing(house: House) -> None
     assert record(house, "a").session_alive is True
 
 
-def test_a_resumed_conversation_forgets_its_death(house: House) -> None:
+def test_a_resumed_conversation_forgets_its_death(house: SupervisorFixture) -> None:
     """Every field is valid for the current attempt only."""
     process = house.start("a")
     house.work("a")
@@ -215,7 +215,7 @@ def test_a_resumed_conversation_forgets_its_death(house: House) -> None:
     assert (record(house, "a").health, codes(house, "a")) == (Health.HEALTHY, [])
 
 
-def test_a_log_that_grows_after_its_process_ended_has_another_writer(house: House) -> None:
+def test_a_log_that_grows_after_its_process_ended_has_another_writer(house: SupervisorFixture) -> None:
     """Whoever writes is not dead, seen or not; once it is quiet again nobody knows. Nor does a restart forget that."""
     house.end(start_work(house))
     assert codes(house, "a") == [FindingCode.SESSION_DEAD]
@@ -226,13 +226,13 @@ def test_a_log_that_grows_after_its_process_ended_has_another_writer(house: Hous
     assert kept is not None
     pass_time(house, house.policy.silence_seconds + 2)
     assert (record(house, "a").health, codes(house, "a")) == (Health.UNKNOWN, [])
-    later = House()
+    later = SupervisorFixture()
     assert later.supervisor.restore(subject("a"), kept)
     later.settle()
     assert (record(later, "a").health, codes(later, "a")) == (Health.UNKNOWN, [])
 
 
-def test_the_last_lines_of_a_process_do_not_revive_it(house: House) -> None:
+def test_the_last_lines_of_a_process_do_not_revive_it(house: SupervisorFixture) -> None:
     """They may be told after its end: what it wrote itself is no other writer, nor is a report without a time."""
     process = start_work(house)
     wall = house.clock.now().wall
@@ -248,12 +248,12 @@ def test_the_last_lines_of_a_process_do_not_revive_it(house: House) -> None:
     assert codes(house, "a") == [FindingCode.SESSION_DEAD]
 
 
-def test_what_a_process_wrote_while_nobody_watched_does_not_revive_it(house: House) -> None:
+def test_what_a_process_wrote_while_nobody_watched_does_not_revive_it(house: SupervisorFixture) -> None:
     """It went on after the daemon ended, and died: when is not known, so that its last lines are its own."""
     process = start_work(house)
     kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
-    later = House()
+    later = SupervisorFixture()
     later.clock.advance(HOUR)
     later.end(process)
     assert later.supervisor.restore(subject("a"), kept)
@@ -263,7 +263,7 @@ def test_what_a_process_wrote_while_nobody_watched_does_not_revive_it(house: Hou
     assert codes(later, "a") == [FindingCode.SESSION_DEAD]
 
 
-def test_a_process_that_takes_over_and_dies_is_dead(house: House) -> None:
+def test_a_process_that_takes_over_and_dies_is_dead(house: SupervisorFixture) -> None:
     """Another writer is believed until it is known, no longer."""
     house.end(start_work(house))
     house.clock.advance(60)
@@ -274,7 +274,7 @@ def test_a_process_that_takes_over_and_dies_is_dead(house: House) -> None:
     assert codes(house, "a") == [FindingCode.SESSION_DEAD]
 
 
-def start_work(house: House) -> Process:
+def start_work(house: SupervisorFixture) -> Process:
     process = house.start("a")
     house.work("a")
     return process
@@ -285,7 +285,7 @@ def start_work(house: House) -> Process:
     [(ClientStatus.BUSY, Health.UNKNOWN), (None, Health.UNKNOWN), (ClientStatus.IDLE, Health.HEALTHY)],
 )
 def test_how_a_process_ended_whose_log_is_gone_is_unknown(
-    house: House, status: ClientStatus | None, health: Health
+    house: SupervisorFixture, status: ClientStatus | None, health: Health
 ) -> None:
     """Only its registry file is left: that it ended well is said of none but one that had called itself idle."""
     for state in (ProcessState.ALIVE, ProcessState.DEAD):
@@ -297,7 +297,7 @@ def test_how_a_process_ended_whose_log_is_gone_is_unknown(
         assert codes(house, name) == []
 
 
-def test_the_clients_own_word_counts_where_it_is_newer(house: House) -> None:
+def test_the_clients_own_word_counts_where_it_is_newer(house: SupervisorFixture) -> None:
     """The registry says idle after the last record: the turn is over, whatever the log left open."""
     process = house.start("a")
     house.work("a")
@@ -316,7 +316,7 @@ def test_the_clients_own_word_counts_where_it_is_newer(house: House) -> None:
 
 
 @pytest.mark.anyio
-async def test_only_transitions_are_stored(house: House) -> None:
+async def test_only_transitions_are_stored(house: SupervisorFixture) -> None:
     """A hundred lines of work are one row."""
     house.start("a")
     house.hear("a", Prompted(house.clock.now().wall))
@@ -327,7 +327,7 @@ async def test_only_transitions_are_stored(house: House) -> None:
     assert len(await house.store.transitions(subject("a").id)) == before
 
 
-def test_a_secret_in_an_error_does_not_reach_the_record(house: House) -> None:
+def test_a_secret_in_an_error_does_not_reach_the_record(house: SupervisorFixture) -> None:
     """`last_error` is redacted."""
     house.start("a")
     house.fail("a", "401 for key sk-ant-REDACTED at https://me:hunter2@example.org")
@@ -336,12 +336,12 @@ def test_a_secret_in_an_error_does_not_reach_the_record(house: House) -> None:
     assert b"hunter2" not in body
 
 
-def test_nothing_is_kept_of_a_session_nobody_heard_of(house: House) -> None:
+def test_nothing_is_kept_of_a_session_nobody_heard_of(house: SupervisorFixture) -> None:
     """An empty log is followed before it is a session; asking about it is no error."""
     assert house.supervisor.snapshot(subject("empty").id) is None
 
 
-def killed_with_tools(house: House, *pids: int) -> list[Process]:
+def killed_with_tools(house: SupervisorFixture, *pids: int) -> list[Process]:
     """An agent that died and left these tools running."""
     process = house.start("a")
     house.work("a")
@@ -352,11 +352,11 @@ def killed_with_tools(house: House, *pids: int) -> list[Process]:
     return tools
 
 
-def still_running(house: House) -> list[str]:
+def still_running(house: SupervisorFixture) -> list[str]:
     return [line for line in record(house, "a").findings[0].evidence if "still runs" in line]
 
 
-def test_an_orphan_that_ended_is_named_no_more(house: House) -> None:
+def test_an_orphan_that_ended_is_named_no_more(house: SupervisorFixture) -> None:
     """One tool ends after the other, and each is dropped as it does."""
     one, two = killed_with_tools(house, 71, 72)
     assert still_running(house) == [
@@ -369,14 +369,14 @@ def test_an_orphan_that_ended_is_named_no_more(house: House) -> None:
     assert still_running(house) == []
 
 
-def test_an_orphan_that_ended_before_it_was_reported_is_not_named(house: House) -> None:
+def test_an_orphan_that_ended_before_it_was_reported_is_not_named(house: SupervisorFixture) -> None:
     """Looking for orphans takes a while; whoever is gone by then is none."""
     house.end(Process(71, 1, "a-boot-of-a-test"))
     killed_with_tools(house, 71)
     assert still_running(house) == []
 
 
-def test_a_restart_says_the_same_of_an_agent_that_left_its_pane(house: House) -> None:
+def test_a_restart_says_the_same_of_an_agent_that_left_its_pane(house: SupervisorFixture) -> None:
     """The pane is remembered with the rest, and its tools are looked for again."""
     agent = house.start("a")
     house.work("a")
@@ -387,7 +387,7 @@ def test_a_restart_says_the_same_of_an_agent_that_left_its_pane(house: House) ->
     kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
-    after = House()
+    after = SupervisorFixture()
     after.end(agent)
     assert after.supervisor.restore(subject("a"), kept)
     after.settle()
@@ -395,7 +395,7 @@ def test_a_restart_says_the_same_of_an_agent_that_left_its_pane(house: House) ->
     assert after.searched == [subject("a").id]
 
 
-def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: House) -> None:
+def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: SupervisorFixture) -> None:
     """Whose pane is gone too has not left for a shell: it is dead."""
     agent = house.start("a")
     house.work("a")
@@ -406,7 +406,7 @@ def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: House) 
     kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
-    after = House()
+    after = SupervisorFixture()
     after.end(agent)
     after.end(pane.process)
     assert after.supervisor.restore(subject("a"), kept)
@@ -414,7 +414,7 @@ def test_a_pane_that_ended_with_the_daemon_away_is_not_remembered(house: House) 
     assert codes(after, "a") == [FindingCode.SESSION_DEAD]
 
 
-def test_a_server_that_ended_with_the_daemon_away_is_named(house: House) -> None:
+def test_a_server_that_ended_with_the_daemon_away_is_named(house: SupervisorFixture) -> None:
     """It took the session along: nobody left it."""
     agent = house.start("a")
     server = Process(60, 1, agent.boot_id)
@@ -432,7 +432,7 @@ def test_a_server_that_ended_with_the_daemon_away_is_named(house: House) -> None
     kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
-    after = House()
+    after = SupervisorFixture()
     for process in (agent, pane.process, server):
         after.end(process)
     after.supervisor.restore(subject("a"), kept)
@@ -441,7 +441,7 @@ def test_a_server_that_ended_with_the_daemon_away_is_named(house: House) -> None
     )
 
 
-def test_a_pane_of_another_boot_is_remembered_as_gone(house: House) -> None:
+def test_a_pane_of_another_boot_is_remembered_as_gone(house: SupervisorFixture) -> None:
     """Under which name a session was shown is asked after a reboot: it is brought back by it."""
     agent = house.start("a")
     house.work("a")
@@ -452,7 +452,7 @@ def test_a_pane_of_another_boot_is_remembered_as_gone(house: House) -> None:
     kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
-    after = House()
+    after = SupervisorFixture()
     assert not after.supervisor.restore(subject("a"), kept.replace(agent.boot_id.encode(), b"another boot"))
     after.work("a")
     recalled = after.roster.sessions[subject("a").id].presence.pane
@@ -466,7 +466,7 @@ def test_a_pane_of_another_boot_is_remembered_as_gone(house: House) -> None:
     assert after.searched == []
 
 
-def test_a_session_names_the_agent_that_hosts_it(house: House) -> None:
+def test_a_session_names_the_agent_that_hosts_it(house: SupervisorFixture) -> None:
     """Known before or after its log was read, and no longer once another conversation began there."""
     house.supervisor.set_agent(subject("a").id, "bot")
     for name in ("a", "b"):
@@ -479,7 +479,7 @@ def test_a_session_names_the_agent_that_hosts_it(house: House) -> None:
     assert record(house, "a").agent is None
 
 
-def test_what_an_agent_of_the_hub_hosts_is_managed_and_treated_by_its_agent(house: House) -> None:
+def test_what_an_agent_of_the_hub_hosts_is_managed_and_treated_by_its_agent(house: SupervisorFixture) -> None:
     """Counted as managed; its actions are its agent's, and nobody is offered its conversation."""
     agent = house.start("a")
     house.supervisor.set_agent(subject("a").id, "bot")
@@ -497,11 +497,11 @@ def test_what_an_agent_of_the_hub_hosts_is_managed_and_treated_by_its_agent(hous
     assert offered(house).keys() == {"wait", "attach", "restart"}
 
 
-def offered(house: House) -> dict[str, tuple[str, ...]]:
+def offered(house: SupervisorFixture) -> dict[str, tuple[str, ...]]:
     return {each.name: each.argv for each in record(house, "a").actions if each.allowed}
 
 
-def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
+def test_a_resume_that_failed_elsewhere_changes_nothing(house: SupervisorFixture) -> None:
     """Its pane stays known, it died when it died; a resume that writes a word is the session's new process."""
     process = house.start("a")
     pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
@@ -529,7 +529,9 @@ def test_a_resume_that_failed_elsewhere_changes_nothing(house: House) -> None:
 
 
 @pytest.mark.parametrize("is_shown", [True, False], ids=["in another pane", "in no pane"])
-def test_a_resume_that_fails_beside_a_living_process_takes_no_pane(house: House, *, is_shown: bool) -> None:
+def test_a_resume_that_fails_beside_a_living_process_takes_no_pane(
+    house: SupervisorFixture, *, is_shown: bool
+) -> None:
     """Its pane stays the one of the process that lives; a process that stays is shown once the other one ended."""
     first = house.start("a")
     pane = Pane("/tmp/tmux", "work", "%1", Process(5, 1, "boot"), ProcessState.ALIVE, ProcessState.ALIVE)
@@ -556,7 +558,7 @@ def test_a_resume_that_fails_beside_a_living_process_takes_no_pane(house: House,
     assert house.roster.sessions[subject("a").id].presence.pane == elsewhere
 
 
-def test_a_resume_that_fails_beside_an_open_question_leaves_it_open(house: House) -> None:
+def test_a_resume_that_fails_beside_an_open_question_leaves_it_open(house: SupervisorFixture) -> None:
     """What its client asks is the same question as before, so that nobody is told of it again."""
     process = house.start("a")
     house.work("a")
@@ -580,7 +582,7 @@ def test_a_resume_that_fails_beside_an_open_question_leaves_it_open(house: House
     assert (record(house, "a").state, record(house, "a").expected_waits) == (State.WAITING, asked)
 
 
-def test_a_resume_that_failed_after_a_restart_changes_nothing(house: House) -> None:
+def test_a_resume_that_failed_after_a_restart_changes_nothing(house: SupervisorFixture) -> None:
     """The daemon was killed before it could write down that the agent had ended: it died no later for that."""
     process = house.start("a")
     pass_time(house, 5)
@@ -588,7 +590,7 @@ def test_a_resume_that_failed_after_a_restart_changes_nothing(house: House) -> N
     kept = house.supervisor.snapshot(subject("a").id)
     assert kept is not None
 
-    after = House()
+    after = SupervisorFixture()
     after.clock.advance(60.0)
     after.end(process)
     assert after.supervisor.restore(subject("a"), kept)
@@ -604,7 +606,7 @@ def test_a_resume_that_failed_after_a_restart_changes_nothing(house: House) -> N
     assert record(after, "a").findings == dead.findings
 
 
-def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: House) -> None:
+def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: SupervisorFixture) -> None:
     """The older one ended while this one waited for the model: its own death is when it died, and its tools are sought."""
     older = house.start("a")
     pass_time(house, 5)
@@ -621,7 +623,7 @@ def test_a_process_that_worked_beside_another_one_is_no_failed_resume(house: Hou
     ]
 
 
-def resume(house: House, name: str, pane: Pane) -> Process:
+def resume(house: SupervisorFixture, name: str, pane: Pane) -> Process:
     """Somebody resumes it elsewhere: its pane shows nothing of that."""
     process = Process(900_000 + int(house.clock.now().awake), 1, "boot")
     house.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="a test")
@@ -635,13 +637,13 @@ AWAITED = replace(subject("start-7"), conversation_id=None, awaited=True)
 AGENT = Process(4711, 1, "a-boot-of-a-test")
 
 
-def ask(house: House, kind: DialogKind, words: str = "Do you trust it?") -> SessionRecord:
+def ask(house: SupervisorFixture, kind: DialogKind, words: str = "Do you trust it?") -> SessionRecord:
     house.supervisor.on_dialog(AWAITED, AGENT, kind, words, cwd="/work")
     house.settle()
     return record(house, "start-7")
 
 
-def test_a_client_at_a_dialog_waits_for_a_person_and_takes_no_prompt(house: House) -> None:
+def test_a_client_at_a_dialog_waits_for_a_person_and_takes_no_prompt(house: SupervisorFixture) -> None:
     """Its words are the screen's, its turn has not begun, and only a login asks for a login."""
     asked = ask(house, DialogKind.TRUST)
     assert (asked.state, asked.health, asked.attention) == (State.WAITING, Health.HEALTHY, Attention.PERSON)
@@ -650,7 +652,7 @@ def test_a_client_at_a_dialog_waits_for_a_person_and_takes_no_prompt(house: Hous
     assert ask(house, DialogKind.LOGIN).attention is Attention.LOGIN
 
 
-def test_a_screen_that_is_not_understood_is_unknown_and_said(house: House) -> None:
+def test_a_screen_that_is_not_understood_is_unknown_and_said(house: SupervisorFixture) -> None:
     """It is neither called idle nor waiting: nobody knows."""
     seen = ask(house, DialogKind.UNKNOWN, "Brand new")
     assert (seen.state, seen.health, seen.attention) == (State.STARTING, Health.UNKNOWN, Attention.OPERATOR)
@@ -659,7 +661,7 @@ def test_a_screen_that_is_not_understood_is_unknown_and_said(house: House) -> No
     ]
 
 
-def test_the_same_dialog_keeps_its_time_and_another_one_has_its_own(house: House) -> None:
+def test_the_same_dialog_keeps_its_time_and_another_one_has_its_own(house: SupervisorFixture) -> None:
     """A look that sees nothing new changes nothing: nobody is told twice."""
     first = ask(house, DialogKind.TRUST).expected_waits[0].since
     house.clock.advance(10)
@@ -669,7 +671,7 @@ def test_the_same_dialog_keeps_its_time_and_another_one_has_its_own(house: House
 
 
 def test_its_conversation_takes_the_place_of_what_stood_for_it(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: SupervisorFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Everybody is told of its end before it is gone, and one session is left."""
     ask(house, DialogKind.TRUST)
@@ -688,7 +690,7 @@ def test_its_conversation_takes_the_place_of_what_stood_for_it(
     assert told == {AWAITED.id: State.STOPPED, subject("real").id: State.IDLE}
 
 
-def test_a_client_that_ended_at_its_dialog_was_no_session(house: House) -> None:
+def test_a_client_that_ended_at_its_dialog_was_no_session(house: SupervisorFixture) -> None:
     """Nothing of it is listed, and a managed one is simply stopped."""
     ask(house, DialogKind.TRUST)
     house.supervisor.on_exit(AGENT)
@@ -702,7 +704,7 @@ def test_a_client_that_ended_at_its_dialog_was_no_session(house: House) -> None:
     assert (ended.state, ended.expected_waits) == (State.STOPPED, ())
 
 
-def test_what_stood_for_a_conversation_goes_with_its_last_dialog(house: House) -> None:
+def test_what_stood_for_a_conversation_goes_with_its_last_dialog(house: SupervisorFixture) -> None:
     """A client that takes prompts and has no conversation is no session; one that asks again is listed again."""
     ask(house, DialogKind.LOGIN)
     house.supervisor.on_dialog_closed(AGENT)
@@ -714,7 +716,7 @@ def test_what_stood_for_a_conversation_goes_with_its_last_dialog(house: House) -
     assert AWAITED.id not in house.roster.sessions
 
 
-def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house: House) -> None:
+def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house: SupervisorFixture) -> None:
     """Resumed after it was killed in a turn: until the dialog is answered it is neither at work nor silent."""
     house.hear("a", Prompted(house.clock.now().wall))
     house.supervisor.on_dialog(subject("a"), AGENT, DialogKind.TRUST, "?", cwd=None)
@@ -729,7 +731,9 @@ def test_an_earlier_turn_says_nothing_while_its_client_stands_at_a_dialog(house:
 
 
 @pytest.mark.anyio
-async def test_a_session_asked_for_before_its_first_judgement_is_judged_at_once(house: House) -> None:
+async def test_a_session_asked_for_before_its_first_judgement_is_judged_at_once(
+    house: SupervisorFixture,
+) -> None:
     """Seen a moment ago: its record is there for whoever asks, and its transition is stored all the same."""
     house.supervisor.on_events(subject("a"), [Prompted(house.clock.now().wall)], live=True)
     answer = msgspec.json.decode(house.desk.record(subject("a").id).body)
@@ -739,7 +743,7 @@ async def test_a_session_asked_for_before_its_first_judgement_is_judged_at_once(
 
 
 def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
-    house: House, monkeypatch: pytest.MonkeyPatch
+    house: SupervisorFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A defect of a rule in one session is said of that session, not as a failed request."""
 
@@ -754,7 +758,9 @@ def test_a_session_that_cannot_be_judged_is_unknown_to_whoever_asks_first(
 
 
 @pytest.mark.parametrize("first", ["log", "hosting"])
-def test_a_managed_session_is_read_also_where_no_process_of_it_is_left(house: House, first: str) -> None:
+def test_a_managed_session_is_read_also_where_no_process_of_it_is_left(
+    house: SupervisorFixture, first: str
+) -> None:
     """A client that ended with the daemon away leaves its log: what it did is read, and its folder is known."""
     known = subject("codex-019a")
     managed = ManagedSession(known.id, ConversationId("019a"), "codex", "/home/me/shop", (), 1, 0.0)
@@ -776,7 +782,7 @@ def test_a_managed_session_is_read_also_where_no_process_of_it_is_left(house: Ho
     assert record(house, "codex-019a").state is not State.PROMPTING
 
 
-def killed_in_a_turn(house: House, name: str = "a") -> None:
+def killed_in_a_turn(house: SupervisorFixture, name: str = "a") -> None:
     process = house.start(name)
     house.work(name)
     house.clock.advance(1)
@@ -784,7 +790,7 @@ def killed_in_a_turn(house: House, name: str = "a") -> None:
     house.clock.advance(60)
 
 
-def come_up(house: House, pid: int, name: str = "a", **said: Any) -> Process:
+def come_up(house: SupervisorFixture, pid: int, name: str = "a", **said: Any) -> Process:
     """A process that holds the conversation, and has written nothing."""
     process = Process(pid, pid, "boot")
     house.supervisor.on_process(subject(name), process, ProcessState.ALIVE, source="registry", **said)
@@ -793,7 +799,9 @@ def come_up(house: House, pid: int, name: str = "a", **said: Any) -> Process:
 
 
 @pytest.mark.anyio
-async def test_a_resumed_session_is_starting_until_its_client_says_what_it_does(house: House) -> None:
+async def test_a_resumed_session_is_starting_until_its_client_says_what_it_does(
+    house: SupervisorFixture,
+) -> None:
     """The turn that its predecessor left open is not at work again, and does not end when the client is idle."""
     killed_in_a_turn(house)
     process = come_up(house, 9000)
@@ -812,7 +820,7 @@ async def test_a_resumed_session_is_starting_until_its_client_says_what_it_does(
     assert states[-3:] == [State.STOPPED, State.STARTING, State.IDLE]
 
 
-def test_a_resumed_session_that_says_nothing_is_at_work_and_gets_silent(house: House) -> None:
+def test_a_resumed_session_that_says_nothing_is_at_work_and_gets_silent(house: SupervisorFixture) -> None:
     """Clients without a registry show their work in the log; one that writes nothing at all is found."""
     killed_in_a_turn(house)
     come_up(house, 9000)
@@ -822,7 +830,7 @@ def test_a_resumed_session_that_says_nothing_is_at_work_and_gets_silent(house: H
     assert FindingCode.SILENT in codes(house, "a")
 
 
-def test_a_second_process_for_a_moment_is_no_twin(house: House) -> None:
+def test_a_second_process_for_a_moment_is_no_twin(house: SupervisorFixture) -> None:
     """A resume that fails elsewhere is registered for a tenth of a second; one that stays is a twin."""
     house.start("a")
     house.finish("a")
@@ -836,7 +844,7 @@ def test_a_second_process_for_a_moment_is_no_twin(house: House) -> None:
     assert codes(house, "a") == [FindingCode.TWIN_PROCESSES]
 
 
-def test_a_dialog_ends_with_its_own_client_only(house: House) -> None:
+def test_a_dialog_ends_with_its_own_client_only(house: SupervisorFixture) -> None:
     """Another process of the same conversation comes and goes; the first one still waits at its dialog."""
     killed_in_a_turn(house)
     first = Process(9000, 9000, "boot")
@@ -849,7 +857,7 @@ def test_a_dialog_ends_with_its_own_client_only(house: House) -> None:
     assert record(house, "a").health is Health.DEAD
 
 
-def test_a_client_at_a_dialog_beside_a_living_one_changes_nothing(house: House) -> None:
+def test_a_client_at_a_dialog_beside_a_living_one_changes_nothing(house: SupervisorFixture) -> None:
     """The conversation is held; where the second one waits says nothing about it."""
     house.start("a")
     house.work("a")

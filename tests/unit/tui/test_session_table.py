@@ -3,20 +3,20 @@
 import re
 from pathlib import Path
 
-from support.supervisor_fixture import House, furnish, subject
+from support.supervisor_fixture import SupervisorFixture, add_sample_sessions, subject
 from wakeful.judging.session_record import SessionRecord
 from wakeful.tui.session_table import SessionListModel
 
 SOURCE = Path(__file__).parents[3] / "src" / "wakeful"
 
 
-def records(house: House) -> list[SessionRecord]:
+def records(house: SupervisorFixture) -> list[SessionRecord]:
     return [each.record for each in house.roster.sessions.values() if each.record is not None]
 
 
-def furnished() -> tuple[House, SessionListModel]:
-    house = House()
-    furnish(house)
+def furnished() -> tuple[SupervisorFixture, SessionListModel]:
+    house = SupervisorFixture()
+    add_sample_sessions(house)
     model = SessionListModel()
     model.replace(records(house), older=2)
     return house, model

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from support.healing_fixture import Clinic, Place
+from support.healing_fixture import FakeHost, HealingFixture
 from wakeful.alerts.mute_pause_model import MuteKind
 from wakeful.core.ids import SessionId
 from wakeful.healing.plan import HealingRules
@@ -38,7 +38,7 @@ ONE = SessionId("tg_popoto_-529_1")
 class Logs(NoSessionFiles):
     """The logs and folders a test says there are."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: FakeHost) -> None:
         self.place = place
         self.opened: dict[SessionId, CallStarted] = {}
 
@@ -50,7 +50,7 @@ class Logs(NoSessionFiles):
         return path in self.place.gone
 
 
-class QueueClinic(Clinic):
+class QueueClinic(HealingFixture):
     """A daemon with a queue in memory."""
 
     def build(self) -> None:

@@ -22,16 +22,18 @@ from wakeful.config.schema import KEYS
 from wakeful.core.durations import age
 from wakeful.core.errors import OperatorError
 from wakeful.judging.thresholds import Policy
-from wakeful.replay.compare import Comparison, Difference, compare
 from wakeful.replay.engine import Replay
 from wakeful.replay.report import (
     CasesReport,
+    Comparison,
+    Difference,
     EpisodeReport,
     ReplayedSession,
     ReplayReport,
     ReplaySessionReport,
     ReplaySummary,
     Score,
+    compare,
     make_replay_report,
 )
 from wakeful.replay.tuning import ALL_PROJECTS, ThresholdProposal, TuningProposal, propose, trial_policies

@@ -25,14 +25,12 @@ _AGENT_PATH: Final = "/api/agents/{name}"
 
 
 class StopOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """`yes`: also in the middle of a turn."""
+    """`yes`: even in the middle of a turn."""
 
     yes: bool = False
 
 
 class AgentRoutes:
-    """The hub's doors."""
-
     def __init__(self, hub: Hub, paused: PauseQuery) -> None:
         self._hub = hub
         self._get_pause = paused
@@ -49,15 +47,14 @@ class AgentRoutes:
         )
 
     async def agents(self, _request: HttpRequest[None]) -> EncodedResponse[AgentList]:
-        """Every agent."""
         return encode_response(AgentList(self._hub.records, self._hub.undeclared, self._get_pause()))
 
     async def agent(self, request: HttpRequest[None]) -> EncodedResponse[AgentRecord]:
-        """One agent. `session_alive` is true only when that was seen."""
+        """One agent. `session_alive` is true only if that was observed."""
         return encode_response(self._hub.record(request.id))
 
     async def attach(self, request: HttpRequest[None]) -> EncodedResponse[AttachCommand]:
-        """The command that goes to its terminal."""
+        """The command that attaches to its terminal."""
         return encode_response(
             AttachCommand(self._hub.attach_argv(request.id), self._hub.program(request.id))
         )
@@ -79,12 +76,10 @@ _HEARTBEAT_PATH: Final = "/api/agents/{name}/heartbeat"
 
 
 class WakeOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """Nothing can be said with it: what a wake says comes from HEARTBEAT.md."""
+    """It has no fields: the text of a wake comes from HEARTBEAT.md."""
 
 
 class HeartbeatRoutes:
-    """The wake service's doors."""
-
     def __init__(self, wakes: WakeService, callers: CallerCheck) -> None:
         self._wakes = wakes
         self._caller_check = callers
@@ -96,11 +91,11 @@ class HeartbeatRoutes:
         )
 
     async def status(self, request: HttpRequest[None]) -> EncodedResponse[HeartbeatStatus]:
-        """Whether an agent may be woken now, by which policy, and what was last decided."""
+        """Whether an agent may be woken now, by which policy, and the last decision."""
         return encode_response(await self._wakes.status(request.id))
 
     async def wake(self, request: HttpRequest[WakeOrder]) -> EncodedResponse[WakeAnswer]:
-        """Wake an agent, or say with one reason why not. An agent does not wake itself."""
+        """Wake an agent, or answer with one reason why not. An agent cannot wake itself."""
         answer = await self._wakes.wake(
             request.id, caller=lambda: self._caller_check.caller_session(request.scope)
         )

@@ -21,7 +21,7 @@ _COOKIE: Final = "{name}={value}; HttpOnly; SameSite=Strict; Path=/; Max-Age={se
 
 
 class LoginRoutes:
-    """The few orders a door takes for itself."""
+    """Logins and shutdown of the daemon."""
 
     def __init__(
         self,
@@ -45,7 +45,7 @@ class LoginRoutes:
         )
 
     async def log_in(self, request: HttpRequest[LoginRequest]) -> EncodedResponse[LoginAnswer]:
-        """Spend a one-time code for a login: a cookie, and the value for the x-wakeful-csrf header."""
+        """Exchange a one-time code for a login: a cookie, and the value for the x-wakeful-csrf header."""
         try:
             login = self._authenticator.logins.log_in(request.input.code)
         except LoginCodeWrong:
@@ -54,14 +54,14 @@ class LoginRoutes:
         return encode_response(LoginAnswer(login.csrf), headers=self._cookie(login.cookie, LOGIN_SECONDS_MAX))
 
     async def log_out(self, request: HttpRequest[None]) -> EncodedResponse[Acknowledgement]:
-        """End the login this cookie belongs to."""
+        """End the login of this cookie."""
         cookie = cookie_in(request.header(b"cookie") or "", self._authenticator.cookie_name)
         if cookie is not None:
             self._authenticator.logins.log_out(cookie)
         return encode_response(Acknowledgement(done=True), headers=self._cookie("", 0))
 
     async def new_code(self, _request: HttpRequest[None]) -> EncodedResponse[LoginCode]:
-        """A fresh one-time code for the page, valid for ten minutes."""
+        """A new one-time code for the page, valid for ten minutes."""
         if self._authenticator.url is None:
             raise PageNotServed
         code = self._authenticator.logins.new_code()
@@ -69,11 +69,11 @@ class LoginRoutes:
         return encode_response(LoginCode(code, f"{self._authenticator.url}#code={code}", until))
 
     async def may_decide(self, _request: HttpRequest[None]) -> EncodedResponse[Acknowledgement]:
-        """Whether this caller may decide. It changes nothing; where it is refused, a person is told as of every decision."""
+        """Whether this caller may decide. Changes nothing; a refusal alerts a person, as for every decision."""
         return encode_response(Acknowledgement(done=True))
 
     async def shut_down(self, _request: HttpRequest[None]) -> EncodedResponse[Acknowledgement]:
-        """Let the daemon go down; agents live on. A person's decision: refused to supervised agents."""
+        """Stop the daemon; agents go on. Needs a person: supervised agents are refused."""
         self._shut_down()
         return encode_response(Acknowledgement(done=True))
 

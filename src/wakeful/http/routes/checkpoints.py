@@ -28,7 +28,7 @@ from wakeful.views.records import DecisionRecord, LessonList, LessonRecord
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Prefix = Annotated[str, Meta(min_length=1, max_length=PREFIX_CHARS_MAX)]
-_DECISION_PROBLEMS: Final = PROBLEMS | {409: "It was decided otherwise before, or does not offer this."}
+_CONFLICTS: Final = PROBLEMS | {409: "It was decided otherwise before, or does not offer this."}
 
 
 class CheckpointQuery(Struct, frozen=True):
@@ -36,9 +36,9 @@ class CheckpointQuery(Struct, frozen=True):
 
 
 class ContinueOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """`done`: somebody looked, and what was cut off has happened; it is not repeated.
+    """`done`: a person checked that the interrupted call has happened; it is not repeated.
 
-    `always_local`: from now on commands that begin like this are local in its project; see `LessonOrder`.
+    `always_local`: from now on commands with this prefix are local in its project; see `LessonOrder`.
     """
 
     by: _Text = UNNAMED_OPERATOR
@@ -48,7 +48,7 @@ class ContinueOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RollbackOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """A dry run unless `dry_run` is false: what it would do is to be read first."""
+    """A dry run unless `dry_run` is false: a person reads first what it would do."""
 
     by: _Text = UNNAMED_OPERATOR
     dry_run: bool = True
@@ -59,7 +59,7 @@ class AbortOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LessonOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """Commands of this project that begin with `prefix` are local; `even_remote`: also where a rule knows better."""
+    """Commands of this project that begin with `prefix` are local; `even_remote`: even against a built-in rule."""
 
     project: Annotated[str, Meta(min_length=1, max_length=300)]
     prefix: _Prefix
@@ -73,7 +73,7 @@ class ForgetOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ForgetAnswer(Struct, frozen=True):
-    """`changed` is false if nobody had taught that."""
+    """`changed` is false if there was no such rule."""
 
     project: str
     prefix: str
@@ -81,7 +81,7 @@ class ForgetAnswer(Struct, frozen=True):
 
 
 class CheckpointRoutes:
-    """What waits for a person, and the person's word."""
+    """Checkpoints, decisions about them, and taught rules."""
 
     def __init__(self, checkpoints: Checkpoints, lessons: Lessons, paused: PauseQuery) -> None:
         self._checkpoints = checkpoints
@@ -90,66 +90,64 @@ class CheckpointRoutes:
 
     def routes(self) -> Sequence[Route]:
         one = "/api/checkpoints/{number:int}"
-        decided = DecisionRecord
         return (
             get("/api/checkpoints", self.checkpoints, CheckpointList, query=CheckpointQuery),
             get(one, self.checkpoint, CheckpointRecord),
-            post(f"{one}/continue", self.go_on, decided, body=ContinueOrder, problems=_DECISION_PROBLEMS),
-            post(f"{one}/rollback", self.rollback, decided, body=RollbackOrder, problems=_DECISION_PROBLEMS),
-            post(f"{one}/abort", self.abort, decided, body=AbortOrder, problems=_DECISION_PROBLEMS),
+            post(f"{one}/continue", self.go_on, DecisionRecord, body=ContinueOrder, problems=_CONFLICTS),
+            post(f"{one}/rollback", self.rollback, DecisionRecord, body=RollbackOrder, problems=_CONFLICTS),
+            post(f"{one}/abort", self.abort, DecisionRecord, body=AbortOrder, problems=_CONFLICTS),
             get("/api/lessons", self.lessons, LessonList),
             post("/api/lessons", self.teach, LessonRecord, body=LessonOrder, status=201),
             post("/api/lessons/forget", self.forget, ForgetAnswer, body=ForgetOrder),
         )
 
     async def checkpoints(self, request: HttpRequest[CheckpointQuery]) -> EncodedResponse[CheckpointList]:
-        """What somebody has to decide; with `all=true` also what was decided."""
+        """The checkpoints that need a decision; with `all=true` also decided ones."""
         found = await self._checkpoints.list_checkpoints(everything=request.input.everything)
         return encode_response(checkpoint_list(found, self._get_pause()))
 
     async def checkpoint(self, request: HttpRequest[None]) -> EncodedResponse[CheckpointRecord]:
-        """One checkpoint, whole."""
         return encode_response(checkpoint_record(await self._checkpoints.get(request.number)))
 
     async def go_on(self, request: HttpRequest[ContinueOrder]) -> EncodedResponse[DecisionRecord]:
-        """Let it go on. A person's decision, kept with who and when; the first one counts."""
+        """Let it continue. Needs a person; stored with name and time, and the first decision counts."""
         order = request.input
         if order.always_local is not None:
-            # What cannot be taught is refused before anything is decided.
+            # An invalid prefix is refused before anything is decided.
             prefix_words(order.always_local)
         choice = ChoiceName.DONE if order.done else ChoiceName.CONTINUE
-        decided = await self._checkpoints.decide(request.number, choice, order.by)
+        result = await self._checkpoints.decide(request.number, choice, order.by)
         if order.always_local is not None:
-            project = decided.checkpoint.project
+            project = result.checkpoint.project
             await self._lessons.teach(project, order.always_local, order.by, even_remote=order.even_remote)
-        return _decision_response(decided)
+        return _decision_response(result)
 
     async def rollback(self, request: HttpRequest[RollbackOrder]) -> EncodedResponse[DecisionRecord]:
-        """Undo it, where somebody said how; without `dry_run: false` only say what would be run."""
+        """Undo it, if a way to undo was declared; without `dry_run: false` only list the commands."""
         if request.input.dry_run:
             return await self._dry_run(request.number)
         by = request.input.by
         return _decision_response(await self._checkpoints.decide(request.number, ChoiceName.ROLLBACK, by))
 
     async def abort(self, request: HttpRequest[AbortOrder]) -> EncodedResponse[DecisionRecord]:
-        """Leave everything as it is and give the work up. A person's decision."""
+        """Leave everything as it is and give the task up. Needs a person."""
         by = request.input.by
         return _decision_response(await self._checkpoints.decide(request.number, ChoiceName.ABORT, by))
 
     async def lessons(self, _request: HttpRequest[None]) -> EncodedResponse[LessonList]:
-        """What was taught, by project."""
+        """The taught rules by project."""
         return encode_response(
             LessonList(tuple(map(_lesson_record, self._lessons.list_lessons())), self._get_pause())
         )
 
     async def teach(self, request: HttpRequest[LessonOrder]) -> EncodedResponse[LessonRecord]:
-        """Say that some commands are always local in a project. A person's decision."""
+        """Declare commands as always local in a project. Needs a person."""
         new = request.input
         lesson = await self._lessons.teach(new.project, new.prefix, new.by, even_remote=new.even_remote)
         return encode_response(_lesson_record(lesson))
 
     async def forget(self, request: HttpRequest[ForgetOrder]) -> EncodedResponse[ForgetAnswer]:
-        """Judge such commands by the rules again. A person's decision."""
+        """Judge such commands by the rules again. Needs a person."""
         project, prefix = request.input.project, request.input.prefix
         changed = await self._lessons.forget(project, prefix)
         body = msgspec.json.encode(ForgetAnswer(project, prefix, changed))
@@ -160,7 +158,7 @@ class CheckpointRoutes:
         choice = checkpoint.choice(ChoiceName.ROLLBACK)
         if choice is None or not checkpoint.is_open:
             raise not_offered_error(checkpoint, ChoiceName.ROLLBACK)
-        # The first one is how it is chosen.
+        # The first command is the one that chooses it.
         steps = choice.commands[1:]
         return encode_response(
             DecisionRecord(
@@ -169,11 +167,11 @@ class CheckpointRoutes:
         )
 
 
-def _decision_response(decided: DecisionResult) -> EncodedResponse[DecisionRecord]:
+def _decision_response(result: DecisionResult) -> EncodedResponse[DecisionRecord]:
     record = DecisionRecord(
-        checkpoint_record(decided.checkpoint), decided.outcome, decided.words, changed=decided.changed
+        checkpoint_record(result.checkpoint), result.outcome, result.words, changed=result.changed
     )
-    return EncodedResponse(QueryResult(msgspec.json.encode(record), EXIT_CODES[decided.outcome]))
+    return EncodedResponse(QueryResult(msgspec.json.encode(record), EXIT_CODES[result.outcome]))
 
 
 def _lesson_record(lesson: Lesson) -> LessonRecord:

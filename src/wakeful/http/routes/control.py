@@ -23,7 +23,7 @@ from wakeful.http.routes.work import idempotency_key
 from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.storage.base import ActionOutcome
 
-# "No" and "nobody knows" are answers, as everywhere.
+# "No" and "unknown" are answers, as everywhere.
 EXIT_CODES: Final = {
     ActionOutcome.CONFIRMED: 0,
     ActionOutcome.UNVERIFIED: 5,
@@ -34,14 +34,14 @@ CONFLICTS: Final = PROBLEMS | {409: "Its state or its owner forbids it."}
 
 
 class PromptOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """`environ` is for clients that run one process per prompt; without it, the daemon's own."""
+    """`environ` is for clients that run one process per prompt; default: the daemon's own."""
 
     prompt: Annotated[str, Meta(max_length=PROMPT_BYTES_MAX)]
     environ: dict[str, str] | None = None
 
 
 class ResumeOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """`environ` is what the agent will have; without it, the daemon's own."""
+    """`environ` is the environment of the agent; default: the daemon's own."""
 
     environ: dict[str, str] | None = None
 
@@ -52,13 +52,13 @@ class QuestionAnswer(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class AdoptOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """What a person calls the session from now on, if anything: the name it is woken by."""
+    """`name` is the name by which the session can be woken from now on."""
 
     name: str | None = None
 
 
 class Stopping(Struct, frozen=True, forbid_unknown_fields=True):
-    """Whether the chat gateway stops it by itself, for room or memory; else somebody wants it stopped."""
+    """`by_gateway`: the chat gateway stops it by itself, for room or memory; otherwise a person wants it stopped."""
 
     by_gateway: bool = False
 
@@ -74,7 +74,7 @@ class ManagedRecord(Struct, frozen=True):
 
 
 class PaneRecord(Struct, frozen=True):
-    """The pane a session is shown in, if it is in one."""
+    """The pane of a session, if it is in one."""
 
     pane: PaneAddress | None
 
@@ -84,7 +84,7 @@ class QuestionList(Struct, frozen=True):
 
 
 class ControlRoutes:
-    """Everything that changes a session."""
+    """Actions on sessions."""
 
     def __init__(self, controller: SessionController, once: IdempotentController) -> None:
         self._controller = controller
@@ -106,35 +106,35 @@ class ControlRoutes:
         )
 
     async def run(self, request: HttpRequest[RunRequest]) -> EncodedResponse[ActionRecord]:
-        """Start a managed session: in a tmux of its own, or without a terminal. With an `Idempotency-Key`, once."""
+        """Start a managed session, in a tmux session of its own or without a terminal. With an
+        `Idempotency-Key`, once."""
         key = idempotency_key(request)
-        deed = (
-            self._controller.run(request.input) if key is None else self._idempotent.run(request.input, key)
-        )
-        return action_response(await deed)
+        if key is None:
+            return action_response(await self._controller.run(request.input))
+        return action_response(await self._idempotent.run(request.input, key))
 
     async def questions(self, request: HttpRequest[None]) -> EncodedResponse[QuestionList]:
-        """The permission questions a managed session asks now."""
+        """The open permission questions of a managed session."""
         return encode_response(QuestionList(tuple(await self._controller.questions(request.id))))
 
     async def attach(self, request: HttpRequest[None]) -> EncodedResponse[PaneRecord]:
-        """Where a session can be seen and typed into, managed or found."""
+        """Where a person can see a session and type into it, managed or not."""
         return encode_response(PaneRecord(self._controller.pane(request.id)))
 
     async def send(self, request: HttpRequest[PromptOrder]) -> EncodedResponse[ActionRecord]:
-        """Give a managed session a prompt, and see that it took it. With an `Idempotency-Key`, once."""
+        """Send a prompt to a managed session and verify that it arrived. With an `Idempotency-Key`, once."""
         key, given = idempotency_key(request), request.input
         if key is None:
             return action_response(await self._controller.deliver(request.id, given.prompt, given.environ))
         return action_response(await self._idempotent.deliver(request.id, given.prompt, given.environ, key))
 
     async def answer(self, request: HttpRequest[QuestionAnswer]) -> EncodedResponse[ActionRecord]:
-        """Answer the permission question with this id. A person's decision: an agent could answer its own."""
+        """Answer the permission question with this id. Needs a person: an agent could answer its own."""
         given = request.input
         return action_response(await self._controller.answer(request.id, given.question_id, given.reply))
 
     async def interrupt(self, request: HttpRequest[None]) -> EncodedResponse[ActionRecord]:
-        """Cut the running turn short; the agent stays."""
+        """Interrupt the running turn; the agent stays."""
         return action_response(await self._controller.interrupt(request.id))
 
     async def resume(self, request: HttpRequest[ResumeOrder]) -> EncodedResponse[ActionRecord]:
@@ -147,12 +147,12 @@ class ControlRoutes:
         return action_response(await self._controller.stop(request.id, by_gateway=by_gateway))
 
     async def adopt(self, request: HttpRequest[AdoptOrder | None]) -> EncodedResponse[ManagedRecord]:
-        """Hand a found session over to Wakeful. A person's decision: refused to supervised agents."""
+        """Make a session managed that Wakeful only watches. Needs a person: supervised agents are refused."""
         name = request.input.name if request.input is not None else None
         return _managed_response(await self._controller.adopt(request.id, name=name), managed=True)
 
     async def release(self, request: HttpRequest[None]) -> EncodedResponse[ManagedRecord]:
-        """Let go of a managed session; its agent goes on. A person's decision."""
+        """Stop managing a session; its agent goes on. Needs a person."""
         return _managed_response(await self._controller.release(request.id), managed=False)
 
 
@@ -160,6 +160,6 @@ def action_response(record: ActionRecord) -> EncodedResponse[ActionRecord]:
     return EncodedResponse(QueryResult(msgspec.json.encode(record), EXIT_CODES[record.outcome]))
 
 
-def _managed_response(hosting: ManagedSession, *, managed: bool) -> EncodedResponse[ManagedRecord]:
-    pid = hosting.process.pid if hosting.process is not None else None
-    return encode_response(ManagedRecord(hosting.session_id, managed, hosting.driver, hosting.epoch, pid))
+def _managed_response(session: ManagedSession, *, managed: bool) -> EncodedResponse[ManagedRecord]:
+    pid = session.process.pid if session.process is not None else None
+    return encode_response(ManagedRecord(session.session_id, managed, session.driver, session.epoch, pid))

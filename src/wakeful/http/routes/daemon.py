@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from wakeful.http.metrics import Exposition
 
 Readiness = Callable[[], WakefulError | None]
-"""What keeps the daemon from its work now, if anything does."""
+"""Why the daemon is not ready; None if it is."""
 
 _NOT_READY: Final = PROBLEMS | {503: "Not ready; its `code` says why."}
 _PLAIN: Final = "text/plain"
@@ -22,7 +22,7 @@ _UTF8: Final = "text/plain; charset=utf-8"
 
 
 class MonitoringRoutes:
-    """The daemon about itself. Nothing is asked for between two questions."""
+    """Liveness, readiness and metrics, all computed per request."""
 
     def __init__(
         self, readiness: Readiness = lambda: None, figures: Callable[[], MetricSamples] = dict
@@ -39,24 +39,24 @@ class MonitoringRoutes:
         )
 
     async def healthz(self, _request: HttpRequest[None]) -> TextResponse:
-        """Says ok, and nothing else to nobody in particular."""
+        """Answers ok, without any proof of the caller."""
         return TextResponse(b"ok", _UTF8)
 
     async def readyz(self, _request: HttpRequest[None]) -> TextResponse:
-        """Says ready: the store takes writes, the eyes are told of changes, the first look is done."""
-        trouble = self._readiness()
-        if trouble is not None:
-            raise trouble
+        """Answers ready: the store takes writes, log sources get changes, the first scan is done."""
+        problem = self._readiness()
+        if problem is not None:
+            raise problem
         return TextResponse(b"ready", _UTF8)
 
     async def metrics(self, request: HttpRequest[None]) -> TextResponse:
-        """Figures for Prometheus, in OpenMetrics. No session is named in them."""
+        """Metrics for Prometheus, in OpenMetrics. They name no session."""
         if self._exposition is None:
-            # In a thread, so that a verdict need not wait for the library.
+            # In a thread, so that no verdict waits for the library.
             self._exposition = await asyncio.to_thread(self._load_exposition)
         return TextResponse(*self._exposition.text(request.header(b"accept") or ""))
 
     def _load_exposition(self) -> "Exposition":
-        from wakeful.http.metrics import Exposition  # noqa: PLC0415 - costs nobody who is not scraped
+        from wakeful.http.metrics import Exposition  # noqa: PLC0415 - only a scraped daemon pays for it
 
         return Exposition(self._figures)

@@ -2,34 +2,21 @@
 
 import asyncio
 from collections.abc import Callable, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Final, Protocol
+from typing import Annotated, Final
 
 from msgspec import Meta, Struct
 
 from wakeful.alerts.mute_pause import PauseQuery
-from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.core.clock import Instant
 from wakeful.http.responses import EncodedResponse, encode_response
 from wakeful.http.routing import HttpRequest, Route, get, post
+from wakeful.incidents.critical_log import CriticalLog
 from wakeful.reports.model import Report
 from wakeful.reports.service import ReportService
 from wakeful.reports.text import parse_moment
 from wakeful.views.records import ArchiveAnswer, CriticalEventList
 
 EVENTS_MAX: Final = 10_000
-
-
-class CriticalEventReader(Protocol):
-    """Where events are read; the log of critical events is one."""
-
-    path: Path
-
-    def recent(self, since_wall: float) -> list[dict[str, Any]]:
-        """Every event since that time, oldest first. Blocks."""
-
-    def archive(self, before_wall: float) -> int:
-        """Move what is older to the gzip of its day; how many lines. Blocks."""
 
 
 class CriticalEventQuery(Struct, frozen=True):
@@ -43,18 +30,10 @@ class ArchiveOrder(Struct, frozen=True, forbid_unknown_fields=True):
     before: Annotated[str, Meta(max_length=100)]
 
 
-def newest_events(
-    log: CriticalEventReader, since_wall: float, limit: int, paused: PauseRecord | None
-) -> CriticalEventList:
-    """What a door shows of the log."""
-    events = log.recent(since_wall)
-    return CriticalEventList(str(log.path), events[-limit:], max(0, len(events) - limit), paused)
-
-
 class EventRoutes:
-    """Reading the log. What an agent did must stay to be read: archiving is a person's decision."""
+    """Reads the log. Archiving needs a person, because the record of an agent's actions must stay readable."""
 
-    def __init__(self, log: CriticalEventReader, now: Callable[[], Instant], paused: PauseQuery) -> None:
+    def __init__(self, log: CriticalLog, now: Callable[[], Instant], paused: PauseQuery) -> None:
         self._log = log
         self._now = now
         self._get_pause = paused
@@ -66,18 +45,18 @@ class EventRoutes:
         )
 
     async def archive(self, request: HttpRequest[ArchiveOrder]) -> EncodedResponse[ArchiveAnswer]:
-        """Move older events to the gzip of their day, beside the log. A person's decision."""
+        """Move older events to the gzip of their day, beside the log. Needs a person."""
         before_wall = parse_moment(request.input.before, self._now().wall)
         count = await asyncio.to_thread(self._log.archive, before_wall)
         return encode_response(ArchiveAnswer(count, str(self._log.path)))
 
     async def events(self, request: HttpRequest[CriticalEventQuery]) -> EncodedResponse[CriticalEventList]:
-        """The newest critical events since a moment: how long ago (`24h`) or a time."""
+        """The newest critical events since a time: how long ago (`24h`) or a date."""
         since_wall = parse_moment(request.input.since, self._now().wall)
-        limit = request.input.limit
-        return encode_response(
-            await asyncio.to_thread(newest_events, self._log, since_wall, limit, self._get_pause())
-        )
+        events = await asyncio.to_thread(self._log.recent, since_wall)
+        newest = events[-request.input.limit :]
+        left_out = len(events) - len(newest)
+        return encode_response(CriticalEventList(str(self._log.path), newest, left_out, self._get_pause()))
 
 
 class ReportQuery(Struct, frozen=True):
@@ -86,7 +65,7 @@ class ReportQuery(Struct, frozen=True):
 
 
 class ReportRoutes:
-    """Reading only, git included."""
+    """Reads only, git included."""
 
     def __init__(self, reports: ReportService, now: Callable[[], Instant]) -> None:
         self._reports = reports
@@ -96,7 +75,7 @@ class ReportRoutes:
         return (get("/api/report", self.report, Report, query=ReportQuery),)
 
     async def report(self, request: HttpRequest[ReportQuery]) -> EncodedResponse[Report]:
-        """What happened since a moment (`22:00`, `12h` or a time); without folders neither git nor logs are read."""
+        """What happened since a time (`22:00`, `12h` or a date); without folders neither git nor logs are read."""
         since_wall = parse_moment(request.input.since, self._now().wall)
         return encode_response(
             await self._reports.report_since(since_wall, with_folders=request.input.folders)

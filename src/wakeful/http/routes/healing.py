@@ -31,19 +31,20 @@ class QueuedSessionHeld(WorldError):
 
 
 class QueuedSessions(Protocol):
-    """Sessions that somebody else's queue runs."""
+    """Sessions that another program's queue runs."""
 
     async def release(self, session_id: str, by: str) -> str | None:
-        """Let one that is held go on, by whose word; what was done, or None if it runs none of that name."""
+        """Let a session that waits for a person go on; returns what was done, or None if the queue has no
+        such session."""
 
     async def waits(self, session_id: str) -> str | None:
-        """What it waits for, in words; empty if for nothing, None if it runs none of that name."""
+        """What it waits for, as text; empty if for nothing, None if the queue has no such session."""
 
 
 class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """`approved`: a person has looked at the calls that were cut off and says that it may go on.
+    """`approved`: a person has checked the interrupted calls and lets it go on.
 
-    `by_gateway`: the chat gateway proposes it by itself, so what holds for Wakeful's own actions holds for it.
+    `by_gateway`: the chat gateway proposes it by itself, so the limits of Wakeful's own actions apply.
     """
 
     approved: bool = False
@@ -52,14 +53,14 @@ class ReviveOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LostSessionList(Struct, frozen=True):
-    """What a reboot or a dead tmux server took along, by name; `paused` says who stopped everything, if somebody did."""
+    """Sessions that a reboot or a dead tmux server ended, by name; `paused` is the pause of all automatic actions."""
 
     lost: tuple[LostSession, ...]
     paused: PauseRecord | None
 
 
 class HealingRoutes:
-    """Decisions of people: refused to whoever works inside a supervised session."""
+    """Decisions of people: processes of a supervised session are refused."""
 
     def __init__(
         self,
@@ -82,7 +83,7 @@ class HealingRoutes:
         )
 
     async def revive(self, request: HttpRequest[ReviveOrder]) -> EncodedResponse[ActionRecord]:
-        """Bring a managed session in trouble back now. A person's decision."""
+        """Resume a managed session with a problem now. Needs a person."""
         session_id, order = request.id, request.input
         if order.by_gateway:
             return action_response(await self._healer.propose(session_id))
@@ -91,7 +92,7 @@ class HealingRoutes:
                 await self._healer.revive(session_id, approved=order.approved, by=order.by)
             )
         except (SessionNotFound, NotManaged):
-            # Sessions of a queue are not ours to hold, but they wait for a person's yes as well.
+            # Wakeful does not manage the sessions of a queue, but they wait for a person's approval as well.
             words = await self._release_queued(session_id, order.by, approved=order.approved)
             if words is None:
                 raise
@@ -112,16 +113,16 @@ class HealingRoutes:
         return None
 
     async def lost(self, _request: HttpRequest[None]) -> EncodedResponse[LostSessionList]:
-        """Sessions that a reboot or a dead tmux server took along, and which of them can be brought back."""
+        """Sessions that a reboot or a dead tmux server ended, and which of them can be resumed."""
         return encode_response(LostSessionList(tuple(self._restorer.list_lost()), self._get_pause()))
 
     async def restore(self, request: HttpRequest[None]) -> EncodedResponse[ActionRecord]:
-        """Bring one of them back, managed from then on. A person's decision."""
+        """Resume one of them, managed from then on. Needs a person."""
         return action_response(await self._restorer.resume(request.id))
 
 
 ListIncidents = Callable[[bool], Awaitable[list[Incident]]]
-"""Open incidents; with True also those that are over."""
+"""Open incidents; with True also resolved ones."""
 
 
 class IncidentQuery(Struct, frozen=True):
@@ -129,17 +130,15 @@ class IncidentQuery(Struct, frozen=True):
 
 
 class IncidentRoutes:
-    """Reading the book of incidents."""
-
-    def __init__(self, listed: ListIncidents, paused: PauseQuery) -> None:
-        self._list_incidents = listed
+    def __init__(self, list_incidents: ListIncidents, paused: PauseQuery) -> None:
+        self._list_incidents = list_incidents
         self._get_pause = paused
 
     def routes(self) -> Sequence[Route]:
         return (get("/api/incidents", self.incidents, IncidentList, query=IncidentQuery),)
 
     async def incidents(self, request: HttpRequest[IncidentQuery]) -> EncodedResponse[IncidentList]:
-        """Troubles by their cause: those that are open, with `all=true` also those that are over."""
+        """Problems by their cause: the open ones, with `all=true` also resolved ones."""
         return encode_response(
             incident_list(await self._list_incidents(request.input.everything), self._get_pause())
         )

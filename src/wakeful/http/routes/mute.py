@@ -26,7 +26,7 @@ from wakeful.views.records import PauseAnswer, UnmuteAnswer
 
 _Text = Annotated[str, Meta(max_length=300)]
 _Seconds = Annotated[float, Meta(gt=0, le=MUTE_SECONDS_MAX)]
-# For whoever asks over HTTP without a name.
+# For a caller over HTTP that gives no name.
 UNNAMED_OPERATOR: Final = "somebody over HTTP"
 _MUTE_PROBLEMS: Final = PROBLEMS | {409: "There are too many mutes."}
 
@@ -37,7 +37,7 @@ class PauseOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class SessionMuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """For how long: it always ends."""
+    """`for_seconds`: every mute ends."""
 
     for_seconds: _Seconds
     by: _Text = UNNAMED_OPERATOR
@@ -58,7 +58,7 @@ class UnmuteOrder(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class MuteRoutes:
-    """Orders that silence, stop and let go on."""
+    """Mutes alerts and pauses actions."""
 
     def __init__(
         self,
@@ -84,17 +84,17 @@ class MuteRoutes:
         )
 
     async def pause(self, request: HttpRequest[PauseOrder]) -> EncodedResponse[PauseAnswer]:
-        """Stop everything Wakeful would do by itself; what people ask for is still done. A person's decision."""
+        """Stop every action that Wakeful takes by itself; requests of people are still carried out. Needs a person."""
         changed = await self._mute_pause.pause(request.input.by, request.input.reason)
         return encode_response(PauseAnswer(self._mute_pause.current_pause_record, changed))
 
     async def resume(self, _request: HttpRequest[None]) -> EncodedResponse[PauseAnswer]:
-        """Let Wakeful act again. A person's decision."""
+        """Let Wakeful act again. Needs a person."""
         changed = await self._mute_pause.resume()
         return encode_response(PauseAnswer(self._mute_pause.current_pause_record, changed))
 
     async def mutes(self, _request: HttpRequest[None]) -> EncodedResponse[MuteList]:
-        """What nothing is told about now, and until when."""
+        """The mutes in force, and until when."""
         await self._mute_pause.reload()
         now = self._now().wall
         return encode_response(
@@ -102,17 +102,17 @@ class MuteRoutes:
         )
 
     async def mute_session(self, request: HttpRequest[SessionMuteOrder]) -> EncodedResponse[MuteRecord]:
-        """Tell nothing about one session for a while. A person's decision."""
+        """Send no alerts about one session for a time. Needs a person."""
         return await self._mute(MuteKind.SESSION, self._resolve(request.id), request.input)
 
     async def mute(self, request: HttpRequest[MuteOrder]) -> EncodedResponse[MuteRecord]:
-        """Tell nothing about a session, a project or one code for a while. A person's decision."""
+        """Send no alerts about a session, a project or one code for a time. Needs a person."""
         order = request.input
         target = self._resolve(order.value) if order.kind is MuteKind.SESSION else order.value
         return await self._mute(order.kind, target, order)
 
     async def unmute(self, request: HttpRequest[UnmuteOrder]) -> EncodedResponse[UnmuteAnswer]:
-        """Let it be told again. A person's decision."""
+        """Send alerts about it again. Needs a person."""
         order = request.input
         target = self._resolve_or_keep(order.value) if order.kind is MuteKind.SESSION else order.value
         changed = await self._mute_pause.unmute(order.kind, target)
@@ -126,7 +126,7 @@ class MuteRoutes:
         return encode_response(mute_record(mute))
 
     def _resolve_or_keep(self, text: str) -> str:
-        """A session's whole id; what was muted and is forgotten since is found by its whole id only."""
+        """A session's whole id; one that was muted and is forgotten since is found by its whole id only."""
         try:
             return self._resolve(text)
         except SessionNotFound:

@@ -32,7 +32,7 @@ from wakeful.views.sessions import CALLS_MAX, SessionQueries
 
 WAIT_SECONDS_MAX = 3600
 EVENTS_MAX = 1000
-# SQLite's integers end here.
+# The largest integer of SQLite.
 _SEQ_MAX = 2**63 - 1
 
 T = TypeVar("T")
@@ -69,7 +69,7 @@ class WaitQuery(Struct, frozen=True):
 
 
 class SessionRoutes:
-    """The reading half of the API."""
+    """Reads sessions."""
 
     def __init__(self, queries: SessionQueries, ancestors: Callable[[int], Sequence[int]]) -> None:
         self._queries = queries
@@ -92,17 +92,17 @@ class SessionRoutes:
         )
 
     async def overview(self, _request: HttpRequest[None]) -> EncodedResponse[Overview]:
-        """What the daemon says of itself, and how many sessions stand where."""
+        """The daemon's own state, and the number of sessions in each state."""
         return EncodedResponse(self._queries.overview())
 
     async def sessions(self, request: HttpRequest[SessionQuery]) -> EncodedResponse[SessionList]:
-        """A page of sessions in order of id; sessions folded for their age with `all=true`."""
-        asked = request.input
-        query = Query(asked.everything, asked.health, asked.state, asked.project, asked.limit, asked.cursor)
+        """A page of sessions in order of id; with `all=true` also those folded for their age."""
+        given = request.input
+        query = Query(given.everything, given.health, given.state, given.project, given.limit, given.cursor)
         return EncodedResponse(self._queries.sessions(query))
 
     async def of_caller(self, request: HttpRequest[CallerQuery]) -> EncodedResponse[SessionRecord]:
-        """The session that asks: by conversation id, else by a process it descends from."""
+        """The caller's own session: by conversation id, else by a process it descends from."""
         pids = [*(request.input.pid or ()), *_peer_pids(request.scope)]
         lineage = [each for start in pids for each in (start, *self._ancestors(start))]
         return EncodedResponse(self._queries.of_caller(request.input.conversation or (), lineage))
@@ -112,7 +112,6 @@ class SessionRoutes:
         return EncodedResponse(self._queries.record(request.id))
 
     async def health(self, request: HttpRequest[None]) -> EncodedResponse[HealthView]:
-        """The health of one session."""
         return EncodedResponse(self._queries.health(request.id))
 
     async def status(self, request: HttpRequest[None]) -> EncodedResponse[SessionStatus]:
@@ -124,13 +123,13 @@ class SessionRoutes:
         return EncodedResponse(self._queries.inspect(request.id))
 
     async def why(self, request: HttpRequest[None]) -> EncodedResponse[Explanation]:
-        """The verdict in one sentence, its evidence, the rules that fired or were held back, and what to do."""
+        """The verdict in one sentence, its evidence, the rules that fired or were suppressed, and what to do."""
         return EncodedResponse(self._queries.why(request.id))
 
     async def events(self, request: HttpRequest[EventQuery]) -> EncodedResponse[EventList]:
         """The transitions of one session, oldest first."""
-        asked = request.input
-        return EncodedResponse(await self._queries.events(request.id, after=asked.after, limit=asked.limit))
+        given = request.input
+        return EncodedResponse(await self._queries.events(request.id, after=given.after, limit=given.limit))
 
     async def calls(self, request: HttpRequest[CallQuery]) -> EncodedResponse[CallList]:
         """The newest tool calls of one session, oldest first, redacted."""
@@ -138,19 +137,19 @@ class SessionRoutes:
 
     async def wait(self, request: HttpRequest[WaitQuery]) -> EncodedResponse[SessionWait]:
         """Answer once the session is in this state, needs a person, died or stopped, or the time is over."""
-        asking = self._queries.wait(request.id, State(request.input.until), request.input.timeout)
-        return EncodedResponse(await _until_disconnected(request.receive, asking))
+        waiting = self._queries.wait(request.id, State(request.input.until), request.input.timeout)
+        return EncodedResponse(await _until_disconnected(request.receive, waiting))
 
 
 def _peer_pids(scope: Scope) -> tuple[int, ...]:
-    """The caller's pid at the socket; 0 is a process of a namespace we cannot see into."""
+    """The caller's pid at the socket; 0 is a process of a namespace that this one cannot see."""
     peer = scope.get(PEER)
     return (peer.pid,) if peer is not None and peer.pid > 0 else ()
 
 
-async def _until_disconnected(receive: Receive, asking: Coroutine[Any, Any, T]) -> T:
-    """The answer, unless whoever asked hangs up first: an hour of waiting must not outlive its caller."""
-    answer = asyncio.ensure_future(asking)
+async def _until_disconnected(receive: Receive, waiting: Coroutine[Any, Any, T]) -> T:
+    """The answer, unless the caller disconnects first: an hour of waiting must not outlive its caller."""
+    answer = asyncio.ensure_future(waiting)
     gone = asyncio.ensure_future(_wait_for_disconnect(receive))
     try:
         await asyncio.wait({answer, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -169,7 +168,7 @@ async def _wait_for_disconnect(receive: Receive) -> None:
 
 
 class CaseRoutes:
-    """Reports about verdicts."""
+    """Reports of wrong verdicts."""
 
     def __init__(self, queries: SessionQueries) -> None:
         self._queries = queries
@@ -182,21 +181,19 @@ class CaseRoutes:
         )
 
     async def wrong(self, request: HttpRequest[WrongVerdictReport]) -> EncodedResponse[SavedCase]:
-        """Keep the evidence of a verdict that was wrong as a labelled case for `wakeful replay`."""
+        """Save the evidence of a wrong verdict as a labelled case for `wakeful replay`."""
         return EncodedResponse(
             await self._queries.report_wrong(request.id, request.input.expect, request.input.note)
         )
 
 
 class RepairOrder(Struct, frozen=True, forbid_unknown_fields=True):
-    """`dry_run`: only say what would be mended."""
+    """`dry_run`: only report what a repair would change."""
 
     dry_run: bool = False
 
 
 class RepairRoutes:
-    """One route."""
-
     def __init__(self, repairs: Repairs) -> None:
         self._repairs = repairs
 
@@ -204,5 +201,5 @@ class RepairRoutes:
         return (post("/api/sessions/{session_id}/repair", self.repair, Repair, body=RepairOrder),)
 
     async def repair(self, request: HttpRequest[RepairOrder]) -> EncodedResponse[Repair]:
-        """Mend the stored record of a session by what is there now; what was decided about waking it stays."""
+        """Repair the stored record of a session by the evidence of now; decisions about waking it stay."""
         return encode_response(await self._repairs.repair(request.id, dry_run=request.input.dry_run))

@@ -28,10 +28,10 @@ from wakeful.work.service import (
 
 PROMPT_CHARS_MAX: Final = 1_000_000
 CONTEXT_CHARS_MAX: Final = 100_000
-# What an agent answers; whole transcripts have their own files.
+# An agent's answer; whole transcripts have their own files.
 RESULT_CHARS_MAX: Final = 100_000
 NAME_CHARS_MAX: Final = 200
-# A budget is what a person approved to be tried again: more than this is a loop.
+# A person approves each further attempt with the budget: more than this is a loop.
 ATTEMPTS_MAX: Final = 10
 DELAY_SECONDS_MAX: Final = 30 * 86_400
 TTL_SECONDS_MAX: Final = 3600
@@ -45,7 +45,7 @@ _Ttl = Annotated[float, Meta(ge=1, le=TTL_SECONDS_MAX)]
 
 
 class NewWork(Struct, frozen=True, forbid_unknown_fields=True):
-    """A work to be kept. `session_id` is the conversation it continues; `attempts_max` its whole budget."""
+    """A new task. `session_id` is the conversation it continues; `attempts_max` its whole budget."""
 
     prompt: Annotated[str, Meta(min_length=1, max_length=PROMPT_CHARS_MAX)]
     project: _Name = ""
@@ -56,7 +56,7 @@ class NewWork(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class RunClaim(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who wants the next run. `holder` is the process that will do it."""
+    """A request for the next run. `holder` is the process that will do it."""
 
     owner: _Owner
     project: _Name | None = None
@@ -65,7 +65,7 @@ class RunClaim(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeaseClaim(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who wants a conversation. `holder` is the process that will run it."""
+    """A request for a conversation. `holder` is the process that will run it."""
 
     owner: _Owner
     ttl_seconds: _Ttl = LEASE_SECONDS
@@ -73,7 +73,7 @@ class LeaseClaim(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class LeaseHeartbeat(Struct, frozen=True, forbid_unknown_fields=True):
-    """The owner with this epoch lives."""
+    """The owner with this epoch is alive."""
 
     epoch: _Epoch
     ttl_seconds: _Ttl = LEASE_SECONDS
@@ -94,7 +94,7 @@ class LeaseReturn(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ConversationHeldProblem(ProblemDocument, frozen=True, kw_only=True):
-    """The problem `conversation-held`, with who has it."""
+    """The problem `conversation-held`, with the lease's owner."""
 
     owner: str
     since: str
@@ -121,10 +121,10 @@ class WorkQuery(Struct, frozen=True):
 
 
 class WorkRoutes:
-    """Work, its runs, and the leases of conversations."""
+    """Tasks, their runs, and the leases of conversations."""
 
-    def __init__(self, desk: WorkQueue, paused: PauseQuery) -> None:
-        self._work = desk
+    def __init__(self, work: WorkQueue, paused: PauseQuery) -> None:
+        self._work = work
         self._get_pause = paused
 
     def routes(self) -> Sequence[Route]:
@@ -145,13 +145,13 @@ class WorkRoutes:
         )
 
     async def works(self, request: HttpRequest[WorkQuery]) -> EncodedResponse[WorkList]:
-        """A page of works, oldest first; prompts are cut to a summary."""
-        asked, paused = request.input, self._get_pause()
-        works = await self._work.works(asked.state, after=asked.after, limit=asked.limit, paused=paused)
+        """A page of tasks, oldest first; prompts are cut to a summary."""
+        given, paused = request.input, self._get_pause()
+        works = await self._work.works(given.state, after=given.after, limit=given.limit, paused=paused)
         return EncodedResponse(works)
 
     async def add(self, request: HttpRequest[NewWork]) -> EncodedResponse[WorkRecord]:
-        """Keep a work until somebody claims it. With an `Idempotency-Key` header it is kept once."""
+        """Add a task. With an `Idempotency-Key` header it is added once."""
         new = request.input
         order = WorkRequest(
             new.prompt, new.project, new.session_id, new.context, new.attempts_max, new.delay_seconds
@@ -159,11 +159,11 @@ class WorkRoutes:
         return EncodedResponse(await self._work.add(order, idempotency_key(request)))
 
     async def work(self, request: HttpRequest[None]) -> EncodedResponse[WorkDetail]:
-        """One work with its whole prompt and every attempt."""
+        """One task with its whole prompt and every attempt."""
         return EncodedResponse(await self._work.work(request.id))
 
     async def claim(self, request: HttpRequest[RunClaim]) -> EncodedResponse[ClaimedRun]:
-        """Begin an attempt of the oldest work that is due; `run` is null when there is none."""
+        """Begin an attempt of the oldest task that is due; `run` is null if there is none."""
         claim = request.input
         return EncodedResponse(
             await self._work.claim(
@@ -172,7 +172,7 @@ class WorkRoutes:
         )
 
     async def heartbeat(self, request: HttpRequest[LeaseHeartbeat]) -> EncodedResponse[RenewedLease]:
-        """Keep a run's lease."""
+        """Renew a run's lease."""
         return EncodedResponse(
             await self._work.heartbeat(request.id, request.input.epoch, request.input.ttl_seconds)
         )
@@ -184,11 +184,11 @@ class WorkRoutes:
         )
 
     async def fail(self, request: HttpRequest[RunFailure]) -> EncodedResponse[WorkRecord]:
-        """The run failed; the work is pending again while it has attempts left."""
+        """The run failed; the task is pending again while it has attempts left."""
         return EncodedResponse(await self._work.fail(request.id, request.input.epoch, request.input.reason))
 
     async def claim_session(self, request: HttpRequest[LeaseClaim]) -> EncodedResponse[LeaseRecord]:
-        """Take a conversation, as its one owner."""
+        """Claim a conversation as its only owner."""
         claim = request.input
         try:
             lease = await self._work.claim_session(
@@ -199,18 +199,18 @@ class WorkRoutes:
         return EncodedResponse(lease)
 
     async def renew_session(self, request: HttpRequest[LeaseHeartbeat]) -> EncodedResponse[RenewedLease]:
-        """Keep a conversation."""
+        """Renew the lease of a conversation."""
         return EncodedResponse(
             await self._work.renew_session(request.id, request.input.epoch, request.input.ttl_seconds)
         )
 
     async def yield_session(self, request: HttpRequest[LeaseReturn]) -> EncodedResponse[ReleasedLease]:
-        """Give a conversation back."""
+        """Release a conversation."""
         return EncodedResponse(await self._work.yield_session(request.id, request.input.epoch))
 
 
 def _held_response(error: ConversationHeld) -> EncodedResponse[Any]:
-    """The usual document, and in members of their own what a program wants to know."""
+    """The usual document, with the owner and times as members of their own."""
     problem = ConversationHeldProblem(
         **msgspec.structs.asdict(problem_of(error)),
         owner=str(error.facts["owner"]),
@@ -222,7 +222,7 @@ def _held_response(error: ConversationHeld) -> EncodedResponse[Any]:
 
 
 def idempotency_key(request: HttpRequest[Any]) -> str | None:
-    """The key of an order, if it has one. Raises BadKey."""
+    """The key of a request, if it has one. Raises BadIdempotencyKey."""
     given = request.header(b"idempotency-key")
     if given is not None and not (0 < len(given) <= KEY_CHARS_MAX and given.isprintable()):
         raise BadIdempotencyKey(chars_max=KEY_CHARS_MAX)
