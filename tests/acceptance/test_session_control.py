@@ -116,6 +116,23 @@ def test_in_a_terminal_of_its_own(operator: Operator, claude: ClaudeHome) -> Non
     assert claude.registry() == []
 
 
+def test_only_turns_that_ended_well_are_reported_as_finished(operator: Operator, claude: ClaudeHome) -> None:
+    """In a terminal, where the client is idle before its log says how: one turn done, one failed, one interrupted."""
+    session_id = operator.start("--", "claude")
+    operator.wait_until(session_id, "idle agent", state="idle", managed=True)
+    operator.act("send", session_id, script(DONE))
+    wait_for(lambda: operator.finished_turns(session_id) == 1 or None, "a finished turn")
+    operator.act("send", session_id, script({"status": 400}))
+    operator.wait_until(session_id, "failed turn", state="idle", health="degraded")
+    operator.act("send", session_id, script(bash("sleep 100"), DONE))
+    claude.wait_for_tool("sleep")
+    operator.act("interrupt", session_id)
+    operator.wait_until(session_id, "end of the turn", state="idle")
+    assert operator.finished_turns(session_id) == 1
+    operator.act("send", session_id, script(DONE))
+    wait_for(lambda: operator.finished_turns(session_id) == 2 or None, "a second finished turn")
+
+
 def _lose_the_way_and_find_it(operator: Operator, session_id: str) -> None:
     """A cleaner of old files takes the tmux server's socket: the agent lives, and nobody can prompt it."""
     record = operator.record(session_id)

@@ -69,6 +69,11 @@ class Operator:
     def record(self, session_id: str) -> Record | None:
         return next((each for each in self.daemon.sessions() if each["id"] == session_id), None)
 
+    def finished_turns(self, session_id: str) -> int:
+        """How many turns `wakeful report` calls finished."""
+        told = self.type("report", "--since", "1h", "--json").json["sessions"]
+        return sum(int(each["finished"]) for each in told if each["id"] == session_id)
+
     def wait_until(self, session_id: str, what: str, **fields: object) -> Record:
         def look() -> Record | None:
             record = self.record(session_id)
