@@ -304,7 +304,7 @@ class Starter:
     ) -> ActionResult:
         driver = self._drivers[planned.driver]
 
-        async def kept(managed: ManagedSession) -> None:
+        async def start_or_stop(managed: ManagedSession) -> None:
             try:
                 await on_started(managed)
             except BaseException:
@@ -313,7 +313,7 @@ class Starter:
                 raise
 
         try:
-            return await driver.start(request, kept)
+            return await driver.start(request, start_or_stop)
         except BaseException:
             # In its own turn still: whoever waits to act on it must not find what never came to be.
             await self._managed_sessions.abandon(planned)

@@ -322,7 +322,7 @@ class TelegramChat:
 
     async def _call(self, method: str, parameters: Mapping[str, Any], seconds_max: float) -> Any:
         try:
-            return await self._ask(method, _calm(parameters), seconds_max)
+            return await self._ask(method, _without_mentions(parameters), seconds_max)
         except _Failure as failure:
             raise _chat_error(failure.problem) from None
 
@@ -391,7 +391,7 @@ def _chat_error(failure: TelegramFailure) -> ChatFailed:
     return ChatFailed(reason=failure.reason)
 
 
-def _calm(parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _without_mentions(parameters: Mapping[str, Any]) -> dict[str, Any]:
     """Texts, which an agent may have written, without mentions of everybody: bots in a group act on them."""
     return {
         name: without_mentions_of_all(value) if name in _TEXTS and isinstance(value, str) else value

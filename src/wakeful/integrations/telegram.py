@@ -137,7 +137,7 @@ def open_bot(token: str, api: str, *, answer_seconds_max: float, kept_connection
     _ignore_advice()
     limits = httpx.Limits(max_connections=CONNECTIONS_MAX, max_keepalive_connections=kept_connections)
 
-    class Request(HTTPXRequest):
+    class _BotRequest(HTTPXRequest):
         @staticmethod
         def parse_json_payload(payload: bytes) -> JSONDict:
             try:
@@ -146,7 +146,7 @@ def open_bot(token: str, api: str, *, answer_seconds_max: float, kept_connection
                 raise TelegramError(INVALID_ANSWER) from problem
             return answer
 
-    request = Request(
+    request = _BotRequest(
         connect_timeout=CONNECT_SECONDS_MAX,
         read_timeout=answer_seconds_max,
         write_timeout=answer_seconds_max,

@@ -309,18 +309,18 @@ def _judge_session(
 def _attempt_of(session: object) -> QueueAttempt:
     """A session as its owner keeps it; that it runs is the owner's word. Raises BadSessionId."""
 
-    def told(name: str) -> Any:
+    def field(name: str) -> Any:
         return session.get(name) if isinstance(session, Mapping) else getattr(session, name, None)
 
-    session_id = parse_session_id(str(told("session_id")))
-    project_key = str(told("project_key") or session_id)
+    session_id = parse_session_id(str(field("session_id")))
+    project_key = str(field("project_key") or session_id)
     known = QueuedSession(
         key="",
         session_id=session_id,
         project_key=project_key,
-        started_at=_seconds(told("started_at")),
-        last_activity=_seconds(told("last_activity")),
-        tool_call_count=int(_seconds(told("tool_call_count")) or 0),
+        started_at=_seconds(field("started_at")),
+        last_activity=_seconds(field("last_activity")),
+        tool_call_count=int(_seconds(field("tool_call_count")) or 0),
     )
     return QueueAttempt(known, Job(key="", job_id="", project_key=project_key))
 

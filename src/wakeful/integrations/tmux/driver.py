@@ -105,11 +105,11 @@ async def answer(controller: PaneController, question_id: str, reply: Permission
         return ActionResult(ActionOutcome.DECLINED, words, untrusted=safe_screen_text(dialog.text))
     await controller.press("-l", digit)
 
-    async def gone() -> bool | None:
+    async def is_closed() -> bool | None:
         left = find_permission(await controller.capture())
         return True if left is None or left.id != question_id else None
 
-    if await poll_until(gone, EFFECT_SECONDS_MAX):
+    if await poll_until(is_closed, EFFECT_SECONDS_MAX):
         return ActionResult(ActionOutcome.CONFIRMED, f"option {digit} was chosen and the question is gone")
     return ActionResult(
         ActionOutcome.UNVERIFIED, f"option {digit} was pressed, but the question still stands there"
@@ -192,12 +192,12 @@ async def _result_of_interrupt(controller: PaneController, before: Screen, typed
 async def _returned_prompt(controller: PaneController, before: Screen) -> str:
     """The text in the input line after the turn: the turn is marked as interrupted, or its prompt comes back."""
 
-    async def settled() -> str | None:
+    async def find_prompt() -> str | None:
         screen = await controller.capture()
         draft = controller.reader.draft(screen)
         return draft or ("" if _interruptions(screen) > _interruptions(before) else None)
 
-    return await poll_until(settled, RESTORED_SECONDS_MAX) or ""
+    return await poll_until(find_prompt, RESTORED_SECONDS_MAX) or ""
 
 
 def _interruptions(screen: Screen) -> int:
@@ -421,11 +421,11 @@ class TmuxDriver:
         process = managed.process
         assert process is not None, "it was found below the shell"
 
-        async def settled() -> bool | None:
+        async def is_ready_or_dead() -> bool | None:
             is_ready = _is_ready(reader, await controller.capture(), process)
             return is_ready or proc.state_of(process) is ProcessState.DEAD or None
 
-        ready = await poll_until(settled, READY_SECONDS_MAX) is not None
+        ready = await poll_until(is_ready_or_dead, READY_SECONDS_MAX) is not None
         if proc.state_of(process) is ProcessState.DEAD:
             output = safe_screen_text(last_output((await controller.capture()).rows))
             return ActionResult(ActionOutcome.INEFFECTIVE, "it ended again", untrusted=output)

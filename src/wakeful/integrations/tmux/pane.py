@@ -170,14 +170,14 @@ class PaneController:
         self.record_stage(TypingStage.PASTED)
         fault_point("typing.pasted")
 
-        async def shown() -> bool | None:
+        async def shows_text() -> bool | None:
             return self.reader.shows(await self.capture(), before, text) or None
 
-        if await poll_until(shown, ECHO_SECONDS_MAX):
+        if await poll_until(shows_text, ECHO_SECONDS_MAX):
             return before
         # A program cannot show unread text yet, but will show it later.
         is_unread = self._not_reading_reason(await self.capture(), text) == UNREAD
-        if is_unread and await poll_until(shown, READ_SECONDS_MAX):
+        if is_unread and await poll_until(shows_text, READ_SECONDS_MAX):
             return before
         return await self._remove_partial_text(text)
 
@@ -202,7 +202,7 @@ class PaneController:
     async def reconcile(self, note: TypedNote) -> ActionResult:
         """The outcome of an interrupted typing. The text is removed from the input line, never sent."""
 
-        async def settled() -> InputLineState | None:
+        async def final_state() -> InputLineState | None:
             screen = await self.capture()
             state = self._input_state(screen, note)
             # Enter may have been pressed just before, or the text pasted: the effect shows in a moment.
@@ -223,7 +223,7 @@ class PaneController:
             return ActionResult(
                 ActionOutcome.UNVERIFIED, f"it is unknown whether the text was taken: {reason}"
             )
-        state = await poll_until(settled, RECONCILE_SECONDS_MAX)
+        state = await poll_until(final_state, RECONCILE_SECONDS_MAX)
         if state is None:
             # Unread text will show later, so the note stays.
             return ActionResult(
