@@ -176,7 +176,6 @@ def conversation_id_for(key: str) -> UUID:
 
 
 def state_after(ending: AttemptState, attempts: int, attempts_max: int) -> WorkState:
-    """The state of a task after an attempt of it has ended."""
     assert ending is not AttemptState.RUNNING, "an attempt that runs has not ended"
     if ending is AttemptState.DONE:
         return WorkState.DONE

@@ -158,13 +158,10 @@ class Call(msgspec.Struct, frozen=True, gc=False):
 
     @property
     def text(self) -> str:
-        """Tool and input, as the agent wrote them."""
         return f"{self.tool} {self.given.decode('utf-8', 'replace')}"
 
 
 class _ToolTraits(msgspec.Struct, frozen=True, gc=False):
-    """What the name of a tool says."""
-
     key: int
     reads: bool
     writes: bool
@@ -218,7 +215,6 @@ def is_write(call: Call) -> bool:
 
 
 def is_spawn(tool: str) -> bool:
-    """Whether the tool starts another agent."""
     return _tool_traits(tool).spawns
 
 

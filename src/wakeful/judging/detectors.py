@@ -29,8 +29,6 @@ TWIN_SECONDS: Final = 3.0
 
 
 class DetectorInput(WaitInput, frozen=True, gc=False):
-    """Everything that a detector may use."""
-
     agent: ProcessState
     waits: tuple[ExpectedWait, ...]
 

@@ -123,8 +123,6 @@ class CallEnded(Event, frozen=True, gc=False):
 
 
 class TaskEnded(Event, frozen=True, gc=False):
-    """A background task is over."""
-
     task: str
 
 

@@ -31,8 +31,6 @@ class LivenessLevel(StrEnum):
 
 
 class ClientStatus(StrEnum):
-    """The status that the client itself reports."""
-
     BUSY = "busy"
     IDLE = "idle"
     WAITING = "waiting"
@@ -243,8 +241,6 @@ STREAM: Final = "stream"
 
 
 class SessionIdentity(Struct, frozen=True, gc=False):
-    """The identity of a session, without its state."""
-
     id: SessionId
     provider: str
     host: str

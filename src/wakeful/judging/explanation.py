@@ -172,7 +172,6 @@ _LEVEL_STATES: Final[Mapping[ProcessState, LevelState]] = {
 def liveness_levels(
     activity: Activity, runtime: RuntimeState, verdict: Verdict, policy: Policy, now: Instant
 ) -> tuple[LivenessLevelRecord, ...]:
-    """Every level from the host up."""
     states = {
         # Wakeful runs on it.
         LivenessLevel.HOST: LevelState.ALIVE,
@@ -386,7 +385,6 @@ def _refused_actions(actions: tuple[AvailableAction, ...], verdict: Verdict) -> 
 
 
 def rule_text(code: FindingCode, policy: Policy) -> str:
-    """A rule with its current thresholds."""
     return RULE_TEXTS[code].format_map(msgspec.structs.asdict(policy))
 
 

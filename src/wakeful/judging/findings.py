@@ -16,8 +16,6 @@ from wakeful.judging.evidence import LivenessLevel
 
 
 class State(StrEnum):
-    """What a session is doing, in an operator's words."""
-
     IDLE = "idle"
     PROMPTING = "prompting"
     WAITING = "waiting"
@@ -44,8 +42,6 @@ class Severity(StrEnum):
 
 
 class Notice(StrEnum):
-    """The kind of alert a finding leads to."""
-
     NONE = "none"
     NEEDS_YOU = "needs_you"
     TROUBLE = "trouble"
@@ -172,8 +168,6 @@ def worst(healths: list[Health]) -> Health:
 
 
 class WaitKind(StrEnum):
-    """What a silent session may be waiting for."""
-
     MODEL = "model"
     TOOL = "tool"
     SUBAGENT = "subagent"

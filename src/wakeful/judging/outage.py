@@ -25,7 +25,6 @@ def says_outage(result: bytes) -> bool:
 
 
 def is_network(activity: "Activity") -> bool:
-    """Whether the last failed turn had a network problem."""
     return says_network(activity.failure_message)
 
 

@@ -31,7 +31,6 @@ class PlanShape(Struct, frozen=True, gc=False):
 
 
 def is_plan(tool: str) -> bool:
-    """Whether a tool writes the agent's plan."""
     return _PLANS.search(tool) is not None
 
 

@@ -275,7 +275,6 @@ def _ask_record(activity: Activity, state: State) -> AskRecord | None:
 
 
 def project_label(identity: SessionIdentity, activity: Activity, runtime: RuntimeState) -> str:
-    """The label of a session's project."""
     return label(activity.project or project_of(identity, activity.cwd or runtime.cwd))
 
 

@@ -35,15 +35,11 @@ class _PromptCount(Struct, gc=False):
 
 
 class Spawns(Struct, gc=False):
-    """The subagents that one turn started."""
-
     times: list[Instant] = field(default_factory=list)
     prompts: dict[int, _PromptCount] = field(default_factory=dict)
 
 
 class SpawnStorm(Struct, frozen=True):
-    """More subagents than a working session starts."""
-
     since: Instant
     summary: str
 

@@ -27,8 +27,6 @@ class TurnPhase(StrEnum):
 
 
 class TurnStep(StrEnum):
-    """The effect of an event on the turn."""
-
     __hash__ = str.__hash__
 
     OPENED = "turn opened"

@@ -34,8 +34,6 @@ class IneligibilityReason(StrEnum):
 
 
 class PolicyState(StrEnum):
-    """State of an agent's HEARTBEAT.md."""
-
     VALID = "valid"
     DISABLED = "disabled"
     INVALID = "invalid"
@@ -82,8 +80,6 @@ class WakeFacts(Struct, frozen=True, kw_only=True):
 
 
 class WakeRule(NamedTuple):
-    """A reason, its condition, and its description."""
-
     reason: IneligibilityReason
     speaks: Callable[[WakeFacts], bool]
     words: str

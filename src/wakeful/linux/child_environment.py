@@ -33,31 +33,27 @@ def configure_environments(secrets: Iterable[str], passed: Iterable[str] = ()) -
 
 def helper_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For tmux, git, docker, systemctl, notify-send and similar programs."""
-    return without_secrets(select_variables(environ, HELPER), _withholding.withheld_secrets)
+    return given_environ(select_variables(environ, HELPER))
 
 
 def gh_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For `gh`, which gets its user's token."""
-    return without_secrets(select_variables(environ, GH), _withholding.withheld_secrets)
+    return given_environ(select_variables(environ, GH))
 
 
 def hook_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For a program that the configuration names."""
-    return without_secrets(
-        select_variables(environ, (*HELPER, *_withholding.passed_patterns)), _withholding.withheld_secrets
-    )
+    return given_environ(select_variables(environ, (*HELPER, *_withholding.passed_patterns)))
 
 
 def agent_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For an agent that the daemon or the gateway starts from its own environment."""
-    return without_secrets(
-        select_variables(environ, (*AGENT, *_withholding.passed_patterns)), _withholding.withheld_secrets
-    )
+    return given_environ(select_variables(environ, (*AGENT, *_withholding.passed_patterns)))
 
 
 def declared_environ(environ: Mapping[str, str]) -> dict[str, str]:
     """For an agent of the configuration: the variables that it gets without naming them in `env`."""
-    return without_secrets(select_variables(environ, USUAL), _withholding.withheld_secrets)
+    return given_environ(select_variables(environ, USUAL))
 
 
 def given_environ(environ: Mapping[str, str]) -> dict[str, str]:

@@ -27,8 +27,6 @@ class Disk:
 
 
 class HostInfo:
-    """Facts about the host, as healing needs them."""
-
     def __init__(self, host: str, clock: Clock, vmstat: Path = _VMSTAT) -> None:
         self.host = host
         self.boot_id = proc.boot_id()

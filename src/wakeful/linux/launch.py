@@ -24,8 +24,6 @@ _children: Final[dict[int, subprocess.Popen[bytes]]] = {}
 
 
 class Streams(NamedTuple):
-    """The three descriptors a program is given."""
-
     stdin: int
     stdout: int
     stderr: int
@@ -67,7 +65,6 @@ def launched_pids() -> frozenset[int]:
 
 
 def reap() -> None:
-    """Collect every child that has ended."""
     for child in tuple(_children.values()):
         _collect(child)
 

@@ -37,8 +37,6 @@ class ProcessHidden(WorldError):
 
 
 class Stat(Struct, frozen=True, gc=False):
-    """One line of /proc/PID/stat."""
-
     pid: int
     comm: str
     state: str
@@ -89,31 +87,19 @@ def identify(pid: int) -> Process | None:
 
 def state_of(process: Process) -> ProcessState:
     """Whether exactly this process lives. Only for processes of this host: another boot id means dead."""
-    if process.boot_id != boot_id():
-        return ProcessState.DEAD
     try:
-        stat = _stat(process.pid)
+        return ProcessState.DEAD if _live_stat(process) is None else ProcessState.ALIVE
     except OSError:
         return ProcessState.UNKNOWN
-    if stat is None or stat.has_ended or stat.started != process.started:
-        return ProcessState.DEAD
-    return ProcessState.ALIVE
 
 
 def is_running(process: Process) -> bool:
     """Whether exactly this process lives and is not stopped. A process stopped by Ctrl-Z, signal or debugger reads nothing."""
-    if process.boot_id != boot_id():
-        return False
     try:
-        stat = _stat(process.pid)
+        stat = _live_stat(process)
     except OSError:
         return False
-    return (
-        stat is not None
-        and not stat.has_ended
-        and stat.started == process.started
-        and stat.state not in _STOPPED
-    )
+    return stat is not None and stat.state not in _STOPPED
 
 
 def is_ending(pid: int) -> bool:
@@ -333,6 +319,12 @@ def _key_of(entry: os.DirEntry[str]) -> FileKey | None:
     except (*_NO_PROCESS_ERRORS, PermissionError):
         return None
     return found.st_dev, found.st_ino
+
+
+def _live_stat(process: Process) -> Stat | None:
+    """The stat of exactly this process while it lives. Raises OSError if that is unknown."""
+    stat = _stat(process.pid) if process.boot_id == boot_id() else None
+    return None if stat is None or stat.has_ended or stat.started != process.started else stat
 
 
 def _stat(pid: int) -> Stat | None:

@@ -82,8 +82,6 @@ async def run_command(
 
 
 class _RunningCommand:
-    """Collects the output of a program, up to a bound."""
-
     def __init__(
         self, program: subprocess.Popen[bytes], pidfd: int, pipes: tuple[int, int], with_children: bool
     ) -> None:
@@ -162,8 +160,6 @@ _NO_RESULT: Final = CommandResult(None, b"", b"")
 
 
 class ClientCommands:
-    """Runs commands of one client with its configured arguments."""
-
     def __init__(self, argv: Sequence[str], folder: str, environ: Mapping[str, str]) -> None:
         assert argv, "a program first"
         self._argv = tuple(argv)
@@ -218,8 +214,6 @@ ERROR_CHARS_MAX: Final = 200
 
 
 class HookProgram:
-    """A program that runs once for every event."""
-
     def __init__(self, argv: Sequence[str], deadline_seconds: float = DEADLINE_SECONDS) -> None:
         self._argv = tuple(argv)
         self._deadline_seconds = deadline_seconds

@@ -5,6 +5,7 @@ events skipped, so programs may write more. A known event without a field it nee
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 from zlib import crc32
@@ -21,9 +22,9 @@ from wakeful.judging.masking import count_repeated_ends
 from wakeful.sources.log_source import LogFormat, LogOwner
 from wakeful.sources.parsing import (
     conversation_of,
+    drift_event,
     kind_of,
     limit_end_in,
-    path_in,
     question_of,
     read_undecodable,
     wall_of,
@@ -63,7 +64,7 @@ class NeutralReader:
         try:
             record = _decode(line)
         except msgspec.DecodeError as error:
-            return read_undecodable(line, error, self.read, _drift_event)
+            return read_undecodable(line, error, self.read, partial(drift_event, _EVENTS))
         if record.event is UNSET:
             return (e.FormatDrifted(0.0, "event"),)
         write = _EVENTS.get(record.event)
@@ -79,14 +80,6 @@ class NeutralReader:
     def is_boundary(self, line: bytes) -> bool:
         # Only this event names the process; a turn read without it would have no process.
         return b"opened" in line and any(type(event) is e.LogOpened for event in self.read(line))
-
-
-def _drift_event(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
-    """Only a record of a known event can drift."""
-    event = record.get("event")
-    if isinstance(event, str) and event not in _EVENTS:
-        return e.RecordSkipped(0.0, event[:40])
-    return e.FormatDrifted(0.0, path_in(error))
 
 
 def _log_opened(record: _Record, at: float) -> e.Event:

@@ -129,8 +129,6 @@ class _FollowedLog(Struct):
 
 
 class LogFileSource:
-    """Log source for one LogFormat."""
-
     def __init__(
         self,
         source: LogFormat,
@@ -256,7 +254,6 @@ class LogFileSource:
         return [event for line in self.read_last_lines(session_id) for event in reader.read(line)][-limit:]
 
     def read_last_lines(self, session_id: SessionId) -> Sequence[bytes]:
-        """The last raw lines of a session's log."""
         path = self._paths.get(session_id)
         root = self._root_of(path) if path is not None else None
         if path is None or root is None:

@@ -7,7 +7,7 @@ an epoch, a span or a time of day, in this host's zone unless it names one.
 """
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Container, Sequence
 from datetime import UTC, datetime, timedelta, tzinfo
 from functools import lru_cache
 from typing import Any, Final
@@ -56,6 +56,14 @@ def read_undecodable(
     if isinstance(error, msgspec.ValidationError) and (record := plain_record(line)) is not None:
         return (misshapen(record, error),)
     return read_damaged(line, read) if line.strip(AROUND) else ()
+
+
+def drift_event(known: Container[str], record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
+    """The event for a record of another shape: only a record of a known event can drift."""
+    event = record.get("event")
+    if isinstance(event, str) and event not in known:
+        return e.RecordSkipped(0.0, event[:40])
+    return e.FormatDrifted(0.0, path_in(error))
 
 
 def read_damaged(line: bytes, read: Callable[[bytes], Sequence[e.Event]]) -> Sequence[e.Event]:

@@ -28,7 +28,6 @@ def is_tool(process: Process) -> bool:
 
 
 def orphans_of(session_id: SessionId) -> tuple[Orphan, ...]:
-    """The tools that outlived this session's agent."""
     return orphans_of_all([session_id])[session_id]
 
 

@@ -6,9 +6,10 @@ series of errors or repeats, so no line is a boundary, and the log is read from 
 
 import re
 from collections.abc import Sequence
+from functools import partial
 from itertools import count
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 from msgspec import UNSET, Raw, Struct, UnsetType
@@ -19,7 +20,7 @@ from wakeful.core.ids import parse_log_name
 from wakeful.judging import events as e
 from wakeful.judging.evidence import SessionIdentity
 from wakeful.sources.log_source import LogFormat, LogOwner
-from wakeful.sources.parsing import declared_timeout_seconds, path_in, read_undecodable, wall_of
+from wakeful.sources.parsing import declared_timeout_seconds, drift_event, read_undecodable, wall_of
 
 
 class _Record(Struct, gc=False):
@@ -60,7 +61,7 @@ class ToolUseReader:
         try:
             record = _decode(line)
         except msgspec.DecodeError as error:
-            return read_undecodable(line, error, self.read, _drift_event)
+            return read_undecodable(line, error, self.read, partial(drift_event, _EVENTS))
         if record.event is UNSET:
             return (e.FormatDrifted(0.0, "event"),)
         if record.event not in _EVENTS:
@@ -90,14 +91,6 @@ def project_in(session_id: str) -> str | None:
     """`tg_popoto_-5294327191_4469` belongs to popoto; other names do not tell their project."""
     parts = session_id.split("_")
     return parts[1] if len(parts) == 4 else None
-
-
-def _drift_event(record: dict[str, Any], error: msgspec.ValidationError) -> e.Event:
-    """Only a record of a known event can drift."""
-    event = record.get("event")
-    if isinstance(event, str) and event not in _EVENTS:
-        return e.RecordSkipped(0.0, event[:40])
-    return e.FormatDrifted(0.0, path_in(error))
 
 
 def _call_ended(record: _Record, tool: str) -> e.Event:

@@ -98,8 +98,6 @@ class Bookmark(Struct, frozen=True):
 
 
 class ActionOutcome(StrEnum):
-    """The observed result of an action."""
-
     CONFIRMED = "recovered"
     UNVERIFIED = "unverified"
     INEFFECTIVE = "ineffective"
@@ -117,8 +115,6 @@ class Intent(Struct, frozen=True):
 
 
 class Conclusion(Struct, frozen=True):
-    """The result of an intent."""
-
     intent_id: str
     outcome: ActionOutcome
     reason: str

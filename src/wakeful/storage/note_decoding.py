@@ -25,5 +25,4 @@ def decode_notes(notes: Iterable[Note], decode: Callable[[bytes], T]) -> Iterato
 
 
 def decode_note_values(notes: Iterable[Note], decode: Callable[[bytes], T]) -> list[T]:
-    """The same without the notes."""
     return [value for _, value in decode_notes(notes, decode)]

@@ -146,12 +146,10 @@ def read_notes(path: Path, kind: str) -> list[Note]:
 
 
 def read_transition_counts(path: Path, since: float) -> list[TransitionCount]:
-    """The same for transition counts since a time."""
     return [transition_count_of(*row) for row in _read_once(path, "moves", since)]
 
 
 def read_finished_turns(path: Path, since: float) -> list[FinishedTurns]:
-    """The same for turns that ended well."""
     return [finished_turns_of(*row) for row in _read_once(path, "finished_turns", since)]
 
 

@@ -36,7 +36,6 @@ _decode: Final = json_decoder(Process)
 
 
 def work_row(work: WorkItem) -> Row:
-    """The values of `enqueue`."""
     return (
         str(work.id),
         work.project,
@@ -78,8 +77,6 @@ def lease_of(
 
 
 class LeaseRequest(msgspec.Struct, frozen=True):
-    """The owner that wants a lease, and for how long."""
-
     owner: str
     ttl_seconds: float
     holder: Process | None
