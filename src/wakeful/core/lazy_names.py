@@ -15,7 +15,7 @@ from collections.abc import Callable
 def lazy_names(package: str, extra: str = "") -> Callable[[str], object]:
     """The `__getattr__` of a package whose public names are in its module `api`.
 
-    `extra`: what installs the libraries that the names need; without them the first use raises ExtraMissing.
+    `extra`: the extra with the libraries that the names need; without them the first use raises ExtraMissing.
     """
 
     def get(name: str) -> object:

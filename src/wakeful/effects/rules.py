@@ -129,14 +129,15 @@ def _set(verbs: str) -> frozenset[str]:
     return frozenset(filter(None, verbs.split("|")))
 
 
-def _programs(**rules: str) -> Mapping[str, EffectRule]:
+def rules_by_name(**rules: str) -> Mapping[str, EffectRule]:
+    """The rule of each name; a keyword is a rule, its value a list of names."""
     return {
         name: EffectRule(rule.replace("_", "-")) for rule, names in rules.items() for name in names.split()
     }
 
 
 # Whatever their arguments. Includes shell builtins.
-PROGRAMS: Final[Mapping[str, EffectRule]] = _programs(
+PROGRAMS: Final[Mapping[str, EffectRule]] = rules_by_name(
     reads=": [ [[ ag b2sum base32 base64 basename bat break cal cat cd cksum cloc cmp column comm compgen continue "
     "cut date declare df diff diffstat dig dir dirname dirs du echo egrep exa exit expand export expr eza false fgrep "
     "file fmt fold free getconf getent getopts grep groups hash head help hexdump history host hostname htop iconv "

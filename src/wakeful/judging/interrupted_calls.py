@@ -16,7 +16,7 @@ from wakeful.core.clock import Instant
 from wakeful.core.decoding import json_decoder
 from wakeful.core.redaction import redact
 from wakeful.effects.inline_code import read_tool_script
-from wakeful.effects.rules import MEANINGS, RANK, Effect, EffectRule
+from wakeful.effects.rules import MEANINGS, RANK, Effect, EffectRule, rules_by_name
 from wakeful.effects.shell import Ruling, classify_text, classify_words
 from wakeful.judging.activity import INPUT_BYTES_KEPT_MAX, Activity, BackgroundTask, OpenCall
 from wakeful.judging.events import CallKind
@@ -106,14 +106,8 @@ def _worst(*rulings: Ruling) -> Ruling:
     return max(rulings, key=lambda ruling: RANK[ruling.rule])
 
 
-def _tools(**rules: str) -> Mapping[str, EffectRule]:
-    return {
-        name: EffectRule(rule.replace("_", "-")) for rule, names in rules.items() for name in names.split()
-    }
-
-
 # Whatever their input.
-TOOLS: Final[Mapping[str, EffectRule]] = _tools(
+TOOLS: Final[Mapping[str, EffectRule]] = rules_by_name(
     reads="EnterPlanMode Glob Grep LS LSP ListMcpResourcesTool NotebookRead Read ReadMcpResourceTool Skill TaskCreate "
     "TaskGet TaskList TaskUpdate TodoRead TodoWrite ToolSearch glob grep list_dir list_mcp_resources ls read "
     "read_file read_mcp_resource search_file_content todoread todowrite tool_search update_plan view_image",

@@ -86,71 +86,34 @@ class WakeRule(NamedTuple):
 
 
 RULES: Final = (
-    WakeRule(
-        IneligibilityReason.SESSION_NOT_FOUND, lambda f: not f.found, "nobody of that name has a session"
-    ),
-    WakeRule(
-        IneligibilityReason.SESSION_NOT_ATTACHABLE,
-        lambda f: not f.reach.ours,
-        "the session was found and never handed over, or the mode is observe",
-    ),
-    WakeRule(
-        IneligibilityReason.HEARTBEAT_DISABLED,
-        lambda f: not f.reach.enabled or f.policy is PolicyState.DISABLED,
-        "`[agents.heartbeat] enabled = false`, or HEARTBEAT.md says `enabled: false`",
-    ),
-    WakeRule(
-        IneligibilityReason.HEARTBEAT_INVALID,
-        lambda f: f.policy is PolicyState.INVALID,
-        "HEARTBEAT.md is wrong, or lies in the agent's folder and is not trusted; `heartbeat status` says which line or what to run",
-    ),
-    WakeRule(
-        IneligibilityReason.HEARTBEAT_NO_POLICY,
-        lambda f: f.policy is PolicyState.MISSING,
-        "the agent has no HEARTBEAT.md, neither in `$WAKEFUL_HOME/agents/NAME` nor in its folder's `.wakeful/agents/NAME`",
-    ),
-    WakeRule(
-        IneligibilityReason.SESSION_UNHEALTHY,
-        lambda f: f.health is not Health.HEALTHY,
-        "health is degraded, stale, dead or unknown",
-    ),
-    WakeRule(
-        IneligibilityReason.SESSION_PROMPT_ACTIVE,
-        lambda f: f.active_prompt,
-        "a turn is under way; one that waits for a person is, too",
-    ),
-    WakeRule(
-        IneligibilityReason.SESSION_NOT_ATTACHABLE,
-        lambda f: not f.reach.path_open,
-        "the way its driver would deliver a prompt is not proven open",
-    ),
+    WakeRule(IneligibilityReason.SESSION_NOT_FOUND, lambda f: not f.found,
+        "nobody of that name has a session"),
+    WakeRule(IneligibilityReason.SESSION_NOT_ATTACHABLE, lambda f: not f.reach.ours,
+        "the session was found and never handed over, or the mode is observe"),
+    WakeRule(IneligibilityReason.HEARTBEAT_DISABLED, lambda f: not f.reach.enabled or f.policy is PolicyState.DISABLED,
+        "`[agents.heartbeat] enabled = false`, or HEARTBEAT.md says `enabled: false`"),
+    WakeRule(IneligibilityReason.HEARTBEAT_INVALID, lambda f: f.policy is PolicyState.INVALID,
+        "HEARTBEAT.md is wrong, or lies in the agent's folder and is not trusted; `heartbeat status` says which line or what to run"),
+    WakeRule(IneligibilityReason.HEARTBEAT_NO_POLICY, lambda f: f.policy is PolicyState.MISSING,
+        "the agent has no HEARTBEAT.md, neither in `$WAKEFUL_HOME/agents/NAME` nor in its folder's `.wakeful/agents/NAME`"),
+    WakeRule(IneligibilityReason.SESSION_UNHEALTHY, lambda f: f.health is not Health.HEALTHY,
+        "health is degraded, stale, dead or unknown"),
+    WakeRule(IneligibilityReason.SESSION_PROMPT_ACTIVE, lambda f: f.active_prompt,
+        "a turn is under way; one that waits for a person is, too"),
+    WakeRule(IneligibilityReason.SESSION_NOT_ATTACHABLE, lambda f: not f.reach.path_open,
+        "the way its driver would deliver a prompt is not proven open"),
     WakeRule(IneligibilityReason.WAKE_COALESCED, lambda f: f.waking, "another wake of it is under way"),
-    WakeRule(
-        IneligibilityReason.QUIET_WINDOW,
-        lambda f: f.quiet,
-        "inside a quiet window, or outside all active hours",
-    ),
-    WakeRule(
-        IneligibilityReason.COOLDOWN_ACTIVE,
-        lambda f: f.cooling,
-        "the last wake is less than `wake_cooldown`, or the file's `min_interval`, ago",
-    ),
-    WakeRule(
-        IneligibilityReason.HEARTBEAT_RATE_LIMITED,
-        lambda f: f.cycle_spent,
-        "`max_wakes_per_cycle` wakes were sent in this cycle",
-    ),
-    WakeRule(
-        IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE,
-        lambda f: f.raced,
-        "a prompt began between the decision and the delivery; nothing was sent",
-    ),
-    WakeRule(
-        IneligibilityReason.SYNTHETIC_PROMPT_FAILED,
-        lambda f: f.failed,
-        "the prompt was not taken, or nobody saw whether it was",
-    ),
-)
+    WakeRule(IneligibilityReason.QUIET_WINDOW, lambda f: f.quiet,
+        "inside a quiet window, or outside all active hours"),
+    WakeRule(IneligibilityReason.COOLDOWN_ACTIVE, lambda f: f.cooling,
+        "the last wake is less than `wake_cooldown`, or the file's `min_interval`, ago"),
+    WakeRule(IneligibilityReason.HEARTBEAT_RATE_LIMITED, lambda f: f.cycle_spent,
+        "`max_wakes_per_cycle` wakes were sent in this cycle"),
+    WakeRule(IneligibilityReason.SESSION_PROMPT_ACTIVE_RACE, lambda f: f.raced,
+        "a prompt began between the decision and the delivery; nothing was sent"),
+    WakeRule(IneligibilityReason.SYNTHETIC_PROMPT_FAILED, lambda f: f.failed,
+        "the prompt was not taken, or nobody saw whether it was"),
+)  # fmt: skip
 """In order of precedence: the first that applies is the answer."""
 
 
