@@ -11,7 +11,7 @@ from enum import Enum, auto
 from functools import cache, lru_cache
 from typing import Final
 
-SECRET: Final = "[secret]"  # noqa: S105 - what stands there instead of one
+SECRET: Final = "[secret]"  # noqa: S105 - the replacement, no secret
 # Every checked name contains one of these, in lower case.
 HINTS: Final = (
     "pass", "pw", "secret", "token", "key", "credential", "auth", "cookie", "psk", "jwt", "mnemonic", "seed", "dsn",

@@ -16,7 +16,7 @@ _URL_USER: Final = r"[a-z][a-z0-9+.-]{1,20}://[^\s/:@\"'<>]{0,100}:(?!\d{1,5}(?:
 
 
 class Format(NamedTuple):
-    """One kind of secret. Every match contains one of `hints` in lower case; searching them first is ten times faster."""
+    """One kind of secret. Every match contains one of `hints` in lower case: searching them first is ten times faster."""
 
     name: str
     hints: tuple[str, ...]

@@ -48,12 +48,7 @@ OBSERVING: Final = "the mode is observe: Wakeful acts on nothing"
 AT_DIALOG: Final = "a dialog is open in its terminal: attach and answer it first"
 INTERRUPTED_CALL: Final = "a call was cut off that may have happened elsewhere: a person has to look first"
 # Performed by Wakeful; the others are for a person, or only change whether Wakeful may act.
-_BY_WAKEFUL: Final = frozenset(
-    (
-        *(ActionName.SEND, ActionName.INTERRUPT, ActionName.STOP),
-        *(ActionName.REVIVE, ActionName.RESUME, ActionName.RESTART),
-    )
-)
+_BY_WAKEFUL: Final = frozenset(ActionName) - {ActionName.WAIT, ActionName.ATTACH, ActionName.ADOPT, ActionName.RELEASE}  # fmt: skip
 # They continue an interrupted call and may repeat it.
 _CONTINUING: Final = frozenset({ActionName.REVIVE, ActionName.RESUME})
 _WAIT, _ATTACH = ActionName.WAIT, ActionName.ATTACH

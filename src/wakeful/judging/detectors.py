@@ -325,7 +325,7 @@ DETECTORS: Final[tuple[Callable[[DetectorInput], Finding | None], ...]] = (
 
 
 def detectors(runtime: RuntimeState) -> tuple[Callable[[DetectorInput], Finding | None], ...]:
-    """For a transcript whose process was never seen alive, and for a session that a person stopped, only drift counts."""
+    """Only drift counts for a transcript whose process was never seen alive and for a session that a person stopped."""
     if runtime.stopped and runtime.agent_state is ProcessState.DEAD:
         return (_detect_drift,)
     return DETECTORS if was_seen(runtime) else (_detect_drift,)

@@ -290,7 +290,7 @@ def _is_counted(tracker: LoopTracker, made: _RepeatedCall) -> bool:
 
 
 def _is_waiting(tracker: LoopTracker, made: _RepeatedCall) -> bool:
-    """Whether it is repeated because something is not over, or checks something that may change, with nothing between."""
+    """Whether it is repeated because something is not over, or checks something volatile with nothing between."""
     identity = _identity(made)
     if reports_in_progress(made.call, identity, made.result):
         return True

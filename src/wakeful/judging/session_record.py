@@ -44,7 +44,7 @@ SCHEMA: Final = 1
 # Bump when judging changes. Folding has its own version: state of another one is folded again from the log.
 JUDGE_VERSION: Final = 6
 RULES: Final = f"{RULE_VERSION}.{JUDGE_VERSION}"
-"""The rules of a verdict, which distinguish two verdicts besides their time."""
+"""The version of the rules behind a verdict: without it two verdicts would differ only in their time."""
 UNTRUSTED_CHARS_MAX: Final = 300
 # Used for every record; before Python 3.12 each use of an enum's member is a new lookup.
 _ALIVE, _DEAD = ProcessState.ALIVE, ProcessState.DEAD

@@ -26,7 +26,7 @@ _withholding = _Withholding()
 
 
 def configure_environments(secrets: Iterable[str], passed: Iterable[str] = ()) -> None:
-    """Withhold every value that contains one of these secrets; give agents and hooks the variables that `passed` matches."""
+    """Withhold values that contain one of these secrets; give agents and hooks the variables that `passed` matches."""
     _withholding.withheld_secrets = frozenset(word for each in secrets for word in secret_parts(each))
     _withholding.passed_patterns = tuple(passed)
 

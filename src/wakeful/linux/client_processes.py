@@ -64,7 +64,7 @@ def is_client(pid: int, provider: str) -> bool:
 
 
 def runs_client(executable: str | None, words: Sequence[str], program: ClientProgram) -> bool:
-    """Whether an executable with these arguments is the client. If the kernel hides the executable, the first word counts."""
+    """The same for an executable and its arguments. If the kernel hides the executable, the first word counts."""
     if not words:
         return False
     path = PurePosixPath(executable.removesuffix(_DELETED) if executable is not None else words[0])

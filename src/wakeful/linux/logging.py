@@ -44,7 +44,7 @@ class LogRateLimit(logging.Filter):
         )
 
     def _may_pass(self, record: logging.LogRecord, template: str, most: int) -> bool:
-        """Whether fewer than `most` of this template passed in this minute; an empty template means the whole logger."""
+        """Whether fewer than `most` of this template passed in this minute; an empty one means the whole logger."""
         key, now = (record.name, template), self._now()
         began, count = self._counts.get(key, (now, 0))
         left_out = max(0, count - most)
@@ -69,7 +69,7 @@ class ShorteningFormatter(logging.Formatter):
 
 
 def limit_log() -> None:
-    """Write the warnings of Wakeful and its libraries to standard error, rate-limited. Repeated calls have no effect."""
+    """Write warnings of Wakeful and its libraries to standard error, rate-limited. Repeated calls have no effect."""
     log = logging.getLogger()
     if not log.handlers:
         handler = logging.StreamHandler(sys.stderr)

@@ -94,7 +94,7 @@ def state_of(process: Process) -> ProcessState:
 
 
 def is_running(process: Process) -> bool:
-    """Whether exactly this process lives and is not stopped. A process stopped by Ctrl-Z, signal or debugger reads nothing."""
+    """Whether exactly this process lives and is not stopped: after Ctrl-Z, a signal or in a debugger it reads nothing."""
     try:
         stat = _live_stat(process)
     except OSError:
@@ -409,7 +409,7 @@ class InnerProcesses:
         self._seen_until = 0
 
     def find(self, pid: int, started: int) -> Process | None:
-        """The process with this pid in its own namespace; it may have ended meanwhile. All namespaces share one clock."""
+        """The process with this pid in its namespace; it may have ended meanwhile. All namespaces share one clock."""
         if started + _SLACK_TICKS >= self._seen_until:
             self._seen_until = int(time.clock_gettime(time.CLOCK_BOOTTIME) * _TICKS_PER_SECOND)
             live = (each for row in children_by_parent().values() for each in row)

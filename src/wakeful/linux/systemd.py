@@ -54,7 +54,7 @@ class SystemdNotifier:
         # A leading @ means an abstract address, which begins with a NUL.
         where = f"\0{self._address[1:]}" if self._address[0] == "@" else self._address
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as speaker:
-            # systemd reads at once, unless the machine has a problem: then one message is lost and the next one follows.
+            # systemd reads at once, unless the machine has a problem: then one message is lost.
             speaker.settimeout(SEND_SECONDS_MAX)
             try:
                 speaker.sendto(word.encode(), where)

@@ -30,7 +30,7 @@ TOOL_STEPS: Final[SignalSteps] = ((SIGTERM, 1.0), (SIGKILL, 2.0))
 SWEEP_ROUNDS_MAX: Final = 20
 # A process in the middle of exec shows no environment for a moment: only a second look proves that none is left.
 RECHECK_SECONDS: Final = 0.02
-# A process that ends by itself shows none either; it is gone within milliseconds, unless the kernel has much to clean up.
+# An ending process shows none either; it is gone within milliseconds, unless the kernel has much to clean up.
 CHECKS_MAX: Final = 100
 
 
@@ -67,7 +67,7 @@ def has_variable(variable: str, value: str) -> IsMeant:
 async def terminate(
     process: Process, steps: SignalSteps = AGENT_STEPS, *, is_meant: IsMeant, any_user: bool = False
 ) -> TerminationResult:
-    """Signal it until it has ended or the steps are used up. A process that is not meant or must be spared gets no signal.
+    """Signal it until it has ended or the steps are used up. A process that is not meant or is spared gets no signal.
 
     `any_user`: for containers, which have their own users.
     """

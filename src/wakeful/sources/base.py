@@ -79,7 +79,7 @@ class EvidenceSink(Protocol):
     def on_dialog(
         self, identity: SessionIdentity, process: Process, kind: DialogKind, words: str, *, cwd: str | None
     ) -> None:
-        """A client shows a dialog that blocks prompts; without a conversation yet, `identity` stands for the next one."""
+        """A client shows a dialog that blocks prompts; without a conversation, `identity` is that of the next one."""
 
     def on_dialog_closed(self, process: Process) -> None: ...
 

@@ -116,7 +116,7 @@ def _is_error(record: _Record, preview: bytes) -> bool:
 
 
 def tool_use_logs(folders: tuple[Path, ...], host: str) -> LogFormat:
-    """Folders of tool logs. They do not count as alive by themselves: without an active record they are never silent."""
+    """Folders of tool logs. They alone do not count as alive: without an active record they are never silent."""
 
     def owner(parts: tuple[str, ...]) -> LogOwner | None:
         if len(parts) != 2 or parts[1] != "tool_use.jsonl":

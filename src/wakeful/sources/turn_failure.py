@@ -52,7 +52,7 @@ _RETRYABLE: Final = frozenset({408, 425, 429})
 
 
 def turn_failed_event(message: str, at: float, *, status: int | None = None, code: str = "") -> TurnFailed:
-    """The failed turn, with the end of a usage limit if that is the reason. `code`: the client's error code or cause."""
+    """The failed turn, with the end of a usage limit if that is the reason. `code`: the client's code or cause."""
     failure = classify_failure(message, status, code)
     until = limit_end_in(message, at) if failure is Failure.LIMIT else None
     return TurnFailed(at, failure, message, status, until)

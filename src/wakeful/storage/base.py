@@ -309,4 +309,4 @@ class Store(Protocol):
         """Undo the newest spending and delete its note, durably. False if there is no such note: nothing changed."""
 
     async def close(self) -> None:
-        """Finish running operations and close the file; a second call has no effect. Later operations raise StoreClosed."""
+        """Finish running operations and close the file; a second call has no effect. Later ones raise StoreClosed."""

@@ -195,7 +195,7 @@ def _connect_both(path: Path, migrations: Sequence[Migration], *, outdated: bool
         if outdated:
             # A rehearsal first: the file of a refused store stays unchanged.
             _migrate(writer, path, migrations, rehearsal=True)
-            # Pages freed by an earlier version still have their content. Before the migration: after a crash it is repeated.
+            # Pages freed by an earlier version still have their content. Before the migration, so a crash repeats it.
             writer.execute("VACUUM")
             _migrate(writer, path, migrations)
             writer.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -233,7 +233,7 @@ def _create(path: Path, migrations: Sequence[Migration]) -> None:
     with open(file, "r+b") as stream:  # noqa: PTH123  pathlib cannot ask for 0600 at creation
         fcntl.flock(stream, fcntl.LOCK_EX)
         if path.exists():
-            # Another process was first and renamed its draft; this draft is our own, made after that.
+            # Another process was first and renamed its draft; this draft was made after that.
             draft.unlink(missing_ok=True)
             return
         fault_point("store.create.write")
