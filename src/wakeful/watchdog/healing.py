@@ -5,44 +5,36 @@ on the task acts; the fence in the queue itself makes a second action impossible
 """
 
 import logging
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.text import plain
-from wakeful.healing.plan import HealerObserves, HealingRules
-from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.healing.plan import HealerObserves
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind, stamp
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.incidents.model import MemberStatus
-from wakeful.judging.user_effect_rules import Lesson, apply_lessons
+from wakeful.judging.user_effect_rules import apply_lessons
 from wakeful.judging.wording import quote
 from wakeful.watchdog.callbacks import (
     CALL_SECONDS_MAX,
     CallbackOutcome,
-    CallbackRunner,
-    Callbacks,
-    ChatSender,
-    EventRecorder,
     action_of,
 )
-from wakeful.watchdog.judging import JudgedAttempt, QueueJudge
+from wakeful.watchdog.judging import JudgedAttempt
 from wakeful.watchdog.notifications import (
     CHECKPOINT_COMMAND,
     EVENTS_COMMAND,
     OTHERWISE_STOPPED,
     QueueSessionAlert,
-    WatchdogNotifier,
     session_alert_body,
 )
+from wakeful.watchdog.parts import HealingControls, WatchdogParts
 from wakeful.watchdog.queue import (
     FenceResult,
-    JobQueue,
     QueueAttempt,
     QueueRevival,
     QueueRevivalStage,
@@ -84,34 +76,19 @@ class FolderGone(OperatorError):
 class QueueHealer:
     """Acts on sessions in trouble, one claim at a time each."""
 
-    def __init__(
-        self,
-        *,
-        jobs: JobQueue,
-        judge: QueueJudge,
-        files: QueueSessionFiles,
-        clock: Clock,
-        calls: CallbackRunner,
-        chats: ChatSender,
-        recorder: EventRecorder,
-        callbacks: Callbacks,
-        rules: Callable[[], HealingRules],
-        notifier: WatchdogNotifier,
-        limiter: RevivalLimiter,
-        taught: Callable[[str], Sequence[Lesson]],
-    ) -> None:
-        self._lessons_of = taught
-        self._jobs = jobs
-        self._judge = judge
+    def __init__(self, parts: WatchdogParts, files: QueueSessionFiles, controls: HealingControls) -> None:
+        self._jobs = parts.jobs
+        self._judge = parts.judge
+        self._clock = parts.clock
+        self._callback_runner = parts.calls
+        self._chat_sender = parts.chats
+        self._recorder = parts.recorder
+        self._callbacks = parts.callbacks
+        self._notifier = parts.notifier
         self._session_files = files
-        self._clock = clock
-        self._callback_runner = calls
-        self._chat_sender = chats
-        self._recorder = recorder
-        self._callbacks = callbacks
-        self._rules = rules
-        self._notifier = notifier
-        self._limiter = limiter
+        self._rules = controls.rules
+        self._limiter = controls.limiter
+        self._lessons_of = controls.lessons_of
 
     async def heal(
         self, attempt: QueueAttempt, *, approved: bool = False, happened: bool = False, together: int = 1

@@ -13,22 +13,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.alerts.model import AlertBody
-from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.healing.plan import HealingRules
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
 from wakeful.incidents.model import MemberStatus
-from wakeful.watchdog.callbacks import ChatSender, EventRecorder, action_of
+from wakeful.watchdog.callbacks import action_of
 from wakeful.watchdog.healing import CLAIM_SECONDS
-from wakeful.watchdog.judging import JudgedAttempt, QueueJudge
+from wakeful.watchdog.judging import JudgedAttempt
 from wakeful.watchdog.notifications import (
     EVENTS_COMMAND,
     OTHERWISE_STOPPED,
     QueueSessionAlert,
-    WatchdogNotifier,
 )
-from wakeful.watchdog.queue import JobQueue, NextJobState, QueueRevival, QueueRevivalStage
+from wakeful.watchdog.parts import WatchdogParts
+from wakeful.watchdog.queue import NextJobState, QueueRevival, QueueRevivalStage
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 # A worker that was told of a job takes it within this time, or it was never told.
@@ -49,23 +48,13 @@ class VerifiedRevivals(Struct, frozen=True):
 class RevivalVerifier:
     """Looks at every revival that is still open, once a cycle."""
 
-    def __init__(
-        self,
-        *,
-        jobs: JobQueue,
-        judge: QueueJudge,
-        clock: Clock,
-        chats: ChatSender,
-        recorder: EventRecorder,
-        notifier: WatchdogNotifier,
-        rules: Callable[[], HealingRules],
-    ) -> None:
-        self._jobs = jobs
-        self._judge = judge
-        self._clock = clock
-        self._chat_sender = chats
-        self._recorder = recorder
-        self._notifier = notifier
+    def __init__(self, parts: WatchdogParts, rules: Callable[[], HealingRules]) -> None:
+        self._jobs = parts.jobs
+        self._judge = parts.judge
+        self._clock = parts.clock
+        self._chat_sender = parts.chats
+        self._recorder = parts.recorder
+        self._notifier = parts.notifier
         self._rules = rules
 
     async def verify(self, judged: Collection[JudgedAttempt]) -> VerifiedRevivals:

@@ -31,6 +31,7 @@ from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
 from wakeful.testing.virtual_clock import VirtualClock, settle
 from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.loop import RedisWatch
+from wakeful.watchdog.parts import HealingControls, WatchSettings
 from wakeful.watchdog.queue import Job, QueueAttempt, QueuedSession
 from wakeful.work.expiry import WorkRevival
 
@@ -134,8 +135,8 @@ async def play_queue(rules: HealingRules, limiter: Callable[[RevivalLimiter], No
         logs=NoSessionFiles(),
         clock=clock,
         callbacks=Callbacks(write=_ignore_event),
-        rules=lambda: rules,
-        limiter=pace,
+        controls=HealingControls(rules=lambda: rules, limiter=pace),
+        settings=WatchSettings(),
     )
     checking = asyncio.ensure_future(watch.check())
     while not checking.done():
