@@ -221,7 +221,7 @@ _PATHS: Final = ("logs", "critical_events")
 
 
 def _check_settings(settings: Settings) -> Settings:
-    """As given. A misspelt callback would never be called, and nobody would know. Raises BadSetting."""
+    """As given. A misspelt callback would silently never be called. Raises BadSetting."""
     for name, value in settings.items():
         if name not in Settings.__annotations__:
             raise BadSetting(name=name, reason=f"those are {', '.join(Settings.__annotations__)}")

@@ -193,7 +193,7 @@ class Watchdog:
         return Cycle(healthy, unhealthy, skipped)
 
     async def _heal(self, ill: Sequence[JudgedAttempt]) -> None:
-        """All at once, a few at a time; one that fails is said and keeps nobody else from being healed."""
+        """All at once, a few at a time; one that fails is logged and delays no other."""
         together = Counter(case.watched.session.project_key for case in ill)
         async with asyncio.TaskGroup() as group:
             for case in ill:

@@ -72,7 +72,7 @@ class QueueWatch:
         )
 
     def _stalled_jobs(self, snapshot: QueueSnapshot) -> dict[str, list[Job]]:
-        """Pending work by project, where one has waited too long and nothing runs. Nobody serves the unrouted ones."""
+        """Pending work by project, where one has waited too long and nothing runs. No worker serves the unrouted ones."""
         oldest = self._clock.now().wall - self._stalled_seconds
         idle = [job for job in snapshot.pending if job.project_key not in snapshot.running_projects]
         served = [job for job in idle if self._serves(job.project_key)]
@@ -88,7 +88,7 @@ class QueueWatch:
     async def _report_once(
         self, name: str, waiting: list[Job], tell: Callable[[QueueEpisode], Awaitable[None]]
     ) -> None:
-        """Tell of an episode once, whichever watchdog does: it is marked as told only after everybody heard of it."""
+        """Tell of an episode once, whichever watchdog does: it is marked as told only after all were told."""
         if await self._is_reported(name):
             return
         token = uuid4().hex
@@ -184,12 +184,12 @@ class QueueWatch:
 
 
 def stalled_alert_body(episode: QueueEpisode, words: str, place: str, did: str) -> AlertBody:
-    """That work waits and nobody does it."""
+    """That work waits and no worker takes it."""
     return _alert_body(episode, words, place, did, "it waits until a worker of this project runs")
 
 
 def unrouted_alert_body(episode: QueueEpisode, words: str, place: str) -> AlertBody:
-    """That messages wait for somebody who does not exist."""
+    """That messages wait for a worker that does not exist."""
     return _alert_body(
         episode, words, place, "nothing: who serves it is for you to say", "nobody answers there"
     )

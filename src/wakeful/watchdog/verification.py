@@ -99,13 +99,13 @@ class RevivalVerifier:
         return self._on_missing if age_seconds > REVIVED_SECONDS_MAX else None
 
     async def _is_continuing(self, revival: QueueRevival) -> bool:
-        """Whether the attempt that was given up does something all the same; its next job still waits."""
+        """Whether the attempt that was given up still works; its next job still waits."""
         if revival.job_id is None or revival.stage is not QueueRevivalStage.ENQUEUED or revival.stopped:
             return False
         seen = await self._jobs.last_activity(revival), await self._judge.last_logged_at(revival.session_id)
         if all(at is None or at <= revival.began_at for at in seen):
             return False
-        # Asked last: who was seen may be whoever ran until now, and nobody else.
+        # Asked last: what was seen may come from another run that has ended.
         return not await self._jobs.has_other_runs(revival)
 
     async def _run_claimed(self, revival: QueueRevival, settle: RevivalHandler | None) -> None:
@@ -122,7 +122,7 @@ class RevivalVerifier:
             await self._jobs.release_claim(revival.work, token)
 
     async def _write_if_missing(self, revival: QueueRevival) -> QueueRevival:
-        """What it was about, if whoever revived was ended before that was written down."""
+        """What it was about, if the watchdog that resumed it ended before that was written."""
         if not revival.unwritten:
             return revival
         action = ActionTaken.REVIVAL_ATTEMPTED
@@ -159,7 +159,7 @@ class RevivalVerifier:
         await self._jobs.close_revival(revival.work)
 
     async def _enqueue(self, revival: QueueRevival) -> None:
-        """Whoever began it was ended in between; the queue is ours, and the failed job is still there."""
+        """The watchdog that began it ended in between; the queue is ours, and the failed job is still there."""
         await self._jobs.enqueue(revival, replace(revival, stage=QueueRevivalStage.ENQUEUED))
 
     async def _on_missing(self, revival: QueueRevival) -> None:
@@ -174,7 +174,7 @@ class RevivalVerifier:
         await self._fail(revival, "ineffective: its next job failed")
 
     async def _fail(self, revival: QueueRevival, outcome: str) -> None:
-        """Closed last: whoever is ended in between leaves it to the next one, who says nothing twice."""
+        """Closed last: a watchdog that is ended in between leaves it to the next one, and nothing is sent twice."""
         said = await self._chat_sender.send_once(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
         outcome = f"{outcome}; the chat: {said}"
         if await self._write_events(revival, CriticalEventKind.REVIVAL_FAILED, outcome, action_of(said)):
