@@ -15,6 +15,7 @@ from wakeful.incidents.critical_log import CriticalLog
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.loop import RedisWatch, connect
+from wakeful.watchdog.parts import HealingControls, WatchSettings
 
 
 async def cycle(url: str, folder: Path) -> None:
@@ -32,10 +33,9 @@ async def cycle(url: str, folder: Path) -> None:
         jobs=connect(url),
         logs=folder / "logs",
         clock=clock,
-        limiter=RevivalLimiter(clock, 0.0, 1),
         callbacks=Callbacks(write=write, send_message=send, start_worker=start_worker),
-        rules=HealingRules,
-        confirm_seconds=0.1,
+        controls=HealingControls(rules=HealingRules, limiter=RevivalLimiter(clock, 0.0, 1)),
+        settings=WatchSettings(confirm_seconds=0.1),
     )
     await watch.check()
     await watch.close()

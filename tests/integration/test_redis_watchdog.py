@@ -682,9 +682,9 @@ def test_an_issue_and_a_report_that_waits_for_one_do_not_share_a_name(bridge: Qu
             await ledger.record_filed("popoto", ISSUE)
             await told_forge.file(IssueReport("popoto", SessionId(SESSION), "silent", "", 1.0))
             seen = [await ledger.newest("popoto")]
-            await told_forge.retry_unfiled()
+            await told_forge.after_cycle()
             forge.works = True
-            await told_forge.retry_unfiled()
+            await told_forge.after_cycle()
             seen.append(await ledger.newest("popoto"))
             return seen, told, await jobs.episodes()
         finally:
@@ -712,8 +712,8 @@ def test_a_report_that_an_earlier_version_kept_is_filed_and_no_address(bridge: Q
             newest = await QueueIssueLedger(jobs).newest("popoto")
             forge.works = True
             told_forge = QueueIssueFallback(forge, jobs, SystemClock(), tell)
-            await told_forge.retry_unfiled()
-            await told_forge.retry_unfiled()
+            await told_forge.after_cycle()
+            await told_forge.after_cycle()
             return newest, told, await jobs.episodes()
         finally:
             await jobs.close()

@@ -9,10 +9,10 @@ from wakeful.healing.plan import HealingRules
 from wakeful.healing.rate_limit import RevivalLimiter
 from wakeful.incidents.critical_log import CriticalLog
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport
-from wakeful.judging.thresholds import Policy
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.loop import RedisWatch, connect
+from wakeful.watchdog.parts import HealingControls, WatchSettings
 from wakeful.watchdog.queue import Work
 
 ISSUE = "https://github.com/acme/bots/issues/45"
@@ -110,13 +110,15 @@ class QueueAppFixture:
             jobs=connect(settings.pop("url", self.server.url), deadline_seconds),
             logs=self.logs,
             clock=clock,
-            limiter=RevivalLimiter(clock, 0.0, 1),
             callbacks=Callbacks(**callbacks),
-            rules=lambda: allowed,
-            tracker=self.forge,
-            policy=Policy(),
+            controls=HealingControls(
+                rules=lambda: allowed,
+                limiter=RevivalLimiter(clock, 0.0, 1),
+                lessons_of=settings.pop("taught", lambda _project: ()),
+                tracker=self.forge,
+            ),
             # No worker here is between two jobs.
-            **{"confirm_seconds": 0.1, **settings},
+            settings=WatchSettings(**{"confirm_seconds": 0.1, **settings}),
         )
 
     @property

@@ -14,6 +14,7 @@ from wakeful.incidents.critical_event import CriticalEvent
 from wakeful.linux.clock import SystemClock
 from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.loop import RedisWatch, connect
+from wakeful.watchdog.parts import HealingControls, WatchSettings
 from wakeful.watchdog.queue import FenceResult, QueueAttempt, QueueRevival, QueueRevivalStage
 
 
@@ -33,9 +34,11 @@ async def cycle(url: str, folder: str) -> list[int]:
         jobs=connect(url),
         logs=Path(folder),
         clock=clock,
-        limiter=RevivalLimiter(clock, 0.0, 1),
         callbacks=Callbacks(write=write, send_message=send),
-        rules=lambda: HealingRules(revive_runaways=True),
+        controls=HealingControls(
+            rules=lambda: HealingRules(revive_runaways=True), limiter=RevivalLimiter(clock, 0.0, 1)
+        ),
+        settings=WatchSettings(),
     )
     started()
     checked = await watch.check()

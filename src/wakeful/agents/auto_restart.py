@@ -72,7 +72,7 @@ class RuntimeLosses:
         return session_id is not None and self._incidents.of(session_id) is not None
 
     def _is_lost(self, agent: Agent) -> bool:
-        """Whoever was not there when its runtime was lost, or had ended before, has lost nothing."""
+        """An agent that was not there when its runtime was lost, or had ended before, has lost nothing."""
         lost = agent.state is AgentState.UNKNOWN and agent.runtime_lost and agent.is_present
         return lost and agent.previous_state is not AgentState.STALE
 
@@ -166,7 +166,7 @@ class AutoRestart:
             await self._finish_restart(agent, note)
 
     def restart_if_stale(self, agent: Agent) -> None:
-        """Begin a restart, if there is something to restart and nobody does yet."""
+        """Begin a restart, if one is wanted and none is under way."""
         now = self._clock.now().wall
         if agent.state is AgentState.RUNNING and now - agent.moved_at >= STABLE_SECONDS:
             agent.work_since = max(agent.work_since, agent.moved_at)

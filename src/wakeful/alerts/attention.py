@@ -28,7 +28,7 @@ from wakeful.core.ids import SessionId
 from wakeful.judging.findings import Health, State
 from wakeful.judging.session_record import SessionRecord
 
-# As long as somebody looks at the question, or muted it, nobody is told; whether that still holds is asked this often.
+# No alert while a person looks at the question or has muted it; whether that still holds is asked this often.
 RECHECK_SECONDS: Final = 60.0
 # No session id has a slash.
 PREFIX: Final = f"{AlertKind.NEEDS_YOU}/"
@@ -36,15 +36,15 @@ PREFIX: Final = f"{AlertKind.NEEDS_YOU}/"
 log = logging.getLogger("wakeful.asking")
 
 IsVisible = Callable[[SessionId], Awaitable[bool]]
-"""Whether somebody sees this session's pane right now; False where nobody can tell."""
+"""Whether a person sees this session's pane right now; False where that is unknown."""
 IsSuppressed = Callable[[SessionRecord, AttentionQuestion | None], bool]
-"""Whether nobody is to be told of a question (None: of an end) now: it is muted, or an incident tells it for many."""
+"""Whether a question (None: an end) causes no alert now: it is muted, or an incident covers it."""
 IsTurnDone = Callable[[SessionId], bool]
-"""Whether its last turn ended by itself: nobody stopped it, cut it short or said no to it."""
+"""Whether its last turn ended by itself: no person stopped it, cut it short or refused it."""
 
 
 class OpenQuestion(Struct):
-    """A question that is open, in its newest words, and whoever waits to tell it. Told once it has an episode."""
+    """A question that is open, in its newest words, and the task that raises its alert; raised once it has an episode."""
 
     record: SessionRecord
     question: AttentionQuestion
@@ -79,7 +79,7 @@ class AttentionMonitor:
         self._tasks: set[asyncio.Task[None]] = set()
 
     def restore(self) -> None:
-        """Recall what the desk knows to be open."""
+        """Recall the alerts that are open."""
         for owed in self._notifier.open_alerts(PREFIX):
             self._restored[SessionId(owed.alert.episode.split("/")[1])] = owed
         if self._restored:
@@ -96,7 +96,7 @@ class AttentionMonitor:
             self._track_turn(record)
 
     async def close(self) -> None:
-        """Let go of everybody who waits."""
+        """Cancel the alerts that wait."""
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
@@ -164,7 +164,7 @@ class AttentionMonitor:
             await self._resolve(known.episode)
 
     async def _resolve(self, episode: str) -> None:
-        """An answer needs no news of its own: whoever gave it knows."""
+        """An answer needs no alert: the person who gave it knows."""
         await self._notifier.resolve(episode)
 
     def _track_turn(self, record: SessionRecord) -> None:
@@ -183,7 +183,7 @@ class AttentionMonitor:
                 self._finish_tasks[record.id] = self._spawn(self._alert_finished(record))
 
     async def _alert_finished(self, record: SessionRecord) -> None:
-        """Whoever goes on at once, with a queued prompt or after a background task, had not finished."""
+        """A session that goes on at once, with a queued prompt or after a background task, had not finished."""
         await self._sleep(self._rules.needs_you_seconds)
         self._finish_tasks.pop(record.id, None)
         if self._is_turn_done(record.id) and not self._is_suppressed(record, None):

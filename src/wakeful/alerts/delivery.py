@@ -42,9 +42,9 @@ class Messenger(Protocol):
     name: str
 
     async def send(self, text: str, *, chat: str | None = None) -> None:
-        """Say it: to this chat, or to whom the channel was set up for.
+        """Send it: to this chat, or to the recipient of the channel.
 
-        Raises Refused when it surely did not arrive, NotDelivered when nobody knows. Never waits for ever.
+        Raises Refused when it surely did not arrive, NotDelivered when that is unknown. Never waits for ever.
         """
 
     async def close(self) -> None:
@@ -67,7 +67,7 @@ class DeliveryQueue(Protocol):
         """Everything this channel has yet to tell, in no order that matters."""
 
     def muted_seconds(self, alert: PendingAlert) -> float:
-        """How long nobody is to hear of it because it is muted; then it is asked again."""
+        """How long it stays muted; then ask again."""
 
     def message_text(self, episodes: Sequence[PendingAlert]) -> str:
         """What is to be said of them now, in one message."""
@@ -83,7 +83,7 @@ class DeliveryQueue(Protocol):
 
 
 class DeliveryOutcome(StrEnum):
-    """What came of a message: taken, refused and tried again, or gone with nobody knowing where."""
+    """What came of a message: taken, refused and tried again, or lost without a trace."""
 
     DELIVERED = "delivered"
     REFUSED = "refused"

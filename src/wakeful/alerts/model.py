@@ -41,7 +41,7 @@ LINES_MAX: Final = 8
 
 
 class AlertKind(StrEnum):
-    """Why somebody is told. Each can be switched off."""
+    """Why an alert is sent. Each can be switched off."""
 
     NEEDS_YOU = "needs_you"
     FINISHED = "finished"
@@ -82,9 +82,9 @@ class Alert(Struct, frozen=True):
     kind: AlertKind
     episode: str
     text: str
-    # Somebody else's chat, instead of the operator's channels: rather never than twice.
+    # A user's chat, instead of the operator's channels: rather never than twice.
     chat: str | None = None
-    # None where whoever owes it has asked about mutes already.
+    # None where the caller has asked about mutes already.
     topic: Topic | None = None
     # What a digest says of it; without one, the first line of the text.
     gist: DigestEntry | None = None
@@ -158,7 +158,7 @@ def problem_text(
     paused_by: str | None = None,
     command: str | None = None,
 ) -> str:
-    """What, where, since when, what Wakeful did and its outcome, what happens if nobody does anything, one command.
+    """What, where, since when, what Wakeful did and its outcome, what happens if no person acts, one command.
 
     `finding` is the session's first one unless another is given. `did` and `otherwise` are the healer's words;
     without them the text says why nothing was done.
@@ -200,7 +200,7 @@ def format_problem(*, what: str, where: str, since: str, did: str, otherwise: st
 
 
 def checkpoint_text(project: str, *, where: str, since: str, doubt: str, number: int) -> str:
-    """A program was cut off inside a step, and somebody has to decide."""
+    """A program was cut off inside a step, and a person has to decide."""
     return format_problem(
         what=f"{project} needs you: it was cut off, and what may have happened is not repeated",
         where=where,
@@ -214,7 +214,7 @@ def checkpoint_text(project: str, *, where: str, since: str, doubt: str, number:
 def resolved_text(what: str, since: str, *, did: str = "", because: str = "", well: bool = True) -> str:
     """The end of something that was told: what it was, since when, what Wakeful did, and what else ended it.
 
-    Not `well`: nobody saw it well again, so it is closed and not resolved.
+    Not `well`: it was not seen well again, so it is closed and not resolved.
     """
     return join_lines(
         f"{'Resolved' if well else 'Closed'}: {what}",
@@ -230,7 +230,7 @@ def format_time(stamp: str) -> str:
 
 
 def late_text(text: str, owed_at: float) -> str:
-    """The text of an alert that comes late, so that nobody takes it for news."""
+    """The text of an alert that comes late, so that it is not taken for news."""
     return f"(from {format_time(iso(owed_at))}, not told before)\n{text}"
 
 
@@ -297,7 +297,7 @@ def _question_text(said: str) -> str:
 
 
 def with_pause_line(text: str, paused_by: str) -> str:
-    """With the pause as its first line, for whoever is told during one."""
+    """With the pause as its first line, for alerts that are sent during one."""
     return f"{_line(f'PAUSED by {paused_by}: Wakeful acts on nothing until `wakeful resume`')}\n{text}"
 
 
@@ -384,7 +384,7 @@ class AlertBody(Struct, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         said = (self.what, self.where, self.did, self.otherwise)
-        assert all(each.strip() for each in said), "whoever tells of trouble says all of it"
+        assert all(each.strip() for each in said), "an alert about a problem has all its lines"
 
 
 def format_alert(body: AlertBody) -> str:

@@ -35,17 +35,17 @@ PAUSE_KIND: Final = "pause"
 _EVERYTHING: Final = "everything"
 # All acts stop within a second, also when it was another daemon of the store that was told.
 FOLLOW_SECONDS: Final = 0.5
-# Whoever muted a thousand things wants a pause, a project or a setting.
+# A person who muted a thousand things wants a pause, a project or a setting.
 MUTES_MAX: Final = 1000
-# An ended mute stays for a day, so that nobody forgets one that is just being made again.
+# An ended mute stays for a day, so that one that is just being renewed is not dropped.
 ENDED_SECONDS_MAX: Final = 86_400.0
 LINES_MAX: Final = 5
-# Something is stored that this version cannot read: whoever stored it wanted quiet.
+# Something is stored that this version cannot read: a pause was wanted.
 _UNREADABLE: Final = Pause("somebody", 0.0, "written by another version of Wakeful")
 
 S = TypeVar("S", bound=Struct)
 PauseQuery = Callable[[], PauseRecord | None]
-"""Who paused, for whoever lists something."""
+"""Who paused, for lists."""
 
 
 class PauseNotSaved(WorldError):
@@ -112,7 +112,7 @@ class MutePause:
     async def pause(self, by: str, reason: str = "") -> bool:
         """Stop everything Wakeful would do by itself; False if it was paused already, which stays as it is.
 
-        Raises PauseNotSaved if it could not be stored; it holds in this process all the same.
+        Raises PauseNotSaved if it could not be stored; it holds in this process nevertheless.
         """
         pause = Pause(_person_name(by), self._clock.now().wall, safe(reason))
         held = self.current_pause or pause

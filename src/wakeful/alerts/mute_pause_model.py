@@ -23,7 +23,7 @@ from wakeful.judging.session_record import SessionRecord
 # Longer than any absence; what should be silent for ever is a setting, not a mute.
 MUTE_SECONDS_MAX: Final = 30 * 86_400.0
 CLOCK_SLACK_SECONDS: Final = 86_400.0
-# Everything somebody can be told about: findings, causes of incidents, the troubles of a project, and the rest.
+# Everything that alerts are about: findings, causes of incidents, the troubles of a project, and the rest.
 CODES: Final = frozenset(
     {*FindingCode, *Cause, *AlertCode, CriticalEventKind.QUEUE_STALLED, CriticalEventKind.MESSAGE_UNROUTED}
 )
@@ -103,7 +103,7 @@ class PauseRecord(Struct, frozen=True):
 
 
 class MuteList(Struct, frozen=True):
-    """Those in force, the first to end first; `paused` says who stopped everything, if somebody did."""
+    """Those in force, the first to end first; `paused` names the person who paused Wakeful, if it is paused."""
 
     mutes: tuple[MuteRecord, ...]
     paused: PauseRecord | None

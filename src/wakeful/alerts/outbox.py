@@ -138,7 +138,7 @@ class AlertOutbox:
                 await channel.close()
 
     async def enqueue(self, alert: Alert) -> bool:
-        """Keep it, durably, and have it told. False: nobody is to be told, or somebody was told already."""
+        """Store it and have it delivered. False: no channel wants it, or it was queued before."""
         names = self._names_for(alert)
         if not names or not self._rules.wants(alert):
             return False
@@ -153,7 +153,7 @@ class AlertOutbox:
         return kept
 
     async def resolve(self, episode: str, text: str | None = None) -> bool:
-        """It is over. Whoever was told is told that too, if there is a text; what nobody heard of is dropped.
+        """It is over. Channels that delivered it deliver `text` too, if there is one; an undelivered alert is dropped.
 
         False: nothing of it was known.
         """
@@ -168,14 +168,14 @@ class AlertOutbox:
         return True
 
     def muted_seconds(self, alert: PendingAlert) -> float:
-        """How long nobody is to hear of it because somebody muted what it is about; its end is told all the same."""
+        """How long it waits because its topic is muted; its end is delivered nevertheless."""
         topic = alert.alert.topic
         if topic is None or self._mute_pause is None or alert.phase is not AlertPhase.ACTIVE:
             return 0.0
         return MUTED_SECONDS if self._mute_pause.is_topic_muted(topic) else 0.0
 
     def message_text(self, episodes: Sequence[PendingAlert]) -> str:
-        """What is to be said of them now, during a pause with that first; somebody else's chat is not concerned."""
+        """What is to be said of them now, during a pause with that first, except in a user's chat."""
         text = (
             message_text(episodes[0], self._clock.now().wall) if len(episodes) == 1 else digest_text(episodes)
         )

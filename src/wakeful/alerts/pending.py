@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from wakeful.alerts.model import Alert, AlertKind, late_text
 
-# Nobody wants to hear of last week; what is still going on by then is worth a second word.
+# An alert of last week is no news; what is still going on by then is worth a second alert.
 RETENTION_SECONDS_MAX: Final = 7 * 86_400.0
 # From here on a text says that it is late.
 LATE_SECONDS: Final = 600.0
@@ -38,7 +38,7 @@ class PendingAlert(Struct, frozen=True):
     due_at: float
     pending: tuple[str, ...]
     took: tuple[str, ...] = ()
-    # To a chat: written before the words leave, so that after a crash nobody says them again.
+    # To a chat: written before the words leave, so that a crash does not repeat them.
     begun: tuple[str, ...] = ()
     told_at: float | None = None
     phase: AlertPhase = AlertPhase.ACTIVE
@@ -46,7 +46,7 @@ class PendingAlert(Struct, frozen=True):
 
     @property
     def is_deliverable(self) -> bool:
-        """Whether somebody may be told now; while an end waits for a channel, nobody is."""
+        """Whether it may be delivered now; not while its end waits for a channel."""
         return self.phase is not AlertPhase.ENDING and bool(self.pending)
 
 
@@ -60,8 +60,8 @@ def renew_alert(
 ) -> PendingAlert | None:
     """The same episode is reported once more: None if there is nothing to tell.
 
-    Nothing is told of what somebody was told already and which is not over. What comes back within its cooldown is
-    told at the end of that, if it lasts so long. Of words that nobody has heard yet the newest count.
+    What was delivered already and is not over is not delivered again. What comes back within its cooldown is
+    told at the end of that, if it lasts so long. Of undelivered texts the newest counts.
     """
     if known.phase is AlertPhase.ACTIVE:
         return replace(known, alert=alert) if known.pending and not known.took else None
@@ -95,7 +95,7 @@ def mark_delivered(alert: PendingAlert, channel: str, now: float) -> PendingAler
 
 
 def mark_over(alert: PendingAlert, text: str | None) -> PendingAlert:
-    """It is over: those who heard of it are owed `text`, nobody else is owed anything any more."""
+    """It is over: channels that delivered it still have to deliver `text`, the others nothing."""
     return replace(
         alert,
         phase=AlertPhase.OVER,
@@ -134,7 +134,7 @@ def is_done(alert: PendingAlert, now: float, cooldown_seconds: float) -> bool:
 
 
 def wait_seconds(alert: PendingAlert, now: float, cooldown_seconds: float) -> float:
-    """How long nobody is to be told yet. A wait longer than any cooldown comes from a clock that was set: none."""
+    """How long it is not delivered yet. A wait longer than any cooldown comes from a clock that was set: none."""
     seconds = alert.due_at - now
     return seconds if 0.0 < seconds <= cooldown_seconds else 0.0
 
@@ -142,7 +142,7 @@ def wait_seconds(alert: PendingAlert, now: float, cooldown_seconds: float) -> fl
 def message_text(alert: PendingAlert, now: float) -> str:
     """What is to be said of it now."""
     text = alert.ending if alert.phase is AlertPhase.OVER else alert.alert.text
-    assert text is not None, "an end without words is owed to nobody"
+    assert text is not None, "an end without words is not delivered"
     late = now - max(alert.owed_at, alert.due_at) > LATE_SECONDS
     return late_text(text, alert.owed_at) if late and alert.phase is AlertPhase.ACTIVE else text
 

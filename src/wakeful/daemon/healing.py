@@ -8,7 +8,7 @@ import asyncio
 import logging
 import os
 from collections import Counter
-from collections.abc import Callable, Collection, Coroutine, Iterator, Sequence
+from collections.abc import Callable, Coroutine, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -360,6 +360,11 @@ class HealingComponents:
             raise ExtraMissing(what="redis.url", library=missing.name, extra="fleet") from missing
         from wakeful.watchdog.callbacks import Callbacks  # noqa: PLC0415
         from wakeful.watchdog.notifications import QueueNotifier  # noqa: PLC0415
+        from wakeful.watchdog.parts import (  # noqa: PLC0415
+            HealingControls,
+            QueueSessionsObserver,
+            WatchSettings,
+        )
 
         # Every cycle logs one line.
         log_to_stderr(logging.getLogger("wakeful.watchdog"))
@@ -379,24 +384,21 @@ class HealingComponents:
                 hold=self._queue_checkpoints.open_checkpoint,
                 gone_on=self._queue_checkpoints.on_continued,
             ),
-            taught=self.lessons.of,
-            rules=self.rules,
-            tracker=self._issues,
-            policy=self._config.detect,
-            active_projects=self._config.projects.active or None,
-            interval_seconds=redis.interval_seconds,
+            controls=HealingControls(
+                rules=self.rules, limiter=self.limiter, lessons_of=self.lessons.of, tracker=self._issues
+            ),
+            settings=WatchSettings(
+                policy=self._config.detect,
+                active_projects=self._config.projects.active or None,
+                interval_seconds=redis.interval_seconds,
+            ),
             notifier=QueueNotifier(
                 incidents=self.incidents,
                 notifier=self.notifier,
                 treated=self.is_treated,
             ),
-            limiter=self.limiter,
-            present=self._set_queue_sessions,
+            observer=QueueSessionsObserver(self.situations, self._observer.supervisor),
         )
-
-    def _set_queue_sessions(self, session_ids: Collection[SessionId]) -> None:
-        self.situations.set_queue_sessions(session_ids)
-        self._observer.supervisor.set_queue_running(session_ids)
 
     async def _notify_journal(self, report: JournalWatchReport) -> None:
         if report.recovered is not None and report.recovered.checkpoint is not None:

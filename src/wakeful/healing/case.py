@@ -49,7 +49,7 @@ class HealingCase(Struct, frozen=True, kw_only=True):
     """What one session is in, since when, and what was done about it so far."""
 
     session_id: SessionId
-    # Its budget's name: the session and when the work in trouble began.
+    # Its budget's name: the session and when the task began.
     work: str
     project: str
     code: FindingCode | None
@@ -114,7 +114,7 @@ class HealingCase(Struct, frozen=True, kw_only=True):
         )
 
     def outcome_in_seconds(self, now: float) -> float:
-        """How long people wait for what comes of its revival. A clock that was set back makes nobody wait longer."""
+        """How long people wait for what comes of its revival. A clock that was set back makes no wait longer."""
         seconds = 0.0 if self.outcome_due_at is None else self.outcome_due_at - now
         return seconds if 0.0 < seconds <= OUTCOME_SECONDS_MAX else 0.0
 
@@ -136,7 +136,7 @@ class Revival(Struct, frozen=True):
 
 
 class WorkStatus(StrEnum):
-    """Where the work in trouble stands while no finding speaks of it."""
+    """How far the task is while no finding speaks of it."""
 
     ENDED = "ended"
     CUT_SHORT = "cut short by a person"
@@ -270,7 +270,7 @@ def case_alert_text(
     mode: str,
     paused_by: str | None = None,
 ) -> str:
-    """The alert about a trouble that is about one session."""
+    """The alert about a problem of one session."""
     return alerts.problem_text(
         record,
         _finding(case, record),
@@ -314,7 +314,7 @@ def _command(case: HealingCase, record: SessionRecord, step: HealingStep) -> str
 
 
 def _outlook(case: HealingCase, record: SessionRecord, decision: HealingDecision) -> str:
-    """What becomes of it if nobody does anything."""
+    """What happens to it if no person acts."""
     step = decision.step
     if step is HealingStep.HOLD:
         return "it waits until somebody decides"

@@ -179,7 +179,7 @@ class HealingCases:
         return await self.save(replace(held, outcome_due_at=None))
 
     async def release(self, held: HealingCase, loose: HealingCase, by: str) -> HealingCase:
-        """What was held goes on, and its checkpoint says because of whom; else it is only saved."""
+        """What was held goes on, and its checkpoint names the person; else it is only saved."""
         asked = held.checkpoint if held.held else None
         if asked is not None:
             await self._checkpoints.record_continue(asked, by)

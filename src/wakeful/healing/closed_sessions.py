@@ -58,7 +58,7 @@ class UserCloseDetector:
         self._wakeup = asyncio.Event()
 
     def on_judged(self, session_id: SessionId) -> None:
-        """This session was judged anew."""
+        """This session was judged again."""
         managed, known = self._managed_sessions.find(session_id), self._ended_sessions.get(session_id)
         if managed is None or not self._has_ended(managed):
             self._ended_sessions.pop(session_id, None)
@@ -70,7 +70,7 @@ class UserCloseDetector:
             self._wakeup.set()
 
     async def run(self) -> None:
-        """Note who has been gone for long enough, until cancelled."""
+        """Note sessions that have been gone for long enough, until cancelled."""
         while True:
             self._wakeup.clear()
             due = next(iter(self._ended_sessions.items()), None)
@@ -111,7 +111,7 @@ log = logging.getLogger("wakeful")
 
 
 class PromptTimeout:
-    """Ends prompts. `hands` are those nobody asks for: a pause stops them."""
+    """Ends prompts, by a controller that a pause stops."""
 
     def __init__(
         self,

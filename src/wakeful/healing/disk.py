@@ -34,7 +34,7 @@ class DiskSpace(Protocol):
     folder: str
 
     def free_bytes(self) -> int | None:
-        """How much can be written there; None if nobody knows."""
+        """How much can be written there; None if that is unknown."""
 
 
 class DiskWatch:

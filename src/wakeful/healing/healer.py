@@ -48,9 +48,9 @@ from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import ActionOutcome
 
-# Whoever nothing is heard of any more is looked at again: its log may be gone.
+# A silent session is checked again: its log may be gone.
 RECHECK_SECONDS: Final = 3600.0
-# Containers show their sessions this long after a start at the latest; who is not there by then is gone.
+# Containers show their sessions this long after a start at the latest; a session that is missing then is gone.
 MISSING_SECONDS: Final = 60.0
 SESSION_GONE: Final = "its session is gone, and so is its log"
 RESUMES_SOON: Final = "it is about to bring back what it manages, one after the other"
@@ -90,7 +90,7 @@ class Healer:
         self._situations = situations
         self._outage_probe = probe
         self._rules = rules
-        self._scheduler = TreatmentScheduler(clock, self._treat_one)
+        self._scheduler = TreatmentScheduler(clock)
 
     @property
     def outcome_counts(self) -> Counter[tuple[HealingStep, ActionOutcome]]:
@@ -101,7 +101,7 @@ class Healer:
         return self._cases.get(session_id)
 
     def on_judged(self, session_id: SessionId) -> None:
-        """This session was judged anew, or is gone."""
+        """This session was judged again, or is gone."""
         session = self._registry.sessions.get(session_id)
         if session is None and session_id in self._cases:
             self._scheduler.schedule(session_id)
@@ -116,7 +116,7 @@ class Healer:
             self._scheduler.schedule(session_id)
 
     async def restore(self) -> None:
-        """Go on where an earlier daemon stopped: its troubles, the revivals it had begun, and whom it left lying."""
+        """Go on where an earlier daemon stopped: its cases, the resumes it had begun, and sessions it did not treat."""
         await self._cases.load()
         for revival in await self._reviver.stored_revivals():
             # By tasks of their own: doors open meanwhile.
@@ -128,7 +128,7 @@ class Healer:
                 self._scheduler.schedule(session_id, MISSING_SECONDS)
 
     async def _finish_revival(self, revival: Revival) -> None:
-        """A revival that was begun is brought to its end, and told if nobody was."""
+        """Bring a resume that was begun to its end, and report it unless that was done."""
         try:
             await self._finish_stored_revival(revival)
         except WakefulError as error:
@@ -153,7 +153,7 @@ class Healer:
     ) -> ActionRecord:
         """A person wants it brought back now, which answers its checkpoint. Raises NotManaged, ApprovalRequired, HealerObserves.
 
-        A person's word starts the count anew: what was given up or spent belongs to what went before. `happened`: the
+        A person's word starts a new count: what was given up or spent belongs to what went before. `happened`: the
         person looked, and what was cut off has happened; the agent is told so.
         """
         session = self._registry.find(text)
@@ -163,7 +163,7 @@ class Healer:
         if calls and not approved:
             raise ApprovalRequired(shown=session_id, calls="; ".join(calls))
         if self._rules().mode == "observe":
-            # Before anything is let go of: what nobody may do answers no checkpoint.
+            # Before anything is released: what is not allowed answers no checkpoint.
             raise HealerObserves
         await self._scheduler.wait_idle(session_id)
         treated = asyncio.ensure_future(self._treat_for_person(session, by, happened=happened))
@@ -210,7 +210,7 @@ class Healer:
         return self._action_record(session, await self._treat_one(session_id, asked=True))
 
     def _action_record(self, session: TrackedSession, decision: HealingDecision | None) -> ActionRecord:
-        """What came of a treatment, for whoever asked for it."""
+        """What came of a treatment, for the caller that asked for it."""
         session_id = session.subject.id
         case = self._cases.get(session_id)
         if decision is None or case is None:
@@ -229,13 +229,13 @@ class Healer:
         )
 
     def recheck_all(self) -> None:
-        """Something that binds everybody has changed: a pause, a mode."""
+        """Something that holds for every session has changed: a pause, a mode."""
         for session_id in self._cases.ids():
             self._scheduler.schedule(session_id)
 
     async def run(self) -> None:
-        """Treat who is due, until cancelled."""
-        await self._scheduler.run()
+        """Treat the sessions that are due, until cancelled."""
+        await self._scheduler.run(self._treat_one)
 
     async def _treat_one(self, session_id: SessionId, *, asked: bool = False) -> HealingDecision | None:
         """What was decided; None if nothing is wrong."""
@@ -262,7 +262,7 @@ class Healer:
             case = await self._cases.join_incident(session, case)
             await self._carry_out(session, case, decision, asked=asked)
         elif decision.again_seconds is not None and self._situations.is_shared(session, code):
-            # Whoever tells of the cause tells of this one too; what passes leaves again.
+            # The alert about the cause covers this one too; what passes leaves again.
             await self._cases.join_incident(session, case, RESUMES_SOON)
         if self._situations.is_cause_over(session, code, now):
             await self._cases.leave_incident(session_id)
@@ -368,7 +368,7 @@ class Healer:
     ) -> None:
         """What was done here, or could not be: said once."""
         await self._cases.record_action(case, decision)
-        # It may have been told before, when nothing could be done yet; whoever asked for it now knows of it.
+        # It may have been reported before, when nothing could be done yet; a person who asked for it now knows of it.
         news = replace(case, logged=False, told=asked and before.told)
         if asked:
             # A person waits for the answer.
@@ -385,7 +385,7 @@ class Healer:
             await self._on_replaced(case, case.heir)
 
     async def _on_replaced(self, case: HealingCase, heir: SessionId) -> None:
-        """Another conversation has taken its place, which nobody saw at work yet: this one is over and did not recover."""
+        """Another conversation took its place and was not seen at work yet: this one is over and did not recover."""
         await self._cases.leave_incident(case.session_id, stop_reason(heir))
         await self._cases.close(case)
 
@@ -416,7 +416,7 @@ class Healer:
         return reported
 
     async def _check_recovery(self, session: TrackedSession) -> None:
-        """Its finding is gone. The trouble is over when its turn has ended well."""
+        """Its finding is gone. The problem is over when its turn has ended well."""
         case = self._cases.get(session.subject.id)
         if case is None:
             return

@@ -64,7 +64,7 @@ class AgentRecovery(StrEnum):
     """What its agent of the hub is declared, and able, to have done about a session that ended with it."""
 
     NOTIFY = "tell"
-    # It may be brought back, and cannot be now: nobody sees it, or it is being started.
+    # It may be brought back, but not now: it cannot be seen, or it is being started.
     WAIT = "wait"
     REVIVE = "revive"
 
@@ -84,7 +84,7 @@ class Situation(Struct, frozen=True, kw_only=True):
     effect: Effect | None = None
     # Its conversation is there to go on in.
     resumable: bool = True
-    # Something can be started anew for it: a client that was asked, not a command that would simply run twice.
+    # A new conversation can be started for it: a client that was asked, not a command that would simply run twice.
     renewable: bool = True
     place_gone: bool = False
     # A person's stop is final.
@@ -100,7 +100,7 @@ class Situation(Struct, frozen=True, kw_only=True):
 
 
 class CaseHistory(Struct, frozen=True, kw_only=True):
-    """What was done about this trouble before, on the same work."""
+    """What was done about this problem before, on the same task."""
 
     steered_seconds_ago: float | None = None
     # None also once it was seen well since.
@@ -171,7 +171,7 @@ def _not_allowed(now: Situation, _history: CaseHistory, rules: HealingRules) -> 
     """The mode forbids it, or the session was merely found: tell."""
     if rules.mode == "observe":
         return HealingDecision(HealingStep.NOTIFY, "the mode is observe: Wakeful acts on nothing")
-    # Whoever an agent of the hub hosts was not merely found: `_hosted_by_agent` says what becomes of it.
+    # A session that an agent of the hub hosts was not merely found: `_hosted_by_agent` decides about it.
     if not now.managed and now.agent_name is None and rules.mode != "all":
         return HealingDecision(HealingStep.NOTIFY, "it was found, not handed over")
     return None

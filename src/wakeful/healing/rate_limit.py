@@ -33,7 +33,7 @@ class RevivalLimiter:
         self._every_seconds = every_seconds
         self._burst = burst
         self._lock = asyncio.Lock()
-        # When the bucket would be full again, if nobody took anything more.
+        # When the bucket would be full again, if nothing more were taken.
         self._full_at = 0.0
         self._results: deque[tuple[float, bool]] = deque()
 
@@ -48,12 +48,12 @@ class RevivalLimiter:
             self._full_at = full_at
 
     def record_result(self, *, gave_up: bool) -> None:
-        """One was brought back; or one that was before is given up."""
+        """One was resumed; or one that had been resumed is given up."""
         self._results.append((self._clock.now().awake, gave_up))
 
     @property
     def breaker_seconds(self) -> float:
-        """For how long nothing more should be revived; 0 while most come back."""
+        """For how long nothing more should be resumed; 0 while most come back."""
         now = self._clock.now().awake
         while self._results and now - self._results[0][0] > BREAKER_SECONDS:
             self._results.popleft()
@@ -64,13 +64,13 @@ class RevivalLimiter:
         return failed[0] + BREAKER_SECONDS - now
 
 
-# What a session can do nothing about, and what one of them finds out for all.
+# Causes that no session can change, and whose end one session finds out for all.
 OUTAGES: Final = frozenset({Cause.NETWORK, Cause.PROVIDER_OUTAGE})
 CHECK_SECONDS: Final = 15.0
 
 
 class ProbeState(Struct):
-    """What is known of one outage. Who went ahead may not have been answered yet."""
+    """What is known of one outage. The probe may not have a reply yet."""
 
     probe_session: SessionId | None = None
     is_answered: bool = False
@@ -101,13 +101,13 @@ class OutageProbe:
         return max(rest_seconds, 0.0)
 
     def on_not_revived(self, session_id: SessionId) -> None:
-        """It was not revived after all: another one may go."""
+        """It was not resumed: another session may become the probe."""
         for road in self._probes.values():
             if road.probe_session == session_id:
                 road.probe_session = None
 
     def on_given_up(self, session_id: SessionId, origin: Origin) -> None:
-        """It went and failed: nobody follows for a while."""
+        """It went and failed: no other session follows for a while."""
         failed = [each for each in self._probes.values() if each.probe_session == session_id]
         failed += [road] if (road := self._probes.get(origin.key)) is not None else []
         for each in failed:
@@ -115,7 +115,7 @@ class OutageProbe:
             each.closed_until = self._clock.now().awake + BREAKER_SECONDS
 
     def on_resolved(self, origin: Origin) -> None:
-        """Nobody suffers from it any more."""
+        """No session is in it any more."""
         self._probes.pop(origin.key, None)
 
     def _check_probe(self, road: ProbeState) -> None:

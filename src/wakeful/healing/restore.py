@@ -50,7 +50,7 @@ class LostSession(Struct, frozen=True):
 
 
 class Restorer:
-    """Asked by a person; acts through the hands like everybody."""
+    """For a person's command; acts through the controller, as everything does."""
 
     def __init__(
         self,

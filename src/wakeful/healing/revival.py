@@ -74,7 +74,7 @@ class Reviver:
         self._store = store
         self._budget = RevivalBudget(store)
         self._controller = controller
-        # The same hands when a person asked: a pause does not stop those.
+        # For what a person asked: a pause does not stop this one.
         self._person_controller = asked
         self._managed_sessions = managed_sessions
         self.limiter = limiter
@@ -99,9 +99,9 @@ class Reviver:
     async def revive(
         self, session: TrackedSession, case: HealingCase, decision: HealingDecision, *, asked: bool = False
     ) -> HealingCase | None:
-        """Do it, if its budget allows; the trouble with what was done. `asked`: a person wants it.
+        """Do it, if its budget allows; the case with what was done. `asked`: a person wants it.
 
-        None: it has passed while it waited for its turn, and whoever goes on now is not disturbed.
+        None: it passed while it waited for its turn, so a session that goes on now is not disturbed.
         """
         await self.limiter.acquire()
         if _has_passed(session, case):
@@ -117,7 +117,7 @@ class Reviver:
             epoch=managed.epoch if managed is not None else 0,
         )
         if decision.spends and not await self._budget.spend(revival.work, _note(revival)):
-            # Somebody else revives it, or did, and tells people: what comes of that is seen, not repeated.
+            # Another daemon resumes it, or did, and reports it: what comes of that is seen, not repeated.
             return replace(case, revivals=REVIVALS_MAX, revived_at=now, did=REVIVED_BY_OTHER_DAEMON)
         fault_point("heal.spent")
         return await self.carry_out(session, case, revival, spent=decision.spends, asked=asked)
@@ -173,7 +173,7 @@ class Reviver:
         last_at = session.activity.last_at
         heard_since = last_at is not None and last_at.wall >= revival.began_at
         follows = managed is not None and managed.epoch > revival.epoch and session.presence.living_processes
-        # A new conversation is known by its revival: whoever begins it again finds it.
+        # A new conversation is known by its revival: a second start finds it.
         if revival.step is HealingStep.FRESH or (not heard_since and not follows):
             await self.limiter.acquire()
             return await self.carry_out(session, case, revival)
@@ -334,7 +334,7 @@ def _note(revival: Revival) -> Note:
 
 
 def _has_passed(session: TrackedSession, case: HealingCase) -> bool:
-    """Whether what it was to be revived for is not found any more: somebody else, or it itself, was quicker."""
+    """Whether its finding is gone: a person, another program or the session itself was quicker."""
     findings = session.verdict.findings if session.verdict is not None else ()
     if case.code is None or (not findings and is_lost(case, session.activity, session.verdict)):
         return bool(session.presence.living_processes)

@@ -22,42 +22,43 @@ RETRY_SECONDS_MAX: Final = 3600.0
 
 log = logging.getLogger("wakeful.healing")
 
+Treat = Callable[[SessionId], Awaitable[Any]]
+
 
 class TreatmentScheduler:
-    """Deadlines and tasks. `treat` is awaited for whoever is due; what it raises is said, and it is tried again."""
+    """Deadlines, and one task for each session that is being treated."""
 
-    def __init__(self, clock: Clock, treat: Callable[[SessionId], Awaitable[Any]]) -> None:
+    def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._treat = treat
         self._due: list[tuple[float, SessionId]] = []
         self._busy: dict[SessionId, asyncio.Future[Any]] = {}
-        # Due while it was being treated: looked at once more.
+        # Due while they were being treated: treated once more.
         self._due_while_busy: set[SessionId] = set()
         self._wakeup = asyncio.Event()
         # How often in a row each could not be treated because of a bug.
         self._failures: dict[SessionId, int] = {}
 
     def schedule(self, session_id: SessionId, in_seconds: float = 0.0) -> None:
-        """At once, or later."""
+        """Have it treated at once, or later."""
         heapq.heappush(self._due, (self._clock.now().awake + in_seconds, session_id))
         self._wakeup.set()
 
     def occupy(self, session_id: SessionId, treatment: asyncio.Future[Any]) -> None:
-        """Nobody else treats it before this is done."""
+        """Treat it nowhere else until this is done."""
         self._busy[session_id] = treatment
         treatment.add_done_callback(lambda _done: self._on_done(session_id))
 
     async def wait_idle(self, session_id: SessionId) -> None:
-        """Returns when nobody treats it at this moment."""
+        """Wait until it is not being treated."""
         while (busy := self._busy.get(session_id)) is not None:
             await asyncio.wait({busy})
 
-    async def run(self) -> None:
-        """Treat who is due, until cancelled."""
+    async def run(self, treat: Treat) -> None:
+        """Treat the sessions that are due, until cancelled. A treatment that raises is logged and tried again."""
         try:
             while True:
                 self._wakeup.clear()
-                self._treat_due()
+                self._treat_due(treat)
                 await wait_for_event_or_deadline(
                     self._clock, self._wakeup, self._due[0][0] if self._due else None
                 )
@@ -67,7 +68,7 @@ class TreatmentScheduler:
                 task.cancel()
             await asyncio.gather(*busy, return_exceptions=True)
 
-    def _treat_due(self) -> None:
+    def _treat_due(self, treat: Treat) -> None:
         now = self._clock.now().awake
         due: dict[SessionId, None] = {}
         while self._due and self._due[0][0] <= now:
@@ -76,11 +77,11 @@ class TreatmentScheduler:
             if session_id in self._busy:
                 self._due_while_busy.add(session_id)
             else:
-                self.occupy(session_id, asyncio.create_task(self._run_treatment(session_id)))
+                self.occupy(session_id, asyncio.create_task(self._run_treatment(session_id, treat)))
 
-    async def _run_treatment(self, session_id: SessionId) -> None:
+    async def _run_treatment(self, session_id: SessionId, treat: Treat) -> None:
         try:
-            await self._treat(session_id)
+            await treat(session_id)
         except WakefulError as error:
             log.warning("%s could not be treated: %s", session_id, error)
             self.schedule(session_id, RETRY_SECONDS)

@@ -68,7 +68,7 @@ class SituationBuilder:
         self._agent_hosts: list[AgentHosts] = []
         # Sessions of a queue: its own watchdog sees to them.
         self.queue_sessions: frozenset[SessionId] = frozenset()
-        # Those a person has brought back at this moment: nobody else does meanwhile.
+        # Sessions that a person is restoring at this moment: the healer leaves them alone.
         self.restoring_sessions: set[SessionId] = set()
         self._classifier = classifier
         self._deaths = DeathCounter()
@@ -98,7 +98,7 @@ class SituationBuilder:
             self._managed_sessions.get(session_id)
 
     async def refresh_ownership(self, session_id: SessionId) -> None:
-        """Another daemon on this store may have started it a moment ago: found is only what nobody manages."""
+        """Another daemon on this store may have started it a moment ago: only an unmanaged session counts as found."""
         if self._managed_sessions.find(session_id) is None:
             await self._managed_sessions.reload()
 
@@ -111,7 +111,7 @@ class SituationBuilder:
         is_client = session.subject.provider in CLIENT_PROGRAMS
         limit = activity.limit_until
         found = next((each.since for each in verdict.findings if each.code is case.code), None)
-        # Its folder may be one of a container: whoever starts it there sees whether it is gone.
+        # Its folder may be one of a container: the start there shows whether it is gone.
         agent_name = self.agent_name_of(session.subject.id)
         return Situation(
             code=case.code,
@@ -156,9 +156,9 @@ class SituationBuilder:
         ]
 
     def loss_origin(self, session: TrackedSession) -> Origin | None:
-        """What took an idle managed session along, if it is gone and nobody stopped or closed it.
+        """What took an idle managed session along, if it is gone and no person stopped or closed it.
 
-        A tmux server of somebody else's may have ended because its last window was closed: that is no loss.
+        A tmux server that Wakeful did not start may have ended because its last window was closed: that is no loss.
         """
         managed = self._managed_sessions.find(session.subject.id)
         verdict = session.verdict
@@ -174,7 +174,7 @@ class SituationBuilder:
         return origin
 
     def is_cause_over(self, session: TrackedSession, code: FindingCode | None, now: Instant) -> bool:
-        """Whether its cause is over by itself: a limit was lifted, and going on is up to whoever runs it."""
+        """Whether its cause is over by itself: a limit was lifted, and going on is up to its user."""
         limit = session.activity.limit_until
         if (
             code is not FindingCode.USAGE_LIMITED
@@ -189,7 +189,7 @@ class SituationBuilder:
         return self.origin(session, code).cause is not Cause.SESSION
 
     def origin(self, session: TrackedSession, code: FindingCode | None) -> Origin:
-        """The cause its trouble is filed under."""
+        """The cause its problem is filed under."""
         context = self._incident_context(session)
         if code is None:
             lost = cause_of_loss(session.presence, context)

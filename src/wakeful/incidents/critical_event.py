@@ -20,7 +20,7 @@ from wakeful.judging.findings import FindingCode
 
 # The longest queued message (20,000 characters) fits, however JSON spells it.
 LINE_BYTES_MAX: Final = 256 * 1024
-# Nobody nests deeper; a structure that holds itself ends here.
+# No real event nests deeper; a structure that holds itself ends here.
 _DEPTH_MAX: Final = 20
 _INTEGER_MAX: Final = 2**63 - 1
 _encode: Final = msgspec.json.Encoder().encode
@@ -89,7 +89,7 @@ def critical_event(
 
 
 def line_of(event: CriticalEvent) -> bytes:
-    """The event as one line with its end. Details that nobody could read through are left out, and counted."""
+    """The event as one line with its end. Details that are too large to read are left out, and counted."""
     line = _encode(event)
     if len(line) > LINE_BYTES_MAX:
         line = _encode(msgspec.structs.replace(event, details={"left_out_bytes": len(line)}))

@@ -60,7 +60,7 @@ def forget(path: Path, before_wall: float) -> int:
 
 
 def recover_archive(path: Path) -> None:
-    """Undo or finish what somebody who was killed had begun. Call it under the log's lock."""
+    """Undo or finish what a killed process had begun. Call it under the log's lock."""
     fresh, note = _new_path(path), _note_path(path)
     if note.exists() and fresh.exists():
         for name, size in _decode_note(note.read_bytes()).sizes.items():
@@ -99,7 +99,7 @@ def _new_log(path: Path, content: bytes) -> Iterator[None]:
     """What stays, in a file of its own. After a success only a note is left of it all, after a failure nothing."""
     file = os.open(_new_path(path), _FLAGS | os.O_EXCL, 0o600)
     try:
-        # Whoever opens it once it is the log waits until we are done.
+        # A process that opens it once it is the log waits until we are done.
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         write_whole(file, content)
         os.fsync(file)

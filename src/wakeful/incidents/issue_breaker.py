@@ -7,7 +7,7 @@ from wakeful.core.clock import Clock
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
 
 BREAKER_SECONDS: Final = 600.0
-# One that fails after this hangs: nobody else waits for it until it is tried again. Healthy ones take 2 s.
+# One that fails after this hangs: no other caller waits for it until it is tried again. Healthy ones take 2 s.
 SLOW_SECONDS: Final = 5.0
 
 

@@ -8,7 +8,7 @@ from wakeful.core.ids import SessionId
 
 
 class IssueReport(Struct, frozen=True):
-    """What is filed about one trouble. Every text from outside in it is redacted by whoever files it."""
+    """What is filed about one problem. The issue tracker redacts every text from outside in it."""
 
     project: str
     session_id: SessionId

@@ -69,7 +69,7 @@ def translate_errors(path: Path) -> Iterator[None]:
 
 @contextmanager
 def lock_file(path: Path) -> Iterator[int]:
-    """The file at this path, made if it is missing and held by nobody else. Raises OSError and LogBusy."""
+    """The file at this path, made if it is missing, and locked. Raises OSError and LogBusy."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     deadline = time.monotonic() + LOCK_SECONDS_MAX
     while True:
@@ -86,7 +86,7 @@ def lock_file(path: Path) -> Iterator[int]:
 def append(file: int, lines: bytes) -> None:
     """Add whole lines to a locked file and see them on the disk; after a failure it is as it was before."""
     size = os.fstat(file).st_size
-    # Somebody who was killed left a torn line: it is ended first, so that it takes no other one along.
+    # A killed process left a torn line: it is ended first, so that it takes no other one along.
     torn = size > 0 and os.pread(file, 1, size - 1) != b"\n"
     write_whole(file, (b"\n" if torn else b"") + lines)
     os.fsync(file)
@@ -101,7 +101,7 @@ def write_whole(file: int, content: bytes) -> None:
             fault_point("critical.write")
             left = left[os.write(file, left) :]
     except OSError:
-        # Not if somebody without our lock wrote behind it: the next writer ends the torn line then.
+        # Not if a process without our lock wrote behind it: the next writer ends the torn line then.
         if os.fstat(file).st_size == size + len(content) - len(left):
             os.ftruncate(file, size)
         raise
@@ -160,7 +160,7 @@ def _lock(file: int, path: Path, deadline: float) -> None:
 
 
 def _is_at(path: Path, file: int) -> bool:
-    """Whether nobody put another file in its place while we waited."""
+    """Whether the path still names this file after we waited."""
     try:
         return os.path.samestat(os.fstat(file), os.lstat(path))
     except FileNotFoundError:
@@ -215,8 +215,8 @@ class LineFollower:
         self._lines_seen: Counter[bytes] = Counter()
 
     def read_new(self) -> list[bytes]:
-        """The whole lines nobody was given yet. Raises OSError."""
-        # The old file first: whoever replaced it had waited until everybody was done writing to it.
+        """The whole lines that were not returned yet. Raises OSError."""
+        # The old file first: it was replaced only after all writers were done with it.
         found = self._read(Counter())
         if self._is_replaced():
             known = self._lines_seen
@@ -231,7 +231,7 @@ class LineFollower:
         if self._file is None:
             return []
         if os.fstat(self._file).st_size < self._offset:
-            # Emptied by somebody: what is in it now is new.
+            # It was emptied: what is in it now is new.
             self._switch_to(self._file)
         new = []
         while chunk := os.pread(self._file, _READ_BYTES, self._offset):

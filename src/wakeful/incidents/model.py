@@ -63,7 +63,7 @@ class Origin(Struct, frozen=True):
 class MemberStatus(StrEnum):
     """What Wakeful did about a session of an incident."""
 
-    # Nobody can see it now.
+    # It cannot be seen now.
     UNSEEN = "unseen"
     # Nothing was decided yet.
     OPEN = "open"
@@ -117,11 +117,11 @@ class Incident(Struct, frozen=True):
     affected: int = 0
     # The same by name and fate; incidents of an earlier version have none.
     members: tuple[Member, ...] = ()
-    # Somebody is to be told of it and was not yet.
+    # Its alert is due and was not raised yet.
     is_due: bool = False
-    # When its cause ends by itself, as far as somebody said so.
+    # When its cause ends by itself, as far as that is known.
     until: float | None = None
-    # Its cause is seen to last by itself, whoever is in trouble because of it.
+    # Its cause is seen to last by itself, with or without sessions that suffer from it.
     standing: bool = False
     # What ended it, where that was not Wakeful.
     because: str = ""
@@ -132,7 +132,7 @@ class Incident(Struct, frozen=True):
 
     @property
     def is_well(self) -> bool:
-        """It is over, and everybody who was in it is well again; of an earlier version's nothing else is known."""
+        """It is over, and every session that was in it is well again; of an earlier version's nothing else is known."""
         return not self.is_open and all(each.is_well for each in self.members)
 
     def member(self, session_id: SessionId) -> Member | None:
@@ -169,7 +169,7 @@ class Incident(Struct, frozen=True):
         return self._with_member(replace(known, name=name)) if known is not None and is_news else self
 
     def with_until(self, until: float | None) -> "Incident":
-        """The same with the latest end that somebody named."""
+        """The same with the latest end that was named."""
         ends = [each for each in (self.until, until) if each is not None]
         return replace(self, until=max(ends)) if ends else self
 
@@ -187,7 +187,7 @@ class Incident(Struct, frozen=True):
         return replace(without, sessions=remaining, updated_at=now, resolved_at=now if over else None)
 
     def with_cause_ended(self, now: float) -> "Incident":
-        """Its cause is over; so is the incident, unless somebody is still in trouble because of it."""
+        """Its cause is over; so is the incident, unless a session still suffers from it."""
         return replace(self, standing=False, updated_at=now, resolved_at=None if self.sessions else now)
 
     def with_treatment(

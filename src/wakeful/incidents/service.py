@@ -65,7 +65,7 @@ class Incidents:
     async def list_incidents(self, include_resolved: bool = False) -> list[Incident]:
         """Open ones, or all; the newest last."""
         found = {each.id: each for each in decode_note_values(await self._store.notes(KIND), _decode)}
-        # What the store has not taken yet, be it slow or full, is open all the same.
+        # What the store has not taken yet, be it slow or full, is open nevertheless.
         found.update({each.id: each for each in self._open.values() if each.id not in self._foreign_ids})
         shown = [each for each in found.values() if include_resolved or each.is_open]
         return sorted(shown, key=lambda each: each.opened_at)
@@ -90,7 +90,7 @@ class Incidents:
         return Counter(each.cause for each in self._open.values())
 
     def sessions(self) -> list[SessionId]:
-        """Everybody who is in one."""
+        """The sessions and agents that are in one."""
         return list(self._of_session)
 
     async def join(
@@ -234,7 +234,7 @@ class Incidents:
         kept = {each.id: each for each in await self.list_incidents(include_resolved=True)}
         theirs = next((kept.get(each.id, each) for each in claimed), None)
         if theirs is None or not theirs.is_open:
-            # Whoever opened that one ended before it could say that it is over.
+            # The daemon that opened that one ended before it could close it.
             await self._store.save_note(claim)
             self.opened_counts[origin.cause] += over is None
             return incident
@@ -244,7 +244,7 @@ class Incidents:
         return theirs
 
     def _take_recent(self, origin: Origin, summary: str, now: float, *, died: bool) -> Incident | None:
-        """One that was over just now, unless a session died of whom other trouble was told and left alone."""
+        """One that was over just now, unless a session died whose other problem was reported and left alone."""
         self._recent = {
             key: each
             for key, each in self._recent.items()

@@ -36,6 +36,7 @@ from wakeful.watchdog.judging import (
     new_attempt_log,
 )
 from wakeful.watchdog.loop import Cycle, RedisWatch, connect
+from wakeful.watchdog.parts import HealingControls, WatchSettings
 from wakeful.watchdog.queue import Job, JobQueue, QueueAttempt, QueuedSession, Work
 from wakeful.watchdog.redis_queue import QueueIssueLedger
 from wakeful.watchdog.rules import FAILURE_MESSAGE, last_calls
@@ -220,7 +221,7 @@ _PATHS: Final = ("logs", "critical_events")
 
 
 def _check_settings(settings: Settings) -> Settings:
-    """As given. A misspelt callback would never be called, and nobody would know. Raises BadSetting."""
+    """As given. A misspelt callback would silently never be called. Raises BadSetting."""
     for name, value in settings.items():
         if name not in Settings.__annotations__:
             raise BadSetting(name=name, reason=f"those are {', '.join(Settings.__annotations__)}")
@@ -248,14 +249,18 @@ def _build_watch(given: Settings) -> RedisWatch:
         logs=Path(settings.get("logs", LOGS_PATH)),
         clock=clock,
         callbacks=_build_callbacks(settings),
-        rules=lambda: rules,
-        tracker=forge,
-        policy=_build_policy(settings),
-        active_projects=settings.get("active_projects"),
-        interval_seconds=settings.get("interval_seconds", WATCHDOG_INTERVAL),
-        call_seconds=settings.get("callback_seconds", CALL_SECONDS_MAX),
-        limiter=RevivalLimiter(clock, REVIVAL_INTERVAL_SECONDS, REVIVAL_BURST),
-        errand=forge.retry_unfiled if forge is not None else None,
+        controls=HealingControls(
+            rules=lambda: rules,
+            limiter=RevivalLimiter(clock, REVIVAL_INTERVAL_SECONDS, REVIVAL_BURST),
+            tracker=forge,
+        ),
+        settings=WatchSettings(
+            policy=_build_policy(settings),
+            active_projects=settings.get("active_projects"),
+            interval_seconds=settings.get("interval_seconds", WATCHDOG_INTERVAL),
+            call_seconds=settings.get("callback_seconds", CALL_SECONDS_MAX),
+        ),
+        observer=forge,
     )
 
 

@@ -75,7 +75,7 @@ class CallbackRunner:
         finally:
             timer.cancel()
             if not task.done():
-                # Not waited for: whoever ignores the end of a deadline ignores this, too.
+                # Not waited for: a callback that ignores the end of its deadline ignores this, too.
                 task.add_done_callback(_consume_exception)
                 task.cancel()
         if not task.done():
@@ -126,7 +126,7 @@ def _in_thread(callback: Callback, arguments: tuple[object, ...]) -> Awaitable[A
         error: BaseException | None = None
         try:
             value = callback(*arguments)
-        except Exception as problem:  # noqa: BLE001 - given to whoever waits for it
+        except Exception as problem:  # noqa: BLE001 - given to the caller that waits for it
             error = problem
         if not loop.is_closed():
             loop.call_soon_threadsafe(settle, value, error)
@@ -146,7 +146,7 @@ class ChatSendResult(StrEnum):
 
 
 class ChatSender:
-    """Messages to the chats that work came from: each once, whoever sends it and however often it restarts."""
+    """Messages to the chats that work came from: each once, over restarts and several watchdogs."""
 
     def __init__(self, jobs: JobQueue, calls: CallbackRunner, send_message: Callback | None) -> None:
         self._jobs = jobs
@@ -208,7 +208,7 @@ class Callbacks(Struct, frozen=True, kw_only=True):
     start_worker: Callback | None = None
     alert: Callback | None = None
     write: Callback | None = None
-    # Asks a person about a held attempt: its number. And: nobody has to decide about this session any more.
+    # Asks a person about a held attempt: its number. And: this session needs no decision any more.
     hold: Callback | None = None
     gone_on: Callback | None = None
 
@@ -252,7 +252,7 @@ class EventRecorder:
         *,
         owed: bool = False,
     ) -> bool:
-        """Whether it is written down, or nobody wants it to be. `owed`: it is written later if it cannot be now."""
+        """Whether it is written, or is not wanted. `owed`: it is written later if it cannot be now."""
         at_wall = self._clock.now().wall
         event = critical_event(
             kind, session_id, project_key, reason, action, issue_url, details, at_wall=at_wall

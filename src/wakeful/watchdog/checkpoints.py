@@ -60,7 +60,7 @@ class QueueCheckpoints:
         return next((each for each in of_queue if each.subject == session_id), None)
 
     async def on_continued(self, session_id: str) -> None:
-        """It is well again or was ended elsewhere: nobody has to decide any more."""
+        """It is well again or was ended elsewhere: it needs no decision any more."""
         checkpoint = await self.find_open(session_id)
         if checkpoint is not None:
             await self._checkpoints.record(checkpoint.number, ChoiceName.CONTINUE, CONTINUED_BY)

@@ -5,44 +5,36 @@ on the task acts; the fence in the queue itself makes a second action impossible
 """
 
 import logging
-from collections.abc import Callable, Sequence
 from typing import Any, Final
 from uuid import uuid4
 
 from msgspec.structs import replace
 
-from wakeful.core.clock import Clock
 from wakeful.core.errors import OperatorError, WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.text import plain
-from wakeful.healing.plan import HealerObserves, HealingRules
-from wakeful.healing.rate_limit import RevivalLimiter
+from wakeful.healing.plan import HealerObserves
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind, stamp
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.incidents.model import MemberStatus
-from wakeful.judging.user_effect_rules import Lesson, apply_lessons
+from wakeful.judging.user_effect_rules import apply_lessons
 from wakeful.judging.wording import quote
 from wakeful.watchdog.callbacks import (
     CALL_SECONDS_MAX,
     CallbackOutcome,
-    CallbackRunner,
-    Callbacks,
-    ChatSender,
-    EventRecorder,
     action_of,
 )
-from wakeful.watchdog.judging import JudgedAttempt, QueueJudge
+from wakeful.watchdog.judging import JudgedAttempt
 from wakeful.watchdog.notifications import (
     CHECKPOINT_COMMAND,
     EVENTS_COMMAND,
     OTHERWISE_STOPPED,
     QueueSessionAlert,
-    WatchdogNotifier,
     session_alert_body,
 )
+from wakeful.watchdog.parts import HealingControls, WatchdogParts
 from wakeful.watchdog.queue import (
     FenceResult,
-    JobQueue,
     QueueAttempt,
     QueueRevival,
     QueueRevivalStage,
@@ -64,7 +56,7 @@ CLAIM_SECONDS: Final = 8 * CALL_SECONDS_MAX
 FENCING_ACTIONS: Final = frozenset({QueueAction.REVIVE, QueueAction.GIVE_UP})
 CONFIRMED_SECONDS_MAX: Final = 1.0
 
-# What happens if nobody does anything.
+# What happens if no person acts.
 OTHERWISE_RETRIED: Final = "its message is tried once more; a second failure is given up"
 OTHERWISE_WAITS: Final = "it waits until somebody decides"
 OTHERWISE_UNCHANGED: Final = "it stays as it is"
@@ -84,34 +76,19 @@ class FolderGone(OperatorError):
 class QueueHealer:
     """Acts on sessions in trouble, one claim at a time each."""
 
-    def __init__(
-        self,
-        *,
-        jobs: JobQueue,
-        judge: QueueJudge,
-        files: QueueSessionFiles,
-        clock: Clock,
-        calls: CallbackRunner,
-        chats: ChatSender,
-        recorder: EventRecorder,
-        callbacks: Callbacks,
-        rules: Callable[[], HealingRules],
-        notifier: WatchdogNotifier,
-        limiter: RevivalLimiter,
-        taught: Callable[[str], Sequence[Lesson]],
-    ) -> None:
-        self._lessons_of = taught
-        self._jobs = jobs
-        self._judge = judge
+    def __init__(self, parts: WatchdogParts, files: QueueSessionFiles, controls: HealingControls) -> None:
+        self._jobs = parts.jobs
+        self._judge = parts.judge
+        self._clock = parts.clock
+        self._callback_runner = parts.calls
+        self._chat_sender = parts.chats
+        self._recorder = parts.recorder
+        self._callbacks = parts.callbacks
+        self._notifier = parts.notifier
         self._session_files = files
-        self._clock = clock
-        self._callback_runner = calls
-        self._chat_sender = chats
-        self._recorder = recorder
-        self._callbacks = callbacks
-        self._rules = rules
-        self._notifier = notifier
-        self._limiter = limiter
+        self._rules = controls.rules
+        self._limiter = controls.limiter
+        self._lessons_of = controls.lessons_of
 
     async def heal(
         self, attempt: QueueAttempt, *, approved: bool = False, happened: bool = False, together: int = 1
@@ -138,7 +115,7 @@ class QueueHealer:
         choice = await self._choose(case, approved=approved)
         filing = await self._prepare(case, choice) if choice.action in FENCING_ACTIONS else None
         if filing is not None and self._clock.now().seconds_since(case.now) > CONFIRMED_SECONDS_MAX:
-            # The world went on meanwhile: it may be well, and somebody may have said pause.
+            # Time has passed: it may be well, and a pause may have begun.
             case = await self._recheck(attempt, approved=approved)
             if case is None:
                 return None
@@ -171,7 +148,7 @@ class QueueHealer:
             await self._jobs.release_claim(attempt.work, token)
 
     async def close_checkpoint(self, session_id: str) -> None:
-        """Nobody has to decide about it any more."""
+        """It needs no decision any more."""
         await self._callback_runner.call("the end of its checkpoint", self._callbacks.gone_on, session_id)
 
     async def on_recovered(self, case: JudgedAttempt) -> None:
@@ -192,7 +169,7 @@ class QueueHealer:
             )
 
     async def _recheck(self, attempt: QueueAttempt, *, approved: bool) -> JudgedAttempt | None:
-        """The session as it is now that nobody else acts on it; None if there is nothing to act on any more."""
+        """The session as it is under our claim; None if there is nothing to act on any more."""
         now = await self._jobs.reread(attempt)
         if now is None or now.job is None:
             return None
@@ -336,7 +313,7 @@ class QueueHealer:
         said = await self._chat_sender.send_once(f"failure:{attempt.work}", attempt.chat_id, FAILURE_MESSAGE)
         fault_point("queue.told")
         outcome = f"gave up: {because}; the chat: {said}{stopped}"
-        # Open until it is written, so that whoever comes after us says what we did not get to say.
+        # Open until it is written, so that the next watchdog writes what this one could not.
         if await self._write_events(case, CriticalEventKind.REVIVAL_FAILED, action_of(said), filing, outcome):
             await self._jobs.close_revival(attempt.work)
         self._limiter.record_result(gave_up=True)
@@ -361,7 +338,7 @@ class QueueHealer:
             "checkpoint", self._callbacks.hold if held else None, case, choice
         )
         if asked.ending in {CallbackOutcome.RAISED, CallbackOutcome.LATE}:
-            # Tried again in the next cycle, and told again once somebody can decide.
+            # Tried again in the next cycle, and reported again once a person can decide.
             words = f"{words} ({asked.words})"
             if known == words:
                 return
@@ -381,7 +358,7 @@ class QueueHealer:
             (MemberStatus.HELD, OTHERWISE_WAITS) if held else (MemberStatus.LEFT_ALONE, OTHERWISE_UNCHANGED)
         )
         await self._notify_operator(case, status, did, otherwise, filing, together, checkpoint=asked.value)
-        # Last: a watchdog that is ended before it has told everybody leaves that to the next cycle.
+        # Last: a watchdog that is ended before it has reported everything leaves that to the next cycle.
         await self._jobs.set_episode(name, f"{words}{unasked}")
 
     async def _notify_operator(

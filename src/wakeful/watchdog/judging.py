@@ -120,7 +120,7 @@ class QueueJudge:
         """When the log of a session was last written to; None if nothing tells."""
         async with self._read_lock:
             others = self._open_logs.keys() - {session_id}
-            # Read from its start, now and by whoever judges it later.
+            # Read from its start, now and when it is judged later.
             self.keep_only(others)
             reading = (await self._read([session_id])).get(session_id)
             self.keep_only(others)

@@ -7,7 +7,7 @@ builds the watchdog on its queue, for `watchdog_loop()` and for the daemon.
 import asyncio
 import logging
 from collections import Counter
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,20 +15,15 @@ from msgspec import Struct
 
 from wakeful.core.clock import Clock
 from wakeful.core.errors import WakefulError, WorldError
-from wakeful.core.ids import SessionId
 from wakeful.core.text import plain
-from wakeful.healing.plan import HealingRules
-from wakeful.healing.rate_limit import RevivalLimiter
-from wakeful.incidents.issue_tracker import IssueTracker
-from wakeful.judging.thresholds import Policy
-from wakeful.judging.user_effect_rules import Lesson
 from wakeful.metrics.model import Histogram
-from wakeful.watchdog.callbacks import CALL_SECONDS_MAX, CallbackRunner, Callbacks, ChatSender, EventRecorder
+from wakeful.watchdog.callbacks import CallbackRunner, Callbacks, ChatSender, EventRecorder
 from wakeful.watchdog.healing import NOT_ASKED_SUFFIX, QueueHealer
 from wakeful.watchdog.judging import JudgedAttempt, QueueJudge, SkipReason
 from wakeful.watchdog.notifications import CallbackNotifier, WatchdogNotifier
+from wakeful.watchdog.parts import CycleObserver, HealingControls, WatchdogParts, WatchSettings
 from wakeful.watchdog.queue import JobQueue, QueueAttempt, QueueSessionFiles, QueueSnapshot
-from wakeful.watchdog.queue_health import CONFIRM_SECONDS, STALLED_SECONDS_MAX, QueueWatch
+from wakeful.watchdog.queue_health import QueueWatch
 from wakeful.watchdog.redis_connection import DEADLINE_SECONDS, RedisConnection
 from wakeful.watchdog.redis_queue import RedisJobQueue
 from wakeful.watchdog.rules import QueueAction
@@ -65,33 +60,24 @@ class Watchdog:
 
     def __init__(
         self,
+        parts: WatchdogParts,
         *,
-        jobs: JobQueue,
-        clock: Clock,
-        judge: QueueJudge,
-        healing: QueueHealer,
+        healer: QueueHealer,
+        verifier: RevivalVerifier,
         queue: QueueWatch,
-        chats: ChatSender,
-        recorder: EventRecorder,
-        verifying: RevivalVerifier,
-        notifier: WatchdogNotifier,
-        present: Callable[[Collection[SessionId]], None],
-        errand: Callable[[], Awaitable[None]] | None,
+        observer: CycleObserver,
         interval_seconds: float,
     ) -> None:
-        self._jobs = jobs
-        self._clock = clock
-        self._judge = judge
-        self._healer = healing
+        self._jobs = parts.jobs
+        self._clock = parts.clock
+        self._judge = parts.judge
+        self._chat_sender = parts.chats
+        self._recorder = parts.recorder
+        self._notifier = parts.notifier
+        self._healer = healer
+        self._verifier = verifier
         self._queue = queue
-        self._chat_sender = chats
-        self._recorder = recorder
-        self._verifier = verifying
-        self._notifier = notifier
-        # Hears of everybody who runs.
-        self._on_running = present
-        # Done last in every cycle: what nobody waits for.
-        self._after_cycle = errand
+        self._observer = observer
         self._interval_seconds = interval_seconds
         self._logged_messages: set[str] = set()
         # Why the last cycle could not look, or not to the end.
@@ -165,7 +151,9 @@ class Watchdog:
         for words in snapshot.strange:
             self._log_once(words)
         self._judge.keep_only(each.session.session_id for each in snapshot.watched)
-        self._on_running([each.session.session_id for each in snapshot.watched if each.job is not None])
+        self._observer.on_running(
+            [each.session.session_id for each in snapshot.watched if each.job is not None]
+        )
         results = await self._judge.judge(snapshot.watched)
         episodes = await self._jobs.episodes()
         cycle = self._count(snapshot.watched, results)
@@ -186,8 +174,7 @@ class Watchdog:
         # Who runs and is not seen well is in trouble or unknown.
         await self._notifier.on_cycle((running - well) | verified.reviving, well | verified.recovered)
         await self._queue.check(snapshot, episodes)
-        if self._after_cycle is not None:
-            await self._after_cycle()
+        await self._observer.after_cycle()
         return cycle
 
     def _count(self, watched: Sequence[QueueAttempt], results: Sequence[JudgedAttempt | SkipReason]) -> Cycle:
@@ -206,7 +193,7 @@ class Watchdog:
         return Cycle(healthy, unhealthy, skipped)
 
     async def _heal(self, ill: Sequence[JudgedAttempt]) -> None:
-        """All at once, a few at a time; one that fails is said and keeps nobody else from being healed."""
+        """All at once, a few at a time; one that fails is logged and delays no other."""
         together = Counter(case.watched.session.project_key for case in ill)
         async with asyncio.TaskGroup() as group:
             for case in ill:
@@ -270,9 +257,9 @@ def connect(url: str, deadline_seconds: float = DEADLINE_SECONDS) -> RedisJobQue
 
 
 class RedisWatch:
-    """A watchdog over one queue world. `callbacks.write` gets every critical event; `rules` is asked before each act.
+    """The whole watchdog of one queue.
 
-    `operator` hears what a person should; without one, `callbacks.alert` gets the words. `present` hears of everybody who runs. `errand` is what every cycle ends with.
+    `notifier` reports to the operator; without one, `callbacks.alert` gets the words.
     """
 
     def __init__(
@@ -282,75 +269,34 @@ class RedisWatch:
         logs: Path | QueueSessionFiles,
         clock: Clock,
         callbacks: Callbacks,
-        rules: Callable[[], HealingRules],
-        limiter: RevivalLimiter,
-        tracker: IssueTracker | None = None,
-        policy: Policy | None = None,
-        active_projects: Collection[str] | None = None,
-        interval_seconds: float = 300.0,
-        stalled_seconds: float = STALLED_SECONDS_MAX,
-        confirm_seconds: float = CONFIRM_SECONDS,
-        call_seconds: float = CALL_SECONDS_MAX,
+        controls: HealingControls,
+        settings: WatchSettings,
         notifier: WatchdogNotifier | None = None,
-        present: Callable[[Collection[SessionId]], None] = lambda _session_ids: None,
-        taught: Callable[[str], Sequence[Lesson]] = lambda _project: (),
-        errand: Callable[[], Awaitable[None]] | None = None,
+        observer: CycleObserver | None = None,
     ) -> None:
         files = ToolLogFiles(logs) if isinstance(logs, Path) else logs
-        calls = CallbackRunner(clock, call_seconds)
-        chats = ChatSender(jobs, calls, callbacks.send_message)
-        recorder = EventRecorder(jobs, clock, calls, tracker, callbacks.write)
-        judge = QueueJudge(files, clock, calls, policy if policy is not None else Policy())
-        voice = notifier if notifier is not None else CallbackNotifier(calls, callbacks.alert)
-        self.jobs = jobs
-        self.healer = QueueHealer(
+        calls = CallbackRunner(clock, settings.call_seconds)
+        parts = WatchdogParts(
             jobs=jobs,
-            judge=judge,
-            files=files,
             clock=clock,
-            calls=calls,
-            chats=chats,
-            recorder=recorder,
+            judge=QueueJudge(files, clock, calls, settings.policy),
             callbacks=callbacks,
-            rules=rules,
-            notifier=voice,
-            limiter=limiter,
-            taught=taught,
-        )
-        queue = QueueWatch(
-            jobs=jobs,
-            clock=clock,
             calls=calls,
-            recorder=recorder,
-            notifier=voice,
-            start_worker=callbacks.start_worker,
-            active_projects=active_projects,
-            stalled_seconds=stalled_seconds,
-            confirm_seconds=confirm_seconds,
+            chats=ChatSender(jobs, calls, callbacks.send_message),
+            recorder=EventRecorder(jobs, clock, calls, controls.tracker, callbacks.write),
+            notifier=notifier if notifier is not None else CallbackNotifier(calls, callbacks.alert),
         )
+        self.jobs = jobs
+        self.healer = QueueHealer(parts, files, controls)
         self._watchdog = Watchdog(
-            jobs=jobs,
-            clock=clock,
-            judge=judge,
-            healing=self.healer,
-            queue=queue,
-            chats=chats,
-            recorder=recorder,
-            verifying=RevivalVerifier(
-                jobs=jobs,
-                judge=judge,
-                clock=clock,
-                chats=chats,
-                recorder=recorder,
-                notifier=voice,
-                rules=rules,
-            ),
-            notifier=voice,
-            present=present,
-            errand=errand,
-            interval_seconds=interval_seconds,
+            parts,
+            healer=self.healer,
+            verifier=RevivalVerifier(parts, controls.rules),
+            queue=QueueWatch(parts, settings),
+            observer=observer if observer is not None else CycleObserver(),
+            interval_seconds=settings.interval_seconds,
         )
-        self._is_unrouted_check_off = active_projects is None
+        self._is_unrouted_check_off = settings.active_projects is None
 
     async def run(self) -> None:
         """Watch until cancelled; then let go of Redis."""

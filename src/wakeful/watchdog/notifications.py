@@ -64,7 +64,7 @@ class QueueEpisode(Struct, frozen=True):
 
 
 class WatchdogNotifier(Protocol):
-    """Whoever answers for the queue."""
+    """Reports to the operator of the queue."""
 
     async def notify_session(self, alert: QueueSessionAlert) -> None:
         """Hears of one session."""
@@ -72,7 +72,7 @@ class WatchdogNotifier(Protocol):
     async def on_cycle(self, in_trouble: Collection[str], well: Collection[str]) -> None:
         """Hears after each look who is in trouble, being revived or unknown, and who was seen well or ended well.
 
-        For everybody else it is over, too: they are not in the queue any more, and how they ended was not seen.
+        For all others it is over, too: they are not in the queue any more, and how they ended was not seen.
         """
 
     async def notify_queue(self, episode: QueueEpisode, body: AlertBody) -> str:
@@ -107,7 +107,7 @@ class CallbackNotifier:
         await self._send_alert(alert.news, _manual_command(alert))
 
     async def on_cycle(self, in_trouble: Collection[str], well: Collection[str]) -> None:
-        """The look is over: whoever is in trouble at the next one is told anew."""
+        """The cycle is over: a problem that the next one finds is reported again."""
         del in_trouble, well
         self._reported_projects.clear()
 
@@ -160,7 +160,7 @@ def session_alert_body(
 
 _EPISODES: Final = "queue/"
 LEFT_QUEUE: Final = "the queue runs it no more, and how it ended was not seen"
-# What waits for a person, and what nobody tries any more, is said for each session.
+# What waits for a person, and what was given up, is reported for each session.
 _SEPARATE_FATES: Final = (MemberStatus.HELD, MemberStatus.GIVEN_UP)
 # A queue's sessions are in no other incident; an engine's or a login's belong to others.
 _CAUSES: Final = frozenset({Cause.SESSION, Cause.WORKER})
@@ -208,7 +208,7 @@ class QueueNotifier:
         return "people are told" if told else "nobody is to be told"
 
     async def resolve_queues(self, lasting: Collection[str], ended: Collection[QueueEpisode]) -> None:
-        """Whoever was told hears of the end, whichever watchdog noticed it."""
+        """Report the end to people who got the alert, whichever watchdog noticed it."""
         for owed in self._notifier.open_alerts(_EPISODES):
             key = owed.alert.episode.removeprefix(_EPISODES)
             if key not in lasting:
@@ -246,7 +246,7 @@ class QueueNotifier:
         if _any_recovered(left.members):
             await self._notifier.resolve_incident(left)
         else:
-            # Nobody calls that resolved: it was told that it is over for good.
+            # Not called resolved: its alert said that it is over for good.
             await self._notifier.resolve(left.id)
 
     def _origin(self, alert: QueueSessionAlert) -> Origin:

@@ -110,7 +110,7 @@ class Work(Struct, frozen=True):
 
 
 class QueueRevivalStage(StrEnum):
-    """How far a revival has come. `asked`: somebody else's queue was asked, and has not answered.
+    """How far a revival has come. `asked`: another program's queue was asked, and has not answered.
 
     `running`: its next job was seen to work, and may still fail.
     """
@@ -131,14 +131,14 @@ class QueueRevival(Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str
     began_at: float
     stage: QueueRevivalStage
-    # The job it makes; None where somebody else's queue makes one.
+    # The job it makes; None where another program's queue makes one.
     job_id: str | None
     context: str
     # The failed job it repeats, and the session that ran it.
     failed_key: str
     session_key: str = ""
     issue_url: str | None = None
-    # Nobody has written it to the log of critical events yet.
+    # Not yet written to the log of critical events.
     unwritten: bool = False
     # When its next job was first seen running.
     running_at: float | None = None
@@ -179,7 +179,7 @@ class NextJobState(StrEnum):
 
 
 class JobQueue(Protocol):
-    """Every call has a deadline of its own and raises JobsUnreachable; then nobody knows whether it was done."""
+    """Every call has a deadline of its own and raises JobsUnreachable; then it is unknown whether it was done."""
 
     address: str
 
@@ -193,7 +193,7 @@ class JobQueue(Protocol):
         """The original message, as it was written."""
 
     async def claim(self, name: str, token: str, ttl_seconds: float) -> bool:
-        """Keep others from doing the same for a while; False if somebody else does it."""
+        """Keep other watchdogs from doing the same for a while; False if one has the claim."""
 
     async def release_claim(self, name: str, token: str) -> None:
         """Give a claim back, if it is still ours."""
@@ -232,7 +232,7 @@ class JobQueue(Protocol):
         """Whether it is open, and has come exactly this far."""
 
     async def close_revival(self, work: str) -> bool:
-        """Nothing more is expected of it; False if somebody else said so before. Its budget stays spent."""
+        """Nothing more is expected of it; False if that was said before. Its budget stays spent."""
 
     async def next_job_state(self, revival: QueueRevival) -> NextJobState:
         """What became of the next job."""
@@ -250,13 +250,13 @@ class JobQueue(Protocol):
         """Begin an episode, or change its words."""
 
     async def end_episode(self, name: str) -> bool:
-        """End an episode; False if it was over, or somebody else was quicker."""
+        """End an episode; False if it was over, or another watchdog was quicker."""
 
     async def store_message(self, message: PendingMessage) -> None:
         """Keep a message for later."""
 
     async def take_messages(self) -> Sequence[PendingMessage]:
-        """Messages to try again. Whoever takes one is the only one who has it."""
+        """Messages to try again. One that is taken is taken by one watchdog only."""
 
     async def store_event(self, event: bytes) -> None:
         """Keep an event that the log did not take."""
@@ -265,7 +265,7 @@ class JobQueue(Protocol):
         """Events to write, oldest first. They are kept until they are dropped."""
 
     async def drop_event(self, event: bytes) -> None:
-        """It is written, or nobody can write it."""
+        """It is written, or cannot be."""
 
     async def close(self) -> None:
         """Let go of the connection."""

@@ -10,7 +10,6 @@ from typing import Final
 from uuid import uuid4
 
 from wakeful.alerts.model import AlertBody
-from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.fault_points import fault_point
 from wakeful.core.ids import SessionId
@@ -20,19 +19,13 @@ from wakeful.incidents.issue_tracker import FilingResult, IssueReport
 from wakeful.judging.wording import format_length
 from wakeful.watchdog.callbacks import (
     CALL_SECONDS_MAX,
-    Callback,
     CallbackOutcome,
     CallbackResult,
-    CallbackRunner,
-    EventRecorder,
 )
-from wakeful.watchdog.notifications import EVENTS_COMMAND, QueueEpisode, WatchdogNotifier
-from wakeful.watchdog.queue import Job, JobQueue, QueueSnapshot
+from wakeful.watchdog.notifications import EVENTS_COMMAND, QueueEpisode
+from wakeful.watchdog.parts import WatchdogParts, WatchSettings
+from wakeful.watchdog.queue import Job, QueueSnapshot
 
-# Three jobs once lay in a queue and no worker had started. A worker takes the next job at once.
-STALLED_SECONDS_MAX: Final = 300.0
-# Between two jobs of a worker there is a moment without any.
-CONFIRM_SECONDS: Final = 2.0
 # Issue, worker, alert and event, each within its deadline.
 CLAIM_SECONDS: Final = 4 * CALL_SECONDS_MAX
 NO_WORKER: Final = "nothing: it knows no way to start a worker"
@@ -46,28 +39,17 @@ log = logging.getLogger("wakeful.watchdog")
 class QueueWatch:
     """Looks at the pending jobs of a snapshot."""
 
-    def __init__(
-        self,
-        *,
-        jobs: JobQueue,
-        clock: Clock,
-        calls: CallbackRunner,
-        recorder: EventRecorder,
-        notifier: WatchdogNotifier,
-        start_worker: Callback | None,
-        active_projects: Collection[str] | None,
-        stalled_seconds: float = STALLED_SECONDS_MAX,
-        confirm_seconds: float = CONFIRM_SECONDS,
-    ) -> None:
-        self._jobs = jobs
-        self._clock = clock
-        self._callback_runner = calls
-        self._recorder = recorder
-        self._notifier = notifier
-        self._start_worker = start_worker
-        self._active_projects = None if active_projects is None else frozenset(active_projects)
-        self._stalled_seconds = stalled_seconds
-        self._confirm_seconds = confirm_seconds
+    def __init__(self, parts: WatchdogParts, settings: WatchSettings) -> None:
+        self._jobs = parts.jobs
+        self._clock = parts.clock
+        self._callback_runner = parts.calls
+        self._recorder = parts.recorder
+        self._notifier = parts.notifier
+        self._start_worker = parts.callbacks.start_worker
+        active = settings.active_projects
+        self._active_projects = None if active is None else frozenset(active)
+        self._stalled_seconds = settings.stalled_seconds
+        self._confirm_seconds = settings.confirm_seconds
 
     async def check(self, snapshot: QueueSnapshot, episodes: Mapping[str, str]) -> None:
         """Tell what began, and let what is over be told again."""
@@ -90,7 +72,7 @@ class QueueWatch:
         )
 
     def _stalled_jobs(self, snapshot: QueueSnapshot) -> dict[str, list[Job]]:
-        """Pending work by project, where one has waited too long and nothing runs. Nobody serves the unrouted ones."""
+        """Pending work by project, where one has waited too long and nothing runs. No worker serves the unrouted ones."""
         oldest = self._clock.now().wall - self._stalled_seconds
         idle = [job for job in snapshot.pending if job.project_key not in snapshot.running_projects]
         served = [job for job in idle if self._serves(job.project_key)]
@@ -106,7 +88,7 @@ class QueueWatch:
     async def _report_once(
         self, name: str, waiting: list[Job], tell: Callable[[QueueEpisode], Awaitable[None]]
     ) -> None:
-        """Tell of an episode once, whichever watchdog does: it is marked as told only after everybody heard of it."""
+        """Tell of an episode once, whichever watchdog does: it is marked as told only after all were told."""
         if await self._is_reported(name):
             return
         token = uuid4().hex
@@ -202,12 +184,12 @@ class QueueWatch:
 
 
 def stalled_alert_body(episode: QueueEpisode, words: str, place: str, did: str) -> AlertBody:
-    """That work waits and nobody does it."""
+    """That work waits and no worker takes it."""
     return _alert_body(episode, words, place, did, "it waits until a worker of this project runs")
 
 
 def unrouted_alert_body(episode: QueueEpisode, words: str, place: str) -> AlertBody:
-    """That messages wait for somebody who does not exist."""
+    """That messages wait for a worker that does not exist."""
     return _alert_body(
         episode, words, place, "nothing: who serves it is for you to say", "nobody answers there"
     )

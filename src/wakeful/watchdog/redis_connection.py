@@ -54,7 +54,7 @@ class RedisConnection:
             raise BadRedisUrl(shown=self.address) from problem
 
     async def check_reachable(self) -> None:
-        """See that it answers. A connection it closed while nobody asked is made anew. Raises JobsUnreachable."""
+        """See that it answers. A connection that it closed meanwhile is opened again. Raises JobsUnreachable."""
         try:
             await self.execute("PING")
         except JobsUnreachable as problem:
@@ -83,7 +83,7 @@ class RedisConnection:
         """What a script answers, in words. Raises JobsUnreachable: then it may have run."""
         name = sha1(script.encode(), usedforsecurity=False).hexdigest()
         answer = (await self.execute_all([("EVALSHA", name, len(keys), *keys, *arguments)]))[0]
-        if isinstance(answer, NoScriptError):  # Redis was started anew, or never saw it
+        if isinstance(answer, NoScriptError):  # Redis was restarted, or never saw it
             answer = (await self.execute_all([("EVAL", script, len(keys), *keys, *arguments)]))[0]
         if isinstance(answer, Exception):
             raise self._unreachable(answer) from answer
@@ -114,7 +114,7 @@ class RedisConnection:
 
 
 def _is_refusal_of_all(answer: object) -> bool:
-    """A wrong type is one record's trouble; a missing login, a full or a read-only Redis is everybody's."""
+    """A wrong type is a problem of one record; a missing login, a full or a read-only Redis is one of all."""
     return isinstance(answer, RedisError) and (
         not isinstance(answer, ResponseError)
         or (

@@ -308,7 +308,7 @@ class RedisJobQueue:
     async def _hashes(
         self, keys: Sequence[str], fields: Sequence[str], strange: list[str]
     ) -> Iterable[tuple[str, list[Any]]]:
-        """The fields of each record; a key without one is an index that nobody tidied up."""
+        """The fields of each record; a key without one is an index entry that was left behind."""
         answers = await self._connection.execute_all(("HMGET", _raw(key), *fields) for key in keys)
         found = []
         for key, answer in zip(keys, answers, strict=True):
@@ -345,7 +345,7 @@ class RedisJobQueue:
             await self._connection.execute("HDEL", RUNNING_JOBS, *over)
 
     async def _session_of(self, job: Job, seen_at: float, strange: list[str]) -> QueuedSession | None:
-        """What the newest record says of a job's attempt; None if that ended, or nobody could act on it."""
+        """What the newest record says of a job's attempt; None if that ended, or cannot be acted on."""
         keys = [session_key(job.project_key, job.session_id or "", status) for status in SESSION_STATUSES]
         records = await self._hashes(keys, SESSION_FIELDS, strange)
         found = [session_of(key, fields, strange) for key, fields in records]
@@ -425,7 +425,7 @@ class RedisJobQueue:
         return [job for key, fields in hashes if (job := job_of(key, fields, [])) is not None]
 
     async def _state_by_session(self, revival: QueueRevival) -> NextJobState:
-        """The job we made is gone: whoever took it away also saved what its session did since."""
+        """The job we made is gone: the worker that removed it also saved what its session did since."""
         parts = parse_key(revival.session_key)
         if parts is None or revival.job_id is None or revival.stage is QueueRevivalStage.FENCED:
             return NextJobState.MISSING
@@ -472,7 +472,7 @@ def _by_session(running: Sequence[Job]) -> dict[str, Job]:
 
 
 def _is_of(revival: QueueRevival, job: Job) -> bool:
-    """A queue of somebody else's may not have kept which message it is about."""
+    """Another program's queue may not have kept which message it is about."""
     if job.message_id is None:
         return job.session_id == revival.session_id
     return work_of(job, job.session_id or "") == revival.work

@@ -96,7 +96,7 @@ def encode_value(value: object) -> bytes:
 
 
 def session_of(key: str, fields: Sequence[object], strange: list[str]) -> QueuedSession | None:
-    """The session of a record with SESSION_FIELDS; None, and told, if nobody could act on it."""
+    """The session of a record with SESSION_FIELDS; None, and logged, if it cannot be acted on."""
     values = _Values(key, dict(zip(SESSION_FIELDS, fields, strict=True)), strange)
     parts = parse_key(key)
     if parts is None or all(field is None for field in fields):

@@ -40,7 +40,7 @@ class ToolLogFiles:
             return not stat.S_ISDIR(Path(path).stat().st_mode)
         except (FileNotFoundError, NotADirectoryError):
             return True
-        except OSError:  # closed to us, or a host that does not answer: nobody knows
+        except OSError:  # closed to us, or a host that does not answer: unknown
             return False
 
 

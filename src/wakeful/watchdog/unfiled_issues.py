@@ -14,6 +14,7 @@ from wakeful.alerts.model import format_alert, issue_tracker_alert, resolved_tex
 from wakeful.core.clock import Clock, iso
 from wakeful.core.decoding import json_decoder
 from wakeful.incidents.issue_tracker import FilingResult, IssueReport, IssueTracker
+from wakeful.watchdog.parts import CycleObserver
 from wakeful.watchdog.queue import JobQueue
 
 EPISODE: Final = "forge"
@@ -27,8 +28,8 @@ _decode: Final = json_decoder(IssueReport)
 log = logging.getLogger("wakeful.watchdog")
 
 
-class QueueIssueFallback:
-    """Implements Forge. `tell` gets the words; that it is told once is kept where the queue is."""
+class QueueIssueFallback(CycleObserver):
+    """Implements IssueTracker. `tell` gets the words; that it is told once is kept where the queue is."""
 
     def __init__(
         self, tracker: IssueTracker, jobs: JobQueue, clock: Clock, tell: Callable[[str], Awaitable[object]]
@@ -55,7 +56,7 @@ class QueueIssueFallback:
         if name in owed or len(owed) < UNFILED_MAX:
             await self._jobs.set_episode(name, _encode(report).decode())
 
-    async def retry_unfiled(self) -> None:
+    async def after_cycle(self) -> None:
         """File what was not taken before, by whichever watchdog."""
         for name, kept in (await self._jobs.episodes()).items():
             if name.startswith(UNFILED_PREFIX):

@@ -13,22 +13,21 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from wakeful.alerts.model import AlertBody
-from wakeful.core.clock import Clock
 from wakeful.core.errors import WorldError
 from wakeful.core.ids import SessionId
 from wakeful.healing.plan import HealingRules
 from wakeful.incidents.critical_event import ActionTaken, CriticalEventKind
 from wakeful.incidents.model import MemberStatus
-from wakeful.watchdog.callbacks import ChatSender, EventRecorder, action_of
+from wakeful.watchdog.callbacks import action_of
 from wakeful.watchdog.healing import CLAIM_SECONDS
-from wakeful.watchdog.judging import JudgedAttempt, QueueJudge
+from wakeful.watchdog.judging import JudgedAttempt
 from wakeful.watchdog.notifications import (
     EVENTS_COMMAND,
     OTHERWISE_STOPPED,
     QueueSessionAlert,
-    WatchdogNotifier,
 )
-from wakeful.watchdog.queue import JobQueue, NextJobState, QueueRevival, QueueRevivalStage
+from wakeful.watchdog.parts import WatchdogParts
+from wakeful.watchdog.queue import NextJobState, QueueRevival, QueueRevivalStage
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 
 # A worker that was told of a job takes it within this time, or it was never told.
@@ -49,23 +48,13 @@ class VerifiedRevivals(Struct, frozen=True):
 class RevivalVerifier:
     """Looks at every revival that is still open, once a cycle."""
 
-    def __init__(
-        self,
-        *,
-        jobs: JobQueue,
-        judge: QueueJudge,
-        clock: Clock,
-        chats: ChatSender,
-        recorder: EventRecorder,
-        notifier: WatchdogNotifier,
-        rules: Callable[[], HealingRules],
-    ) -> None:
-        self._jobs = jobs
-        self._judge = judge
-        self._clock = clock
-        self._chat_sender = chats
-        self._recorder = recorder
-        self._notifier = notifier
+    def __init__(self, parts: WatchdogParts, rules: Callable[[], HealingRules]) -> None:
+        self._jobs = parts.jobs
+        self._judge = parts.judge
+        self._clock = parts.clock
+        self._chat_sender = parts.chats
+        self._recorder = parts.recorder
+        self._notifier = parts.notifier
         self._rules = rules
 
     async def verify(self, judged: Collection[JudgedAttempt]) -> VerifiedRevivals:
@@ -110,13 +99,13 @@ class RevivalVerifier:
         return self._on_missing if age_seconds > REVIVED_SECONDS_MAX else None
 
     async def _is_continuing(self, revival: QueueRevival) -> bool:
-        """Whether the attempt that was given up does something all the same; its next job still waits."""
+        """Whether the attempt that was given up still works; its next job still waits."""
         if revival.job_id is None or revival.stage is not QueueRevivalStage.ENQUEUED or revival.stopped:
             return False
         seen = await self._jobs.last_activity(revival), await self._judge.last_logged_at(revival.session_id)
         if all(at is None or at <= revival.began_at for at in seen):
             return False
-        # Asked last: who was seen may be whoever ran until now, and nobody else.
+        # Asked last: what was seen may come from another run that has ended.
         return not await self._jobs.has_other_runs(revival)
 
     async def _run_claimed(self, revival: QueueRevival, settle: RevivalHandler | None) -> None:
@@ -133,7 +122,7 @@ class RevivalVerifier:
             await self._jobs.release_claim(revival.work, token)
 
     async def _write_if_missing(self, revival: QueueRevival) -> QueueRevival:
-        """What it was about, if whoever revived was ended before that was written down."""
+        """What it was about, if the watchdog that resumed it ended before that was written."""
         if not revival.unwritten:
             return revival
         action = ActionTaken.REVIVAL_ATTEMPTED
@@ -170,7 +159,7 @@ class RevivalVerifier:
         await self._jobs.close_revival(revival.work)
 
     async def _enqueue(self, revival: QueueRevival) -> None:
-        """Whoever began it was ended in between; the queue is ours, and the failed job is still there."""
+        """The watchdog that began it ended in between; the queue is ours, and the failed job is still there."""
         await self._jobs.enqueue(revival, replace(revival, stage=QueueRevivalStage.ENQUEUED))
 
     async def _on_missing(self, revival: QueueRevival) -> None:
@@ -185,7 +174,7 @@ class RevivalVerifier:
         await self._fail(revival, "ineffective: its next job failed")
 
     async def _fail(self, revival: QueueRevival, outcome: str) -> None:
-        """Closed last: whoever is ended in between leaves it to the next one, who says nothing twice."""
+        """Closed last: a watchdog that is ended in between leaves it to the next one, and nothing is sent twice."""
         said = await self._chat_sender.send_once(f"failure:{revival.work}", revival.chat_id, FAILURE_MESSAGE)
         outcome = f"{outcome}; the chat: {said}"
         if await self._write_events(revival, CriticalEventKind.REVIVAL_FAILED, outcome, action_of(said)):

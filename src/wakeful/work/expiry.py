@@ -106,7 +106,7 @@ class RunExpiry:
 # What the name of a revival ends with; the name of what was asked for never does.
 REVIVAL_SUFFIX: Final = "-again"
 REASON: Final = AlertCode.LEASE_ENDED
-# A daemon that was killed between an expiry and its revival is back within this time, or somebody has looked after it.
+# A daemon that was killed between an expiry and its revival is back within this time, or a person has looked after it.
 MISSED_SECONDS: Final = 3600.0
 # What was told of works that are not revived, so that a restart does not tell it again; by then it looks no further back.
 NOTIFIED_KIND: Final = "work_told"
@@ -117,7 +117,7 @@ RETRY_SECONDS: Final = 5.0
 revival_log = logging.getLogger("wakeful.work")
 
 RemoteCallsOf = Callable[[SessionId], Sequence[str] | None]
-"""The calls of a session that were cut off and may have had effects elsewhere, in words; None if nobody can see it."""
+"""The calls of a session that were cut off and may have had effects elsewhere, in words; None if it cannot be seen."""
 
 
 class WorkRevival:
@@ -169,7 +169,7 @@ class WorkRevival:
         self._waiting.put_nowait((work, owner))
 
     async def _restore_missed(self) -> None:
-        """Failed works of lately that nobody has seen to: their attempt expired and there is no revival of them."""
+        """Recently failed tasks that were not handled: their attempt expired and there is no second task."""
         oldest = iso(self._clock.now().wall - NOTIFIED_SECONDS).encode()
         for note in await self._store.notes(NOTIFIED_KIND):
             if note.body < oldest:
@@ -263,7 +263,7 @@ class WorkRevival:
 
 
 def lease_alert(work: WorkItem, words: str, action: ActionTaken, did: str, now: float) -> AlertBody:
-    """That whoever did a work is gone."""
+    """That the worker of a task is gone."""
     revived = action is ActionTaken.REVIVAL_ATTEMPTED
     return AlertBody(
         what=f"{work.project or 'work'}: {words} ({REASON})",

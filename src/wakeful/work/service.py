@@ -52,7 +52,7 @@ class KeyReused(KeyUsed):
 
 
 class WorkRequest(Struct, frozen=True):
-    """What somebody asks for."""
+    """A request for work."""
 
     prompt: str
     project: str
@@ -98,7 +98,7 @@ class WorkDetail(WorkRecord, frozen=True, kw_only=True):
 
 
 class WorkList(Struct, frozen=True):
-    """Works, oldest first. Pass `next_cursor` as `after` to go on; `paused` says who stopped everything, if somebody did."""
+    """Works, oldest first. Pass `next_cursor` as `after` to go on; `paused` names the person who paused Wakeful, if it is paused."""
 
     works: tuple[WorkRecord, ...]
     next_cursor: int | None
@@ -255,7 +255,7 @@ class WorkQueue:
     ) -> QueryResult:
         work = await self._get(work_id)
         if not ended:
-            # Whoever did not hear the first answer asks again: the same word for the same attempt is no lie.
+            # A worker that missed the first answer asks again: the same result for the same attempt is accepted.
             said = [each.state for each in await self._store.attempts(work_id) if each.epoch == epoch]
             if said != [ending]:
                 raise LeaseLost(shown=work_id, epoch=epoch)

@@ -1,4 +1,4 @@
-"""Claims about everything that brings work back: it asks the one plan, and obeys its mode, pause, limiter and budget."""
+"""Claims about everything that brings work back: it asks the one plan, and obeys mode, pause and limiter."""
 
 import ast
 import asyncio
@@ -31,6 +31,7 @@ from wakeful.testing.scripted_runtime import ALIVE, SESSION_DEAD
 from wakeful.testing.virtual_clock import VirtualClock, settle
 from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.loop import RedisWatch
+from wakeful.watchdog.parts import HealingControls, WatchSettings
 from wakeful.watchdog.queue import Job, QueueAttempt, QueuedSession
 from wakeful.work.expiry import WorkRevival
 
@@ -82,7 +83,7 @@ async def play_proposal(rules: HealingRules, limiter: Callable[[RevivalLimiter],
         await die_in_a_turn(clinic)
         proposed = asyncio.ensure_future(clinic.healer.propose("a"))
         await clinic.clock.run_for(30)
-        return int((await proposed).outcome is ActionOutcome.CONFIRMED)
+        return int(proposed.done() and proposed.result().outcome is ActionOutcome.CONFIRMED)
 
 
 async def play_agent(rules: HealingRules, limiter: Callable[[RevivalLimiter], None]) -> int:
@@ -134,13 +135,11 @@ async def play_queue(rules: HealingRules, limiter: Callable[[RevivalLimiter], No
         logs=NoSessionFiles(),
         clock=clock,
         callbacks=Callbacks(write=_ignore_event),
-        rules=lambda: rules,
-        limiter=pace,
+        controls=HealingControls(rules=lambda: rules, limiter=pace),
+        settings=WatchSettings(),
     )
-    checking = asyncio.ensure_future(watch.check())
-    while not checking.done():
-        await clock.run_for(1)
-    await checking
+    async with _running(watch.run):
+        await clock.run_for(30)
     return len(jobs.revivals)
 
 
@@ -199,6 +198,17 @@ def test_no_engine_acts_in_observe_mode_or_during_a_pause(name: str, rules: dict
 def test_no_engine_acts_while_too_many_failed(name: str) -> None:
     """The limiter's brake is a rule of the plan. What the gateway ends is brought back by the daemon, which has it."""
     assert acts(name, _open_breaker) == 0
+
+
+@pytest.mark.parametrize("name", [each for each in ENGINES if each != "gateway turns"])
+def test_no_engine_acts_before_its_turn(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A limiter that gives no turn stops each of them."""
+
+    async def never(_limiter: RevivalLimiter) -> None:
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(RevivalLimiter, "acquire", never)
+    assert acts(name) == 0
 
 
 @pytest.mark.parametrize("name", ENGINES)

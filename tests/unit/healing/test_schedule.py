@@ -26,8 +26,8 @@ def test_a_bug_is_logged_once_and_tried_again_later_and_later(caplog: pytest.Log
 
     async def scene() -> None:
         nonlocal fails
-        rounds = TreatmentScheduler(clock, treat)
-        running = asyncio.create_task(rounds.run())
+        rounds = TreatmentScheduler(clock)
+        running = asyncio.create_task(rounds.run(treat))
         rounds.schedule(ONE)
         await clock.run_for(6 * RETRY_SECONDS_MAX)
         gaps = [after - before for before, after in pairwise(tried)]

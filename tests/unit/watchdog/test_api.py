@@ -31,6 +31,7 @@ from wakeful.watchdog.api import (
 )
 from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.loop import RedisWatch
+from wakeful.watchdog.parts import HealingControls, WatchSettings
 from wakeful.watchdog.queue import Job, QueueAttempt, QueuedSession
 from wakeful.watchdog.rules import FAILURE_MESSAGE
 from wakeful.watchdog.unfiled_issues import QueueIssueFallback
@@ -193,11 +194,12 @@ class World:
             jobs=self.jobs,
             logs=Ground(),
             clock=self.clock,
-            limiter=RevivalLimiter(self.clock, 0.0, 1),
             callbacks=Callbacks(**self._given),
-            rules=lambda: self.rules,
-            tracker=self.forge,
-            errand=self.forge.retry_unfiled if isinstance(self.forge, QueueIssueFallback) else None,
+            controls=HealingControls(
+                rules=lambda: self.rules, limiter=RevivalLimiter(self.clock, 0.0, 1), tracker=self.forge
+            ),
+            settings=WatchSettings(),
+            observer=self.forge if isinstance(self.forge, QueueIssueFallback) else None,
         )
 
     async def _write(self, event: CriticalEvent) -> None:

@@ -1,7 +1,7 @@
 """Claims about a queue's sessions in a daemon: what its operator is told, incidents, pace, and a person's yes."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -23,6 +23,7 @@ from wakeful.watchdog.callbacks import Callbacks
 from wakeful.watchdog.healing import FolderGone
 from wakeful.watchdog.loop import RedisWatch
 from wakeful.watchdog.notifications import QueueNotifier
+from wakeful.watchdog.parts import HealingControls, QueueSessionsObserver, WatchSettings
 from wakeful.watchdog.queue import (
     Job,
     JobsUnreachable,
@@ -63,19 +64,15 @@ class QueueClinic(HealingFixture):
             logs=self.logs,
             clock=self.clock,
             callbacks=Callbacks(write=self._note, send_message=self._send),
-            rules=HealingRules,
+            controls=HealingControls(rules=HealingRules, limiter=RevivalLimiter(self.clock, 2.0, 10)),
+            settings=WatchSettings(),
             notifier=QueueNotifier(
                 incidents=self.incidents,
                 notifier=self.notifier,
                 treated=lambda session_id: self.healer.case_of(session_id) is not None,
             ),
-            limiter=RevivalLimiter(self.clock, 2.0, 10),
-            present=self._runs,
+            observer=QueueSessionsObserver(self.circumstances, self.supervisor),
         )
-
-    def _runs(self, session_ids: Collection[SessionId]) -> None:
-        self.circumstances.queue_sessions = frozenset(session_ids)
-        self.supervisor.set_queue_running(session_ids)
 
     async def _note(self, event: CriticalEvent) -> None:
         self.events.append(event)
