@@ -14,7 +14,7 @@ ABOVE = {
     "Watchdog",
 }
 # Bare callables that constructors take, over the whole tree. The number only becomes smaller.
-CALLABLES_MAX = 86
+CALLABLES_MAX = 69
 
 
 def classes(folder: Path = SOURCE) -> Iterator[ast.ClassDef]:
