@@ -56,7 +56,7 @@ class KilledHouse(HeartbeatFixture):
         driver = WritingDriver(self)
         self.living = self.client = driver
         for controller in (self.hands, self.wakes._controllers["schedule"]):  # type: ignore[index]
-            drivers: Any = controller._drivers
+            drivers: Any = controller._drivers.drivers
             drivers.update(dict.fromkeys(drivers, driver))
 
     def see(self) -> None:

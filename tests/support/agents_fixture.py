@@ -118,9 +118,7 @@ class TestHub:
         specs = self.specs if specs is None else specs
         runtimes: dict[str, Runtime] = {spec.runtime: self.runtime for spec in specs}
         self.incidents = Incidents(self.store, self.clock)
-        self.book = AgentTable(
-            specs, runtimes, self.store, self.clock, self._announce, self.lodged.__setitem__
-        )
+        self.book = AgentTable(specs, runtimes, self.store, self.clock, self)
         gate = ActionGate(self.store, self.clock, SilentGate(), lambda: self.rules.paused_by)
         self.daemon = Process(self.daemon.pid + 1, 1, BOOT)
         leases = AgentLeases(self.store, "a test", self.daemon, self.dead_daemons.__contains__)
@@ -190,7 +188,10 @@ class TestHub:
         await settle()
         return self.record(name)
 
-    def _announce(self, change: bytes) -> None:
+    def set_agent(self, session_id: SessionId, agent: str | None) -> None:
+        self.lodged[session_id] = agent
+
+    def publish_agent_change(self, change: bytes) -> None:
         self.changes.append(msgspec.json.decode(change, type=AgentChange))
         if self.feed is not None:
             self.feed.publish_agent_change(change)

@@ -17,6 +17,7 @@ import msgspec
 from support.fake_driver import ScriptedDriver, ScriptedProcesses
 from wakeful.agents.hub import Hub
 from wakeful.alerts.mute_pause import MutePause
+from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.checkpoints.service import Checkpoints
 from wakeful.checkpoints.user_rules import Lessons
 from wakeful.config.token_file import load_or_create_token
@@ -57,10 +58,11 @@ from wakeful.judging.wake_eligibility import Reachability
 from wakeful.linux.tcp_peers import tcp_callers
 from wakeful.reports.service import ReportService
 from wakeful.sessions.feed import Feed, SessionChange
-from wakeful.sessions.reachability import ReachabilityChecker
 from wakeful.sessions.registry import KnownSessions, SessionRegistry
 from wakeful.sessions.repair import Repairs
+from wakeful.sessions.session import TrackedSession
 from wakeful.sessions.supervisor import Supervisor
+from wakeful.sessions.tracking import track_sessions
 from wakeful.storage.base import Store, Transition
 from wakeful.testing.memory_store import MemoryStore
 from wakeful.testing.virtual_clock import START_WALL, VirtualClock
@@ -88,12 +90,16 @@ class SupervisorFixture:
         self.feed = Feed()
         self.troubles: dict[SessionId, HealingCase] = {}
         self.store: Store = store or MemoryStore(now=self._wall)
-        known = KnownSessions()
-        self.supervisor = Supervisor(self.clock, known, self.policy, self, self, boot_id=BOOT)
-        self.proofs = ReachabilityChecker(self.supervisor, self)
-        self.roster = SessionRegistry(known, self.supervisor, self.proofs, self.policy.fold_after_seconds)
+        tracking = track_sessions(self.clock, self.policy, self, self, known=KnownSessions(), boot_id=BOOT)
+        self.supervisor, self.proofs, self.roster = (
+            tracking.supervisor,
+            tracking.reachability,
+            tracking.registry,
+        )
         self.desk = SessionQueries(self.clock, self.roster, self.feed, self.policy, HouseFacts(self))
-        self.work_desk = WorkQueue(self.store, self.clock, self.roster.resolve, lambda: None)
+        self.work_desk = WorkQueue(
+            self.store, self.clock, ScriptedWorkSessions(self.roster), ScriptedWorkSessions(self.roster)
+        )
         self.driver = ScriptedDriver()
         self.world = ScriptedProcesses()
         self.holdings = ManagedSessions(self.store, self.supervisor, "testhost", self)
@@ -280,6 +286,52 @@ class HouseFacts(SessionFacts):
         return self.house.read_last_events(session_id, limit)
 
 
+class ScriptedReportSources:
+    """What a report asks of a house. `events` are what every log says."""
+
+    def __init__(self, house: SupervisorFixture, events: Sequence[Event] = ()) -> None:
+        self.house = house
+        self.events = events
+
+    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
+        del session_id, limit
+        return list(self.events)
+
+    def is_here(self, session: TrackedSession) -> bool:
+        del session
+        return True
+
+    def pause_record(self) -> PauseRecord | None:
+        return self.house.calm.current_pause_record
+
+
+class ScriptedWorkSessions:
+    """The sessions of a house, none of them managed for the work queue; no lease ends by itself."""
+
+    def __init__(self, roster: SessionRegistry) -> None:
+        self.roster = roster
+
+    def resolve(self, text: str) -> SessionId:
+        return self.roster.resolve(text)
+
+    def is_managed(self, session_id: SessionId) -> bool:
+        del session_id
+        return False
+
+    def recheck_soon(self) -> None: ...
+
+
+class SettlingRefresher:
+    """Judges what is new in a house."""
+
+    def __init__(self, house: SupervisorFixture) -> None:
+        self.house = house
+
+    def refresh(self, session_id: SessionId) -> None:
+        del session_id
+        self.house.settle()
+
+
 def _at_once(work: Coroutine[Any, Any, object]) -> None:
     """Run something that is async by its type only."""
     try:
@@ -333,7 +385,7 @@ class HttpFixture:
         self.app: Gate = build_app(
             house.desk,
             house.work_desk,
-            (house.hands, IdempotentController(house.hands, house.store, lambda: house.clock.now().wall)),
+            (house.hands, IdempotentController(house.hands, house.store, house.clock)),
             CallerCheck(self.supervised, tcp_callers),
             self.access,
             now=house.clock.now,
@@ -347,15 +399,14 @@ class HttpFixture:
             checkpoints=house.deciding,
             queue=house.queue,
             wakes=house.waking,
-            repairs=Repairs(house.store, house.roster, house.clock, lambda _session: house.settle()),
+            repairs=Repairs(house.store, house.roster, house.clock, SettlingRefresher(house)),
             reports=ReportService(
                 clock=house.clock,
                 registry=house.roster,
                 store=house.store,
                 folders=GitFolders(),
-                recall=lambda _session_id, _limit: [],
                 policy=house.policy,
-                paused=lambda: house.calm.current_pause_record,
+                sources=ScriptedReportSources(house),
             ),
         )
         self._loop = asyncio.new_event_loop()

@@ -8,6 +8,7 @@ table in `agents/table.py`. Actions are in `agents/commands.py`.
 import asyncio
 import logging
 from collections.abc import Callable, Collection, Coroutine, Iterator, Mapping
+from functools import partial
 from typing import Final, Protocol
 
 from msgspec import Struct
@@ -213,7 +214,7 @@ class Hub:
         if self._table.agents:
             yield self.run, "agents are not looked at"
         for runtime in self._runtimes.values():
-            yield _RuntimeEvents(runtime, self._on_runtime_event).run, f"nothing is heard of {runtime.name}"
+            yield partial(self._follow, runtime), f"nothing is heard of {runtime.name}"
 
     async def run(self) -> None:
         while True:
@@ -322,6 +323,11 @@ class Hub:
         self._ticks += 1
         return self._ticks
 
+    async def _follow(self, runtime: Runtime) -> None:
+        """Inspect what a runtime reports as changed, until cancelled."""
+        async for name in runtime.changes():
+            self._on_runtime_event(name)
+
     def _on_runtime_event(self, name: str) -> None:
         """A runtime heard something of an agent; of none in particular: of all it hosts."""
         agents = self._table.agents
@@ -363,18 +369,6 @@ class _Inspection(Struct, frozen=True):
     began: int
     ended: int
     glimpse: AgentObservation
-
-
-class _RuntimeEvents:
-    """Passes on what a runtime hears, until cancelled."""
-
-    def __init__(self, runtime: Runtime, heard: Callable[[str], None]) -> None:
-        self._runtime = runtime
-        self._on_event = heard
-
-    async def run(self) -> None:
-        async for name in self._runtime.changes():
-            self._on_event(name)
 
 
 def _is_left_starting(agent: Agent) -> bool:

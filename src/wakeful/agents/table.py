@@ -6,7 +6,7 @@ This module neither inspects nor changes anything outside. The state of an agent
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
 from typing import Final, Protocol
 
@@ -137,12 +137,22 @@ class Notes(Protocol):
     async def notes(self, kind: str) -> list[Note]: ...
 
 
-OnHosted = Callable[[SessionId, str | None], None]
-"""Told which agent hosts a session, again when that agent's state changed, or that none does any more."""
+class AgentListener(Protocol):
+    """Hears of changes of agents."""
+
+    def publish_agent_change(self, change: bytes) -> None:
+        """An agent changed: the encoded `AgentChange`."""
+
+    def set_agent(self, session_id: SessionId, agent: str | None) -> None:
+        """This agent hosts the session, or its state changed; None: no agent hosts it any more."""
 
 
-def _ignore_hosted(_session_id: SessionId, _agent: str | None) -> None:
-    """A single look hosts nobody."""
+class NoAgentListener:
+    """For a single look at the agents."""
+
+    def publish_agent_change(self, change: bytes) -> None: ...
+
+    def set_agent(self, session_id: SessionId, agent: str | None) -> None: ...
 
 
 class AgentTable:
@@ -154,14 +164,12 @@ class AgentTable:
         runtimes: Mapping[str, Runtime],
         store: Notes,
         clock: Clock,
-        announce: Callable[[bytes], None],
-        lodge: OnHosted = _ignore_hosted,
+        listener: AgentListener,
     ) -> None:
         self.runtimes = runtimes
         self._store = store
         self._clock = clock
-        self._announce = announce
-        self._on_hosted = lodge
+        self._listener = listener
         # Looks that came to nothing since the start, by the runtime that was asked.
         self.failed_counts: Counter[str] = Counter()
         now = clock.now().wall
@@ -310,7 +318,7 @@ class AgentTable:
         if before != record.hosted_session:
             for session_id, name in ((before, None), (record.hosted_session, agent.name)):
                 if session_id is not None:
-                    self._on_hosted(session_id, name)
+                    self._listener.set_agent(session_id, name)
 
     def _change(self, agent: Agent, record: AgentRecord) -> None:
         old = agent.record.state
@@ -318,11 +326,11 @@ class AgentTable:
         if old is not record.state:
             if record.hosted_session is not None:
                 # Whether a session can be spoken to depends on how its agent is: it is judged anew.
-                self._on_hosted(record.hosted_session, agent.name)
+                self._listener.set_agent(record.hosted_session, agent.name)
             log.info("agent %s: %s -> %s (%s)", agent.name, old, record.state, record.reason)
         at = record.since if old is not record.state else iso(self._clock.now().wall)
         change = AgentChange(agent.name, old, record.state, record.reason, at, record)
-        self._announce(msgspec.json.encode(change))
+        self._listener.publish_agent_change(msgspec.json.encode(change))
 
 
 def _reason_text(agent: Agent, event: AgentEvent, observation: AgentObservation) -> str:

@@ -95,7 +95,11 @@ class MutePause:
         return f"{pause_text(pause)}; `wakeful resume` ends it" if pause is not None else None
 
     async def reload(self) -> Pause | None:
-        """Read mutes and pause again: await it at the start and before every decision to act or to tell."""
+        """Read mutes and pause from the store again, which other daemons may have changed.
+
+        The daemon awaits it once at its start; with a shared store, `follow` repeats it. The gateway awaits it before
+        it tells its admins something.
+        """
         writings = self._write_count
         pauses, mutes = await self._store.notes(PAUSE_KIND), await self._store.notes(MUTE_KIND)
         if writings == self._write_count:

@@ -19,6 +19,7 @@ from msgspec.structs import replace
 from wakeful.control.controller import SessionController
 from wakeful.control.gate import INTERRUPTED, ActionKind, ActionRecord
 from wakeful.control.start import RunRequest
+from wakeful.core.clock import Clock
 from wakeful.core.decoding import json_decoder
 from wakeful.core.errors import KeyUsed, WakefulError
 from wakeful.core.fault_points import fault_point
@@ -45,10 +46,10 @@ _decode: Final = json_decoder(_StoredRequest)
 class IdempotentController:
     """Starts and prompts by a key."""
 
-    def __init__(self, controller: SessionController, store: Store, now: Callable[[], float]) -> None:
+    def __init__(self, controller: SessionController, store: Store, clock: Clock) -> None:
         self._controller = controller
         self._store = store
-        self._now = now
+        self._clock = clock
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     async def run(self, request: RunRequest, key: str) -> ActionRecord:
@@ -81,7 +82,7 @@ class IdempotentController:
 
     async def forget_old(self) -> None:
         """Drop what nobody will ask about again."""
-        oldest = self._now() - RETENTION_SECONDS
+        oldest = self._clock.now().wall - RETENTION_SECONDS
         for note, kept in decode_notes(await self._store.notes(KIND), _decode):
             if kept.at < oldest:
                 await self._store.drop_note(KIND, note.key)
@@ -112,7 +113,7 @@ class IdempotentController:
             if kept is not None and kept.deed is not None:
                 return kept.deed
             if kept is None:
-                await self._save(name, _StoredRequest(digest, self._now()))
+                await self._save(name, _StoredRequest(digest, self._clock.now().wall))
                 fault_point("once.asked")
             return await self._finish(name, digest, perform if kept is None else again)
 
@@ -128,7 +129,7 @@ class IdempotentController:
         if record.outcome is ActionOutcome.DECLINED:
             await self._store.drop_note(KIND, name)
         else:
-            await self._save(name, _StoredRequest(digest, self._now(), record))
+            await self._save(name, _StoredRequest(digest, self._clock.now().wall, record))
         return record
 
     async def _load(self, name: str) -> _StoredRequest | None:

@@ -17,7 +17,7 @@ from wakeful.agents.hub import ContainerAccess, Hub
 from wakeful.agents.leases import AgentLeases
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentSpec
 from wakeful.agents.runtime import Runtime
-from wakeful.agents.table import Agent, AgentTable
+from wakeful.agents.table import Agent, AgentTable, NoAgentListener
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.core.clock import Clock
@@ -89,9 +89,21 @@ def build_agent_table(
     log_to_stderr(log)
     clock = observer.clock
     runtimes = runtimes_of(config.agents, paths, clock)
-    return AgentTable(
-        config.agents, runtimes, store, clock, feed.publish_agent_change, observer.supervisor.set_agent
-    )
+    return AgentTable(config.agents, runtimes, store, clock, AgentEvents(feed, observer.supervisor))
+
+
+class AgentEvents:
+    """Publishes changes of agents, and lets the supervisor know the sessions that they host."""
+
+    def __init__(self, feed: Feed, supervisor: Supervisor) -> None:
+        self._feed = feed
+        self._supervisor = supervisor
+
+    def publish_agent_change(self, change: bytes) -> None:
+        self._feed.publish_agent_change(change)
+
+    def set_agent(self, session_id: SessionId, agent: str | None) -> None:
+        self._supervisor.set_agent(session_id, agent)
 
 
 def build_hub(
@@ -317,7 +329,7 @@ def records_without_hub(config: Config, paths: StatePaths) -> list[AgentRecord]:
 async def _inspect_once(config: Config, paths: StatePaths) -> list[AgentRecord]:
     clock = SystemClock()
     runtimes = runtimes_of(config.agents, paths, clock)
-    table = AgentTable(config.agents, runtimes, NoNotes(), clock, lambda _change: None)
+    table = AgentTable(config.agents, runtimes, NoNotes(), clock, NoAgentListener())
     try:
         agents = tuple(table.agents.values())
         glimpses = await asyncio.gather(*(agent.runtime.inspect(agent.spec) for agent in agents))

@@ -69,9 +69,7 @@ class ControlComponents:
         mode = config.daemon.mode
         self.controller = self._build_controller(ControlMode(mode))
         self.person_stops = PersonStops(store, observer.clock, observer.supervisor)
-        self.idempotent_controller = IdempotentController(
-            self.controller, store, lambda: observer.clock.now().wall
-        )
+        self.idempotent_controller = IdempotentController(self.controller, store, observer.clock)
         # For actions that no person asked for: the same drivers and gate, but a pause stops them.
         self.automatic_controller = self._build_controller(ControlMode(mode, by_itself=True))
 

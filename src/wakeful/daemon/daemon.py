@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final
 from wakeful.alerts.mute_pause import MutePause
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config, Mode
+from wakeful.control.ownership import ManagedSessions
 from wakeful.core.ids import SessionId
 from wakeful.daemon.agents import build_agent_table, build_hub
 from wakeful.daemon.control import ControlComponents
@@ -28,6 +29,7 @@ from wakeful.linux.exit_watch import ExitWatch
 from wakeful.metrics.collect import LoopLag
 from wakeful.metrics.model import Histogram
 from wakeful.sessions.feed import Feed, SessionChange
+from wakeful.sessions.registry import SessionRegistry
 from wakeful.sessions.transition_writer import TransitionWriter
 from wakeful.sources.base import FileChanges
 from wakeful.sources.folder_watch import FolderWatch
@@ -90,13 +92,8 @@ class Daemon:
         self.hub = build_hub(config, paths, store, observer, table, self.control, self.healing)
         parts = WakeParts(observer, self.control, self.mute_pause, self.host)
         self.heartbeat = HeartbeatComponents(config, paths, store, parts, self.feed, self.hub, self.healing)
-        self.work = WorkQueue(
-            store,
-            clock,
-            observer.registry.resolve,
-            self.expiry.recheck_soon,
-            self.control.managed_sessions.is_managed,
-        )
+        sessions = QueueSessions(observer.registry, self.control.managed_sessions)
+        self.work = WorkQueue(store, clock, sessions, self.expiry)
         self._store = store
         self._folders = folders
         self._loop = asyncio.get_running_loop()
@@ -195,6 +192,20 @@ class Daemon:
             more = len(bookmarks) == BOOKMARKS_AT_ONCE_MAX
             if bookmarks:
                 await self._store.save_bookmarks(bookmarks)
+
+
+class QueueSessions:
+    """The sessions of the daemon, as the work queue needs them."""
+
+    def __init__(self, registry: SessionRegistry, managed_sessions: ManagedSessions) -> None:
+        self._registry = registry
+        self._managed_sessions = managed_sessions
+
+    def resolve(self, text: str) -> SessionId:
+        return self._registry.resolve(text)
+
+    def is_managed(self, session_id: SessionId) -> bool:
+        return self._managed_sessions.is_managed(session_id)
 
 
 class JudgedResults:

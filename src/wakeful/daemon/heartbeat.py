@@ -92,7 +92,7 @@ class HeartbeatComponents:
         self.wake_service = build_wake(config, paths, store, parts, hub)
         cut_short = PromptTimeout(control.automatic_controller, observer.registry, healing.is_treated)
         self.timers = build_timers(config, observer, feed, cut_short)
-        self.repairs = Repairs(store, observer.registry, observer.clock, observer.refresh)
+        self.repairs = Repairs(store, observer.registry, observer.clock, observer)
         self._hook = build_hook(config, observer)
         self._hub = hub
         self._supervisor = observer.supervisor

@@ -32,9 +32,8 @@ from wakeful.judging.session_record import safe
 from wakeful.linux import proc
 from wakeful.linux.clock import SystemClock
 from wakeful.sessions.feed import Feed
-from wakeful.sessions.reachability import ReachabilityChecker
-from wakeful.sessions.registry import KnownSessions, SessionRegistry
-from wakeful.sessions.supervisor import Supervisor
+from wakeful.sessions.registry import KnownSessions
+from wakeful.sessions.tracking import track_sessions
 from wakeful.sources.base import FolderWatcher, ProcessWatch
 from wakeful.sources.event_log import event_logs
 from wakeful.sources.log_source import LogFileSource
@@ -78,11 +77,11 @@ class SessionObserver:
         self.failures = runner.failures
         known = KnownSessions()
         self.sources = SourceSet(clock, known, processes, runner)
-        self.supervisor = Supervisor(clock, known, self.policy, runner, self.sources, boot_id=proc.boot_id())
-        self.reachability = ReachabilityChecker(self.supervisor, runner)
-        self.registry = SessionRegistry(
-            known, self.supervisor, self.reachability, self.policy.fold_after_seconds
+        tracking = track_sessions(
+            clock, self.policy, runner, self.sources, known=known, boot_id=proc.boot_id()
         )
+        self.supervisor, self.reachability = tracking.supervisor, tracking.reachability
+        self.registry = tracking.registry
         apart = tuple(map(str, _resolve_folders((paths.probe,))))
         self._add_log_sources(config, paths, bookmarks)
         self._add_process_sources(config, apart)

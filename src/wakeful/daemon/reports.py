@@ -2,20 +2,23 @@
 
 import asyncio
 import os
-from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Final
 
-from wakeful.agents.model import AgentRecord, AgentRuntime
+from wakeful.agents.hub import Hub
+from wakeful.agents.model import AgentRuntime
+from wakeful.alerts.mute_pause import MutePause
 from wakeful.alerts.mute_pause_model import PauseRecord
 from wakeful.config.paths import StatePaths
 from wakeful.config.schema import Config
 from wakeful.config.state_dir import read_stored_pause, store_path
+from wakeful.core.ids import SessionId
 from wakeful.daemon.observer import PlainProcesses, SessionObserver
 from wakeful.integrations.git import GitFolders
+from wakeful.judging.events import Event
 from wakeful.linux.clock import SystemClock
 from wakeful.reports.model import Report
-from wakeful.reports.service import ReportService, ReportStore
+from wakeful.reports.service import ReportService, ReportSources, ReportStore
 from wakeful.sessions.session import TrackedSession
 from wakeful.storage.base import FinishedTurns, Note, TransitionCount
 from wakeful.storage.sqlite.database import read_finished_turns, read_notes, read_transition_counts
@@ -42,27 +45,46 @@ class ReadOnlyStore:
 def build_reports(
     observer: SessionObserver,
     store: ReportStore,
-    *,
-    paused: Callable[[], PauseRecord | None] = lambda: None,
-    agents: Callable[[], Iterable[AgentRecord]] = tuple,
+    sources: ReportSources,
 ) -> ReportService:
-    """`agents` are those of the hub: what is inside a container has its folders there."""
-
-    def is_here(session: TrackedSession) -> bool:
-        name = session.subject.agent
-        inside = {each.id for each in agents() if each.runtime is AgentRuntime.DOCKER}
-        return not session.presence.ran_in_container and (name is None or name not in inside)
-
     return ReportService(
         clock=observer.clock,
         registry=observer.registry,
         store=store,
         folders=GitFolders(),
-        recall=observer.read_last_events,
         policy=observer.policy,
-        is_here=is_here,
-        paused=paused,
+        sources=sources,
     )
+
+
+class ObserverReportSources:
+    """Reads logs through the observer; sessions of agents in containers have their folders there."""
+
+    def __init__(
+        self,
+        observer: SessionObserver,
+        mute_pause: MutePause | PauseRecord | None,
+        hub: Hub | None = None,
+    ) -> None:
+        self._observer = observer
+        self._mute_pause = mute_pause
+        self._hub = hub
+
+    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
+        return self._observer.read_last_events(session_id, limit)
+
+    def is_here(self, session: TrackedSession) -> bool:
+        name = session.subject.agent
+        inside = {
+            each.id
+            for each in (self._hub.records if self._hub is not None else ())
+            if each.runtime is AgentRuntime.DOCKER
+        }
+        return not session.presence.ran_in_container and (name is None or name not in inside)
+
+    def pause_record(self) -> PauseRecord | None:
+        pause = self._mute_pause
+        return pause.current_pause_record if isinstance(pause, MutePause) else pause
 
 
 async def report_once(config: Config, since_wall: float) -> Report:
@@ -72,5 +94,5 @@ async def report_once(config: Config, since_wall: float) -> Report:
     await observer.scan()
     path = store_path(config, paths)
     pause = read_stored_pause(path)
-    reports = build_reports(observer, ReadOnlyStore(path), paused=lambda: pause)
+    reports = build_reports(observer, ReadOnlyStore(path), ObserverReportSources(observer, pause))
     return await reports.report_since(since_wall, notes=(NO_DAEMON,))

@@ -34,7 +34,7 @@ from wakeful.daemon.daemon import Daemon
 from wakeful.daemon.facts import DaemonFacts
 from wakeful.daemon.heartbeat import timer_rules
 from wakeful.daemon.metrics import collect_metrics, readiness_problem
-from wakeful.daemon.reports import build_reports
+from wakeful.daemon.reports import ObserverReportSources, build_reports
 from wakeful.daemon.sockets import Listeners
 from wakeful.http.access_log import access_file
 from wakeful.http.app import build_app
@@ -190,8 +190,7 @@ def _app(
         reports=build_reports(
             daemon.observer,
             store,
-            paused=lambda: daemon.mute_pause.current_pause_record,
-            agents=lambda: daemon.hub.records,
+            ObserverReportSources(daemon.observer, daemon.mute_pause, daemon.hub),
         ),
     )
     return app, authenticator

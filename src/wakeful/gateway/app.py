@@ -32,7 +32,13 @@ from wakeful.gateway.rules.breaker import Thresholds
 from wakeful.gateway.rules.errors import Fault
 from wakeful.gateway.rules.follow_ups import PROMPTS, cue_of
 from wakeful.gateway.rules.host import HealLimits, WatchLimits, format_reading
-from wakeful.gateway.rules.messages import ButtonPress, ConversationKey, IncomingMessage, with_context
+from wakeful.gateway.rules.messages import (
+    ButtonPress,
+    Buttons,
+    ConversationKey,
+    IncomingMessage,
+    with_context,
+)
 from wakeful.gateway.rules.pool import Pool, PoolLimits
 from wakeful.gateway.rules.turn import Turn
 from wakeful.gateway.telegram import TelegramChat
@@ -99,9 +105,7 @@ class Gateway:
         self._answer_finisher = AnswerFinisher(
             store=store,
             answers=self._answers,
-            rights_of=self._rights_of,
-            buttons=self._follow_ups.buttons,
-            name_of=self._turn_store.key_of,
+            context=ChatAnswerContext(self._workspaces, self._people, self._follow_ups, self._turn_store),
         )
         self._questions = self._new_questions(store)
         self.turns = self._new_turns()
@@ -346,11 +350,6 @@ class Gateway:
     async def _on_turn_end(self, turn: Turn, fault: Fault | None, seconds: float) -> None:
         await self._self_heal.on_turn_end(turn, fault, seconds)
 
-    def _rights_of(self, turn: Turn) -> Rights:
-        send_from = self._workspaces.chat(turn.key).send_from
-        is_admin = self._people.role_of(turn.user_id) is Role.ADMIN
-        return Rights(is_admin, Path(send_from) if send_from else None)
-
 
 class GatewayProblems:
     """Writes what does not work now to the file that `status` and `doctor` show."""
@@ -401,6 +400,29 @@ class ChatIntakeContext:
 
     def report_problem(self, words: str) -> None:
         self._problems.set_update_problem(words)
+
+
+class ChatAnswerContext:
+    """Rights, buttons and keys of turns, for finishing their answers."""
+
+    def __init__(
+        self, workspaces: Workspaces, people: People, follow_ups: FollowUps, turn_store: TurnStore
+    ) -> None:
+        self._workspaces = workspaces
+        self._people = people
+        self._follow_ups = follow_ups
+        self._turn_store = turn_store
+
+    def rights_of(self, turn: Turn) -> Rights:
+        send_from = self._workspaces.chat(turn.key).send_from
+        is_admin = self._people.role_of(turn.user_id) is Role.ADMIN
+        return Rights(is_admin, Path(send_from) if send_from else None)
+
+    def buttons(self, turn: Turn, text: str) -> Buttons:
+        return self._follow_ups.buttons(turn, text)
+
+    def key_of(self, turn: Turn) -> str:
+        return self._turn_store.key_of(turn)
 
 
 class ChatTurns:

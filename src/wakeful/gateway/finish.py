@@ -10,7 +10,7 @@ import logging
 from collections.abc import Awaitable, Callable, Iterator, Mapping
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -158,6 +158,19 @@ _decode: Final = json_decoder(dict[int, str])
 TurnEndHandler = Callable[[Turn, Fault | None, float], Awaitable[None]]
 
 
+class AnswerContext(Protocol):
+    """What finishing an answer asks about its turn."""
+
+    def rights_of(self, turn: Turn) -> Rights:
+        """The rights of the person who wrote the prompt."""
+
+    def buttons(self, turn: Turn, text: str) -> Buttons:
+        """The buttons below the answer."""
+
+    def key_of(self, turn: Turn) -> str:
+        """The key of the turn in the store."""
+
+
 class AnswerFinisher:
     """Implements needs.Finish. How far an answer's tags have come is a note until its turn is over."""
 
@@ -166,15 +179,11 @@ class AnswerFinisher:
         *,
         store: Store,
         answers: ChatAnswers,
-        rights_of: Callable[[Turn], Rights],
-        buttons: Callable[[Turn, str], Buttons],
-        name_of: Callable[[Turn], str],
+        context: AnswerContext,
     ) -> None:
         self._store = store
         self._answers = answers
-        self._rights_of = rights_of
-        self._buttons = buttons
-        self._name_of = name_of
+        self._context = context
 
     async def carry_out(self, turn: Turn) -> tuple[str, Buttons]:
         tagged = read_tags(turn.text)
@@ -184,21 +193,21 @@ class AnswerFinisher:
 
             async def keep(number: int, how: str) -> None:
                 stands[number] = how
-                note = Note(KIND, self._name_of(turn), msgspec.json.encode(stands))
+                note = Note(KIND, self._context.key_of(turn), msgspec.json.encode(stands))
                 await self._store.save_note(note)
 
-            run = TagRunner(self._answers, turn.place, self._rights_of(turn), keep)
+            run = TagRunner(self._answers, turn.place, self._context.rights_of(turn), keep)
             told = await run.run(tagged, dict(stands))
             text = with_line(told.text, told.line)
-        return text, self._buttons(turn, text)
+        return text, self._context.buttons(turn, text)
 
     async def on_turn_end(self, turn: Turn, _fault: Fault | None, _seconds: float) -> None:
         """Nothing of it will be done again."""
         if "<" in turn.text or is_long(turn.text):
-            await self._store.drop_note(KIND, self._name_of(turn))
+            await self._store.drop_note(KIND, self._context.key_of(turn))
 
     async def _stored_tags(self, turn: Turn) -> dict[int, str]:
-        note = await self._store.note(KIND, self._name_of(turn))
+        note = await self._store.note(KIND, self._context.key_of(turn))
         return {} if note is None else next(iter(decode_note_values([note], _decode)), {})
 
 

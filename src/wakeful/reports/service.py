@@ -5,7 +5,7 @@ left out, and the report says so.
 """
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final, Protocol
 
 from wakeful.alerts.mute_pause_model import PauseRecord
@@ -60,6 +60,19 @@ class ReportStore(Protocol):
     async def notes(self, kind: str) -> list[Note]: ...
 
 
+class ReportSources(Protocol):
+    """What a report asks of the other parts."""
+
+    def read_last_events(self, session_id: SessionId, limit: int) -> list[Event]:
+        """The newest events of a session's log."""
+
+    def is_here(self, session: TrackedSession) -> bool:
+        """Whether its folder is on this host, and not in a container."""
+
+    def pause_record(self) -> PauseRecord | None:
+        """The current pause."""
+
+
 class ReportService:
     """Makes reports. Holds nothing."""
 
@@ -70,20 +83,15 @@ class ReportService:
         registry: SessionRegistry,
         store: ReportStore,
         folders: WorkFolders,
-        recall: Callable[[SessionId, int], list[Event]],
         policy: Policy,
-        is_here: Callable[[TrackedSession], bool] = lambda _watched: True,
-        paused: Callable[[], PauseRecord | None] = lambda: None,
+        sources: ReportSources,
     ) -> None:
         self._clock = clock
         self._registry = registry
         self._store = store
         self._folders = folders
-        self._read_last_events = recall
         self._policy = policy
-        # Whether its folder is one of this host, and not of a container.
-        self._is_here = is_here
-        self._pause_record = paused
+        self._sources = sources
 
     async def report_since(
         self, since_wall: float, *, with_folders: bool = True, notes: Sequence[str] = ()
@@ -107,7 +115,7 @@ class ReportService:
             folders,
             self._policy,
             self._clock.now().wall,
-            paused=self._pause_record(),
+            paused=self._sources.pause_record(),
             notes=notes,
         )
 
@@ -129,7 +137,7 @@ class ReportService:
     def _report_input(self, session: TrackedSession, spent: dict[SessionId, TokenUsage]) -> ReportInput:
         assert session.record is not None, "judged before it is shown"
         activity = session.activity
-        here = self._is_here(session)
+        here = self._sources.is_here(session)
         return ReportInput(
             record=session.record,
             turn_ended_at=turn_ended_at(session),
@@ -144,7 +152,7 @@ class ReportService:
         newest = sorted(involved, key=lambda each: -each.last_seen_wall)[:LOGS_MAX]
         found: dict[SessionId, TokenUsage] = {}
         for session in newest:
-            events = await asyncio.to_thread(self._read_last_events, session.subject.id, EVENTS_MAX)
+            events = await asyncio.to_thread(self._sources.read_last_events, session.subject.id, EVENTS_MAX)
             first = session.activity.first_at
             found[session.subject.id] = token_usage_since(events, since_wall, first.wall if first else None)
         return found

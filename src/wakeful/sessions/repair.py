@@ -5,8 +5,7 @@ with an unknown end. Stored decisions about wakes do not change.
 """
 
 import logging
-from collections.abc import Callable
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -56,16 +55,23 @@ class Repair(Struct, frozen=True):
     words: str
 
 
+class SessionRefresher(Protocol):
+    """Reads evidence again. The observer is one."""
+
+    def refresh(self, session_id: SessionId) -> None:
+        """Read everything new about a session and judge it, now."""
+
+
 class Repairs:
     """Compares what is stored with what is there."""
 
     def __init__(
-        self, store: Store, registry: SessionRegistry, clock: Clock, look_again: Callable[[SessionId], None]
+        self, store: Store, registry: SessionRegistry, clock: Clock, observer: SessionRefresher
     ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
-        self._refresh = look_again
+        self._observer = observer
 
     async def repair(self, text: str, *, dry_run: bool) -> Repair:
         """Mend the stored record of a session, or say what would be mended. Raises SessionNotFound, BadSessionId."""
@@ -101,7 +107,7 @@ class Repairs:
     def _current_record(self, session_id: SessionId, stored: SessionRecord | None) -> SessionRecord | None:
         session = self._registry.sessions.get(session_id)
         if session is not None:
-            self._refresh(session_id)
+            self._observer.refresh(session_id)
         if session is not None and session.record is not None:
             return session.record
         if stored is None or stored.state not in UNFINISHED:

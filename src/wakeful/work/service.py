@@ -3,9 +3,8 @@
 The store alone decides who may run what. This module remembers no lease: each request goes to the store.
 """
 
-from collections.abc import Callable
 from secrets import token_hex
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from msgspec import Struct
@@ -159,22 +158,31 @@ class ManagedHere(OperatorError):
     exit_code = 1
 
 
-class WorkQueue:
-    """`resolve` gives the full id of a session; `changed` is called when a run may end sooner than was known."""
+class WorkSessions(Protocol):
+    """The sessions that work is for."""
 
-    def __init__(
-        self,
-        store: Store,
-        clock: Clock,
-        resolve: Callable[[str], SessionId],
-        changed: Callable[[], None],
-        is_managed: Callable[[SessionId], bool] = lambda _session_id: False,
-    ) -> None:
+    def resolve(self, text: str) -> SessionId:
+        """The full id of a session. Raises BadSessionId, SessionNotFound or AmbiguousSession."""
+
+    def is_managed(self, session_id: SessionId) -> bool:
+        """Whether Wakeful manages this session."""
+
+
+class RunDeadlines(Protocol):
+    """The ends of leases. `RunExpiry` is one."""
+
+    def recheck_soon(self) -> None:
+        """A run may end sooner than was known."""
+
+
+class WorkQueue:
+    """Works, their claims and their leases, as every interface asks for them."""
+
+    def __init__(self, store: Store, clock: Clock, sessions: WorkSessions, deadlines: RunDeadlines) -> None:
         self._store = store
-        self._is_managed = is_managed
         self._clock = clock
-        self._resolve = resolve
-        self._on_change = changed
+        self._sessions = sessions
+        self._deadlines = deadlines
 
     async def add(self, order: WorkRequest, key: str | None) -> QueryResult:
         """Keep a new work; with a key, the one work of that key. Raises KeyReused, EmptyPrompt or as `resolve`."""
@@ -192,7 +200,7 @@ class WorkQueue:
             work_id,
             order.project,
             order.prompt,
-            self._resolve(order.session) if order.session is not None else None,
+            self._sessions.resolve(order.session) if order.session is not None else None,
             order.context,
             now,
             attempts_max=order.attempts_max,
@@ -226,7 +234,7 @@ class WorkQueue:
         run = await self._store.claim_next_run(owner, project=project, ttl_seconds=ttl_seconds, holder=holder)
         if run is None:
             return QueryResult(_encode(ClaimedRun(None)), exit_code=1)
-        self._on_change()
+        self._deadlines.recheck_soon()
         return QueryResult(_encode(ClaimedRun(_run_record(run))))
 
     async def heartbeat(self, text: str, epoch: int, ttl_seconds: float) -> QueryResult:
@@ -265,18 +273,18 @@ class WorkQueue:
         self, text: str, owner: str, *, ttl_seconds: float, holder: Process | None
     ) -> QueryResult:
         """Take a conversation. Raises ConversationHeld with its owner, or as `resolve`."""
-        session_id = self._resolve(text)
+        session_id = self._sessions.resolve(text)
         lease = await self._store.claim_lease(
             LeaseKey(session_id), owner, ttl_seconds=ttl_seconds, holder=holder
         )
         if isinstance(lease, LeaseConflict):
             raise conversation_held_error(lease)
-        self._on_change()
+        self._deadlines.recheck_soon()
         return QueryResult(_encode(_lease_record(session_id, lease)))
 
     async def renew_session(self, text: str, epoch: int, ttl_seconds: float) -> QueryResult:
         """Raises LeaseLost."""
-        session_id = self._resolve(text)
+        session_id = self._sessions.resolve(text)
         until = await self._store.renew_lease(LeaseKey(session_id), epoch, ttl_seconds)
         if until is None:
             raise LeaseLost(shown=session_id, epoch=epoch)
@@ -284,13 +292,13 @@ class WorkQueue:
 
     async def yield_session(self, text: str, epoch: int) -> QueryResult:
         """Raises LeaseLost, or ManagedHere for a session of Wakeful's own."""
-        session_id = self._resolve(text)
-        if self._is_managed(session_id):
+        session_id = self._sessions.resolve(text)
+        if self._sessions.is_managed(session_id):
             # An epoch is no secret: what Wakeful owns, a person takes back.
             raise ManagedHere(shown=session_id)
         if not await self._store.yield_lease(LeaseKey(session_id), epoch):
             raise LeaseLost(shown=session_id, epoch=epoch)
-        self._on_change()
+        self._deadlines.recheck_soon()
         return QueryResult(_encode(ReleasedLease(session_id, epoch)))
 
     async def _get(self, work_id: WorkId) -> WorkItem:

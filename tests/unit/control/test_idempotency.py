@@ -32,7 +32,7 @@ def now(work: Coroutine[Any, Any, T]) -> T:
 
 
 def once_of(house: SupervisorFixture) -> IdempotentController:
-    return IdempotentController(house.hands, house.store, lambda: house.clock.now().wall)
+    return IdempotentController(house.hands, house.store, house.clock)
 
 
 @pytest.fixture

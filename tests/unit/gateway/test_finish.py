@@ -22,7 +22,7 @@ from wakeful.gateway.finish import (
 from wakeful.gateway.ports import ChatFailed, ChatFlooded, ChatRefused, ChatUnreachable
 from wakeful.gateway.rules.chat_methods import METHODS, MethodRefused, check_call
 from wakeful.gateway.rules.formatting import PARTS_MAX
-from wakeful.gateway.rules.messages import Place
+from wakeful.gateway.rules.messages import Buttons, Place
 from wakeful.gateway.rules.shown_text import messages_of
 from wakeful.gateway.rules.tags import ApiCall, FileToSend, Tagged, read_tags
 from wakeful.gateway.rules.turn import Turn
@@ -237,15 +237,28 @@ async def test_a_long_answer_whose_file_is_not_there_for_sure_is_in_messages(
     assert len(desk.called()) <= 1
 
 
+class PlainContext:
+    """A turn of somebody without rights, and no buttons."""
+
+    def rights_of(self, turn: Turn) -> Rights:
+        del turn
+        return Rights(is_admin=False)
+
+    def buttons(self, turn: Turn, text: str) -> Buttons:
+        del turn, text
+        return ()
+
+    def key_of(self, turn: Turn) -> str:
+        return f"turn-{turn.update_id}"
+
+
 async def test_a_megabyte_is_sent_once_however_often_its_turn_is_finished(desk: Desk) -> None:
     """A crash behind the file: the next gateway says the same words and sends no second one; then it is forgotten."""
     store = MemoryStore(now=lambda: 0.0)
     finishing = AnswerFinisher(
         store=store,
         answers=ChatAnswers(desk.chat, desk.clock),
-        rights_of=lambda _turn: Rights(is_admin=False),
-        buttons=lambda _turn, _text: (),
-        name_of=lambda turn: f"turn-{turn.update_id}",
+        context=PlainContext(),
     )
     text = "words" * 200_000
     turn = Turn(update_id=1, place=TOPIC, message_id=1, user_id=1, at=0.0, prompt="?", text=text)

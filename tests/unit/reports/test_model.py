@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from support.healing_fixture import HealingFixture, die_in_a_turn, play
-from support.supervisor_fixture import SupervisorFixture, subject
+from support.supervisor_fixture import ScriptedReportSources, SupervisorFixture, subject
 from wakeful.checkpoints import service as checkpoints
 from wakeful.checkpoints.model import Checkpoint, CheckpointKind
 from wakeful.cli.commands.report import heading
@@ -64,9 +64,8 @@ def reported(
         registry=house.roster,
         store=house.store,
         folders=folders or ScriptedFolders(),
-        recall=lambda _session_id, _limit: list(events),
         policy=policy or house.policy,
-        paused=lambda: house.calm.current_pause_record,
+        sources=ScriptedReportSources(house, events),
     )
     return asyncio.run(reports.report_since(since, with_folders=with_folders))
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings, strategies as st
 
 from support.heartbeat_fixture import HeartbeatFixture
-from support.supervisor_fixture import SupervisorFixture, subject
+from support.supervisor_fixture import SettlingRefresher, SupervisorFixture, subject
 from wakeful.core.errors import SessionNotFound
 from wakeful.core.ids import SessionId
 from wakeful.judging.events import CallEnded, CallStarted
@@ -197,7 +197,7 @@ def test_a_program_gets_the_event_and_ends_by_its_deadline(tmp_path: Path) -> No
 def repaired(
     house: SupervisorFixture, name: str, *, dry_run: bool = False
 ) -> tuple[dict[str, tuple[object, object]], str]:
-    repairs = Repairs(house.store, house.roster, house.clock, lambda _session: house.settle())
+    repairs = Repairs(house.store, house.roster, house.clock, SettlingRefresher(house))
     done = asyncio.run(repairs.repair(name, dry_run=dry_run))
     return {each.field: (each.old, each.new) for each in done.changes}, done.words
 
@@ -273,9 +273,7 @@ def test_repair_leaves_the_wake_state_alone(tmp_path: Path) -> None:
         before = [await house.store.notes(kind) for kind in kinds]
         house.end(house.roster.sessions[subject(name).id].presence.living_processes[0].process)
         anew = HeartbeatFixture(tmp_path, store=house.store)
-        await Repairs(anew.store, anew.roster, anew.clock, lambda _session: None).repair(
-            subject(name).id, dry_run=False
-        )
+        await Repairs(anew.store, anew.roster, anew.clock, anew).repair(subject(name).id, dry_run=False)
         assert [await house.store.notes(kind) for kind in kinds] == before
 
     asyncio.run(scene())
