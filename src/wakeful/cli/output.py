@@ -31,6 +31,12 @@ def print_line(line: str = "") -> None:
     sys.stdout.write(f"{plain_keeping_indent(line)}\n")
 
 
+def print_line_now(line: str) -> None:
+    """One line that a reader of the log sees at once."""
+    print_line(line)
+    sys.stdout.flush()
+
+
 def print_note(line: str) -> None:
     """One line on stderr. With `--json` it comes at the end, or as part of the error."""
     if wants_json(sys.argv[1:]):
@@ -107,8 +113,6 @@ def wall_now() -> float:
 
 def plain_keeping_indent(line: str) -> str:
     """Plain text that keeps its leading and aligning spaces."""
-    return line if line.isprintable() else _plain_aligned(line)
-
-
-def _plain_aligned(line: str) -> str:
+    if line.isprintable():
+        return line
     return "".join(char if char == " " else plain(char) or " " for char in SEQUENCE.sub("", line))

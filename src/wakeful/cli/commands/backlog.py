@@ -42,7 +42,6 @@ def backlog() -> None:
 
 
 def root_option(command: Command) -> Command:
-    """Give a command `--root`."""
     return click.option(
         "--root",
         type=click.Path(path_type=Path),
@@ -53,14 +52,13 @@ def root_option(command: Command) -> Command:
 
 
 def set_option(command: Command) -> Command:
-    """Give a command `--set`."""
     return click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other field.")(
         command
     )
 
 
 def priority_of(text: str) -> str | int:
-    """A whole number is kept as one."""
+    """The text; an integer if it is a whole number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
 
 

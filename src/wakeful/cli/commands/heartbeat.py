@@ -163,11 +163,8 @@ def _validate(file: str) -> Validation:
         snapshot = policy_snapshot(heartbeats.parse_snapshot(content, place.path, bounds, iso(wall_now())))
     except HeartbeatInvalid as wrong:
         return Validation(False, None, problem_of(wrong))
-    return Validation(True, snapshot, None, _trust_store().is_trusted(place.path, content))
-
-
-def _trust_store() -> TrustFile:
-    return TrustFile(StatePaths.from_environ(os.environ).trust_file)
+    trust = TrustFile(StatePaths.from_environ(os.environ).trust_file)
+    return Validation(True, snapshot, None, trust.is_trusted(place.path, content))
 
 
 def problem_of(wrong: HeartbeatInvalid) -> PolicyProblem:
