@@ -106,6 +106,17 @@ def print_answer(answer: "DaemonAnswer", lines: Callable[[bytes], Iterable[str]]
     return answer.exit_code
 
 
+def print_record(record: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print what this command found, as JSON or as these lines."""
+    if as_json:
+        import msgspec  # noqa: PLC0415 - the help and most errors need none of it
+
+        print_json(msgspec.json.encode(record))
+        return
+    for line in lines:
+        print_line(line)
+
+
 def wall_now() -> float:
     """Wall time, for ages that people read; nothing is judged by it."""
     return time.clock_gettime(time.CLOCK_REALTIME)

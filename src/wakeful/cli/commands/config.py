@@ -15,7 +15,7 @@ from msgspec import Struct
 from wakeful.cli import settings as trusting
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.options import json_option
-from wakeful.cli.output import print_json, print_line, print_note, wall_now
+from wakeful.cli.output import print_line, print_note, print_record, wall_now
 from wakeful.cli.settings import load_settings
 from wakeful.config.gateway import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
 from wakeful.config.heartbeat import MEANINGS as HEARTBEAT_MEANINGS
@@ -204,11 +204,8 @@ def _toml(value: Any) -> str:
 def show(*, config_file: str | None, as_json: bool) -> int:
     """Show every value in force, and whether it comes from a file, the environment or the defaults."""
     loaded = load_settings(config_file)
-    if as_json:
-        print_json(msgspec.json.encode({"config": public_values(loaded), "origins": loaded.origins}))
-        return 0
-    for line in _value_lines(loaded):
-        print_line(line)
+    record = {"config": public_values(loaded), "origins": loaded.origins}
+    print_record(record, _value_lines(loaded), as_json=as_json)
     return 0
 
 
@@ -250,11 +247,7 @@ def _table_cells(name: str, shown: str, table: Struct, loaded: LoadedConfig) -> 
 def check(*, config_file: str | None, as_json: bool) -> int:
     """Say whether the configuration is valid. Exit 1 with every problem if it is not."""
     problems = _problems(config_file)
-    if as_json:
-        print_json(msgspec.json.encode({"ok": not problems, "problems": problems}))
-        return 1 if problems else 0
-    for line in problems or ["valid"]:
-        print_line(line)
+    print_record({"ok": not problems, "problems": problems}, problems or ["valid"], as_json=as_json)
     return 1 if problems else 0
 
 

@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Final
 
 import click
-import msgspec
 
 from wakeful.checkpoints.model import file_name
 from wakeful.cli.options import Number, json_option
-from wakeful.cli.output import print_json, print_line, print_note
+from wakeful.cli.output import print_note, print_record
 from wakeful.journal.recovery_rules import RecoveryResult, RecoveryStatus
 from wakeful.linux.child_environment import given_environ
 
@@ -51,11 +50,7 @@ def recover(*, session_state: Path, wait: float, as_json: bool) -> int:
         progress=lambda number, words: print_note(f"{number}/{STEPS_TOTAL} {words}"),
         environ=given_environ(os.environ),
     )
-    if as_json:
-        print_json(msgspec.json.encode(recovered))
-    else:
-        for line in recovery_lines(recovered):
-            print_line(line)
+    print_record(recovered, recovery_lines(recovered), as_json=as_json)
     return _EXIT_CODES[recovered.status]
 
 

@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wakeful.cli.options import json_option
-from wakeful.cli.output import print_json, print_line, print_note
+from wakeful.cli.output import print_note, print_record
 from wakeful.cli.settings import load_settings
 from wakeful.config.load import Document, combine, read_file
 from wakeful.config.schema import KEYS
@@ -195,7 +195,7 @@ _Replay = Callable[[Sequence[Policy]], list[ReplayedSession]]
 
 def _report(step: _Replay, policy: Policy, *, as_json: bool) -> int:
     report = make_replay_report(step([policy]))
-    _print_answer(report, report_lines(report), as_json=as_json)
+    print_record(report, report_lines(report), as_json=as_json)
     cases = report.summary.cases
     return 1 if cases is not UNSET and cases.wrong else 0
 
@@ -204,22 +204,14 @@ def _compare(step: _Replay, pair: tuple[str, str], changes: tuple[str, ...], *, 
     policies = [_with_settings(_policy_of(path), changes) for path in pair]
     stepped = step(policies)
     comparison = compare(make_replay_report(stepped, 0), make_replay_report(stepped, 1))
-    _print_answer(comparison, comparison_lines(comparison, pair), as_json=as_json)
+    print_record(comparison, comparison_lines(comparison, pair), as_json=as_json)
     return 0
 
 
 def _learn(step: _Replay, *, as_json: bool) -> int:
     proposals = propose(step(trial_policies()))
-    _print_answer({"proposals": proposals}, proposal_lines(proposals), as_json=as_json)
+    print_record({"proposals": proposals}, proposal_lines(proposals), as_json=as_json)
     return 0
-
-
-def _print_answer(record: Any, lines: Iterator[str], *, as_json: bool) -> None:
-    if as_json:
-        print_json(msgspec.json.encode(record))
-        return
-    for line in lines:
-        print_line(line)
 
 
 def _replay_all(

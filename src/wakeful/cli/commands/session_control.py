@@ -13,7 +13,7 @@ import msgspec
 
 from wakeful.cli.format.sessions import value_text
 from wakeful.cli.options import json_option, session_argument
-from wakeful.cli.output import print_json, print_line
+from wakeful.cli.output import print_answer, print_json, print_line
 from wakeful.client.client import DaemonAnswer, decode_body, own_daemon
 from wakeful.control.driver import PROMPT_BYTES_MAX
 from wakeful.core.decoding import decode_json
@@ -59,13 +59,11 @@ def send(*, session_id: SessionId, prompt: str | None, as_json: bool) -> int:
 @json_option
 def questions(*, session_id: SessionId, as_json: bool) -> int:
     """Show what a managed session asks permission for."""
-    answer = _fetch_questions(session_id)
-    if as_json:
-        print_json(answer.body)
-        return answer.exit_code
-    for each in decode_json(answer.body)["questions"]:
-        print_line(f"{each['id']}  {each['tool']}  {each['untrusted']}")
-    return answer.exit_code
+    return print_answer(_fetch_questions(session_id), question_lines, as_json=as_json)
+
+
+def question_lines(body: bytes) -> list[str]:
+    return [f"{each['id']}  {each['tool']}  {each['untrusted']}" for each in decode_json(body)["questions"]]
 
 
 @click.command(epilog="Example: wakeful session answer 3f2a91bc allow")
@@ -148,12 +146,12 @@ def environ() -> dict[str, str]:
 
 
 def print_action(answer: DaemonAnswer, *, as_json: bool) -> int:
-    if as_json:
-        print_json(answer.body)
-    else:
-        action = decode_json(answer.body)
-        print_line(f"{action['session_id']}: {action['act']} {action['outcome']}: {action['words']}")
-    return answer.exit_code
+    return print_answer(answer, action_lines, as_json=as_json)
+
+
+def action_lines(body: bytes) -> list[str]:
+    action = decode_json(body)
+    return [f"{action['session_id']}: {action['act']} {action['outcome']}: {action['words']}"]
 
 
 def _is_text(value: str) -> bool:
@@ -178,11 +176,7 @@ def _only_question(session_id: SessionId) -> str:
 
 
 def _print_managed(answer: DaemonAnswer, words: str, *, as_json: bool) -> int:
-    if as_json:
-        print_json(answer.body)
-    else:
-        print_line(f"{decode_json(answer.body)['session_id']} {words}")
-    return answer.exit_code
+    return print_answer(answer, lambda body: [f"{decode_json(body)['session_id']} {words}"], as_json=as_json)
 
 
 @click.command(epilog="Example: wakeful session repair 3f2a91bc --dry-run")
