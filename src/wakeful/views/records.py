@@ -50,7 +50,7 @@ class EventList(Struct, frozen=True):
 
 
 class CallEnd(StrEnum):
-    """How a call ended. `cut_off`: its turn or its agent was over before it came back. `waiting`: for a person."""
+    """How a call ended. `cut_off`: its turn or its agent ended first. `waiting`: for a person."""
 
     OK = "ok"
     ERROR = "error"
@@ -61,7 +61,7 @@ class CallEnd(StrEnum):
 
 
 class CallText(Struct, frozen=True):
-    """What an agent and its tool wrote."""
+    """Text of an agent and its tool."""
 
     tool: str
     input: str
@@ -69,7 +69,7 @@ class CallText(Struct, frozen=True):
 
 
 class CallRecord(Struct, frozen=True):
-    """One call. Without `ended_at` nobody saw it come back."""
+    """One call. Without `ended_at` its end was not seen."""
 
     at: str
     ended_at: str | None
@@ -78,14 +78,14 @@ class CallRecord(Struct, frozen=True):
 
 
 class CallList(Struct, frozen=True):
-    """The newest calls, oldest first. `since` is where the part of the log begins that was read for it."""
+    """The newest calls, oldest first. `since` is the beginning of the part of the log that was read."""
 
     calls: tuple[CallRecord, ...]
     since: str | None
 
 
 class SourceRecord(Struct, frozen=True):
-    """An eye: why it sees late, and which logs it does not read."""
+    """A log source: why it is slow, and which logs it does not read."""
 
     name: str
     slow: str | None
@@ -93,7 +93,7 @@ class SourceRecord(Struct, frozen=True):
 
 
 class DaemonRecord(Struct, frozen=True):
-    """What the daemon says of itself, ahead of any session. One look without a daemon has no pid and no start."""
+    """The daemon itself. A single look without a daemon has no pid and no start."""
 
     mode: str
     version: str
@@ -109,7 +109,7 @@ class DaemonRecord(Struct, frozen=True):
 
 
 class Overview(Struct, frozen=True):
-    """Mode first, then the daemon, then how many sessions stand where."""
+    """The mode, the daemon, and counts of sessions by state and health."""
 
     schema: int
     mode: str
