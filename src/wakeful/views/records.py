@@ -13,6 +13,8 @@ from wakeful.agents.model import AgentChange, AgentRecord, AgentsSummary
 from wakeful.agents.runtime import UndeclaredAgent
 from wakeful.alerts.mute_pause_model import MuteKind, PauseRecord
 from wakeful.checkpoints.model import CheckpointRecord
+from wakeful.control.driver import PermissionQuestion
+from wakeful.core.ids import SessionId
 from wakeful.judging.session_record import SessionRecord
 from wakeful.storage.base import ActionOutcome
 
@@ -212,3 +214,17 @@ class CriticalEventList(Struct, frozen=True):
     events: list[dict[str, Any]]
     left_out: int
     paused: PauseRecord | None = None
+
+
+class ManagedRecord(Struct, frozen=True):
+    """A session that is, or was, managed."""
+
+    session_id: SessionId
+    managed: bool
+    driver: str
+    epoch: int
+    pid: int | None
+
+
+class QuestionList(Struct, frozen=True):
+    questions: tuple[PermissionQuestion, ...]

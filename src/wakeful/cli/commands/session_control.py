@@ -20,6 +20,7 @@ from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
 from wakeful.linux.child_environment import given_environ
+from wakeful.views.records import ManagedRecord, QuestionList
 
 # A stop goes up a ladder of patience; starting a client takes seconds on a busy machine.
 ACTION_SECONDS_MAX: Final = 120.0
@@ -63,7 +64,7 @@ def questions(*, session_id: SessionId, as_json: bool) -> int:
 
 
 def question_lines(body: bytes) -> list[str]:
-    return [f"{each['id']}  {each['tool']}  {each['untrusted']}" for each in decode_json(body)["questions"]]
+    return [f"{each.id}  {each.tool}  {each.untrusted}" for each in decode_body(body, QuestionList).questions]
 
 
 @click.command(epilog="Example: wakeful session answer 3f2a91bc allow")
@@ -167,16 +168,18 @@ def _fetch_questions(session_id: SessionId) -> DaemonAnswer:
 
 
 def _only_question(session_id: SessionId) -> str:
-    ids = [each["id"] for each in decode_json(_fetch_questions(session_id).body)["questions"]]
+    ids = [each.id for each in decode_body(_fetch_questions(session_id).body, QuestionList).questions]
     if not ids:
         raise NoQuestion(shown=session_id)
     if len(ids) > 1:
         raise SeveralQuestions(shown=session_id, count=len(ids), ids=", ".join(ids))
-    return str(ids[0])
+    return ids[0]
 
 
 def _print_managed(answer: DaemonAnswer, words: str, *, as_json: bool) -> int:
-    return print_answer(answer, lambda body: [f"{decode_json(body)['session_id']} {words}"], as_json=as_json)
+    return print_answer(
+        answer, lambda body: [f"{decode_body(body, ManagedRecord).session_id} {words}"], as_json=as_json
+    )
 
 
 @click.command(epilog="Example: wakeful session repair 3f2a91bc --dry-run")
