@@ -31,6 +31,12 @@ def print_line(line: str = "") -> None:
     sys.stdout.write(f"{plain_keeping_indent(line)}\n")
 
 
+def print_line_now(line: str) -> None:
+    """One line that a reader of the log sees at once."""
+    print_line(line)
+    sys.stdout.flush()
+
+
 def print_note(line: str) -> None:
     """One line on stderr. With `--json` it comes at the end, or as part of the error."""
     if wants_json(sys.argv[1:]):
@@ -100,6 +106,17 @@ def print_answer(answer: "DaemonAnswer", lines: Callable[[bytes], Iterable[str]]
     return answer.exit_code
 
 
+def print_record(record: object, lines: Iterable[str], *, as_json: bool) -> None:
+    """Print what this command found, as JSON or as these lines."""
+    if as_json:
+        import msgspec  # noqa: PLC0415 - the help and most errors need none of it
+
+        print_json(msgspec.json.encode(record))
+        return
+    for line in lines:
+        print_line(line)
+
+
 def wall_now() -> float:
     """Wall time, for ages that people read; nothing is judged by it."""
     return time.clock_gettime(time.CLOCK_REALTIME)
@@ -107,8 +124,6 @@ def wall_now() -> float:
 
 def plain_keeping_indent(line: str) -> str:
     """Plain text that keeps its leading and aligning spaces."""
-    return line if line.isprintable() else _plain_aligned(line)
-
-
-def _plain_aligned(line: str) -> str:
+    if line.isprintable():
+        return line
     return "".join(char if char == " " else plain(char) or " " for char in SEQUENCE.sub("", line))

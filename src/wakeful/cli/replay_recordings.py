@@ -57,14 +57,14 @@ def recording_files(path: Path) -> list[Path]:
 def recording_lines(
     path: Path, on_bytes: Callable[[int], None], chunk_bytes: int = CHUNK_BYTES
 ) -> Iterator[list[bytes | Oversized]]:
-    """The lines of a file as they stand, some at a time; `on_bytes` hears how much of the file each time took.
+    """The lines of a file in batches; `on_bytes` gets how much of the file each batch took.
 
     Raises RecordingUnreadable, also in the middle: what was given before counts.
     """
     lines, at = LineSplitter(), 0
     try:
         with path.open("rb", buffering=0) as file:
-            # read1: what came before a cut is given before the cut is complained about.
+            # read1: the bytes before a cut are returned before the cut is reported.
             read = gzip.GzipFile(fileobj=file).read1 if path.suffix == ".gz" else file.read
             while chunk := read(chunk_bytes):
                 yield lines.cut(chunk)
@@ -84,15 +84,15 @@ READERS: Final[Mapping[str, Callable[[], LogReader]]] = {
     "events": NeutralReader,
 }
 FORMATS: Final = ("auto", *READERS, CASES)
-# A transcript may begin with summaries and other marks; its own records follow soon.
+# A transcript may begin with summaries and other marks before its own records.
 FORMAT_LINES_MAX: Final = 50
-# Recorded lines have 3 KB on average; the first ones tell.
+# Recorded lines have 3 KB on average; the first ones show the format.
 _FORMAT_CHUNK_BYTES: Final = 32 * 1024
 _SUBAGENTS: Final = "subagents"
 _NOT_IN_IDS: Final = re.compile(r"[^A-Za-z0-9._:@+-]+")
 _TOOL_USE: Final = frozenset({b'"pre_tool_use"', b'"post_tool_use"'})
 _at: Final = attrgetter("at")
-# A first record can be long (instructions, tools), and only its keys are asked for.
+# A first record can be long (instructions, tools), and only its keys are needed.
 _decode_keys: Final = json_decoder(dict[str, msgspec.Raw])
 
 
@@ -115,7 +115,7 @@ class NoRecordings(OperatorError):
 
 
 class RecordedSession(Struct, frozen=True):
-    """A session that was recorded: its events in batches, and what its file says about the end of it."""
+    """A recorded session: its events in batches, and what its file says about its end."""
 
     id: str
     format: str
@@ -123,14 +123,14 @@ class RecordedSession(Struct, frozen=True):
     now: float | None = None
     gone: bool | None = None
     expect: str | None = None
-    # When its file was written last.
+    # The time of the last write to its file.
     written: float | None = None
     # Whose it is, by its name.
     project: str | None = None
 
 
 class RecordingFiles(Struct, frozen=True):
-    """The files to replay with their size in bytes, and those of a folder that are no log of ours."""
+    """The files to replay with their size in bytes, and files of a folder that are no log."""
 
     files: tuple[tuple[Path, str], ...]
     size_bytes: int
@@ -138,7 +138,7 @@ class RecordingFiles(Struct, frozen=True):
 
 
 def find_recordings(paths: Sequence[Path], wanted: str) -> RecordingFiles:
-    """What these paths hold. Raises NoSuchRecording, NoRecordings, FormatUnknown and RecordingUnreadable."""
+    """The recordings below these paths. Raises NoSuchRecording, NoRecordings, FormatUnknown and RecordingUnreadable."""
     files: dict[Path, str] = {}
     left_out: list[Path] = []
     for path in paths:
@@ -159,7 +159,7 @@ def find_recordings(paths: Sequence[Path], wanted: str) -> RecordingFiles:
 def recorded_sessions(
     shelf: RecordingFiles, on_bytes: Callable[[int], None], on_problem: Callable[[WakefulError], None]
 ) -> Iterator[RecordedSession]:
-    """Every session of these files. A file that ends in a problem is told of, and read as far as it goes."""
+    """Every session of these files. A damaged file is reported and read as far as possible."""
     sides = _side_logs(shelf)
     beside = {side for logs in sides.values() for side in logs}
     for file, form in shelf.files:
@@ -175,7 +175,7 @@ def recorded_sessions(
 
 
 def _format_or_none(file: Path, *, is_named: bool) -> str | None:
-    """A file that was named must be a log; one that merely lies in a folder may be anything."""
+    """A file given by name must be a log; a file found in a folder may be anything."""
     try:
         form = format_of(file)
     except RecordingUnreadable:
@@ -188,7 +188,7 @@ def _format_or_none(file: Path, *, is_named: bool) -> str | None:
 
 
 def format_of(file: Path) -> str | None:
-    """The format of a log by the shape of its first records; None if it is none of ours."""
+    """The format of a log by the shape of its first records; None if it is unknown."""
     looked_at = 0
     for lines in recording_lines(file, lambda _size: None, _FORMAT_CHUNK_BYTES):
         for line in lines:
@@ -222,8 +222,7 @@ def _cases(file: Path, on_bytes: Callable[[int], None]) -> Iterator[RecordedSess
         for line in lines:
             number += 1
             if text := without_blanks(line):
-                told = text if isinstance(text, bytes) else b""
-                case = read_case(told, f"{plain(str(file))}:{number}")
+                case = read_case(text if isinstance(text, bytes) else b"", f"{plain(str(file))}:{number}")
                 yield RecordedSession(plain(case.id), CASES, (case.events,), case.now, case.gone, case.expect)
 
 
@@ -235,18 +234,17 @@ def _batches(
         for lines in recording_lines(file, on_bytes):
             events: list[Event] = []
             for line in lines:
-                events += read(line) if type(line) is bytes else _events_of_oversized(line, reader)
+                if type(line) is bytes:
+                    events += read(line)
+                else:
+                    events += read_damaged(line.tail if isinstance(line, Oversized) else line, read)
             yield events
     except WakefulError as problem:
         on_problem(problem)
 
 
-def _events_of_oversized(line: bytes | Oversized, reader: LogReader) -> Sequence[Event]:
-    return read_damaged(line.tail if isinstance(line, Oversized) else line, reader.read)
-
-
 def _merge_logs(logs: Sequence[Iterator[Sequence[Event]]]) -> Iterator[Sequence[Event]]:
-    """A session with its subagents' logs, in the order of time: while they move, it is at work."""
+    """The events of a session and its subagents' logs in order of time: while those grow, it works."""
     streams = [(event for batch in log for event in batch if event.at) for log in logs]
     return ((event,) for event in heapq.merge(*streams, key=_at))
 

@@ -48,7 +48,12 @@ def plain_lines(rows: Sequence[SessionTableRow]) -> list[str]:
     """For pipes: whole ids, no colour, no tabs, nothing cut off; only the last column holds spaces of its own."""
     cells = [_PLAIN_HEADERS, *map(_plain_cells, rows)]
     widths = [max(map(_width, column)) for column in zip(*cells, strict=True)]
-    return ["  ".join(map(_pad, row, widths)).rstrip() for row in cells]
+    return [
+        "  ".join(
+            text + " " * (width - _width(text)) for text, width in zip(row, widths, strict=True)
+        ).rstrip()
+        for row in cells
+    ]
 
 
 def _plain_cells(row: SessionTableRow) -> tuple[str, ...]:
@@ -72,10 +77,6 @@ def _width(text: str) -> int:
     if text.isascii():
         return len(text)
     return sum(0 if combining(char) else 1 + (east_asian_width(char) in "WF") for char in text)
-
-
-def _pad(text: str, width: int) -> str:
-    return text + " " * (width - _width(text))
 
 
 def _print_coloured(rows: Sequence[SessionTableRow], footer: Sequence[str]) -> None:

@@ -1,1 +1,1 @@
-"""Clients of the daemon's socket."""
+"""The client of the daemon's socket."""

@@ -53,14 +53,14 @@ from wakeful.tui.theme import PALETTES, styles, themes
 from wakeful.tui.views import VIEW_KINDS, View
 from wakeful.views.records import Overview, SessionList
 
-# Whoever holds an arrow key down wants the row it ends at explained, not those it passes.
+# While an arrow key is held down, the rows that it passes are not explained.
 EXPLAIN_SECONDS: Final = 0.08
 ATTACH_ERROR_CHARS_MAX: Final = 200
 _PROBLEM_STATES: Final = frozenset({AgentState.STALE, AgentState.UNKNOWN, AgentState.ERROR})
 
 
 class Filter(Input):
-    """The line in which words are typed; the footer says how to leave it."""
+    """The line in which filter words are typed; the footer shows the keys that leave it."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Keep", key_display="↵"),
@@ -69,7 +69,7 @@ class Filter(Input):
 
 
 class TopApp(App[None]):
-    """The view. What it shows comes by push; what it is told to do it asks the daemon for."""
+    """Shows what the daemon pushes, and sends orders to the daemon."""
 
     TITLE = "Wakeful"
     ENABLE_COMMAND_PALETTE = False
@@ -106,7 +106,7 @@ class TopApp(App[None]):
         Binding("m", "order('mute')", "Mute"),
         Binding("question_mark", "keys", "Keys", key_display="?"),
         Binding("q", "quit", "Quit"),
-        # From here on only where there is room; `?` has them all.
+        # The footer shows the following only where there is room; `?` shows all.
         *(Binding(key, f"view('{key}')", kind.title) for key, kind in VIEW_KINDS.items()),
         Binding("w", "order('wrong')", "Wrong"),
         Binding("d", "scroll_detail", "Detail"),
@@ -153,12 +153,12 @@ class TopApp(App[None]):
     def on_mount(self) -> None:
         self.table.focus()
         self._show_all()
-        # Ages go on by themselves; nobody is asked for them.
+        # Ages grow without a request.
         self.set_interval(1.0, self.table.refresh)
         self._feed_worker = self.run_worker(self._feed_connection.run(), name="link", exit_on_error=True)
 
     async def on_unmount(self) -> None:
-        """Hang up before the loop ends: whoever is cut off in that leaves its socket open."""
+        """Close the connection before the loop ends: otherwise its socket stays open."""
         if self._feed_worker is not None:
             self._feed_worker.cancel()
             with suppress(WorkerCancelled, WorkerFailed):
@@ -168,7 +168,7 @@ class TopApp(App[None]):
     def table(self) -> SessionTable:
         return self.query_one(SessionTable)
 
-    # What the link tells.
+    # Events of the feed.
 
     def _refresh_view(self) -> None:
         if isinstance(self.screen, View):
@@ -224,7 +224,7 @@ class TopApp(App[None]):
         self.table.select_row(place)
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
-        """In the filter `/` is a letter."""
+        """In the filter line `/` is text."""
         del parameters
         return action != "filter" or not isinstance(self.focused, Filter)
 
@@ -251,7 +251,7 @@ class TopApp(App[None]):
         self.table.focus()
 
     def action_scroll_detail(self) -> None:
-        """To and from the detail, for arrows that scroll it."""
+        """Move the focus to the detail and back, so that arrows scroll it."""
         pane = self.query_one("#detail")
         (self.table if pane.has_focus else pane).focus()
 
@@ -267,7 +267,7 @@ class TopApp(App[None]):
             return
         argv = [sys.executable, "-P", "-m", "wakeful", "attach", str(record.id)]
         with self.suspend():
-            # Its complaints are shown here afterwards: the terminal they would stand in is covered again.
+            # Its errors are shown here afterwards: this view covers the terminal again.
             done = subprocess.run(argv, env=helper_environ(os.environ), stderr=subprocess.PIPE, check=False)
         if done.returncode:
             said = plain(
@@ -301,7 +301,7 @@ class TopApp(App[None]):
 
     @work(group="views")
     async def action_view(self, key: str) -> None:
-        """One after the other, until the person is back at the sessions."""
+        """One view after the other, until the session list is shown again."""
         chosen: str | None = key
         while chosen is not None:
             view = View(
@@ -315,7 +315,7 @@ class TopApp(App[None]):
             chosen = await self.push_screen_wait(view)
 
     async def confirm_and_send(self, order: ActionRequest) -> None:
-        """Ask the person, then the daemon; say what came of it."""
+        """Ask for confirmation, send the order, show the result."""
         if await self.push_screen_wait(ConfirmDialog(order.asked, order.told)):
             await self._send(order)
 
@@ -364,7 +364,7 @@ class TopApp(App[None]):
         agents = [
             f"agent {name} is {state}" for name, state in self._agents.items() if state in _PROBLEM_STATES
         ]
-        standing = BannerState(
+        state = BannerState(
             overview=self._overview,
             counts=self.session_list.counts(),
             older=self.session_list.older,
@@ -375,9 +375,9 @@ class TopApp(App[None]):
             proven_at=self._last_contact,
             trouble=self._disconnect_reason,
         )
-        lines = banner(standing)
+        lines = banner(state)
         shown = to_rich_text(lines, styles(self.theme, is_lost=self._is_disconnected))
-        # Everything is laid out anew only where its height changes.
+        # Only a changed height needs a new layout.
         self.query_one("#banner", Static).update(shown, layout=len(lines) != self._banner_lines)
         self._banner_lines = len(lines)
 
@@ -386,20 +386,18 @@ class TopApp(App[None]):
 
     def _show_detail(self) -> None:
         if not self.is_running or not self.query(SessionTable):
-            # What was asked for may be answered after everything was taken down.
+            # An answer may arrive after the screen was closed.
             return
         record = self.table.selected
         about = self.query_one("#about", Static)
         if record is None:
             about.update("")
             return
-        told = (
-            self._session_detail
-            if self._session_detail is not None and self._session_detail.why.id == record.id
-            else None
-        )
-        # By the size itself: its class is set a moment later.
-        lines = detail(record, told, self._now(), columns=self.size.width)
+        fetched = self._session_detail
+        if fetched is not None and fetched.why.id != record.id:
+            fetched = None
+        # By the size: the class of the screen is set a moment later.
+        lines = detail(record, fetched, self._now(), columns=self.size.width)
         about.update(to_rich_text(lines, styles(self.theme, is_lost=self._is_disconnected)))
 
     def _explain_soon(self) -> None:
@@ -413,15 +411,15 @@ class TopApp(App[None]):
         if record is None or self._is_disconnected:
             return
         try:
-            told = await asyncio.to_thread(fetch_detail, self._client, record.id)
+            fetched = await asyncio.to_thread(fetch_detail, self._client, record.id)
         except WakefulError:
-            # The link says what is wrong with the daemon; a session that is gone leaves the list by itself.
+            # The connection reports problems of the daemon; the list drops a session that is gone.
             return
-        self._session_detail = told
+        self._session_detail = fetched
         self._show_detail()
 
 
-# As the page asks it.
+# The choices of the page.
 _EXPECTED_VERDICTS: Final = (
     ("ok", "it was fine"),
     ("dead", "it was dead"),

@@ -34,7 +34,7 @@ def top() -> int:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise TerminalNeeded
     paths = StatePaths.from_environ(os.environ)
-    # Raises what is wrong before the screen is taken.
+    # Raises DaemonAway before the screen changes.
     DaemonClient(paths).get("/api/status")
     try:
         from wakeful.tui.app import TopApp  # noqa: PLC0415 - half a second, for this command alone

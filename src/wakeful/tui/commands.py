@@ -22,7 +22,7 @@ from wakeful.judging.available_actions import INTERRUPTED_CALL, ActionName
 from wakeful.judging.session_record import SessionRecord
 
 MUTE_SECONDS: Final = 2 * 3600
-# What only wants to hear that a person looked, or means it.
+# Refusals that a person's approval overcomes.
 APPROVAL_NEEDED_CODES: Final = frozenset({"held-for-person", "held-in-queue"})
 BUSY_CODE: Final = "agent-busy"
 NOT_MANAGED: Final = "Wakeful only found it; `a` hands it over"
@@ -31,7 +31,7 @@ Body = dict[str, object]
 
 
 class ActionRequest(NamedTuple):
-    """One act: where it is ordered, the question, what it means, and what is sent along."""
+    """One action: its target, the question, the explanation, and the body."""
 
     target: str
     asked: str
@@ -40,7 +40,7 @@ class ActionRequest(NamedTuple):
 
 
 class KeyedAction(NamedTuple):
-    """An order and the key that gives it."""
+    """An action and its key."""
 
     key: str
     label: str
@@ -48,7 +48,7 @@ class KeyedAction(NamedTuple):
 
 
 def refusal_reason(act: str, record: SessionRecord) -> str:
-    """Why it is not to be had now; empty if it is."""
+    """Why an action is not available now; empty if it is."""
     known = {action.name: action for action in record.actions}
     is_hosted = ActionName.RESTART in known
     if act in {"mute", "wrong"}:
@@ -56,7 +56,7 @@ def refusal_reason(act: str, record: SessionRecord) -> str:
     if is_hosted and act in {"adopt", "release"}:
         return f"agent {record.agent} hosts it"
     if act == "adopt" and ActionName.ADOPT not in known:
-        # Records offer it where something is wrong; whoever lives can be handed over at any time.
+        # Records offer it only after a problem; a living session can be adopted at any time.
         return "" if record.session_alive else "its process was not seen"
     action = known.get(ActionName.RESTART if is_hosted and act == "revive" else ActionName(act))
     if action is None:
@@ -65,23 +65,23 @@ def refusal_reason(act: str, record: SessionRecord) -> str:
 
 
 def session_request(act: str, record: SessionRecord, expected: str = "ok") -> ActionRequest:
-    """The order for this session. `expected` is what should have been said of it, for `wrong`."""
+    """The request for this session. `expected` is the right verdict, for `wrong`."""
     is_hosted = any(action.name is ActionName.RESTART for action in record.actions)
     if is_hosted and act in _AGENT_ACTION_OF:
         return agent_request(_AGENT_ACTION_OF[act], record.agent or "")
     name, project = plain(record.name or str(record.id), 60), plain(record.project, 40)
-    called = f"{name} ({project})" if project else name
+    label = f"{name} ({project})" if project else name
     bodies: dict[str, Body] = {
         "revive": {"approved": False, "by": operator_name()},
         "mute": {"for_seconds": MUTE_SECONDS, "by": operator_name()},
         "wrong": {"expect": expected, "note": ""},
     }
-    asked = f"{act.capitalize()} {called}?"
+    asked = f"{act.capitalize()} {label}?"
     return ActionRequest(f"/api/sessions/{record.id}/{act}", asked, _EXPLANATIONS[act], bodies.get(act, {}))
 
 
 def approved_revival(record: SessionRecord) -> ActionRequest:
-    """The revival of one that was cut off inside a call which may have happened: a person's yes is its own question."""
+    """The revival of a session that was cut off inside a call with possible effects: a person approves it."""
     order = session_request("revive", record)
     told = f"Not without you: {INTERRUPTED_CALL}. Key 2 shows what it was."
     return order._replace(asked=_APPROVAL_QUESTION, told=told, body={**order.body, "approved": True})
@@ -96,7 +96,7 @@ _EXPLANATIONS: Final = {
     "mute": "No alerts about it for 2 hours. Watching and healing go on.",
     "wrong": "What was seen is kept on this machine, redacted, as a case to test the rules with.",
 }
-# Whom an agent of the hub hosts is treated by its agent.
+# A session of a managed agent is acted on through its agent.
 _AGENT_ACTION_OF: Final = {"revive": "restart-session", "stop": "stop"}
 _AGENT_QUESTIONS: Final = {
     "start": ("Start agent {}?", "It is started as it is declared, and running once it was seen ready."),
@@ -107,7 +107,7 @@ _AGENT_QUESTIONS: Final = {
     ),
     "restart-session": ("Restart the session of agent {}?", "A new one begins where the old one ended."),
 }
-# As the hub's own table takes them; it has the last word.
+# As in the hub's table of transitions; the hub decides.
 _AGENT_KEYS: Final[dict[AgentState, tuple[tuple[str, str], ...]]] = {
     AgentState.STOPPED: (("s", "start"),),
     AgentState.ERROR: (("s", "start"), ("x", "stop")),
@@ -120,14 +120,14 @@ _AGENT_KEYS: Final[dict[AgentState, tuple[tuple[str, str], ...]]] = {
 
 
 def agent_request(act: str, name: str) -> ActionRequest:
-    """Tearing down is stopping what has no session any more."""
+    """A teardown is the stop of an agent without a session."""
     asked, told = _AGENT_QUESTIONS[act]
     path = "stop" if act == "teardown" else act
     return ActionRequest(f"/api/agents/{name}/{path}", asked.format(plain(name, 60)), told, {})
 
 
 def agent_actions(name: str, state: AgentState) -> tuple[KeyedAction, ...]:
-    """What can be ordered of an agent in this state."""
+    """The actions on an agent in this state."""
     return tuple(
         KeyedAction(key, act.replace("-", " "), agent_request(act, name)) for key, act in _AGENT_KEYS[state]
     )
@@ -142,7 +142,7 @@ _CHOICE_KEYS: Final = {
 
 
 def choice_action(number: int, choice: CheckpointChoice) -> KeyedAction:
-    """A decision about a checkpoint; what it will run is read before it is taken."""
+    """A decision about a checkpoint; its explanation shows what it will run."""
     key, label = _CHOICE_KEYS[choice.name]
     body: Body = {"by": operator_name()}
     if choice.name is ChoiceName.DONE:
@@ -156,7 +156,7 @@ def choice_action(number: int, choice: CheckpointChoice) -> KeyedAction:
 
 
 def approved_again(order: ActionRequest, refused: WakefulError) -> ActionRequest | None:
-    """The same order once a person looked, or means it; None where that changes nothing."""
+    """The same request with a person's approval; None where approval changes nothing."""
     code = refused.reason if isinstance(refused, DaemonRefused) else None
     told = plain(str(refused), 300)
     if code in APPROVAL_NEEDED_CODES and not order.body.get("approved"):
@@ -167,7 +167,7 @@ def approved_again(order: ActionRequest, refused: WakefulError) -> ActionRequest
 
 
 def send_action(client: DaemonClient, order: ActionRequest) -> str:
-    """Ask the daemon; what it saw, in a few words. Blocks. Raises what it refused with."""
+    """Send the request; its result in a few words. Blocks. Raises DaemonAway or DaemonRefused."""
     answer = client.post(order.target, msgspec.json.encode(order.body), timeout_seconds=ACTION_SECONDS_MAX)
     said = decode_json(answer.body)
     return plain(_outcome_text(order.target, said), 200)

@@ -1,8 +1,8 @@
 """Text of `wakeful top`: the banner and the detail of one session, and the requests for that detail.
 
 The text functions are pure and use style names of the theme, so that light and dark both look right; text of
-agents is made plain first. `told_of` asks the daemon why a session is judged so and what happened to it. It
-blocks: run it in a thread.
+agents is made plain first. `fetch_detail` asks the daemon why a session is judged so and what happened to it.
+It blocks: run it in a thread.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -37,7 +37,7 @@ from wakeful.judging.resume_command import command_line
 from wakeful.judging.session_record import SessionRecord
 from wakeful.judging.wording import call_text
 from wakeful.tui.timeline import NO_CALLS, SessionHistory, timeline_lines, wall_of
-from wakeful.views.incidents import IncidentList, IncidentRecord
+from wakeful.views.incidents import IncidentList
 from wakeful.views.records import CallList, CallRecord, CriticalEventList, EventList, EventRecord, Overview
 
 _CALL_MARKS: Final = {
@@ -51,14 +51,14 @@ _CALL_MARKS: Final = {
 }
 _EVIDENCE_MAX: Final = 6
 CALLS_SHOWN_MAX: Final = 8
-# From so many columns on the detail stands beside the list.
+# From this width on the detail is beside the list.
 WIDE: Final = 120
-# What stands before the cells of the timeline.
+# The margin before the cells of the timeline.
 _MARGIN_CELLS: Final = 9
 
 
 class BannerState(Struct, frozen=True):
-    """What the banner is made of. `lost_since` is the time of day of the last proof, empty while the link is proven."""
+    """The content of the banner. `proven_at` is the time of day of the last message."""
 
     overview: Overview | None
     counts: str
@@ -71,10 +71,12 @@ class BannerState(Struct, frozen=True):
     trouble: str = ""
 
 
-def banner(standing: BannerState) -> list[Line]:
-    """What is wrong with the view first, then what Wakeful may touch, then how many stand where."""
-    lines = [*_connection_lines(standing)]
-    overview = standing.overview
+def banner(state: BannerState) -> list[Line]:
+    """The lost connection first, then pause and mode, counts, and problems."""
+    lines: list[Line] = []
+    if state.is_lost:
+        lines.append(((f" {disconnected_text(state.proven_at, state.trouble)} ", "lost"),))
+    overview = state.overview
     if overview is not None and overview.daemon.paused is not None:
         words = plain(pause_text(overview.daemon.paused))
         lines.append(((f" {words} · `wakeful resume` ends it ", "paused"),))
@@ -83,65 +85,62 @@ def banner(standing: BannerState) -> list[Line]:
     if mode:
         title.append((f"  {mode}: {MODES.get(mode, '')}", "quiet"))
     lines.append(tuple(title))
-    lines.append(tuple(_counts(standing)))
+    lines.append(tuple(_counts(state)))
     if overview is not None:
-        lines += [((f" ! {plain(each)}", "warning"),) for each in _problem_texts(overview, standing.agents)]
+        lines += [((f" ! {plain(each)}", "warning"),) for each in _problem_texts(overview, state.agents)]
     return lines
 
 
-def _connection_lines(standing: BannerState) -> Iterator[Line]:
-    if standing.is_lost:
-        yield ((f" {disconnected_text(standing.proven_at, standing.trouble)} ", "lost"),)
-
-
 def disconnected_text(proven_at: str, trouble: str) -> str:
-    """What is said first while nothing is proven; `proven_at` is the time of day of the last proof."""
+    """The first line without a connection; `proven_at` is the time of day of the last message."""
     said = plain(trouble or "trying again")
     if proven_at:
         return f"Connection lost. What you see is from {proven_at}; {said} …"
     return f"Connecting; {said} …"
 
 
-def _counts(standing: BannerState) -> Iterator[tuple[str, str]]:
-    first, comma, others = standing.counts.partition(", ")
+def _counts(state: BannerState) -> Iterator[tuple[str, str]]:
+    first, comma, others = state.counts.partition(", ")
     urgent = first.endswith("you")
     yield (f" {first or 'nobody'}", "needs-you" if urgent else "text")
     yield (f"{comma}{others}", "text")
-    if not standing.is_lost:
+    if not state.is_lost:
         yield (" · live", "success")
-    if standing.older:
-        yield (f" · {standing.older:,} older", "quiet")
-    if standing.filter:
-        yield (f" · filter: {plain(standing.filter)} ({standing.shown:,} fit), Esc clears it", "accent")
+    if state.older:
+        yield (f" · {state.older:,} older", "quiet")
+    if state.filter:
+        yield (f" · filter: {plain(state.filter)} ({state.shown:,} fit), Esc clears it", "accent")
 
 
 def _problem_texts(overview: Overview, agents: Sequence[str]) -> Iterator[str]:
-    """What is seen late or not at all, what is open, and agents of the hub in trouble."""
-    for eye in overview.daemon.eyes:
-        if eye.slow is not None:
-            yield f"sees late: {eye.name}: {eye.slow}"
-        if eye.left_out is not None:
-            yield f"not read: {eye.name}: {eye.left_out}"
+    """Slow or incomplete log sources, agents with problems, and notes of the daemon."""
+    for source in overview.daemon.eyes:
+        if source.slow is not None:
+            yield f"sees late: {source.name}: {source.slow}"
+        if source.left_out is not None:
+            yield f"not read: {source.name}: {source.left_out}"
     yield from agents
     for note in overview.daemon.notes:
         yield next((note.replace(*each) for each in _BY_KEY.items() if each[0] in note), note)
 
 
-# What a command shows elsewhere, a key shows here.
+# Here a key shows what a command shows elsewhere.
 _BY_KEY: Final = {"`wakeful incidents`": "key 3", "`wakeful checkpoint list`": "key 2"}
 
 
 class SessionDetail(Struct, frozen=True):
-    """What was asked about one session beside its record."""
+    """What the daemon answered about one session beside its record."""
 
     why: Explanation
     past: SessionHistory = SessionHistory()
 
 
-def detail(record: SessionRecord, told: SessionDetail | None, now_wall: float, *, columns: int) -> list[Line]:
-    """One session: who it is, why it is judged so and what to do, its time, the ladder, last calls, evidence."""
+def detail(
+    record: SessionRecord, fetched: SessionDetail | None, now_wall: float, *, columns: int
+) -> list[Line]:
+    """One session: its name, verdict and command, timeline, findings, last calls and evidence."""
     is_wide = columns >= WIDE
-    # Beside the list it has two fifths of them; each has its margins.
+    # Beside the list it has two fifths of the columns, less its margins.
     width = columns * 2 // 5 - 6 if is_wide else columns - 3
     called = plain(record.name or "")
     lines: list[Line] = [
@@ -151,9 +150,9 @@ def detail(record: SessionRecord, told: SessionDetail | None, now_wall: float, *
             (str(record.id), "quiet"),
         )
     ]
-    if told is None:
+    if fetched is None:
         return [*lines, (("…", "quiet"),)]
-    explanation = told.why
+    explanation = fetched.why
     asks = needs_you(record) and explanation.health is Health.HEALTHY
     lines.append(((plain(explanation.sentence), "needs-you" if asks else HEALTH_STYLES[explanation.health]),))
     lines += [] if is_wide else [_liveness_line(explanation)]
@@ -167,12 +166,12 @@ def detail(record: SessionRecord, told: SessionDetail | None, now_wall: float, *
     lines.append(_state_line(record, now_wall))
     lines += [(), *liveness_lines(explanation)] if is_wide else []
     lines += _section("Not to be had now", [*refused_action_lines(explanation)])
-    lines += _section("Timeline", timeline_lines(told.past, now_wall, width - _MARGIN_CELLS))
+    lines += _section("Timeline", timeline_lines(fetched.past, now_wall, width - _MARGIN_CELLS))
     lines += _section("Found", [*fired_lines(explanation, with_rules=False)])
     lines += _section("Held back", [*suppressed_lines(explanation, with_rules=False)])
     lines += _section(
         "Last calls",
-        [_call_line(each, record, now_wall) for each in told.past.calls.calls[-CALLS_SHOWN_MAX:]],
+        [_call_line(each, record, now_wall) for each in fetched.past.calls.calls[-CALLS_SHOWN_MAX:]],
     )
     return lines + _section("Evidence", [*evidence_lines(explanation, whole_stamps=False)][-_EVIDENCE_MAX:])
 
@@ -190,7 +189,7 @@ def _state_line(record: SessionRecord, now_wall: float) -> Line:
 
 
 def _liveness_line(explanation: Explanation) -> Line:
-    """The same where lines are few."""
+    """The liveness levels in one line."""
     pieces: list[tuple[str, str]] = []
     for each in explanation.ladder:
         if each.hold is not LevelState.NOT_APPLICABLE:
@@ -200,7 +199,7 @@ def _liveness_line(explanation: Explanation) -> Line:
 
 
 def _call_line(call: CallRecord, record: SessionRecord, now_wall: float) -> Line:
-    """What is open where no agent was seen is neither running nor known to be cut off."""
+    """Without a living agent, an open call neither runs nor is known to be cut off."""
     end = "unseen" if call.end == "open" and not record.session_alive else call.end
     mark, style = _CALL_MARKS.get(end, ("?", "warning"))
     words = plain(call_text(f"{call.untrusted.tool} {call.untrusted.input}"), 200)
@@ -216,7 +215,7 @@ def _age(stamp: str | None, now_wall: float) -> str:
 
 
 def to_rich_text(lines: Sequence[Line], styles: Mapping[str, str]) -> Text:
-    """As one text, by the styles of the theme."""
+    """One text in the styles of the theme."""
     text = Text()
     for number, line in enumerate(lines):
         if number:
@@ -228,14 +227,14 @@ def to_rich_text(lines: Sequence[Line], styles: Mapping[str, str]) -> Text:
 
 # As many as the page reads for an hour's work.
 CALLS_READ_MAX: Final = 300
-# As many transitions as anybody looks at.
+# More transitions are not read.
 EVENT_PAGES_MAX: Final = 10
 
 T = TypeVar("T", bound=Struct)
 
 
 def fetch_detail(client: DaemonClient, session_id: SessionId) -> SessionDetail:
-    """Raises what the daemon refuses with."""
+    """Raises DaemonAway, DaemonRefused or DaemonVersionMismatch."""
     one = f"/api/sessions/{session_id}"
     explanation = decode_body(client.get(f"{one}/why").body, Explanation)
     calls = _fetch_optional(client, f"{one}/calls?limit={CALLS_READ_MAX}", CallList) or NO_CALLS
@@ -245,7 +244,7 @@ def fetch_detail(client: DaemonClient, session_id: SessionId) -> SessionDetail:
         _fetch_events(client, session_id),
         calls,
         [
-            _span(each)
+            (wall_of(each.opened_at), wall_of(each.resolved_at) if each.resolved_at is not None else None)
             for each in (incidents.incidents if incidents is not None else ())
             if any(member.id == session_id for member in each.members)
         ],
@@ -260,11 +259,6 @@ def _fetch_optional(client: DaemonClient, target: str, shape: type[T]) -> T | No
         return decode_body(client.get(target).body, shape)
     except RequestRefused:
         return None
-
-
-def _span(incident: IncidentRecord) -> tuple[float, float | None]:
-    over = incident.resolved_at
-    return wall_of(incident.opened_at), wall_of(over) if over is not None else None
 
 
 def _action_times(critical: CriticalEventList, session_id: SessionId) -> list[float]:

@@ -31,10 +31,10 @@ class ConfirmDialog(ModalScreen[bool]):
         Binding("n,escape,q", "answer(False)", "No", show=False),
     ]
 
-    def __init__(self, asked: str, told: str) -> None:
+    def __init__(self, question: str, explanation: str) -> None:
         super().__init__()
-        self._question = asked
-        self._explanation = told
+        self._question = question
+        self._explanation = explanation
 
     def compose(self) -> ComposeResult:
         with Vertical():
@@ -47,15 +47,15 @@ class ConfirmDialog(ModalScreen[bool]):
 
 
 class ChoiceDialog(ModalScreen[str | None]):
-    """The name of what was chosen by its number; None for Escape."""
+    """The name of the choice; None for Escape."""
 
     CSS = f"ChoiceDialog {{ {_DIALOG_CSS} }}"
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,n", "leave", show=False)]
 
-    def __init__(self, asked: str, told: str, choices: Sequence[tuple[str, str]]) -> None:
+    def __init__(self, question: str, explanation: str, choices: Sequence[tuple[str, str]]) -> None:
         super().__init__()
-        self._question = asked
-        self._explanation = told
+        self._question = question
+        self._explanation = explanation
         self._choices = choices
 
     def compose(self) -> ComposeResult:
@@ -89,8 +89,6 @@ q         quit"""
 
 
 class KeysDialog(ModalScreen[None]):
-    """All of them."""
-
     CSS = f"KeysDialog {{ {_DIALOG_CSS} }}\nKeysDialog > Vertical {{ width: 72; }}"
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,q,enter,question_mark", "dismiss", show=False),

@@ -38,7 +38,7 @@ MOVED_ROWS_MAX: Final = 200
 
 
 class SessionListModel:
-    """Written by the link, read by the table."""
+    """The feed writes it, the table reads it."""
 
     def __init__(self) -> None:
         self._records: dict[SessionId, SessionRecord] = {}
@@ -46,7 +46,7 @@ class SessionListModel:
         self._texts: dict[SessionId, str] = {}
         self._filter_text = ""
         self._filter_words: tuple[str, ...] = ()
-        # Those that fit, in order, and the keys they are ordered by.
+        # The sessions that match the filter, in order, and their sort keys.
         self._rows: list[SessionRecord] = []
         self._row_keys: list[SortKey] = []
         self._short_ids: dict[str, str] | None = None
@@ -57,7 +57,6 @@ class SessionListModel:
         return len(self._records)
 
     def replace(self, records: Iterable[SessionRecord], older: int) -> None:
-        """The whole list."""
         self._records = {record.id: record for record in records}
         self._keys = {record.id: sort_key_of(record) for record in self._records.values()}
         self._texts.clear()
@@ -66,8 +65,8 @@ class SessionListModel:
         self._sort()
 
     def change(self, records: Sequence[SessionRecord]) -> None:
-        """What changed; news that overtook each other count by their time."""
-        # One after the other moves rows; beyond this many sorting anew is quicker.
+        """Take changed records; of two records of a session the later one counts."""
+        # Moving row by row is slower than sorting beyond this many.
         moves = len(records) <= MOVED_ROWS_MAX
         for record in records:
             known = self._records.get(record.id)
@@ -87,11 +86,11 @@ class SessionListModel:
             self._sort()
 
     def filter(self, text: str) -> None:
-        """Show only sessions in whose text every one of these words stands."""
+        """Show only sessions whose text has all of these words."""
         before, self._filter_text = self._filter_text, text
         self._filter_words = tuple(text.lower().split())
         if before and text.startswith(before):
-            # One letter more: whoever did not fit does not fit now, and the order stays.
+            # A longer filter only removes rows, and the order stays.
             self._rows = [each for each in self._rows if self._matches_filter(each)]
             self._row_keys = [self._keys[each.id] for each in self._rows]
         else:
@@ -99,32 +98,32 @@ class SessionListModel:
 
     @property
     def rows(self) -> Sequence[SessionRecord]:
-        """Those that fit, who needs a person first."""
+        """The sessions that match the filter; those that need a person come first."""
         return self._rows
 
     def row_number(self, session_id: SessionId) -> int | None:
-        """Its row, if it fits."""
+        """Its row, if it matches the filter."""
         key = self._keys.get(session_id)
         place = bisect_left(self._row_keys, key) if key is not None else len(self._rows)
         is_there = place < len(self._rows) and self._rows[place].id == session_id
         return place if is_there else None
 
     def next_needing_person(self, place: int) -> int | None:
-        """The row of the next one behind this row that needs a person; the first one again after the last."""
-        # They stand together at the top.
+        """The next row after this one that needs a person; after the last the first again."""
+        # They are all at the top.
         count = next((at for at, each in enumerate(self.rows) if not needs_you(each)), len(self.rows))
         if not count:
             return None
         return place + 1 if place + 1 < count else 0
 
     def short_id(self, session_id: SessionId) -> str:
-        """As much of an id as commands need."""
+        """The beginning of an id that commands accept."""
         if self._short_ids is None:
             self._short_ids = abbreviate_ids(map(str, self._records))
         return self._short_ids[session_id]
 
     def counts(self) -> str:
-        """`2 need you, 3 prompting`, of all, whatever the filter."""
+        """`2 need you, 3 prompting`, of all sessions without the filter."""
         if self._counts is None:
             self._counts = counts_text(list(self._records.values()))
         return self._counts
@@ -155,7 +154,7 @@ class SessionListModel:
 
 
 def _filter_text_of(record: SessionRecord) -> str:
-    """What a person may remember of a session."""
+    """The text that filter words are searched in."""
     parts = (
         *(record.id, record.project, record.state, record.health, record.attention, record.provider),
         *(
@@ -172,10 +171,10 @@ _STATE_CELLS: Final = 11
 _AGE_CELLS: Final = 4
 _PROJECT_CELLS: Final = 14
 _PROJECT_CELLS_WIDE: Final = 20
-# From this width on there is room for names and ids beside what a session does.
+# From this width on there is room for names and ids.
 WIDE_CELLS: Final = 90
 _ID_CELLS: Final = 16
-# The ids that begin with their time are longer.
+# Ids that begin with their time are longer.
 _ID_CELLS_WIDE: Final = 20
 WIDER_CELLS: Final = 110
 _TONE_CLASSES: Final = {
@@ -189,7 +188,7 @@ _TONE_CLASSES: Final = {
 
 
 class SessionTable(ScrollView, can_focus=True):
-    """The board's rows. The cursor stays with its session, wherever that moves."""
+    """The rows of the list. The cursor stays on its session when that moves."""
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {
         *_TONE_CLASSES.values(),
@@ -246,7 +245,7 @@ class SessionTable(ScrollView, can_focus=True):
         return self._row_number
 
     def show_rows(self) -> None:
-        """The board changed: stay with the session under the cursor, or where it was."""
+        """Show the changed list: the cursor stays on its session, or on its row."""
         place = self._session_list.row_number(self._selected_id) if self._selected_id is not None else None
         count = len(self._session_list.rows)
         # One more for the header.
@@ -254,7 +253,6 @@ class SessionTable(ScrollView, can_focus=True):
         self.select_row(place if place is not None else min(self._row_number, max(0, count - 1)))
 
     def select_row(self, place: int) -> None:
-        """Put the cursor on a row."""
         self._row_number = place
         record = self.selected
         chosen = record.id if record is not None else None
@@ -274,7 +272,6 @@ class SessionTable(ScrollView, can_focus=True):
         self._select_nearest(place if place >= 0 else len(self._session_list.rows) - 1)
 
     def on_click(self, event: object) -> None:
-        """A mouse is not needed, but it works."""
         line = getattr(event, "y", 0)
         if line >= 1:
             self._select_nearest(self.scroll_offset.y + line - 1)
@@ -297,12 +294,12 @@ class SessionTable(ScrollView, can_focus=True):
         self.select_row(max(0, min(place, len(self._session_list.rows) - 1)))
 
     def _scroll_to_cursor(self) -> None:
-        seen = max(1, self.size.height - 1)
+        visible = max(1, self.size.height - 1)
         top = self.scroll_offset.y
         if self._row_number < top:
             self.scroll_to(y=self._row_number, animate=False, immediate=True)
-        elif self._row_number >= top + seen:
-            self.scroll_to(y=self._row_number - seen + 1, animate=False, immediate=True)
+        elif self._row_number >= top + visible:
+            self.scroll_to(y=self._row_number - visible + 1, animate=False, immediate=True)
 
     def _header(self, width: int) -> list[str]:
         cells = self._widths(width)
@@ -319,27 +316,26 @@ class SessionTable(ScrollView, can_focus=True):
         tone, past = _TONE_CLASSES[row.tone], row.tone is RowTone.PAST
         mark, _ = MARKS[row.tone]
         texts = [(tone, f" {mark} {row.word}"), ("table--quiet", f" {row.age:>4}")]
-        # Where there is room for one of them, who has a name is known by it: many work in one project.
-        who = row.project if width >= WIDE_CELLS else plain(row.record.name or "") or row.project
-        texts.append((tone if past else "table--strong", f" {who}"))
+        # A narrow table shows the name instead of the project: one project has many sessions.
+        label = row.project if width >= WIDE_CELLS else plain(row.record.name or "") or row.project
+        texts.append((tone if past else "table--strong", f" {label}"))
         if width >= WIDE_CELLS:
-            # What Wakeful only found stays back.
-            hands = "table--text" if row.record.managed and not past else "table--quiet"
-            texts.append((hands, f" {self._display_name(row.record)}"))
+            # A name or id that commands accept; found sessions are quiet.
+            name = plain(row.record.name or row.record.agent or "") or self._session_list.short_id(
+                row.record.id
+            )
+            style = "table--text" if row.record.managed and not past else "table--quiet"
+            texts.append((style, f" {name}"))
         texts.append((tone if past else "table--text", f" {row.doing}"))
         return [
             (style, _fit(text, cells))
             for (style, text), cells in zip(texts, self._widths(width), strict=True)
         ]
 
-    def _display_name(self, record: SessionRecord) -> str:
-        """As a command takes it."""
-        return plain(record.name or record.agent or "") or self._session_list.short_id(record.id)
-
     def _strip(self, cells: list[tuple[str, str]], width: int, background: Style | None) -> Strip:
         base = self.rich_style
         over = Style(bgcolor=background.bgcolor, bold=True) if background is not None else Style.null()
-        # Never stale green: what is not proven has no colour.
+        # Without a connection nothing has a colour.
         segments = [
             Segment(text, base + self._style("table--lost" if self.is_lost else name) + over)
             for name, text in cells
@@ -351,7 +347,7 @@ class SessionTable(ScrollView, can_focus=True):
 
 
 def _fit(text: str, cells: int) -> str:
-    """Exactly so wide, with a mark where something is missing."""
+    """Cut or padded to this width; `…` marks a cut."""
     if cell_len(text) <= cells:
         return set_cell_size(text, cells)
     return set_cell_size(text, max(0, cells - 2)) + "… "

@@ -4,7 +4,7 @@ from typing import Final
 
 from textual.theme import Theme
 
-# Amber wants a person, red is trouble, green works; everything else stays back.
+# Amber needs a person, red is a problem, green works; everything else is quiet.
 PALETTES: Final[dict[str, dict[str, str]]] = {
     "wakeful-dark": {
         "text": "#d6dae0",
@@ -68,7 +68,7 @@ def _theme(name: str, colours: dict[str, str]) -> Theme:
 
 
 def styles(name: str, *, is_lost: bool = False) -> dict[str, str]:
-    """What the words' styles mean in a theme. Without a proven link nothing has a colour but the word that says so."""
+    """The styles of a theme. Without a connection only the line that says so has a colour."""
     colours = PALETTES[name]
     grey = colours["lost"]
     loud = f"bold {colours['background']} on"

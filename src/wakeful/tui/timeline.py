@@ -25,7 +25,7 @@ NO_CALLS: Final = CallList((), None)
 
 
 class ActivityKind(StrEnum):
-    """What a person would call it, in the order of the legend."""
+    """In the order of the legend."""
 
     WORKING = "working"
     MODEL = "waiting for model"
@@ -49,7 +49,7 @@ _ToolRun = tuple[float, float]
 
 
 def spans_of(events: Sequence[EventRecord], calls: CallList, now_wall: float) -> list[Span]:
-    """From the first transition to now; where calls are known, work is told apart."""
+    """From the first transition to now; where calls are known, work is split into model and tool time."""
     since = wall_of(calls.since) if calls.since is not None else None
     runs = list(_tool_runs(calls.calls, now_wall))
     cuts = [wall_of(each.at) for each in calls.calls if not _end_of(each, now_wall)]
@@ -63,7 +63,7 @@ def spans_of(events: Sequence[EventRecord], calls: CallList, now_wall: float) ->
 
 
 def kind_of(event: EventRecord) -> ActivityKind:
-    """The same words as on the page."""
+    """The same kinds as on the page."""
     if event.health == "dead":
         return ActivityKind.DEAD
     if event.reason in _SILENT_REASONS:
@@ -76,7 +76,7 @@ def kind_of(event: EventRecord) -> ActivityKind:
 
 
 def _tool_runs(calls: Sequence[CallRecord], now_wall: float) -> Iterator[_ToolRun]:
-    """When tools ran, side by side as they do: one run for all that overlap."""
+    """When tools ran: overlapping calls are one run."""
     runs = sorted((wall_of(call.at), _end_of(call, now_wall)) for call in calls)
     last: _ToolRun | None = None
     for start, end in runs:
@@ -93,7 +93,7 @@ def _tool_runs(calls: Sequence[CallRecord], now_wall: float) -> Iterator[_ToolRu
 
 
 def _end_of(call: CallRecord, now_wall: float) -> float:
-    """A call that was cut off ended nobody knows when: it is not drawn as if it had run."""
+    """The end of a call that was cut off is unknown: it is not drawn."""
     if call.end in _FINISHED_ENDS and call.ended_at is not None:
         return wall_of(call.ended_at)
     return now_wall if call.end in {"open", "waiting"} else 0.0
@@ -104,7 +104,7 @@ def _split_by_calls(
 ) -> Iterator[Span]:
     """Between calls a turn waits for its model.
 
-    Before the part of the log that was read it just works, and so it does after a call that was cut off began.
+    Before the part of the log that was read, and after a call that was cut off, it is only known to work.
     """
     cut = min((each for each in cuts if span.start <= each < span.end), default=span.end)
     marks = [(known, ActivityKind.WORKING)]
@@ -125,7 +125,7 @@ def wall_of(stamp: str) -> float:
 
 CELLS_MAX: Final = 48
 CELLS_MIN: Final = 12
-# The shortest of these that shows everything; the last one where nothing does.
+# The shortest of these that shows everything, or the last one.
 MINUTES: Final = (5, 15, 30, 60, 180, 360, 720, 1440, 4320, 10080)
 _KIND_STYLES: Final = {
     ActivityKind.WORKING: ("▄", "success"),
@@ -146,7 +146,7 @@ _MARGIN: Final = "        "
 
 
 class SessionHistory(Struct, frozen=True):
-    """What happened to a session: its transitions, its calls, incidents as (start, end), and when Wakeful acted."""
+    """Transitions and calls of a session, its incidents as (start, end), and when Wakeful acted."""
 
     events: Sequence[EventRecord] = ()
     calls: CallList = NO_CALLS
@@ -155,9 +155,9 @@ class SessionHistory(Struct, frozen=True):
 
 
 def timeline_lines(past: SessionHistory, now_wall: float, cells: int = CELLS_MAX) -> list[Line]:
-    """The strip with the time it begins at, below it incidents and acts, then how long each kind lasted.
+    """The strip after its start time, below it incidents and actions, then how long each kind lasted.
 
-    Nothing without a transition, or in its first second.
+    Empty without a transition, and in the first second.
     """
     if not past.events or now_wall - wall_of(past.events[0].at) < 1:
         return []
@@ -167,7 +167,7 @@ def timeline_lines(past: SessionHistory, now_wall: float, cells: int = CELLS_MAX
     began, step = now_wall - 60 * minutes, 60 * minutes / cells
     edges = [(began + number * step, began + (number + 1) * step) for number in range(cells)]
     when = f"{datetime.fromtimestamp(began, UTC).astimezone():%H:%M} "
-    # The last cell is now, however short that has been.
+    # The last cell is the present state, however short.
     looks = [*(_kind_style_in(spans, *each) for each in edges[:-1]), _KIND_STYLES[spans[-1].kind]]
     lines: list[Line] = [((f"  {when}", "quiet"), *looks)]
     marks = [_mark_in(past, *each, now_wall) for each in edges]
@@ -191,7 +191,7 @@ def _legend(spans: Sequence[Span], began: float, left_out: int) -> Line:
 
 
 def _kind_style_in(spans: Sequence[Span], start: float, end: float) -> tuple[str, str]:
-    """What lasted longest in a cell."""
+    """The kind that lasted longest in a cell."""
     lasted: Counter[ActivityKind] = Counter()
     for span in spans:
         seconds = min(span.end, end) - max(span.start, start)

@@ -31,11 +31,12 @@ from wakeful.judging.available_actions import OBSERVING
 from wakeful.tui.commands import ActionRequest, KeyedAction, agent_actions, choice_action
 from wakeful.tui.detail import to_rich_text
 from wakeful.tui.theme import styles
+from wakeful.tui.timeline import wall_of
 from wakeful.views.incidents import IncidentList, IncidentRecord
 from wakeful.views.records import AgentList, CriticalEventList
 
 POSSIBLE_EFFECTS_SHOWN_MAX: Final = 5
-# Who needs somebody comes first.
+# Agents that need a person come first.
 _STATE_MARKS: Final[Mapping[AgentState, tuple[str, str]]] = {
     AgentState.STALE: ("✗", "warning"),
     AgentState.ERROR: ("✗", "error"),
@@ -49,7 +50,7 @@ _STATE_ORDER: Final = tuple(_STATE_MARKS)
 
 
 class ViewEntry(NamedTuple):
-    """What one thing of a view says, and what can be ordered while it is chosen."""
+    """The lines of one entry, and the actions while it is selected."""
 
     key: str
     lines: tuple[Line, ...]
@@ -57,7 +58,7 @@ class ViewEntry(NamedTuple):
 
 
 class ViewKind(NamedTuple):
-    """One view: its title, where its answer comes from, what it says while there is nothing, and how it is read."""
+    """One view: title, request, text of an empty view, and how its entries are made."""
 
     title: str
     target: str
@@ -66,7 +67,7 @@ class ViewKind(NamedTuple):
 
 
 def decision_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
-    """Each with what may have happened, and what each choice leads to."""
+    """Each with its possible effects, and the consequence of each choice."""
     for each in decode_body(body, CheckpointList).checkpoints:
         if each.state == "open":
             offers = tuple(choice_action(each.number, choice) for choice in each.choices)
@@ -88,31 +89,29 @@ def _decision_lines(record: CheckpointRecord, offers: tuple[KeyedAction, ...], n
 
 
 def incident_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
-    """Open ones first, with what became of each session."""
+    """Open ones first, with the state of each session."""
     for each in decode_body(body, IncidentList).incidents:
         yield ViewEntry(each.id, tuple(_incident_lines(each, now)))
 
 
-def _incident_lines(episode: IncidentRecord, now: float) -> Iterator[Line]:
-    is_open = episode.resolved_at is None
+def _incident_lines(incident: IncidentRecord, now: float) -> Iterator[Line]:
+    is_open = incident.resolved_at is None
     lasted = (
-        now - _wall(episode.opened_at)
+        now - wall_of(incident.opened_at)
         if is_open
-        else _wall(episode.resolved_at or "") - _wall(episode.opened_at)
+        else wall_of(incident.resolved_at or "") - wall_of(incident.opened_at)
     )
     mark, style = ("✗ ", "error") if is_open else ("✓ ", "quiet")
-    when = f"  {'open' if is_open else 'over'}, since {_clock(episode.opened_at, now)}, for {age(lasted)}"
-    yield ((mark, style), (plain(episode.words), "strong" if is_open else "text"), (when, "quiet"))
-    for line in incident_details(episode):
+    when = f"  {'open' if is_open else 'over'}, since {_clock(incident.opened_at, now)}, for {age(lasted)}"
+    yield ((mark, style), (plain(incident.words), "strong" if is_open else "text"), (when, "quiet"))
+    for line in incident_details(incident):
         yield ((f"  {plain(line)}", "text" if is_open else "quiet"),)
 
 
 def agent_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
-    """Who needs somebody first; what can be ordered of each."""
-    found = sorted(
-        decode_body(body, AgentList).agents, key=lambda each: (_STATE_ORDER.index(each.state), each.name)
-    )
-    for each in found:
+    """Agents that need a person first, each with its actions."""
+    agents = decode_body(body, AgentList).agents
+    for each in sorted(agents, key=lambda each: (_STATE_ORDER.index(each.state), each.name)):
         offers = agent_actions(each.name, each.state)
         mark, style = _STATE_MARKS[each.state]
         about = f"  {each.runtime}  for {_age(each.since, now)}"
@@ -126,7 +125,7 @@ def agent_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
 
 
 def without_actions(entry: ViewEntry) -> ViewEntry:
-    """An agent while the mode is observe: no order is taken, which is said where its keys stood."""
+    """An agent in the mode observe: a line instead of its keys says that no order is taken."""
     if not entry.lines or entry.lines[-1] != tuple(_key_pieces(entry.offers)):
         return entry
     names = ", ".join(offer.label for offer in entry.offers)
@@ -142,18 +141,18 @@ def _key_pieces(offers: tuple[KeyedAction, ...]) -> Iterator[tuple[str, str]]:
 
 
 def event_entries(body: bytes, now: float) -> Iterator[ViewEntry]:
-    """The newest first; whatever another program put into them."""
+    """The newest first; other programs may have written anything into them."""
     for number, each in enumerate(reversed(decode_body(body, CriticalEventList).events)):
-        told = {key: plain(str(value), 100).replace("_", " ") for key, value in each.items() if value}
-        at, what = str(each.get("timestamp") or ""), told.get("event", "-")
+        texts = {key: plain(str(value), 100).replace("_", " ") for key, value in each.items() if value}
+        at, what = str(each.get("timestamp") or ""), texts.get("event", "-")
         style = "success" if what.endswith("recovered") else "error"
-        acted = told.get("action_taken", "none")
+        acted = texts.get("action_taken", "none")
         project = plain(str(each.get("project_key") or "-"), 40)
         line: Line = (
             (f"{_clock(at, now):<12}", "quiet"),
             (f"{what:<18} ", style),
             (f"{project}  ", "strong"),
-            (f"{told.get('reason', '')}", "text"),
+            (f"{texts.get('reason', '')}", "text"),
             (f"  Wakeful: {acted}" if acted != "none" else "", "accent"),
         )
         yield ViewEntry(f"{at}{number}", (line,))
@@ -174,15 +173,11 @@ VIEW_KINDS: Final[Mapping[str, ViewKind]] = {
         "Events", "/api/events?since=24h&limit=200", "No critical event in the last 24 h.", event_entries
     ),
 }
-"""By the key that opens each; `1` is the sessions."""
-
-
-def _wall(stamp: str) -> float:
-    return datetime.fromisoformat(stamp).timestamp()
+"""By the key that opens each; `1` is the session list."""
 
 
 def _age(stamp: str, now: float) -> str:
-    return age(now - _wall(stamp))
+    return age(now - wall_of(stamp))
 
 
 def _clock(stamp: str, now: float) -> str:
@@ -195,7 +190,7 @@ def _clock(stamp: str, now: float) -> str:
     return f"{then:%H:%M}" if then.date() == today else f"{then:%d %b %H:%M}"
 
 
-# What is not pushed is asked for again this long after a change.
+# What is not pushed is requested again this long after a change.
 REFRESH_DELAY_SECONDS: Final = 0.5
 
 
@@ -252,7 +247,7 @@ class View(ModalScreen[str | None]):
         self._fetch()
 
     def fetch_soon(self) -> None:
-        """Something happened: ask again soon, once for many changes."""
+        """Request the entries again soon, once for many changes."""
         if self._fetch_timer is None:
             self._fetch_timer = self.set_timer(REFRESH_DELAY_SECONDS, self._fetch)
 
@@ -264,9 +259,9 @@ class View(ModalScreen[str | None]):
         self.query_one("#head", Static).update(to_rich_text(lines, self._styles()))
 
     def redraw(self) -> None:
-        """In other colours: the link changed."""
+        """In other colours: the connection was lost or is back."""
         if not self.query("#head"):
-            # It is not there yet, or no more.
+            # The screen is not mounted.
             return
         self.draw_head()
         for shown, entry in zip(self.query(".entry").results(Static), self._entries, strict=False):
@@ -281,7 +276,7 @@ class View(ModalScreen[str | None]):
         try:
             answer = await asyncio.to_thread(self._client.get, self._kind.target)
         except WakefulError:
-            # The link says what is wrong with the daemon, and asks again once it is back.
+            # The connection reports problems of the daemon, and the view is fetched again after them.
             return
         entries = self._kind.entries(answer.body, self._now())
         observing = self._mode() == "observe"

@@ -13,6 +13,8 @@ from wakeful.agents.model import AgentChange, AgentRecord, AgentsSummary
 from wakeful.agents.runtime import UndeclaredAgent
 from wakeful.alerts.mute_pause_model import MuteKind, PauseRecord
 from wakeful.checkpoints.model import CheckpointRecord
+from wakeful.control.driver import PermissionQuestion
+from wakeful.core.ids import SessionId
 from wakeful.judging.session_record import SessionRecord
 from wakeful.storage.base import ActionOutcome
 
@@ -50,7 +52,7 @@ class EventList(Struct, frozen=True):
 
 
 class CallEnd(StrEnum):
-    """How a call ended. `cut_off`: its turn or its agent was over before it came back. `waiting`: for a person."""
+    """How a call ended. `cut_off`: its turn or its agent ended first. `waiting`: for a person."""
 
     OK = "ok"
     ERROR = "error"
@@ -61,7 +63,7 @@ class CallEnd(StrEnum):
 
 
 class CallText(Struct, frozen=True):
-    """What an agent and its tool wrote."""
+    """Text of an agent and its tool."""
 
     tool: str
     input: str
@@ -69,7 +71,7 @@ class CallText(Struct, frozen=True):
 
 
 class CallRecord(Struct, frozen=True):
-    """One call. Without `ended_at` nobody saw it come back."""
+    """One call. Without `ended_at` its end was not seen."""
 
     at: str
     ended_at: str | None
@@ -78,14 +80,14 @@ class CallRecord(Struct, frozen=True):
 
 
 class CallList(Struct, frozen=True):
-    """The newest calls, oldest first. `since` is where the part of the log begins that was read for it."""
+    """The newest calls, oldest first. `since` is the beginning of the part of the log that was read."""
 
     calls: tuple[CallRecord, ...]
     since: str | None
 
 
 class SourceRecord(Struct, frozen=True):
-    """An eye: why it sees late, and which logs it does not read."""
+    """A log source: why it is slow, and which logs it does not read."""
 
     name: str
     slow: str | None
@@ -93,7 +95,7 @@ class SourceRecord(Struct, frozen=True):
 
 
 class DaemonRecord(Struct, frozen=True):
-    """What the daemon says of itself, ahead of any session. One look without a daemon has no pid and no start."""
+    """The daemon itself. A single look without a daemon has no pid and no start."""
 
     mode: str
     version: str
@@ -109,7 +111,7 @@ class DaemonRecord(Struct, frozen=True):
 
 
 class Overview(Struct, frozen=True):
-    """Mode first, then the daemon, then how many sessions stand where."""
+    """The mode, the daemon, and counts of sessions by state and health."""
 
     schema: int
     mode: str
@@ -212,3 +214,17 @@ class CriticalEventList(Struct, frozen=True):
     events: list[dict[str, Any]]
     left_out: int
     paused: PauseRecord | None = None
+
+
+class ManagedRecord(Struct, frozen=True):
+    """A session that is, or was, managed."""
+
+    session_id: SessionId
+    managed: bool
+    driver: str
+    epoch: int
+    pid: int | None
+
+
+class QuestionList(Struct, frozen=True):
+    questions: tuple[PermissionQuestion, ...]

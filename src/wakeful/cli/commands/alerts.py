@@ -14,7 +14,7 @@ import msgspec
 from wakeful.alerts.delivery import Messenger, NotDelivered, Refused
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.options import json_option
-from wakeful.cli.output import print_json, print_line
+from wakeful.cli.output import print_record
 from wakeful.cli.person import require_person
 from wakeful.cli.settings import load_settings
 from wakeful.config.alert_channels import open_channels
@@ -59,11 +59,8 @@ def test(*, config_file: str | None, as_json: bool) -> int:
     if not channels:
         raise NoChannel
     tried = asyncio.run(_test_all(channels))
-    if as_json:
-        print_json(msgspec.json.encode({"channels": tried}))
-    else:
-        for each in tried:
-            print_line(f"{each.channel}: {each.outcome}{f' ({each.reason})' if each.reason else ''}")
+    lines = [f"{each.channel}: {each.outcome}{f' ({each.reason})' if each.reason else ''}" for each in tried]
+    print_record({"channels": tried}, lines, as_json=as_json)
     return 0 if all(each.outcome == "sent" for each in tried) else 1
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.options import Command, Number, json_option
-from wakeful.cli.output import print_json, print_line
+from wakeful.cli.output import print_json, print_line, print_record
 from wakeful.core.errors import OperatorError
 from wakeful.core.text import plain
 
@@ -42,7 +42,6 @@ def backlog() -> None:
 
 
 def root_option(command: Command) -> Command:
-    """Give a command `--root`."""
     return click.option(
         "--root",
         type=click.Path(path_type=Path),
@@ -53,14 +52,13 @@ def root_option(command: Command) -> Command:
 
 
 def set_option(command: Command) -> Command:
-    """Give a command `--set`."""
     return click.option("--set", "others", multiple=True, metavar="NAME=VALUE", help="Any other field.")(
         command
     )
 
 
 def priority_of(text: str) -> str | int:
-    """A whole number is kept as one."""
+    """The text; an integer if it is a whole number."""
     return int(text) if text.isascii() and text.isdigit() and len(text) < 10 else text
 
 
@@ -112,13 +110,8 @@ def list_items(*, status: str | None, root: Path, as_json: bool) -> int:
     from wakeful.journal.backlog import Backlog  # noqa: PLC0415 - `--help` needs none of it
 
     items = Backlog(root).items(status)
-    if as_json:
-        print_json(msgspec.json.encode({"items": items}))
-        return 0
-    for item in items:
-        print_line(_line(item))
-    if not items:
-        print_line("Nothing in the backlog.")
+    lines = [_line(item) for item in items] or ["Nothing in the backlog."]
+    print_record({"items": items}, lines, as_json=as_json)
     return 0
 
 
@@ -164,10 +157,7 @@ def _fields(given: Iterable[str]) -> dict[str, str]:
 
 
 def _print_item(item: dict[str, Any], *, as_json: bool) -> int:
-    if as_json:
-        print_json(msgspec.json.encode(item))
-    else:
-        print_line(_line(item))
+    print_record(item, [_line(item)], as_json=as_json)
     return 0
 
 

@@ -15,7 +15,7 @@ from msgspec import Struct
 from wakeful.cli import settings as trusting
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.options import json_option
-from wakeful.cli.output import print_json, print_line, print_note, wall_now
+from wakeful.cli.output import print_line, print_note, print_record, wall_now
 from wakeful.cli.settings import load_settings
 from wakeful.config.gateway import CHAT_KEYS, CHATS, MEANINGS as GATEWAY_MEANINGS
 from wakeful.config.heartbeat import MEANINGS as HEARTBEAT_MEANINGS
@@ -141,13 +141,13 @@ def init(*, config_file: str | None) -> int:
     """Write a file with every key at its default, commented out. Never overwrites one."""
     path = config_path(os.environ, config_file)
     if path is None:
-        # Without a HOME there is no place of one's own to write to; `of` says what to set.
+        # Without a HOME there is no place to write to; `from_environ` says what to set.
         path = f"{StatePaths.from_environ(os.environ).state_dir}/wakeful.toml"
     if config_file is None:
         require_home(os.environ)
     Path(path).parent.mkdir(parents=True, exist_ok=True)
     try:
-        # For its owner alone: people write tokens and passwords into it.
+        # Readable by its owner only: it may hold tokens and passwords.
         with open(
             path, "x", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, 0o600)
         ) as file:
@@ -159,7 +159,7 @@ def init(*, config_file: str | None) -> int:
 
 
 def default_lines() -> Iterator[str]:
-    """The default file. Taking the `# ` away from a key puts it in force."""
+    """The default file. A key takes effect when its `# ` is removed."""
     yield "# Wakeful. Every key is shown with its default; remove the leading # to change it."
     section = ""
     for name, key in KEYS.items():
@@ -173,12 +173,12 @@ def default_lines() -> Iterator[str]:
 
 
 def _agent_lines() -> Iterator[str]:
-    """An example, for there is no default: how agents are called is for whoever declares them."""
+    """An example, because agents have no default."""
     yield "\n# Agents of the hub, a table each. Take the leading #| away to have one called `claude`."
     yield "#| [agents.claude]"
     for name, key in AGENT_KEYS.items():
         example = {"runtime": "tmux", "command": ["claude"]}.get(name, key.default)
-        # The example is one in tmux, and valid as it stands.
+        # The example runs in tmux and is valid.
         aside = "# " if name in DOCKER_ONLY else ""
         yield f"#| {aside}{name} = {_toml(example)}  # {key.meaning} Allowed: {key.allowed}."
 
@@ -204,16 +204,13 @@ def _toml(value: Any) -> str:
 def show(*, config_file: str | None, as_json: bool) -> int:
     """Show every value in force, and whether it comes from a file, the environment or the defaults."""
     loaded = load_settings(config_file)
-    if as_json:
-        print_json(msgspec.json.encode({"config": public_values(loaded), "origins": loaded.origins}))
-        return 0
-    for line in _value_lines(loaded):
-        print_line(line)
+    record = {"config": public_values(loaded), "origins": loaded.origins}
+    print_record(record, _value_lines(loaded), as_json=as_json)
     return 0
 
 
 def public_values(loaded: LoadedConfig) -> dict[str, Any]:
-    """Every value; of a secret only whether it was set."""
+    """Every value; of a secret only whether it is set."""
     values: dict[str, Any] = {}
     for key in KEYS.values():
         value = key.format_value(key.value_in(loaded.config))
@@ -238,7 +235,7 @@ def _value_lines(loaded: LoadedConfig) -> list[str]:
 
 
 def _table_cells(name: str, shown: str, table: Struct, loaded: LoadedConfig) -> Iterator[tuple[str, str]]:
-    """Each key of an agent or a chat: what nobody wrote is a default here too."""
+    """Every key of an agent or a chat, defaults included."""
     for field in msgspec.structs.fields(table)[1:]:
         value = _toml(getattr(table, field.name))
         yield f"{shown}.{field.name} = {value}", loaded.origins.get(f"{name}.{field.name}", "default")
@@ -250,11 +247,7 @@ def _table_cells(name: str, shown: str, table: Struct, loaded: LoadedConfig) -> 
 def check(*, config_file: str | None, as_json: bool) -> int:
     """Say whether the configuration is valid. Exit 1 with every problem if it is not."""
     problems = _problems(config_file)
-    if as_json:
-        print_json(msgspec.json.encode({"ok": not problems, "problems": problems}))
-        return 1 if problems else 0
-    for line in problems or ["valid"]:
-        print_line(line)
+    print_record({"ok": not problems, "problems": problems}, problems or ["valid"], as_json=as_json)
     return 1 if problems else 0
 
 
@@ -273,7 +266,7 @@ def trust(*, file: str | None) -> int:
 
     For people: refused inside an agent's session.
     """
-    from wakeful.cli.person import require_person  # noqa: PLC0415 - reads /proc, for this alone
+    from wakeful.cli.person import require_person  # noqa: PLC0415 - for this command alone
 
     require_person()
     paths = StatePaths.from_environ(os.environ)
@@ -282,10 +275,10 @@ def trust(*, file: str | None) -> int:
     document = trusting.working_directory_config()
     if document is None:
         raise NothingToTrust
-    # Not trusted unless it is valid: its author is told now, not at the next start.
+    # Only a valid file is trusted: its problems are reported now, not at the next start.
     loaded = combine([document], {})
     set_here = {name for name, origin in loaded.origins.items() if origin != "default"}
-    # Of an agent or a chat its name says enough.
+    # For an agent or a chat the name is enough.
     changed = sorted(name for name in set_here if name.rpartition(".")[0] not in set_here)
     trusting.trust(document, paths)
     print_line(f"trusted {document.path}: it sets {', '.join(changed) or 'nothing'}")
@@ -295,7 +288,7 @@ def trust(*, file: str | None) -> int:
 
 def _trust_heartbeat(file: str, paths: StatePaths) -> int:
     """Raises TrustNotNeeded, HeartbeatInvalid, TrustDamaged."""
-    from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - YAML costs only who reads one
+    from wakeful.daemon import heartbeat as heartbeats  # noqa: PLC0415 - imports YAML
 
     place = heartbeats.heartbeat_path_from(file, paths.state_dir)
     if place is None:

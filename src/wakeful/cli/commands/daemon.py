@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from wakeful.cli.options import Number, WholeNumber, json_option
-from wakeful.cli.output import print_json, print_line
+from wakeful.cli.output import print_json, print_line, print_line_now
 from wakeful.cli.settings import config_arguments, load_settings
 from wakeful.client.client import DaemonClient, own_daemon
 from wakeful.config.paths import StatePaths
@@ -141,7 +141,7 @@ def up(
         serve(
             config,
             paths,
-            _print_now,
+            print_line_now,
             with_login=with_login,
             port_asked_for=asked,
             gateway=gateway,
@@ -164,12 +164,6 @@ def _arguments(port: int | None, config_file: str | None, *, no_tcp: bool) -> li
     arguments = ["--no-tcp"] if no_tcp else []
     arguments += [] if port is None else ["--port", str(port)]
     return [*arguments, *config_arguments(config_file)]
-
-
-def _print_now(line: str) -> None:
-    print_line(line)
-    # A supervisor's log is read while it runs.
-    sys.stdout.flush()
 
 
 @click.command(epilog="Example: wakeful down")

@@ -12,7 +12,7 @@ import msgspec
 
 from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.options import json_option
-from wakeful.cli.output import INTERRUPTED_EXIT_CODE, print_json, print_line, wall_now
+from wakeful.cli.output import INTERRUPTED_EXIT_CODE, print_json, print_line, print_record, wall_now
 from wakeful.cli.settings import load_settings
 from wakeful.client.client import decode_body, own_daemon
 from wakeful.client.errors import DaemonNotRunning
@@ -90,12 +90,8 @@ def _archive(before: str, *, as_json: bool) -> int:
         )
     except DaemonNotRunning:
         done = _archive_locally(stamped)
-    if as_json:
-        print_json(msgspec.json.encode(done))
-    else:
-        print_line(
-            f"archived {done.archived} event{'' if done.archived == 1 else 's'} in {Path(done.path).parent}"
-        )
+    events_text = f"{done.archived} event{'' if done.archived == 1 else 's'}"
+    print_record(done, [f"archived {events_text} in {Path(done.path).parent}"], as_json=as_json)
     return 0
 
 
@@ -115,10 +111,7 @@ async def _follow(path: Path, since_wall: float, *, as_json: bool) -> None:
         wall = wall_of_stamp(str(event.get("timestamp")))
         if wall is None or wall < since_wall:
             continue
-        if as_json:
-            print_json(msgspec.json.encode(event))
-        else:
-            print_line(event_line(event))
+        print_record(event, [event_line(event)], as_json=as_json)
         sys.stdout.flush()
 
 

@@ -14,7 +14,7 @@ from typing import Final
 
 import click
 
-from wakeful.cli.output import print_line, print_note
+from wakeful.cli.output import print_line, print_line_now, print_note
 from wakeful.cli.person import require_person
 from wakeful.cli.settings import config_arguments, load_settings
 from wakeful.config.load import Document, combine, read_file
@@ -60,7 +60,7 @@ def gateway(context: click.Context, *, config_file: str | None, supervised: bool
     # Addresses of the Bot API hold the token.
     logging.getLogger("httpx").setLevel(logging.WARNING)
     daemon = ("up", "--no-tcp", "--no-gateway", "--supervised", *config_arguments(config_file))
-    asyncio.run(work.serve_gateway(config, paths, _print_now, daemon=daemon, supervised=supervised))
+    asyncio.run(work.serve_gateway(config, paths, print_line_now, daemon=daemon, supervised=supervised))
     return 0
 
 
@@ -99,12 +99,6 @@ def _gateway_process_module() -> ModuleType:
     except ImportError as problem:
         raise GatewayPartsMissing(missing=problem.name or "a library") from problem
     return process
-
-
-def _print_now(line: str) -> None:
-    print_line(line)
-    # A log is read while it is written.
-    sys.stdout.flush()
 
 
 # More backups than this are left to a person to read and remove.

@@ -15,7 +15,7 @@ from msgspec import Struct
 from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.commands.session_control import ACTION_SECONDS_MAX
 from wakeful.cli.options import completion_of, json_option
-from wakeful.cli.output import print_json, print_line, print_note, wall_now
+from wakeful.cli.output import print_answer, print_json, print_line, print_note, wall_now
 from wakeful.cli.settings import load_settings
 from wakeful.client.client import decode_body, own_daemon
 from wakeful.config.paths import StatePaths
@@ -64,12 +64,9 @@ def heartbeat() -> None:
 def status(*, name: str, as_json: bool) -> int:
     """Say whether an agent may be woken now, by which policy, and what was last decided."""
     answer = own_daemon().get(f"/api/agents/{name}/heartbeat/status")
-    if as_json:
-        print_json(answer.body)
-        return answer.exit_code
-    for line in status_lines(decode_body(answer.body, HeartbeatStatus)):
-        print_line(line)
-    return answer.exit_code
+    return print_answer(
+        answer, lambda body: status_lines(decode_body(body, HeartbeatStatus)), as_json=as_json
+    )
 
 
 @click.command(epilog="Example: wakeful agent heartbeat wake fox")
@@ -163,11 +160,8 @@ def _validate(file: str) -> Validation:
         snapshot = policy_snapshot(heartbeats.parse_snapshot(content, place.path, bounds, iso(wall_now())))
     except HeartbeatInvalid as wrong:
         return Validation(False, None, problem_of(wrong))
-    return Validation(True, snapshot, None, _trust_store().is_trusted(place.path, content))
-
-
-def _trust_store() -> TrustFile:
-    return TrustFile(StatePaths.from_environ(os.environ).trust_file)
+    trust = TrustFile(StatePaths.from_environ(os.environ).trust_file)
+    return Validation(True, snapshot, None, trust.is_trusted(place.path, content))
 
 
 def problem_of(wrong: HeartbeatInvalid) -> PolicyProblem:

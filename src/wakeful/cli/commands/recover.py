@@ -5,11 +5,10 @@ from pathlib import Path
 from typing import Final
 
 import click
-import msgspec
 
 from wakeful.checkpoints.model import file_name
 from wakeful.cli.options import Number, json_option
-from wakeful.cli.output import print_json, print_line, print_note
+from wakeful.cli.output import print_note, print_record
 from wakeful.journal.recovery_rules import RecoveryResult, RecoveryStatus
 from wakeful.linux.child_environment import given_environ
 
@@ -46,18 +45,17 @@ def recover(*, session_state: Path, wait: float, as_json: bool) -> int:
     from wakeful.journal.recovery_watch import recover_journal  # noqa: PLC0415 - `--help` needs none of it
 
     recovered = recover_journal(
-        session_state, wait_seconds=wait, progress=_print_progress, environ=given_environ(os.environ)
+        session_state,
+        wait_seconds=wait,
+        progress=lambda number, words: print_note(f"{number}/{STEPS_TOTAL} {words}"),
+        environ=given_environ(os.environ),
     )
-    if as_json:
-        print_json(msgspec.json.encode(recovered))
-    else:
-        for line in recovery_lines(recovered):
-            print_line(line)
+    print_record(recovered, recovery_lines(recovered), as_json=as_json)
     return _EXIT_CODES[recovered.status]
 
 
 def recovery_lines(recovered: RecoveryResult) -> list[str]:
-    """How it ended, for people; the next thing to do stands last."""
+    """The result as text; the next thing to do comes last."""
     lines = [f"{recovered.status}  trace {recovered.trace_id}"]
     lines += [f"  ! {each}" for each in recovered.notes]
     lines += [
@@ -74,7 +72,3 @@ def recovery_lines(recovered: RecoveryResult) -> list[str]:
         for number in recovered.checkpoints
     ]
     return lines
-
-
-def _print_progress(number: int, words: str) -> None:
-    print_note(f"{number}/{STEPS_TOTAL} {words}")

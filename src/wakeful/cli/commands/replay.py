@@ -15,7 +15,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from wakeful.cli.options import json_option
-from wakeful.cli.output import print_json, print_line, print_note
+from wakeful.cli.output import print_note, print_record
 from wakeful.cli.settings import load_settings
 from wakeful.config.load import Document, combine, read_file
 from wakeful.config.schema import KEYS
@@ -32,7 +32,6 @@ from wakeful.replay.report import (
     ReplayReport,
     ReplaySessionReport,
     ReplaySummary,
-    Score,
     compare,
     make_replay_report,
 )
@@ -71,7 +70,6 @@ def _total_lines(summary: ReplaySummary) -> Iterator[str]:
 
 
 def count_text(count: int, word: str) -> str:
-    """So many of them, in words."""
     return f"{count:,} {word}" if count == 1 else f"{count:,} {word}s"
 
 
@@ -83,7 +81,7 @@ def _case_lines(cases: CasesReport, sessions: Sequence[ReplaySessionReport]) -> 
     yield f"cases: {cases.right} of {cases.total} right"
     width = max(map(len, cases.labels))
     for label, score in cases.labels.items():
-        yield f"  {label.ljust(width)}  precision {_share_text(score.precision)}  recall {_share_text(score.recall)}  {_score_text(score)}"
+        yield f"  {label.ljust(width)}  precision {_share_text(score.precision)}  recall {_share_text(score.recall)}  ({score.right} right, {score.said} said, {score.expected} expected)"
     wrong = set(cases.wrong)
     for session in sessions:
         if session.id in wrong:
@@ -96,10 +94,6 @@ def _label_text(label: str | UnsetType) -> str:
 
 def _share_text(share: float | None) -> str:
     return "   - " if share is None else f"{share:5.3f}"
-
-
-def _score_text(score: Score) -> str:
-    return f"({score.right} right, {score.said} said, {score.expected} expected)"
 
 
 def comparison_lines(comparison: Comparison, names: tuple[str, str]) -> Iterator[str]:
@@ -120,7 +114,7 @@ def _difference_lines(difference: Difference, names: tuple[str, str]) -> Iterato
 
 
 def proposal_lines(proposals: Sequence[TuningProposal]) -> Iterator[str]:
-    """A configuration that can be used as it is; what single projects would need stands in it as comments."""
+    """A valid configuration; proposals for single projects are comments in it."""
     for proposal in proposals:
         is_own = proposal.project != ALL_PROJECTS
         named = f"project {proposal.project}" if is_own else "all recordings"
@@ -200,38 +194,30 @@ _Replay = Callable[[Sequence[Policy]], list[ReplayedSession]]
 
 
 def _report(step: _Replay, policy: Policy, *, as_json: bool) -> int:
-    told = make_replay_report(step([policy]))
-    _print_answer(told, report_lines(told), as_json=as_json)
-    cases = told.summary.cases
+    report = make_replay_report(step([policy]))
+    print_record(report, report_lines(report), as_json=as_json)
+    cases = report.summary.cases
     return 1 if cases is not UNSET and cases.wrong else 0
 
 
 def _compare(step: _Replay, pair: tuple[str, str], changes: tuple[str, ...], *, as_json: bool) -> int:
     policies = [_with_settings(_policy_of(path), changes) for path in pair]
     stepped = step(policies)
-    told = compare(make_replay_report(stepped, 0), make_replay_report(stepped, 1))
-    _print_answer(told, comparison_lines(told, pair), as_json=as_json)
+    comparison = compare(make_replay_report(stepped, 0), make_replay_report(stepped, 1))
+    print_record(comparison, comparison_lines(comparison, pair), as_json=as_json)
     return 0
 
 
 def _learn(step: _Replay, *, as_json: bool) -> int:
     proposals = propose(step(trial_policies()))
-    _print_answer({"proposals": proposals}, proposal_lines(proposals), as_json=as_json)
+    print_record({"proposals": proposals}, proposal_lines(proposals), as_json=as_json)
     return 0
-
-
-def _print_answer(told: Any, lines: Iterator[str], *, as_json: bool) -> None:
-    if as_json:
-        print_json(msgspec.json.encode(told))
-        return
-    for line in lines:
-        print_line(line)
 
 
 def _replay_all(
     paths: Sequence[Path], wanted: str, policies: Sequence[Policy], now: float | None, *, gone: bool
 ) -> list[ReplayedSession]:
-    from wakeful.cli.replay_recordings import find_recordings, recorded_sessions  # noqa: PLC0415 - a mistake in the options should not wait
+    from wakeful.cli.replay_recordings import find_recordings, recorded_sessions  # noqa: PLC0415 - wrong options are reported before it
 
     shelf = find_recordings(paths, wanted)
     if shelf.left_out:
@@ -247,7 +233,7 @@ def _replay_all(
 def _replay_session(
     session: "RecordedSession", policies: Sequence[Policy], now: float | None, *, gone: bool
 ) -> ReplayedSession:
-    # A case says itself when it is judged and what became of its process.
+    # A case has its own time of judgement and the end of its process.
     until = session.now if session.now is not None else now
     stepper = Replay(policies, until=until)
     for events in session.batches:
@@ -270,7 +256,7 @@ def _replay_session(
 
 @contextmanager
 def _progress_bar(size_bytes: int) -> Iterator[Callable[[int], None]]:
-    """A bar on a terminal, nothing anywhere else; taken away at the end, whichever way that comes."""
+    """A progress bar on a terminal, nothing elsewhere; it is removed at the end in every case."""
     if not sys.stderr.isatty():
         yield lambda _size: None
         return
@@ -306,12 +292,12 @@ def _number_of(text: str) -> float | None:
 
 
 def _policy_of(path: str) -> Policy:
-    """What this file alone says: the environment would make two files equal."""
+    """The policy of this file alone: the environment would make two files equal."""
     return combine([Document(path, read_file(path))], {"HOME": os.environ.get("HOME", "")}).config.detect
 
 
 def _with_settings(policy: Policy, changes: Sequence[str]) -> Policy:
-    """The policy with every `--set` in force, checked like a configuration."""
+    """The policy with every `--set`, checked like a configuration."""
     values = dict(_parse_setting(change) for change in changes)
     return msgspec.structs.replace(policy, **values)
 

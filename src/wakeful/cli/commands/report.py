@@ -8,7 +8,7 @@ from urllib.parse import urlencode
 import click
 
 from wakeful.cli.options import json_option
-from wakeful.cli.output import print_json, print_line, print_note, wall_now
+from wakeful.cli.output import print_answer, print_line, print_note, wall_now
 from wakeful.client.client import DaemonAnswer, decode_body, local_answer, own_daemon
 from wakeful.client.errors import DaemonNotRunning
 from wakeful.core.clock import iso
@@ -42,14 +42,11 @@ def report(*, since: str, line: bool, as_json: bool) -> int:
         raise click.UsageError("--line and --json are two different wishes.")
     if line:
         return _print_status_line(since_wall)
-    answer = _fetch_or_build(since_wall)
-    if as_json:
-        print_json(answer.body)
-        return 0
-    found = decode_body(answer.body, Report)
-    for each in report_lines(found, heading(since_wall, wall_now()), wall_now()):
-        print_line(each)
-    return 0
+    return print_answer(
+        _fetch_or_build(since_wall),
+        lambda body: report_lines(decode_body(body, Report), heading(since_wall, wall_now()), wall_now()),
+        as_json=as_json,
+    )
 
 
 def heading(since_wall: float, now_wall: float) -> str:

@@ -13,7 +13,6 @@ import click
 import msgspec
 
 from wakeful.agents.model import AgentRecord, AgentRuntime, AgentState, summarize_agents
-from wakeful.agents.runtime import UndeclaredAgent
 from wakeful.alerts.mute_pause_model import pause_lines
 from wakeful.cli.commands import agent as agent_asking
 from wakeful.cli.commands.agent import counts_text, service_line
@@ -55,18 +54,14 @@ def _lines(answer: DaemonAnswer, shown: AgentList) -> Iterator[str]:
     yield f"Hub: running, pid {answer.server_pid} {counts}".rstrip()
     there = [each for each in shown.agents if each.state is not AgentState.STOPPED]
     yield from _runtime_lines([(each, _state_meaning(each)) for each in there], shown.agents)
-    yield from _found_lines(shown.found)
+    if shown.found:
+        yield "Found, not declared, left alone:"
+        yield from (f"  {each.name} ({each.words})" for each in shown.found)
 
 
 def _state_meaning(record: AgentRecord) -> str:
     """Why it is in its state; the pid of a running agent."""
     return f"pid {record.pid}" if record.state is AgentState.RUNNING and record.pid else record.reason
-
-
-def _found_lines(found: Sequence[UndeclaredAgent]) -> Iterator[str]:
-    if found:
-        yield "Found, not declared, left alone:"
-        yield from (f"  {each.name} ({each.words})" for each in found)
 
 
 def _runtime_lines(rows: Sequence[tuple[AgentRecord, str]], declared: Sequence[AgentRecord]) -> Iterator[str]:

@@ -13,13 +13,14 @@ import msgspec
 
 from wakeful.cli.format.sessions import value_text
 from wakeful.cli.options import json_option, session_argument
-from wakeful.cli.output import print_json, print_line
+from wakeful.cli.output import print_answer, print_json, print_line
 from wakeful.client.client import DaemonAnswer, decode_body, own_daemon
 from wakeful.control.driver import PROMPT_BYTES_MAX
 from wakeful.core.decoding import decode_json
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId
 from wakeful.linux.child_environment import given_environ
+from wakeful.views.records import ManagedRecord, QuestionList
 
 # A stop goes up a ladder of patience; starting a client takes seconds on a busy machine.
 ACTION_SECONDS_MAX: Final = 120.0
@@ -59,13 +60,11 @@ def send(*, session_id: SessionId, prompt: str | None, as_json: bool) -> int:
 @json_option
 def questions(*, session_id: SessionId, as_json: bool) -> int:
     """Show what a managed session asks permission for."""
-    answer = _fetch_questions(session_id)
-    if as_json:
-        print_json(answer.body)
-        return answer.exit_code
-    for each in decode_json(answer.body)["questions"]:
-        print_line(f"{each['id']}  {each['tool']}  {each['untrusted']}")
-    return answer.exit_code
+    return print_answer(_fetch_questions(session_id), question_lines, as_json=as_json)
+
+
+def question_lines(body: bytes) -> list[str]:
+    return [f"{each.id}  {each.tool}  {each.untrusted}" for each in decode_body(body, QuestionList).questions]
 
 
 @click.command(epilog="Example: wakeful session answer 3f2a91bc allow")
@@ -148,12 +147,12 @@ def environ() -> dict[str, str]:
 
 
 def print_action(answer: DaemonAnswer, *, as_json: bool) -> int:
-    if as_json:
-        print_json(answer.body)
-    else:
-        action = decode_json(answer.body)
-        print_line(f"{action['session_id']}: {action['act']} {action['outcome']}: {action['words']}")
-    return answer.exit_code
+    return print_answer(answer, action_lines, as_json=as_json)
+
+
+def action_lines(body: bytes) -> list[str]:
+    action = decode_json(body)
+    return [f"{action['session_id']}: {action['act']} {action['outcome']}: {action['words']}"]
 
 
 def _is_text(value: str) -> bool:
@@ -169,20 +168,18 @@ def _fetch_questions(session_id: SessionId) -> DaemonAnswer:
 
 
 def _only_question(session_id: SessionId) -> str:
-    ids = [each["id"] for each in decode_json(_fetch_questions(session_id).body)["questions"]]
+    ids = [each.id for each in decode_body(_fetch_questions(session_id).body, QuestionList).questions]
     if not ids:
         raise NoQuestion(shown=session_id)
     if len(ids) > 1:
         raise SeveralQuestions(shown=session_id, count=len(ids), ids=", ".join(ids))
-    return str(ids[0])
+    return ids[0]
 
 
 def _print_managed(answer: DaemonAnswer, words: str, *, as_json: bool) -> int:
-    if as_json:
-        print_json(answer.body)
-    else:
-        print_line(f"{decode_json(answer.body)['session_id']} {words}")
-    return answer.exit_code
+    return print_answer(
+        answer, lambda body: [f"{decode_body(body, ManagedRecord).session_id} {words}"], as_json=as_json
+    )
 
 
 @click.command(epilog="Example: wakeful session repair 3f2a91bc --dry-run")

@@ -11,11 +11,11 @@ from wakeful.cli.commands.ls import whole_list
 from wakeful.cli.format.sessions import counts_text, needs_you, session_rows
 from wakeful.cli.options import json_option
 from wakeful.cli.output import print_json, print_line, wall_now
-from wakeful.cli.read import SessionReader, read
+from wakeful.cli.read import read
 from wakeful.cli.table import print_rows
-from wakeful.client.client import DaemonAnswer, decode_body
+from wakeful.client.client import decode_body
 from wakeful.judging.session_record import SessionRecord
-from wakeful.views.records import Overview, SessionList
+from wakeful.views.records import Overview
 
 MODES: Final = {
     "observe": "acts on nothing",
@@ -35,7 +35,7 @@ def status(*, as_json: bool) -> int:
     if as_json:
         print_json(read(lambda reader: reader.overview()).body)
         return 0
-    answer, page = read(_fetch_status_and_sessions)
+    answer, page = read(lambda reader: (reader.overview(), whole_list(reader, {})))
     for line in overview_lines(decode_body(answer.body, Overview), page.sessions, page.older):
         print_line(line)
     needing = [record for record in page.sessions if needs_you(record)]
@@ -43,10 +43,6 @@ def status(*, as_json: bool) -> int:
         print_line("needs you:")
         print_rows(session_rows(needing, wall_now()))
     return 0
-
-
-def _fetch_status_and_sessions(reader: SessionReader) -> tuple[DaemonAnswer, SessionList]:
-    return reader.overview(), whole_list(reader, {})
 
 
 def overview_lines(overview: Overview, records: list[SessionRecord], older: int) -> Iterator[str]:

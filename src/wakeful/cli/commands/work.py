@@ -18,13 +18,13 @@ from wakeful.cli.app import CommandEntry, LazyGroup
 from wakeful.cli.format.sessions import paused_lines, record_lines
 from wakeful.cli.options import Command, WholeNumber, json_option
 from wakeful.cli.output import print_answer
-from wakeful.client.client import DaemonAnswer, own_daemon
-from wakeful.core.decoding import decode_json
+from wakeful.client.client import DaemonAnswer, decode_body, own_daemon
 from wakeful.core.durations import parse_duration
 from wakeful.core.errors import OperatorError
 from wakeful.core.ids import SessionId, parse_session_id
 from wakeful.core.leases import WorkId, WorkState, parse_work_id
 from wakeful.core.text import plain
+from wakeful.work.service import ClaimedRun, LeaseRecord, ReleasedLease, RenewedLease, WorkList, WorkRecord
 
 SUMMARY_CHARS_MAX: Final = 60
 _HEADERS: Final = ("ID", "STATE", "TRIED", "PROJECT", "SESSION", "PROMPT")
@@ -32,66 +32,60 @@ _HEADERS: Final = ("ID", "STATE", "TRIED", "PROJECT", "SESSION", "PROMPT")
 
 def work_lines(body: bytes) -> list[str]:
     """State and attempts of a work in one line."""
-    work = _decode_fields(body)
-    tried = f"{work['attempts']} of {work['attempts_max']} attempts made"
-    return [plain(f"{work['id']} is {work['state']}, {tried}")]
+    work = decode_body(body, WorkRecord)
+    return [plain(f"{work.id} is {work.state}, {work.attempts} of {work.attempts_max} attempts made")]
 
 
 def list_lines(body: bytes) -> list[str]:
     """A table of works, and how to get the next page."""
-    page = _decode_fields(body)
-    if not page["works"]:
+    page = decode_body(body, WorkList)
+    if not page.works:
         return ["no work"]
-    rows = [_HEADERS, *map(_cells, page["works"])]
+    rows = [_HEADERS, *map(_cells, page.works)]
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = [
         "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows
     ]
-    more = page["next_cursor"]
-    return lines if more is None else [*lines, f"more: --after {more}"]
+    return lines if page.next_cursor is None else [*lines, f"more: --after {page.next_cursor}"]
 
 
 def run_lines(body: bytes) -> list[str]:
     """The claimed run, and the command that completes it."""
-    run = _decode_fields(body)["run"]
+    run = decode_body(body, ClaimedRun).run
     if run is None:
         return ["no work is due"]
     return [
-        plain(f"{run['work_id']} is yours until {run['lease_until']}, epoch {run['epoch']}"),
-        plain(f"session: {run['session_id'] or '-'}"),
-        plain(f"prompt: {run['prompt']}"),
-        f"then: wakeful work complete {plain(run['work_id'])} --epoch {run['epoch']}",
+        plain(f"{run.work_id} is yours until {run.lease_until}, epoch {run.epoch}"),
+        plain(f"session: {run.session_id or '-'}"),
+        plain(f"prompt: {run.prompt}"),
+        f"then: wakeful work complete {plain(run.work_id)} --epoch {run.epoch}",
     ]
 
 
 def renewed_lines(body: bytes) -> list[str]:
-    lease = _decode_fields(body)
-    return [plain(f"yours until {lease['lease_until']}, epoch {lease['epoch']}")]
+    lease = decode_body(body, RenewedLease)
+    return [plain(f"yours until {lease.lease_until}, epoch {lease.epoch}")]
 
 
 def lease_lines(body: bytes) -> list[str]:
     """The lease, and the commands that keep it and give it back."""
-    lease = _decode_fields(body)
-    id_, epoch = plain(lease["session_id"]), lease["epoch"]
+    lease = decode_body(body, LeaseRecord)
+    id_ = plain(lease.session_id)
     return [
-        plain(f"{id_} is yours until {lease['lease_until']}, epoch {epoch}"),
-        f"keep it: wakeful session claim {id_} --epoch {epoch}",
-        f"give it back: wakeful session yield {id_} --epoch {epoch}",
+        plain(f"{id_} is yours until {lease.lease_until}, epoch {lease.epoch}"),
+        f"keep it: wakeful session claim {id_} --epoch {lease.epoch}",
+        f"give it back: wakeful session yield {id_} --epoch {lease.epoch}",
     ]
 
 
 def yielded_lines(body: bytes) -> list[str]:
-    return [plain(f"{_decode_fields(body)['session_id']} is free")]
+    return [plain(f"{decode_body(body, ReleasedLease).session_id} is free")]
 
 
-def _decode_fields(body: bytes) -> dict[str, Any]:
-    return decode_json(body, dict[str, Any])
-
-
-def _cells(work: dict[str, Any]) -> tuple[str, ...]:
-    tried = f"{work['attempts']}/{work['attempts_max']}"
-    cells = (work["id"], work["state"], tried, work["project"] or "-", work["session_id"] or "-")
-    return (*map(plain, cells), plain(work["summary"], SUMMARY_CHARS_MAX))
+def _cells(work: WorkRecord) -> tuple[str, ...]:
+    tried = f"{work.attempts}/{work.attempts_max}"
+    cells = (work.id, work.state, tried, work.project or "-", work.session_id or "-")
+    return (*map(plain, cells), plain(work.summary, SUMMARY_CHARS_MAX))
 
 
 _MODULE: Final = "wakeful.cli.commands.work"

@@ -65,7 +65,7 @@ class StopSignal:
 
     @property
     def exit_code(self) -> int:
-        """Ctrl-C is one of the ways to end a demo; the others are somebody else's will."""
+        """0 after Ctrl-C, which is one way to end the demo; other signals give their code."""
         return 0 if self.signal in {None, signal.SIGINT} else 128 + (self.signal or 0)
 
 
@@ -95,7 +95,7 @@ def _catch_signals() -> Iterator[StopSignal]:
 
 
 def _play(environment: DemoEnvironment, length_seconds: float, ending: StopSignal) -> DemoTable:
-    """Start everything, then watch until time is up or somebody asks to end."""
+    """Start everything, then watch until the time is up or a signal arrives."""
     pace = length_seconds / FULL_SECONDS
     _print_progress(
         f"Nothing of yours is touched: all of it lives in {environment.folder}\nstarting a daemon … "
@@ -106,7 +106,7 @@ def _play(environment: DemoEnvironment, length_seconds: float, ending: StopSigna
     _print_progress("six scripted agents … ")
     began = time.monotonic()
     with _open_feed(environment) as feed, terminal_keys() as pressed:
-        table = DemoTable({environment.start_agent(scene): scene.name for scene in demo_agents(pace)})
+        table = DemoTable({environment.start_agent(each): each.name for each in demo_agents(pace)})
         _print_progress("watching\n")
         with open_screen(length_seconds, _headline(environment, pace)) as shown:
             _watch(_DemoRun(environment, table, shown, pressed, feed, began, length_seconds, pace), ending)
@@ -114,7 +114,7 @@ def _play(environment: DemoEnvironment, length_seconds: float, ending: StopSigna
 
 
 class _DemoRun(Struct):
-    """All that one tick of the demo needs."""
+    """The state of a running demo."""
 
     stage: DemoEnvironment
     board: DemoTable
@@ -148,26 +148,26 @@ def _watch(show: _DemoRun, ending: StopSignal) -> None:
 
 
 def _answer_once(show: _DemoRun) -> None:
-    """A yes before the question would keep it from ever being asked."""
+    """Only after the question: an earlier yes would prevent it."""
     if not show.answered and show.board.state_of(_ASKING_AGENT) is State.WAITING:
         show.stage.answer(_ASKING_AGENT)
         show.answered = True
 
 
 class FeedClient:
-    """The daemon's push feed, read by a client like any other."""
+    """The daemon's push feed, read as every client reads it."""
 
     def __init__(self, connection: "ClientConnection", client: DaemonClient) -> None:
         self._connection = connection
         self._client = client
 
     def current_records(self) -> list[SessionRecord]:
-        """What is known already: asked for after listening began, so that nothing is missed."""
+        """The present records: requested after the subscription, so that nothing is missed."""
         return decode_sessions(self._client.get("/api/sessions").body).sessions
 
     def changed_records(self, within_seconds: float) -> Iterator[SessionRecord]:
         """Records as they change, for so long. Raises DaemonLost."""
-        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - costs nobody who only asks for help
+        from websockets.exceptions import ConnectionClosed  # noqa: PLC0415 - not for --help
 
         deadline = time.monotonic() + within_seconds
         while (left_seconds := deadline - time.monotonic()) > 0:
@@ -184,9 +184,9 @@ class FeedClient:
 def _open_feed(environment: DemoEnvironment) -> Iterator[FeedClient]:
     from websockets.sync.client import connect  # noqa: PLC0415 - as above
 
-    door = socket.socket(socket.AF_UNIX)
-    door.connect(environment.paths.socket)
-    with connect(FEED_URL, sock=door, proxy=None) as connection:
+    connected = socket.socket(socket.AF_UNIX)
+    connected.connect(environment.paths.socket)
+    with connect(FEED_URL, sock=connected, proxy=None) as connection:
         yield FeedClient(connection, DaemonClient(environment.paths))
 
 
@@ -206,10 +206,14 @@ def _print_progress(words: str) -> None:
 
 
 def _print_summary(environment: DemoEnvironment, table: DemoTable) -> None:
-    seen = Counter(_finding_or_health(line.record) for line in table.rows if line.record is not None)
+    verdicts = Counter(
+        line.record.findings[0].code if line.record.findings else line.record.health
+        for line in table.rows
+        if line.record is not None
+    )
     print_line()
     print_line(
-        f"At the end: {', '.join(f'{count} {each}' for each, count in seen.items()) or 'nothing yet'}."
+        f"At the end: {', '.join(f'{count} {each}' for each, count in verdicts.items()) or 'nothing yet'}."
     )
     gone = "All of it is gone again: every process, the tmux server, the folder."
     left = f"Everything was ended, but {environment.folder} could not be removed."
@@ -217,7 +221,3 @@ def _print_summary(environment: DemoEnvironment, table: DemoTable) -> None:
     print_line()
     for line in _NEXT_STEPS:
         print_line(line)
-
-
-def _finding_or_health(record: SessionRecord) -> str:
-    return record.findings[0].code if record.findings else record.health

@@ -31,7 +31,7 @@ END_SECONDS_MAX: Final = 5.0
 TMUX_SECONDS_MAX: Final = 10.0
 _POLL_SECONDS: Final = 0.05
 _LOG_LINES_SHOWN_MAX: Final = 3
-# By these variables the clients, Wakeful, tmux and XDG find places that are not ours.
+# Variables by which the clients, Wakeful, tmux and XDG would find places outside the demo.
 _FOREIGN_PREFIXES: Final = ("CLAUDE", "CODEX_", "WAKEFUL_", "TMUX", "XDG_")
 
 
@@ -42,7 +42,7 @@ class DaemonDidNotStart(WorldError):
 
 
 class DemoEnvironment:
-    """The throw-away home and its inhabitants. Make it in a `try` whose `finally` closes it."""
+    """The temporary home with its daemon and agents. Make it in a `try` whose `finally` closes it."""
 
     def __init__(self, pace: float) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="wakeful-demo-")).resolve()
@@ -59,7 +59,7 @@ class DemoEnvironment:
     def start_daemon(self, gave_up: Callable[[], bool]) -> None:
         """Start `wakeful up` and return once it answers, or once `gave_up`. Raises DaemonDidNotStart."""
         log = self.folder / "up.log"
-        # -P: a `wakeful` folder in the working directory is not what we mean to run.
+        # -P: never a `wakeful` folder in the working directory.
         argv = [sys.executable, "-P", "-m", "wakeful", "up", "--no-tcp"]
         with log.open("wb") as output:
             self._daemon = subprocess.Popen(
@@ -69,7 +69,7 @@ class DemoEnvironment:
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=output,
-                # Ctrl-C is for the demo alone; it ends the others itself.
+                # Ctrl-C reaches only the demo, which ends the others itself.
                 start_new_session=True,
             )
         deadline = time.monotonic() + UP_SECONDS_MAX
@@ -79,20 +79,20 @@ class DemoEnvironment:
                 raise DaemonDidNotStart(words=" / ".join(words) or "it said nothing")
             time.sleep(_POLL_SECONDS)
 
-    def start_agent(self, scene: DemoAgent) -> str:
-        """Start one agent; the id its session will have."""
-        agent = ScriptedAgent(self._claude, self.folder / scene.name)
+    def start_agent(self, demo_agent: DemoAgent) -> str:
+        """Start one agent; the id of its session."""
+        agent = ScriptedAgent(self._claude, self.folder / demo_agent.name)
         self._conversations.append(agent.conversation)
-        if not (scene.in_tmux and self._start_in_tmux(agent, scene)):
-            self._agents[scene.name] = agent.start(*scene.steps, environ=self._environ)
+        if not (demo_agent.in_tmux and self._start_in_tmux(agent, demo_agent)):
+            self._agents[demo_agent.name] = agent.start(*demo_agent.steps, environ=self._environ)
         return f"claude-{agent.conversation}"
 
     def answer(self, name: str) -> None:
-        """Say yes to an agent's question."""
+        """Answer an agent's question with yes."""
         self._agents[name].answer()
 
     def close(self) -> None:
-        """End every process and remove the folder; each is tried, whatever becomes of the others."""
+        """End every process and remove the folder; a failure does not stop the rest."""
         with ExitStack() as last_first:
             last_first.callback(shutil.rmtree, self.folder, ignore_errors=True)
             for conversation in self._conversations:
@@ -111,7 +111,7 @@ class DemoEnvironment:
         }
         return inherited | {
             "HOME": str(self.folder),
-            # With another HOME Python would not find what was installed with `pip install --user`.
+            # With another HOME Python would miss packages of `pip install --user`.
             "PYTHONUSERBASE": site.getuserbase(),
             "CLAUDE_CONFIG_DIR": str(self._claude),
             "CODEX_HOME": str(self.folder / ".codex"),
@@ -121,20 +121,20 @@ class DemoEnvironment:
             "WAKEFUL_EYES__TMUX_SOCKETS": str(self._tmux_socket),
         }
 
-    def _start_in_tmux(self, agent: ScriptedAgent, scene: DemoAgent) -> bool:
-        """In a pane whose shell outlives it, as when a person had typed the command. False without tmux."""
+    def _start_in_tmux(self, agent: ScriptedAgent, demo_agent: DemoAgent) -> bool:
+        """In a pane whose shell outlives it, as if a person typed the command. False without tmux."""
         if shutil.which("tmux") is None:
             self.tmux_problem = "tmux is not installed"
             return False
         agent.cwd.mkdir()
-        command = f"{shlex.join(agent.argv(*scene.steps))}; exec sh"
-        place = ["-d", "-s", scene.name, "-x", "100", "-y", "30", "-c", str(agent.cwd)]
+        command = f"{shlex.join(agent.argv(*demo_agent.steps))}; exec sh"
+        place = ["-d", "-s", demo_agent.name, "-x", "100", "-y", "30", "-c", str(agent.cwd)]
         try:
             self._tmux("new-session", *place, "--", "sh", "-c", command)
             self._tmux_server = os.pidfd_open(int(self._tmux("display-message", "-p", "#{pid}")))
         except (OSError, ValueError, subprocess.SubprocessError) as problem:
             self.tmux_problem = f"tmux did not start: {_error_text(problem)}"
-            # Half a start may have left an agent that would hold the same conversation as the next.
+            # A failed start may have left an agent with the same conversation as the next one.
             self._stop_tmux()
             return False
         return True
@@ -152,7 +152,7 @@ class DemoEnvironment:
         return done.stdout
 
     def _stop_tmux(self) -> None:
-        """The server takes its panes along."""
+        """The server ends its panes."""
         if self._tmux_socket.exists():
             with suppress(OSError, subprocess.SubprocessError):
                 self._tmux("kill-server")

@@ -26,14 +26,14 @@ if TYPE_CHECKING:
     from rich.live import Live
     from rich.text import Text
 
-# So long a verdict that changed is drawn to catch the eye.
+# A changed verdict is highlighted for this long.
 _HIGHLIGHT_SECONDS: Final = 3.0
 _NAME_CELLS: Final = 13
 _STATE_CELLS: Final = 11
 _VERDICT_CELLS: Final = 21
 _VERDICT_END_CELLS: Final = 2 + _NAME_CELLS + _STATE_CELLS + _VERDICT_CELLS
 _AGE_CELLS: Final = 6
-# Title, six agents of three lines, footer: on a lower terminal the empty lines go.
+# Title, six agents of three lines, footer: a lower terminal gets no empty lines.
 _SPACED_LINES_MIN: Final = 24
 _STYLES: Final = {
     Health.HEALTHY: "green",
@@ -45,7 +45,7 @@ _STYLES: Final = {
 
 
 class DemoRow(Struct):
-    """One agent on the board: its newest record, what it was before, and when that changed."""
+    """One agent: its newest record, its verdict before, and when that changed."""
 
     name: str
     record: SessionRecord | None = None
@@ -59,7 +59,7 @@ class DemoRow(Struct):
 
 
 class DemoTable:
-    """What is known of every agent."""
+    """The rows of all agents."""
 
     def __init__(self, names: dict[str, str]) -> None:
         self._by_session = {session_id: DemoRow(name) for session_id, name in names.items()}
@@ -69,11 +69,11 @@ class DemoTable:
         return list(self._by_session.values())
 
     def state_of(self, name: str) -> State | None:
-        """What this agent is doing, as far as it is known."""
+        """The state of this agent, if it is known."""
         return next((line.record.state for line in self.rows if line.name == name and line.record), None)
 
     def update(self, record: SessionRecord, elapsed_seconds: float) -> None:
-        """Note a record. An agent is on the board from its first turn on: before that it is only starting."""
+        """Take a record. An agent is shown from its first turn on: before that it only starts."""
         line = self._by_session.get(record.id)
         if line is None or (line.record is None and record.state is State.IDLE):
             return
@@ -83,10 +83,10 @@ class DemoTable:
 
 
 class DemoScreen(Protocol):
-    """Whatever shows the board."""
+    """Shows the table."""
 
     def draw(self, table: DemoTable, elapsed_seconds: float, *, last: bool = False) -> None:
-        """Show what is new; the last picture is the one that stays."""
+        """Show the changes; the last drawing stays on the screen."""
 
 
 class PlainScreen:
@@ -183,7 +183,7 @@ def _mark(record: SessionRecord) -> tuple[str, str]:
 
 @contextmanager
 def open_screen(seconds: float, headline: Sequence[str]) -> Iterator[DemoScreen]:
-    """The screen for wherever stdout goes; afterwards the terminal is as it was, the last picture on it."""
+    """The screen for this stdout; afterwards the terminal is restored and keeps the last drawing."""
     console = _console()
     if console is None:
         for line in headline:
@@ -206,13 +206,13 @@ def _console() -> "Console | None":
 
 
 class TerminalKeys:
-    """Single keys of the terminal, if a person sits at one."""
+    """Single keys of the terminal, if there is one."""
 
     def __init__(self, descriptor: int | None) -> None:
         self._descriptor = descriptor
 
     def read_pressed(self) -> str:
-        """Everything typed since the last look; never waits."""
+        """Everything typed since the last call; never waits."""
         if self._descriptor is None:
             return ""
         ready, _, _ = select.select([self._descriptor], [], [], 0)
@@ -221,7 +221,7 @@ class TerminalKeys:
 
 @contextmanager
 def terminal_keys() -> Iterator[TerminalKeys]:
-    """Read keys one by one and unseen; afterwards the terminal reads lines again."""
+    """Read keys one by one without echo; afterwards the terminal reads lines again."""
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         yield TerminalKeys(None)
         return

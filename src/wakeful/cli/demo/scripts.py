@@ -14,14 +14,14 @@ from wakeful.judging.findings import Attention, FindingCode, State, WaitKind
 from wakeful.judging.session_record import FindingRecord, SessionRecord, WaitRecord
 from wakeful.judging.wording import call_text
 
-# At this length nothing is sped up: 20 seconds of silence instead of Wakeful's own ten minutes.
+# At this length nothing is sped up, except 20 seconds of silence instead of ten minutes.
 FULL_SECONDS: Final = 60.0
 SILENCE_SECONDS: Final = 20.0
 ANSWER_AT_SECONDS: Final = 40.0
 # Claude Code ends a Bash call after 120 s unless it declared more: that is what needs an explanation.
 _BASH_TIMEOUT_SECONDS: Final = 120
 _DECLARED: Final = re.compile(r"may run (\d+) s")
-# Shorter pauses between two records are not worth a word.
+# Shorter pauses between two records are not explained.
 _QUIET_SECONDS_MIN: Final = 3.0
 _BUILD_TIMEOUT_SECONDS: Final = 300
 # Four calls of two seconds for each: more than a minute of work.
@@ -29,7 +29,7 @@ _FILES: Final = ("cart", "price", "stock", "order", "query", "index", "facet", "
 
 
 class DemoAgent(Struct, frozen=True):
-    """One agent: its name, which is also its project's, its script, and whether it lives in a tmux pane."""
+    """One agent: its name, also that of its project, its script, and whether it runs in a tmux pane."""
 
     name: str
     steps: list[Mapping[str, Any]]
@@ -37,7 +37,7 @@ class DemoAgent(Struct, frozen=True):
 
 
 def demo_agents(pace: float) -> tuple[DemoAgent, ...]:
-    """The cast. `pace` 1 takes a minute; half of it, half a minute."""
+    """The agents. `pace` 1 takes a minute, 0.5 half a minute."""
     return (
         DemoAgent("works", _working_steps(pace)),
         DemoAgent("asks-you", _asking_steps(pace)),
@@ -58,7 +58,7 @@ def _working_steps(pace: float) -> list[Mapping[str, Any]]:
 
 
 def _change_steps(name: str, number: int) -> list[Mapping[str, Any]]:
-    """One file is read, changed and tested: every call is another one, and every result news."""
+    """One file is read, changed and tested: every call and every result differs."""
     path, wanted = f"src/{name}.py", f"def {name}_"
     found = f"src/shop.py:{12 + 3 * number}: from shop.{name} import {name}_index"
     edit = {"file_path": path, "old_string": f"{wanted}find", "new_string": f"{wanted}search"}
@@ -106,14 +106,14 @@ def _dying_steps(pace: float) -> list[Mapping[str, Any]]:
 
 
 def verdict_text(record: SessionRecord) -> str:
-    """Health, and why: the finding's code, or that a person is needed."""
+    """Health, and why: the code of the finding, or that a person is needed."""
     if record.findings:
         return f"{record.health} · {record.findings[0].code}"
     return f"{record.health} · needs you" if record.attention is Attention.PERSON else record.health
 
 
 def activity_text(record: SessionRecord) -> str:
-    """The call or the question it is occupied with. An agent's words: show them plain."""
+    """Its current call or question. An agent's words: show them plain."""
     if record.expected_waits:
         return call_text(record.expected_waits[0].untrusted)
     return call_text(next(iter(record.findings[0].untrusted), "")) if record.findings else ""

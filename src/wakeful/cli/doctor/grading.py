@@ -7,7 +7,7 @@ from msgspec import Struct
 
 from wakeful.config.load import LoadedConfig
 from wakeful.config.paths import StatePaths
-from wakeful.config.schema import ConfigError
+from wakeful.config.schema import Config, ConfigError
 
 
 class Grade(StrEnum):
@@ -30,6 +30,11 @@ class CheckContext(Struct, frozen=True):
     places: StatePaths
     environ: Mapping[str, str]
     loaded: LoadedConfig | ConfigError
+
+    @property
+    def config(self) -> Config:
+        """The defaults where the configuration is wrong."""
+        return Config() if isinstance(self.loaded, ConfigError) else self.loaded.config
 
 
 def ok(said: str) -> CheckResult:

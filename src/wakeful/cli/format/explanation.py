@@ -37,7 +37,7 @@ _LEVEL_CELLS: Final = 13
 
 
 def liveness_lines(explanation: Explanation) -> Iterator[Line]:
-    """A column from the ground up: green to the deepest rung, a cross at the break."""
+    """The liveness levels, the lowest first: green up to the last good one, then a cross."""
     for each in explanation.ladder:
         mark, style = LEVEL_MARKS[each.hold]
         words = "" if each.hold in {LevelState.ALIVE, LevelState.NOT_APPLICABLE} else each.hold
@@ -50,7 +50,7 @@ def level_style(hold: LevelState) -> str:
 
 
 def fired_lines(explanation: Explanation, *, with_rules: bool) -> Iterator[Line]:
-    """The rules that speak, with what each saw; `with_rules` also says what each of them is."""
+    """The rules that fired with their evidence; `with_rules` adds the text of each rule."""
     for rule in explanation.fired:
         since = f" since {rule.since}:" if with_rules else " "
         yield ((f"  {rule.code}", "error"), (f"{since} {rule.summary}", "text"))
@@ -61,7 +61,7 @@ def fired_lines(explanation: Explanation, *, with_rules: bool) -> Iterator[Line]
 
 
 def suppressed_lines(explanation: Explanation, *, with_rules: bool) -> Iterator[Line]:
-    """The rules that would speak, and what holds them back."""
+    """The rules that would fire, and what suppresses them."""
     for rule in explanation.held_back:
         until = f" until {rule.until}" if rule.until and with_rules else ""
         held = f" by {rule.by}{until}: {plain(rule.evidence)} "
@@ -71,7 +71,7 @@ def suppressed_lines(explanation: Explanation, *, with_rules: bool) -> Iterator[
 
 
 def refused_action_lines(explanation: Explanation) -> Iterator[Line]:
-    """The ways back that are shut, each reason once."""
+    """The actions that are refused, each reason once."""
     names: dict[str, list[str]] = {}
     for each in explanation.refused:
         names.setdefault(each.reason, []).append(each.name)
@@ -80,7 +80,7 @@ def refused_action_lines(explanation: Explanation) -> Iterator[Line]:
 
 
 def evidence_lines(explanation: Explanation, *, whole_stamps: bool) -> Iterator[Line]:
-    """Every reading; with `whole_stamps` its date, too."""
+    """All evidence; with `whole_stamps` also its date."""
     for each in explanation.evidence:
         at = each.at or "-"
         shown = at.ljust(24) if whole_stamps else at[11:19].ljust(8)
@@ -89,7 +89,7 @@ def evidence_lines(explanation: Explanation, *, whole_stamps: bool) -> Iterator[
 
 
 def untrusted_piece(text: str) -> tuple[str, str]:
-    """What somebody else wrote, marked as such."""
+    """Untrusted text, marked as such."""
     return (f"`{plain(call_text(text)).replace('`', chr(39))}`" if text else "", "quote")
 
 
@@ -106,7 +106,7 @@ _STYLES: Final = {
 
 
 def print_why(body: bytes) -> None:
-    """Show an answer of `why`. Raises DaemonVersionMismatch if it is none."""
+    """Print an answer of `why`. Raises DaemonVersionMismatch."""
     lines = list(why_lines(decode_body(body, Explanation)))
     if not sys.stdout.isatty():
         for line in lines:
@@ -122,7 +122,7 @@ def print_why(body: bytes) -> None:
 
 
 def why_lines(explanation: Explanation) -> Iterator[Line]:
-    """Everything `why` says, in the order in which a person asks for it."""
+    """The whole explanation in reading order."""
     yield ((explanation.sentence, HEALTH_STYLES[explanation.health]),)
     yield (
         (

@@ -10,11 +10,10 @@ import msgspec
 from msgspec import Meta, Struct
 
 from wakeful.control.controller import SessionController
-from wakeful.control.driver import PROMPT_BYTES_MAX, PermissionQuestion, PermissionReply
+from wakeful.control.driver import PROMPT_BYTES_MAX, PermissionReply
 from wakeful.control.gate import ActionRecord
 from wakeful.control.idempotency import IdempotentController
 from wakeful.control.start import RunRequest
-from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession, PaneAddress
 from wakeful.core.query_result import QueryResult
 from wakeful.http.errors import PROBLEMS
@@ -22,6 +21,7 @@ from wakeful.http.responses import EncodedResponse, encode_response
 from wakeful.http.routes.work import idempotency_key
 from wakeful.http.routing import HttpRequest, Route, get, post
 from wakeful.storage.base import ActionOutcome
+from wakeful.views.records import ManagedRecord, QuestionList
 
 # "No" and "unknown" are answers, as everywhere.
 EXIT_CODES: Final = {
@@ -63,24 +63,10 @@ class Stopping(Struct, frozen=True, forbid_unknown_fields=True):
     by_gateway: bool = False
 
 
-class ManagedRecord(Struct, frozen=True):
-    """A session that is, or was, managed."""
-
-    session_id: SessionId
-    managed: bool
-    driver: str
-    epoch: int
-    pid: int | None
-
-
 class PaneRecord(Struct, frozen=True):
     """The pane of a session, if it is in one."""
 
     pane: PaneAddress | None
-
-
-class QuestionList(Struct, frozen=True):
-    questions: tuple[PermissionQuestion, ...]
 
 
 class ControlRoutes:
