@@ -61,8 +61,6 @@ _NamedTables = dict[str, dict[str, tuple[Any, dict[str, str]]]]
 
 
 class _Setting(Struct, frozen=True):
-    """One value from a file or the environment, not yet checked."""
-
     key: str
     value: Any
     origin: str
@@ -135,10 +133,7 @@ def _section(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def _document_settings(
-    document: Document,
-    environ: Mapping[str, str],
-    named: _NamedTables,
-    problems: list[str],
+    document: Document, environ: Mapping[str, str], named: _NamedTables, problems: list[str]
 ) -> Iterator[_Setting]:
     """The settings of a file; its agents and chats are added to `named`, its problems to `problems`."""
     shown = plain(document.path)
