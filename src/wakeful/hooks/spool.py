@@ -212,8 +212,8 @@ class HookSpoolSource:
         clock: Clock,
         sink: EvidenceSink,
         folders: FolderWatcher | None = None,
-        fired: HookReportTimes | None = None,
-        apart: Sequence[str] = (),
+        report_times: HookReportTimes | None = None,
+        ignored_folders: Sequence[str] = (),
         *,
         context: SpoolContext,
     ) -> None:
@@ -222,9 +222,9 @@ class HookSpoolSource:
         self._clock = clock
         self._sink = sink
         self._folders = folders
-        self._report_times = fired
+        self._report_times = report_times
         # Wakeful's own one-shot calls of the clients run in these folders; they are no sessions.
-        self._ignored_folders = apart
+        self._ignored_folders = ignored_folders
         self._context = context
         # In the order of arrival. Slots are read first: the hooks that Wakeful installs write to them.
         self._slots: dict[str, None] = {}
