@@ -68,8 +68,6 @@ _decode: Final = json_decoder(_Line)
 
 
 class StreamState:
-    """The newest state of a stream."""
-
     def __init__(self) -> None:
         self._state = IDLE
         self.questions: dict[str, PermissionRequest] = {}

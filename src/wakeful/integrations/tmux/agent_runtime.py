@@ -88,7 +88,6 @@ class AgentMarks:
         discard(str(self._path(name)))
 
     def has_others(self, name: str) -> bool:
-        """Whether any other agent has a mark."""
         names = {each.stem for each in self._folder.glob("*.json") if not each.name.startswith(".")}
         return bool(names - {name})
 
