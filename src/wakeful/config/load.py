@@ -84,10 +84,9 @@ def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
                 raise ConfigError(problems=f"{plain(path)}: not a regular file")
             content = file.read(FILE_BYTES_MAX + 1)
     except OSError as problem:
-        link = problem.errno == errno.ELOOP and not follow_symlink
-        reason = (
-            "a symbolic link, which could show any file of yours: not followed" if link else problem.strerror
-        )
+        reason = problem.strerror
+        if problem.errno == errno.ELOOP and not follow_symlink:
+            reason = "a symbolic link, which could show any file of yours: not followed"
         raise ConfigError(problems=f"{plain(path)}: {reason}") from problem
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(problems=f"{plain(path)}: larger than {FILE_BYTES_MAX} bytes")

@@ -161,9 +161,8 @@ class MemoryRuns:
         return min((0.0 if each is None else each.expires_at for each in leases), default=None)
 
     def _all_running(self) -> list[Attempt]:
-        return [
-            each[-1] for each in self._attempts.values() if each and each[-1].state is AttemptState.RUNNING
-        ]
+        newest = (each[-1] for each in self._attempts.values() if each)
+        return [each for each in newest if each.state is AttemptState.RUNNING]
 
     def _running(self, work_id: WorkId, epoch: int) -> Attempt | None:
         """The attempt with this epoch, if it has not ended."""
