@@ -147,9 +147,7 @@ def first_word(words: Sequence[str], options: Mapping[str, OptionArity]) -> str 
 
 
 def _take_values(left: list[str], takes: OptionArity) -> list[str]:
-    count = {OptionArity.NONE: 0, OptionArity.ONE: 1, OptionArity.MAYBE_ONE: 1, OptionArity.MANY: len(left)}[
-        takes
-    ]
+    count = {OptionArity.NONE: 0, OptionArity.MANY: len(left)}.get(takes, 1)
     values: list[str] = []
     while left and len(values) < count and (takes is OptionArity.ONE or not left[0].startswith("-")):
         values.append(left.pop(0))
