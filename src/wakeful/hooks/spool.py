@@ -26,7 +26,6 @@ from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import ConversationId, SessionId, parse_session_id
 from wakeful.hooks.model import SLOTS
 from wakeful.judging import events as e
-from wakeful.judging.events import LogOpened
 from wakeful.judging.evidence import SessionIdentity
 from wakeful.linux.files import read_small
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, Source
@@ -331,7 +330,7 @@ class HookSpoolSource:
             "hook",
             conversation_id=ConversationId(hook.conversation_id),
         )
-        opened = LogOpened(at, identity.conversation_id, hook.cwd)
+        opened = e.LogOpened(at, identity.conversation_id, hook.cwd)
         self._sink.on_report(
             identity, [opened, *hook.events], live=self._is_fresh(at), written_wall=written_wall
         )
