@@ -64,8 +64,6 @@ ALLOWED: Final[Mapping[Any, str]] = {
 
 
 class GatewayConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The bot and its allowed users."""
-
     token: Secret = Secret("")
     api: ApiUrl = "https://api.telegram.org"
     allow: UserIds = ()
@@ -100,7 +98,6 @@ PROVIDER_SECTIONS: Final[Mapping[str, type[ProviderConfig]]] = {
 
 
 def default_providers() -> dict[str, ProviderConfig]:
-    """Every provider with its default settings."""
     return {name: PROVIDER_SECTIONS[f"gateway.{name}"](argv=(name,)) for name in NAMES}
 
 

@@ -61,8 +61,6 @@ _NamedTables = dict[str, dict[str, tuple[Any, dict[str, str]]]]
 
 
 class _Setting(Struct, frozen=True):
-    """One value from a file or the environment, not yet checked."""
-
     key: str
     value: Any
     origin: str
@@ -86,10 +84,9 @@ def read_file(path: str, *, follow_symlink: bool = True) -> bytes:
                 raise ConfigError(problems=f"{plain(path)}: not a regular file")
             content = file.read(FILE_BYTES_MAX + 1)
     except OSError as problem:
-        link = problem.errno == errno.ELOOP and not follow_symlink
-        reason = (
-            "a symbolic link, which could show any file of yours: not followed" if link else problem.strerror
-        )
+        reason = problem.strerror
+        if problem.errno == errno.ELOOP and not follow_symlink:
+            reason = "a symbolic link, which could show any file of yours: not followed"
         raise ConfigError(problems=f"{plain(path)}: {reason}") from problem
     if len(content) > FILE_BYTES_MAX:
         raise ConfigError(problems=f"{plain(path)}: larger than {FILE_BYTES_MAX} bytes")
@@ -135,10 +132,7 @@ def _section(name: str, values: Mapping[str, Any]) -> Any:
 
 
 def _document_settings(
-    document: Document,
-    environ: Mapping[str, str],
-    named: _NamedTables,
-    problems: list[str],
+    document: Document, environ: Mapping[str, str], named: _NamedTables, problems: list[str]
 ) -> Iterator[_Setting]:
     """The settings of a file; its agents and chats are added to `named`, its problems to `problems`."""
     shown = plain(document.path)

@@ -14,8 +14,6 @@ SOCKET_PATH_BYTES_MAX = 107
 
 
 class StatePaths:
-    """The paths below one state folder."""
-
     __slots__ = ("state_dir",)
 
     def __init__(self, home: str) -> None:

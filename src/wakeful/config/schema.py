@@ -239,8 +239,6 @@ _Secrets = tuple[Secret, ...]
 
 
 class DaemonConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Where `wakeful up` listens and what it may act on."""
-
     host: _Loopback = "127.0.0.1"
     port: _Port = 4747
     tcp: bool = True
@@ -270,8 +268,6 @@ class RunawayResponse(StrEnum):
 
 
 class HealingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How problems are handled."""
-
     runaway: RunawayResponse = RunawayResponse.NOTIFY
     confirm_seconds: _Seconds = 3.0
     steer_seconds: _Seconds = 120.0
@@ -280,8 +276,6 @@ class HealingConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class AlertsConfig(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The alert channels, and which alerts they get."""
-
     telegram_token: Secret = Secret("")
     telegram_chat: str = ""
     telegram_api: _Url = "https://api.telegram.org"

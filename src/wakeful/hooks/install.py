@@ -177,7 +177,6 @@ class HookState(Struct, frozen=True):
 
 
 def settings_path(client: str, environ: Mapping[str, str]) -> Path:
-    """The file from which a client reads this user's hooks."""
     variable, folder = _FOLDERS[client]
     return Path(environ.get(variable) or f"{environ.get('HOME', '')}/{folder}") / FILES[client]
 

@@ -138,7 +138,6 @@ def is_in_place(text: str, client: str, command: str) -> bool:
 
 
 def _our_handlers(text: str) -> list[tuple[str, dict[str, Any]]]:
-    """Each of Wakeful's handlers with its event."""
     parse(text)
     handlers = [(event.name, text[part.value : part.end]) for _, (_, event), _, (_, part) in _handlers(text)]
     return [(event, decode_json(handler)) for event, handler in handlers if _is_ours(handler)]

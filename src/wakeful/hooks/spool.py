@@ -26,7 +26,6 @@ from wakeful.core.errors import BadSessionId
 from wakeful.core.ids import ConversationId, SessionId, parse_session_id
 from wakeful.hooks.model import SLOTS
 from wakeful.judging import events as e
-from wakeful.judging.events import LogOpened
 from wakeful.judging.evidence import SessionIdentity
 from wakeful.linux.files import read_small
 from wakeful.sources.base import EvidenceSink, FileChanges, FolderWatcher, Source
@@ -212,8 +211,8 @@ class HookSpoolSource:
         clock: Clock,
         sink: EvidenceSink,
         folders: FolderWatcher | None = None,
-        fired: HookReportTimes | None = None,
-        apart: Sequence[str] = (),
+        report_times: HookReportTimes | None = None,
+        ignored_folders: Sequence[str] = (),
         *,
         context: SpoolContext,
     ) -> None:
@@ -222,9 +221,9 @@ class HookSpoolSource:
         self._clock = clock
         self._sink = sink
         self._folders = folders
-        self._report_times = fired
+        self._report_times = report_times
         # Wakeful's own one-shot calls of the clients run in these folders; they are no sessions.
-        self._ignored_folders = apart
+        self._ignored_folders = ignored_folders
         self._context = context
         # In the order of arrival. Slots are read first: the hooks that Wakeful installs write to them.
         self._slots: dict[str, None] = {}
@@ -331,7 +330,7 @@ class HookSpoolSource:
             "hook",
             conversation_id=ConversationId(hook.conversation_id),
         )
-        opened = LogOpened(at, identity.conversation_id, hook.cwd)
+        opened = e.LogOpened(at, identity.conversation_id, hook.cwd)
         self._sink.on_report(
             identity, [opened, *hook.events], live=self._is_fresh(at), written_wall=written_wall
         )

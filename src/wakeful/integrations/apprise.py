@@ -30,8 +30,6 @@ _NEVER_SENT: Final = (
 
 
 class AppriseMessenger:
-    """One address. `name` is its scheme."""
-
     def __init__(self, url: str, name: str) -> None:
         self.name = name
         self._url = url

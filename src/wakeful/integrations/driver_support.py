@@ -17,6 +17,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from enum import StrEnum
 from errno import ENOENT, ENXIO
+from functools import partial
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Final
@@ -88,7 +89,6 @@ class RunFolder:
         self._process = self.path / "process"
 
     def has_reader(self) -> bool:
-        """Whether a process has the input open."""
         descriptor = self._open_input()
         if descriptor is None:
             return False
@@ -292,6 +292,11 @@ async def _wait_writable(descriptor: int) -> None:
         loop.remove_writer(descriptor)
 
 
+confirmed: Final = partial(ActionResult, ActionOutcome.CONFIRMED)
+declined: Final = partial(ActionResult, ActionOutcome.DECLINED)
+ineffective: Final = partial(ActionResult, ActionOutcome.INEFFECTIVE)
+unverified: Final = partial(ActionResult, ActionOutcome.UNVERIFIED)
+
 CHOSEN_BY_WAKEFUL: Final = "Wakeful chooses this one itself."
 NOT_A_COMMAND: Final = "Only options can be given; a prompt is given apart from them."
 NOT_AN_ARGUMENT: Final = "No argument can hold a NUL."
@@ -349,9 +354,9 @@ def unreachable_result(managed: ManagedSession) -> ActionResult | None:
         case ProcessState.ALIVE:
             return None
         case ProcessState.DEAD:
-            return ActionResult(ActionOutcome.INEFFECTIVE, "its process is gone")
+            return ineffective("its process is gone")
         case ProcessState.UNKNOWN:
-            return ActionResult(ActionOutcome.INEFFECTIVE, "whether its process lives cannot be seen")
+            return ineffective("whether its process lives cannot be seen")
 
 
 def agent_of(session_id: SessionId, conversation: str) -> IsMeant:
@@ -386,9 +391,9 @@ async def stop_managed_process(
     swept = await _sweep_session(managed, tool_variable)
     if swept.survivors:
         pids = _pids(swept.survivors)
-        return ActionResult(ActionOutcome.INEFFECTIVE, f"{_ending_text(result)}, but these still run: {pids}")
+        return ineffective(f"{_ending_text(result)}, but these still run: {pids}")
     folder.remove()
-    return ActionResult(ActionOutcome.CONFIRMED, f"{_ending_text(result)}{_swept_text(swept)}")
+    return confirmed(f"{_ending_text(result)}{_swept_text(swept)}")
 
 
 async def _sweep_session(managed: ManagedSession, tool_variable: str) -> SweepResult:

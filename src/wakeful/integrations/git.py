@@ -160,7 +160,6 @@ async def _inspect_repository(git: Git, root: str, since_wall: float) -> GitChan
 
 
 def changed_files(lines: Sequence[str]) -> list[str]:
-    """The paths in the output of `status --porcelain=v2 -z`."""
     paths = []
     following = iter(lines)
     for line in following:

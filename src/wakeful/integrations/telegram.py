@@ -223,8 +223,6 @@ _GATEWAY_TIMEOUT: Final = "Gateway Timeout"
 
 
 class TelegramMessenger:
-    """One bot and the chat it writes to."""
-
     name = NAME
 
     def __init__(self, token: str, chat: str, api: str) -> None:

@@ -140,11 +140,11 @@ class MemoryRuns:
             return None
         return self.renew_lease(self._works[work_id].lease_key, epoch, ttl_seconds)
 
-    def end_run(self, work_id: WorkId, epoch: int, ending: AttemptState, said: str) -> WorkState | None:
+    def end_run(self, work_id: WorkId, epoch: int, ending: AttemptState, result: str) -> WorkState | None:
         attempt = self._running(work_id, epoch)
         if attempt is None or self._lease_of(attempt) is None:
             return None
-        return self._end(attempt, ending, said).state
+        return self._end(attempt, ending, result).state
 
     def expire_runs(self) -> list[Run]:
         now = self._now()
@@ -161,9 +161,8 @@ class MemoryRuns:
         return min((0.0 if each is None else each.expires_at for each in leases), default=None)
 
     def _all_running(self) -> list[Attempt]:
-        return [
-            each[-1] for each in self._attempts.values() if each and each[-1].state is AttemptState.RUNNING
-        ]
+        newest = (each[-1] for each in self._attempts.values() if each)
+        return [each for each in newest if each.state is AttemptState.RUNNING]
 
     def _running(self, work_id: WorkId, epoch: int) -> Attempt | None:
         """The attempt with this epoch, if it has not ended."""
@@ -176,9 +175,9 @@ class MemoryRuns:
         lease = self._leases.get(self._works[attempt.work_id].lease_key)
         return lease if lease is not None and lease.epoch == attempt.epoch else None
 
-    def _end(self, attempt: Attempt, ending: AttemptState, said: str) -> WorkItem:
+    def _end(self, attempt: Attempt, ending: AttemptState, result: str) -> WorkItem:
         self._attempts[attempt.work_id][-1] = structs.replace(
-            attempt, state=ending, ended_at=self._now(), result=said
+            attempt, state=ending, ended_at=self._now(), result=result
         )
         work = self._works[attempt.work_id]
         self.yield_lease(work.lease_key, attempt.epoch)
@@ -192,7 +191,7 @@ class MemoryStore:
 
     def __init__(self, *, now: Callable[[], float] = lambda: SystemClock().now().wall) -> None:
         self._now = now
-        self._runs = MemoryRuns(now)
+        self._stored_runs = MemoryRuns(now)
         self._managed_sessions: dict[SessionId, ManagedSession] = {}
         self._notes: dict[tuple[str, str], Note] = {}
         self._spendings: dict[str, list[float]] = {}
@@ -297,21 +296,17 @@ class MemoryStore:
         return [each for each in self._intents.values() if each.id not in self._conclusions]
 
     async def enqueue(self, work: WorkItem) -> bool:
-        self._require_open()
         return self._runs.enqueue(work)
 
     async def work(self, work_id: WorkId) -> WorkItem | None:
-        self._require_open()
         return self._runs.work(work_id)
 
     async def works(
         self, state: WorkState | None = None, *, after: int = 0, limit: int = 100
     ) -> list[WorkItem]:
-        self._require_open()
         return self._runs.works(state, after, limit)
 
     async def attempts(self, work_id: WorkId) -> list[Attempt]:
-        self._require_open()
         return self._runs.attempts(work_id)
 
     async def claim_next_run(
@@ -322,29 +317,23 @@ class MemoryStore:
         ttl_seconds: float = LEASE_SECONDS,
         holder: Process | None = None,
     ) -> Run | None:
-        self._require_open()
         return self._runs.claim_next_run(owner, project, ttl_seconds, holder)
 
     async def heartbeat_run_lease(
         self, work_id: WorkId, epoch: int, ttl_seconds: float = LEASE_SECONDS
     ) -> float | None:
-        self._require_open()
         return self._runs.heartbeat(work_id, epoch, ttl_seconds)
 
     async def complete_run(self, work_id: WorkId, epoch: int, result: str) -> bool:
-        self._require_open()
         return self._runs.end_run(work_id, epoch, AttemptState.DONE, result) is not None
 
     async def fail_run(self, work_id: WorkId, epoch: int, reason: str) -> WorkState | None:
-        self._require_open()
         return self._runs.end_run(work_id, epoch, AttemptState.FAILED, reason)
 
     async def expire_runs(self) -> list[Run]:
-        self._require_open()
         return self._runs.expire_runs()
 
     async def next_expiry(self) -> float | None:
-        self._require_open()
         return self._runs.next_expiry()
 
     async def claim_lease(
@@ -356,25 +345,17 @@ class MemoryStore:
         holder: Process | None = None,
         instead_of: Process | None = None,
     ) -> Lease | LeaseConflict:
-        self._require_open()
         return self._runs.claim_lease(key, owner, ttl_seconds, holder, instead_of)
 
     async def renew_lease(
-        self,
-        key: LeaseKey,
-        epoch: int,
-        ttl_seconds: float = LEASE_SECONDS,
-        holder: Process | None = None,
+        self, key: LeaseKey, epoch: int, ttl_seconds: float = LEASE_SECONDS, holder: Process | None = None
     ) -> float | None:
-        self._require_open()
         return self._runs.renew_lease(key, epoch, ttl_seconds, holder)
 
     async def yield_lease(self, key: LeaseKey, epoch: int) -> bool:
-        self._require_open()
         return self._runs.yield_lease(key, epoch)
 
     async def leases(self) -> list[Lease]:
-        self._require_open()
         return self._runs.leases()
 
     async def save_managed_session(self, managed: ManagedSession) -> None:
@@ -451,6 +432,11 @@ class MemoryStore:
 
     async def close(self) -> None:
         self._closed = True
+
+    @property
+    def _runs(self) -> MemoryRuns:
+        self._require_open()
+        return self._stored_runs
 
     def _require_open(self) -> None:
         if self._closed:

@@ -91,8 +91,8 @@ class Server(ThreadingHTTPServer):
     daemon_threads = True
     request_queue_size = 64
 
-    def __init__(self, ledger: RequestLog, port: int) -> None:
-        self.request_log = ledger
+    def __init__(self, request_log: RequestLog, port: int) -> None:
+        self.request_log = request_log
         self._open: set[socket.socket] = set()
         self._open_lock = threading.Lock()
         super().__init__(("127.0.0.1", port), _Exchange)

@@ -37,8 +37,12 @@ from wakeful.integrations.driver_support import (
     WriteResult,
     check_arguments,
     check_prompt,
+    confirmed,
+    declined,
+    ineffective,
     stop_managed_process,
     unreachable_result,
+    unverified,
     with_marks,
 )
 from wakeful.judging.resume_command import project_folder
@@ -161,20 +165,18 @@ class ClaudeDriver:
         state = proc.state_of(managed.process) if managed.process is not None else ProcessState.DEAD
         known = folder.prompts
         if state is ProcessState.UNKNOWN:
-            return ActionResult(ActionOutcome.UNVERIFIED, "whether its process lives cannot be seen")
+            return unverified("whether its process lives cannot be seen")
         if known is None:
             if state is ProcessState.ALIVE:
                 return None
-            return ActionResult(ActionOutcome.UNVERIFIED, "which prompts it had was not written down")
+            return unverified("which prompts it had was not written down")
         if state is ProcessState.DEAD:
             _record_prompt_fates(folder)
         fate = (folder.prompts or known).get(prompt_id, PromptFate.LOST)
         if fate is PromptFate.TAKEN:
-            return ActionResult(ActionOutcome.CONFIRMED, "it has had this prompt already", by_earlier=True)
+            return confirmed("it has had this prompt already", by_earlier=True)
         if fate is PromptFate.UNKNOWN:
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, "its process ended, and it had not said whether it took the prompt"
-            )
+            return unverified("its process ended, and it had not said whether it took the prompt")
         return None
 
     def _trim(self, connection: StreamConnection) -> None:
@@ -191,7 +193,7 @@ class ClaudeDriver:
         """
         ping_id, written = await connection.request(PING)
         if written is not WriteResult.WHOLE:
-            return ActionResult(ActionOutcome.DECLINED, written)
+            return declined(written)
         unknown = ActionOutcome.UNVERIFIED if again else ActionOutcome.DECLINED
         if not await connection.wait_until(
             lambda stream: ping_id in stream.answered_requests, self._timeouts.take
@@ -202,7 +204,7 @@ class ClaudeDriver:
                 lambda stream: prompt_id in stream.replayed_prompts or not stream.is_busy, self._timeouts.take
             )
         if prompt_id in connection.stream.replayed_prompts:
-            return ActionResult(ActionOutcome.CONFIRMED, "it has had this prompt already")
+            return confirmed("it has had this prompt already")
         if again and connection.stream.is_busy:
             return ActionResult(unknown, "it is at work, and has not said on which prompt")
         return None
@@ -213,10 +215,10 @@ class ClaudeDriver:
         async with self._connect(managed) as connection:
             question = connection.stream.questions.get(question_id)
             if question is None:
-                return ActionResult(ActionOutcome.DECLINED, "this question is not open any more")
+                return declined("this question is not open any more")
             written = await connection.send(_permission_response(question, reply))
             if written is not WriteResult.WHOLE:
-                return ActionResult(ActionOutcome.INEFFECTIVE, written)
+                return ineffective(written)
             taken = await connection.wait_until(
                 lambda stream: question_id in stream.answered_requests, self._timeouts.take
             )
@@ -253,9 +255,7 @@ class ClaudeDriver:
     ) -> ActionResult:
         folder = self._folder(managed)
         if folder.has_reader():
-            return ActionResult(
-                ActionOutcome.DECLINED, "another process of this session still reads its input"
-            )
+            return declined("another process of this session still reads its input")
         conversation = ("--resume" if request.resume else "--session-id", managed.conversation_id)
         program, *words = request.argv
         environ = with_marks(request.environ, managed.session_id, request.epoch, request.intent_id)
@@ -284,11 +284,9 @@ class ClaudeDriver:
             raise _start_failure(connection, request, managed)
         if not answered:
             unsaid = "" if request.prompt is None else "; it was given no prompt"
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, f"it runs and has not answered yet{unsaid}", managed
-            )
+            return unverified(f"it runs and has not answered yet{unsaid}", managed)
         if request.prompt is None:
-            return ActionResult(ActionOutcome.CONFIRMED, "it runs and answers", managed)
+            return confirmed("it runs and answers", managed)
         result = await self._send_prompt(connection, request.prompt, request.prompt_id or str(uuid4()))
         return replace(await self._check_first_reply(connection, result), hosting=managed)
 
@@ -313,7 +311,7 @@ class ClaudeDriver:
         taken = await connection.wait_until(is_taken, self._timeouts.take)
         if not taken and not was_busy and not connection.is_alive and not connection.stream.is_busy:
             # It ended between two turns, and no turn began: the prompt was lost with its input.
-            return ActionResult(ActionOutcome.DECLINED, "its process ended before it took the prompt")
+            return declined("its process ended before it took the prompt")
         return _action_result(
             connection, taken, "it has the prompt and works on" if was_busy else "its turn began"
         )
@@ -328,17 +326,15 @@ class ClaudeDriver:
         if stream.failure != NOT_LOGGED_IN:
             return result
         await connection.wait_until(lambda stream: stream.results > 0, self._timeouts.first_word)
-        return ActionResult(
-            ActionOutcome.INEFFECTIVE, f"it runs, but it is not logged in: {stream.last_result_text}"
-        )
+        return ineffective(f"it runs, but it is not logged in: {stream.last_result_text}")
 
     async def _interrupt(self, connection: StreamConnection) -> ActionResult:
         if not connection.stream.is_busy:
-            return ActionResult(ActionOutcome.DECLINED, "no turn is running")
+            return declined("no turn is running")
         results = connection.stream.results
         request_id, written = await connection.request("interrupt")
         if written is not WriteResult.WHOLE:
-            return ActionResult(ActionOutcome.INEFFECTIVE, written)
+            return ineffective(written)
 
         def is_over(stream: StreamState) -> bool:
             # A turn that was just ending has written its result before, and only becomes idle.
@@ -359,7 +355,7 @@ class ClaudeDriver:
         if (absent := unreachable_result(managed)) is not None:
             return absent
         if not self._folder(managed).output.is_file():
-            return ActionResult(ActionOutcome.DECLINED, _not_listening_reason(managed))
+            return declined(_not_listening_reason(managed))
         return None
 
 
@@ -429,10 +425,9 @@ def _permission_response(question: PermissionRequest, reply: PermissionReply) ->
 
 def _action_result(connection: StreamConnection, reached: bool, words: str) -> ActionResult:
     if reached:
-        return ActionResult(ActionOutcome.CONFIRMED, words)
+        return confirmed(words)
     if connection.is_alive:
-        return ActionResult(ActionOutcome.UNVERIFIED, "it lives and has not reacted yet")
-    return ActionResult(
-        ActionOutcome.INEFFECTIVE,
-        f"its process ended before: {connection.folder.last_error_output() or 'it said nothing'}",
+        return unverified("it lives and has not reacted yet")
+    return ineffective(
+        f"its process ended before: {connection.folder.last_error_output() or 'it said nothing'}"
     )

@@ -40,8 +40,6 @@ Milliseconds = Annotated[float, Meta(ge=0, le=2**53)]
 
 
 class RegistryEntry(Struct, rename="camel"):
-    """The fields of a registry file that are read."""
-
     pid: Pid
     session_id: str
     proc_start: Ticks
@@ -79,7 +77,7 @@ class ClaudeRegistrySource:
         processes: ProcessWatch,
         process_of: Callable[[RegistryEntry], Process],
         folders: FolderWatcher | None = None,
-        apart: Sequence[str] = (),
+        ignored_folders: Sequence[str] = (),
     ) -> None:
         self._registries = tuple(folder / "sessions" for folder in config_folders)
         self._host = host
@@ -87,7 +85,7 @@ class ClaudeRegistrySource:
         self._processes = processes
         self._folders = folders
         # Wakeful's own one-shot calls of the client run in these folders; they are no sessions.
-        self._ignored_folders = apart
+        self._ignored_folders = ignored_folders
         # Processes in a container write the pids that they have inside.
         self._process_of = process_of
         self._session_of: dict[Process, SessionId] = {}

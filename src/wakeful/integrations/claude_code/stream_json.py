@@ -38,14 +38,14 @@ class PermissionRequest(Struct, frozen=True):
     input: bytes
 
 
-class _Request(Struct, gc=False):
+class ControlRequest(Struct, gc=False):
     subtype: str = ""
     tool_name: str = ""
     description: str | None = None
     input: Raw = Raw(b"{}")
 
 
-class _Response(Struct, gc=False):
+class ControlResponse(Struct, gc=False):
     request_id: str = ""
 
 
@@ -56,8 +56,8 @@ class _Line(Struct, gc=False):
     uuid: str = ""
     is_replay: bool = msgspec.field(default=False, name="isReplay")
     request_id: str = ""
-    request: _Request | None = None
-    response: _Response | None = None
+    request: ControlRequest | None = None
+    response: ControlResponse | None = None
     is_error: bool = False
     result: str | None = None
     errors: list[str] | None = None
@@ -68,8 +68,6 @@ _decode: Final = json_decoder(_Line)
 
 
 class StreamState:
-    """The newest state of a stream."""
-
     def __init__(self) -> None:
         self._state = IDLE
         self.questions: dict[str, PermissionRequest] = {}
@@ -117,7 +115,7 @@ class StreamState:
         if isinstance(record.error, str):
             self.failure = record.error
 
-    def _on_question(self, question_id: str, request: _Request) -> None:
+    def _on_question(self, question_id: str, request: ControlRequest) -> None:
         if len(self.questions) < QUESTIONS_MAX:
             words = plain(redact(request.description or request.tool_name), TEXT_CHARS_MAX)
             self.questions[question_id] = PermissionRequest(

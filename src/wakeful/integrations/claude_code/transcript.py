@@ -275,7 +275,6 @@ class TranscriptReader:
     def _with_usage(
         self, events: Sequence[e.Event], message_id: str, usage: _Usage, at: float
     ) -> Sequence[e.Event]:
-        """The events with the tokens of their message, if it was not counted yet."""
         if message_id == self._counted_message:
             return events
         self._counted_message = message_id
@@ -342,7 +341,6 @@ def _user(record: _Record, at: float) -> Sequence[e.Event]:
 
 
 def _opening(record: _Record) -> bytes:
-    """The beginning of a user's message."""
     content = record.message.content if record.message is not None else UNSET
     if isinstance(content, str):
         return content[:_OPENING_MAX].encode()
@@ -352,7 +350,6 @@ def _opening(record: _Record) -> bytes:
 
 
 def _user_text_events(opening: bytes, at: float, *, is_meta: bool) -> Sequence[e.Event]:
-    """The events of a user's message, by its beginning."""
     if opening.startswith(_INTERRUPTED):
         return (e.TurnInterrupted(at),)
     if is_meta or opening.startswith(_LOCAL):

@@ -11,7 +11,7 @@ from hashlib import sha256
 from typing import Any, Final
 
 import msgspec
-from msgspec import Raw, Struct
+from msgspec import Struct
 
 from wakeful.control.briefs import BRIEF_PREFIX
 from wakeful.control.turn_events import (
@@ -26,6 +26,7 @@ from wakeful.control.turn_events import (
 from wakeful.core.decoding import decode_json, json_decoder
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
+from wakeful.integrations.claude_code.stream_json import ControlRequest, ControlResponse
 from wakeful.sources.turn_failure import classify_failure
 
 # Between two blocks of text there was a call or another message, so they become paragraphs.
@@ -50,17 +51,6 @@ class _Event(Struct, gc=False):
     delta: _Block | None = None
 
 
-class _Request(Struct, gc=False):
-    subtype: str = ""
-    tool_name: str = ""
-    description: str | None = None
-    input: Raw = Raw(b"{}")
-
-
-class _Response(Struct, gc=False):
-    request_id: str = ""
-
-
 class _Usage(Struct, gc=False):
     input_tokens: int = 0
     cache_creation_input_tokens: int = 0
@@ -77,8 +67,8 @@ class _Line(Struct, gc=False):
     is_replay: bool = msgspec.field(default=False, name="isReplay")
     state: str = ""
     request_id: str = ""
-    request: _Request | None = None
-    response: _Response | None = None
+    request: ControlRequest | None = None
+    response: ControlResponse | None = None
     error: str | None = None
     is_error: bool = False
     result: str | None = None
@@ -245,7 +235,7 @@ class ClaudeTurnReader:
             self._answer_text.text += text
             self._pending.append(AnswerText(text))
 
-    def _on_question(self, question_id: str, request: _Request) -> None:
+    def _on_question(self, question_id: str, request: ControlRequest) -> None:
         self._begin_turn()
         self._questions[question_id] = None
         self._pending.append(
@@ -295,7 +285,7 @@ class ClaudeTurnReader:
 _TOOLS_WITH_DESCRIPTION: Final = frozenset({"Bash"})
 
 
-def _call_digest(request: _Request) -> str:
+def _call_digest(request: ControlRequest) -> str:
     """Equal only for equal calls: a digest of the tool and of all input but a mere description."""
     try:
         given = decode_json(bytes(request.input), dict[str, Any])
@@ -307,7 +297,7 @@ def _call_digest(request: _Request) -> str:
     return sha256(exact).hexdigest()
 
 
-def _request_text(request: _Request) -> str:
+def _request_text(request: ControlRequest) -> str:
     """The call itself first, because the model writes the description."""
     given, description = bytes(request.input).decode("utf-8", "replace"), request.description or ""
     # Most descriptions only repeat a part of the call.

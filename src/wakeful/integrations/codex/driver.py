@@ -43,15 +43,18 @@ from wakeful.integrations.driver_support import (
     agent_of,
     check_arguments,
     check_prompt,
+    confirmed,
+    declined,
+    ineffective,
     stop_managed_process,
     unreachable_result,
+    unverified,
     with_marks,
 )
 from wakeful.linux import proc
 from wakeful.linux.launch import launch
 from wakeful.linux.terminate import terminate, terminate_marked
 from wakeful.sources.follow import FileFollower
-from wakeful.storage.base import ActionOutcome
 
 TEXT_CHARS_MAX: Final = 300
 # In the words of version 0.166: a refused key, or no key although the provider's configuration names one.
@@ -72,8 +75,6 @@ _decode: Final = json_decoder(_Line)
 
 
 class CodexTurn:
-    """The state of one process's turn."""
-
     def __init__(self) -> None:
         self.thread_id: str | None = None
         self.has_begun = False
@@ -188,9 +189,9 @@ class CodexDriver:
             folder=str(folder.path),
         )
         if _has_begun(folder):
-            return ActionResult(ActionOutcome.CONFIRMED, "its turn began", managed)
+            return confirmed("its turn began", managed)
         words = "it runs and its turn has not begun yet" if carriers else "it ended before its turn began"
-        return ActionResult(ActionOutcome.UNVERIFIED, words, managed)
+        return unverified(words, managed)
 
     def newest_process(self, managed: ManagedSession) -> Process | None:
         return RunFolder(self._root, managed.session_id).process
@@ -225,25 +226,21 @@ class CodexDriver:
         folder = RunFolder(self._root, managed.session_id)
         known = folder.prompts
         if known is None:
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, "which prompt its last process had was not written down"
-            )
+            return unverified("which prompt its last process had was not written down")
         if known.get(prompt_id, PromptFate.LOST) is PromptFate.LOST:
             return None
         if known[prompt_id] is PromptFate.TAKEN or _has_begun(folder):
-            return ActionResult(ActionOutcome.CONFIRMED, "it has had this prompt already")
+            return confirmed("it has had this prompt already")
         if not proc.processes_with_variable(SESSION_VARIABLE, managed.session_id, os.getuid()):
             return None
-        return ActionResult(ActionOutcome.UNVERIFIED, "it runs and its turn has not begun yet")
+        return unverified("it runs and its turn has not begun yet")
 
     async def _deliver(
         self, managed: ManagedSession, prompt: str, environ: Mapping[str, str] | None, prompt_id: str
     ) -> ActionResult:
         check_prompt(prompt)
         if not await self._has_exited(managed):
-            return ActionResult(
-                ActionOutcome.DECLINED, "it is still at work: Codex takes a prompt between its turns only"
-            )
+            return declined("it is still at work: Codex takes a prompt between its turns only")
         request = StartRequest(
             session_id=managed.session_id,
             conversation_id=managed.conversation_id,
@@ -268,23 +265,19 @@ class CodexDriver:
         return ()
 
     async def answer(self, managed: ManagedSession, question_id: str, reply: PermissionReply) -> ActionResult:  # noqa: ARG002 - Driver's
-        return ActionResult(ActionOutcome.DECLINED, "`codex exec` never asks")
+        return declined("`codex exec` never asks")
 
     async def interrupt(self, managed: ManagedSession) -> ActionResult:
         """Ends the process, which records the turn as interrupted; the next prompt continues from there."""
         if managed.process is None or unreachable_result(managed) is not None:
-            return ActionResult(ActionOutcome.DECLINED, "no turn is running")
+            return declined("no turn is running")
         meant = agent_of(managed.session_id, managed.conversation_id)
         result = await terminate(
             managed.process, ((signal.SIGINT, self._timeouts.interrupt),), is_meant=meant
         )
         if result.sight is ProcessState.DEAD:
-            return ActionResult(
-                ActionOutcome.CONFIRMED, f"its turn was interrupted within {result.seconds:.1f} s"
-            )
-        return ActionResult(
-            ActionOutcome.INEFFECTIVE, f"process {result.process.pid} did not react to SIGINT"
-        )
+            return confirmed(f"its turn was interrupted within {result.seconds:.1f} s")
+        return ineffective(f"process {result.process.pid} did not react to SIGINT")
 
     async def stop(self, managed: ManagedSession) -> ActionResult:
         return await stop_managed_process(managed, RunFolder(self._root, managed.session_id), TOOL_VARIABLE)
@@ -297,7 +290,7 @@ class CodexDriver:
         if not any(sessions.glob(f"*/*/*/rollout-*-{request.conversation_id}.jsonl")):
             raise ConversationUnknown(conversation=request.conversation_id, folder=request.cwd)
         managed = self._managed_session(request, request.conversation_id)
-        return ActionResult(ActionOutcome.CONFIRMED, "nothing of it runs until it gets a prompt", managed)
+        return confirmed("nothing of it runs until it gets a prompt", managed)
 
     async def _run(
         self, request: StartRequest, command: tuple[str, ...], prompt: str, on_started: OnStarted
@@ -352,21 +345,19 @@ class CodexDriver:
             turn.feed, lambda: turn.has_answered or turn.is_over, self._timeouts.first_word
         )
         if turn.needs_login:
-            return ActionResult(ActionOutcome.INEFFECTIVE, f"it is not logged in: {turn.failure}")
+            return ineffective(f"it is not logged in: {turn.failure}")
         if turn.has_begun or turn.is_over:
-            return ActionResult(ActionOutcome.CONFIRMED, "its turn began")
+            return confirmed("its turn began")
         if following.is_alive:
-            return ActionResult(ActionOutcome.UNVERIFIED, "it runs and its turn has not begun yet")
-        return ActionResult(
-            ActionOutcome.INEFFECTIVE, f"it ended before its turn began: {folder.last_error_output()}"
-        )
+            return unverified("it runs and its turn has not begun yet")
+        return ineffective(f"it ended before its turn began: {folder.last_error_output()}")
 
     async def _abort_start(self, folder: RunFolder, process: Process, reason: str) -> ActionResult:
         """End an unwanted start, the native process first: no process may run that Wakeful does not know."""
         for each in (*reversed(proc.descendants(process)), process):
             await terminate(each, is_meant=lambda _process: True)
         folder.remove()
-        return ActionResult(ActionOutcome.INEFFECTIVE, f"{reason}; it was ended")
+        return ineffective(f"{reason}; it was ended")
 
     async def _has_exited(self, managed: ManagedSession) -> bool:
         """Whether its process is gone; waits for one whose turn has ended."""

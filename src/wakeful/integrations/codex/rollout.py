@@ -18,7 +18,6 @@ from msgspec.structs import replace
 
 from wakeful.control.briefs import OWN_PROMPT_PREFIXES
 from wakeful.core.decoding import json_decoder
-from wakeful.integrations.codex.permissions import is_escalated, own_limit_seconds
 from wakeful.judging import events as e
 from wakeful.judging.activity import BACKGROUND_MAX, is_boundary
 from wakeful.judging.masking import count_repeated_ends
@@ -53,6 +52,14 @@ _JSON_FAILED: Final = re.compile(
     rb'\\?"(?:exit_code\\?":\s*-?0*[1-9]|is_?[eE]rror\\?":\s*true|success\\?":\s*false)'
 )
 _JSON_STARTS: Final = (b'"{', b"{")
+# A call returns after this time although its command goes on; 1,207 of 1,419 recorded calls returned sooner.
+_YIELD_SECONDS: Final = 10.0
+# A patch takes no time: the longest of 100 recorded ones took 0.15 s.
+_PATCH_SECONDS_MAX: Final = 5.0
+# The tools that start commands. Reading more from a running command needs no permission.
+_COMMANDS: Final = frozenset({"exec_command", "shell", "shell_command", "local_shell"})
+# The call asks to run outside the sandbox. In a script that calls tools the key has no quotes.
+_ESCALATED: Final = re.compile(rb'sandbox_permissions"?\s*:\s*"require_escalated"')
 
 
 def call_end_event(call: str, output: bytes, at: float) -> e.CallEnded:
@@ -146,7 +153,12 @@ class _Record(Struct, gc=False):
     payload: _Payload = _NO_PAYLOAD
 
 
+class _YieldArguments(Struct, gc=False):
+    yield_time_ms: float | None = None
+
+
 _decode: Final = json_decoder(_Record)
+_decode_yielding: Final = json_decoder(_YieldArguments)
 
 _NESTED: Final = frozenset({"event_msg", "response_item"})
 # The field of a call's arguments, and the tool's name if the record has none.
@@ -366,8 +378,27 @@ def _call_start_event(payload: _Payload, at: float) -> e.Event:
     if text.startswith(b'"'):
         text = text_of(text).encode()
     seconds = declared_timeout_seconds(text)
-    limit, escalated = own_limit_seconds(tool, text, seconds), is_escalated(text)
+    limit, escalated = _limit_seconds(tool, text, seconds), _ESCALATED.search(text) is not None
     return e.CallStarted(at, payload.call_id, tool, kind_of(tool), text, seconds, True, limit, escalated)
+
+
+def _limit_seconds(tool: str, given: bytes, declared_seconds: float | None) -> float | None:
+    """After what time Codex ends a call although its command goes on; None for tools without such a limit."""
+    if tool == "apply_patch":
+        return _PATCH_SECONDS_MAX
+    if tool not in _COMMANDS:
+        return None
+    return declared_seconds or _yield_seconds(given) or _YIELD_SECONDS
+
+
+def _yield_seconds(given: bytes) -> float | None:
+    if b"yield_time_ms" not in given:
+        return None
+    try:
+        milliseconds = _decode_yielding(given).yield_time_ms
+    except msgspec.DecodeError:  # only the tool itself knows what such a number means
+        return None
+    return milliseconds / 1000 if milliseconds is not None else None
 
 
 def _on_search_end(_reader: RolloutReader, payload: _Payload, at: float) -> Sequence[e.Event]:

@@ -340,7 +340,7 @@ class DockerRuntime:
             marked = there.labels.get(AGENT_LABEL) == spec.name
             wanted = WantedAgent(spec.name, spec.command, marked)
             scan = place.scan = inspect_from_host(first, there.id, wanted, scan)
-            self._change_listener.watch(spec.name, (first, *scan.told_by))
+            self._change_listener.watch(spec.name, (first, *scan.watched))
         return AgentObservation(
             container=ProcessState.ALIVE,
             session=scan.session,

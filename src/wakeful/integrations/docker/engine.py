@@ -101,8 +101,6 @@ class Container(Struct, frozen=True, kw_only=True):
 
 
 class ContainerRow(Struct, frozen=True):
-    """One row of the engine's list of running containers."""
-
     id: str
     name: str
     labels: Mapping[str, str]
@@ -258,7 +256,6 @@ class Engine:
 
 
 def safe_text(text: str) -> str:
-    """Text from outside, made safe to show."""
     return plain(redact(text), REASON_CHARS_MAX)
 
 

@@ -29,14 +29,14 @@ log = logging.getLogger("wakeful")
 class AgentChangeListener:
     """Yields names of agents to inspect again. `is_connected` is true while the engine's events arrive.
 
-    It calls `forget` with a name before it yields that name, if the engine's answer about the agent is outdated.
+    It calls `invalidate` with a name before it yields that name, if the engine's answer about the agent is outdated.
     """
 
-    def __init__(self, engine: Engine, clock: Clock, forget: Callable[[str], None]) -> None:
+    def __init__(self, engine: Engine, clock: Clock, invalidate: Callable[[str], None]) -> None:
         self.is_connected = False
         self._engine = engine
         self._clock = clock
-        self._invalidate = forget
+        self._invalidate = invalidate
         self._pending_names: dict[str, None] = {}
         self._has_pending = asyncio.Event()
         self._exit_watch: ExitWatch | None = None

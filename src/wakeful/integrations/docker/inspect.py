@@ -47,7 +47,6 @@ def pane_tree(
     argv_of: Callable[[Process], tuple[str, ...]],
     children: Callable[[Process], Sequence[Process]],
 ) -> list[RunningProgram]:
-    """A pane's processes, from the first one down."""
     found = {first: RunningProgram(first, argv_of(first))}
     unvisited = list(found.values())
     while unvisited and len(found) < TREE_MAX:
@@ -114,12 +113,12 @@ Children = Callable[[Process], list[Process]]
 
 
 class ContainerScan(Struct, frozen=True):
-    """The state inside. `agent` is None if it is not alive; the end of a process in `told_by` changes the state."""
+    """The state inside. `agent` is None if it is not alive; the end of a process in `watched` changes the state."""
 
     session: ProcessState
     agent: RunningProgram | None = None
     epoch: int | None = None
-    told_by: tuple[Process, ...] = ()
+    watched: tuple[Process, ...] = ()
     reason: str = ""
 
     @property
@@ -136,7 +135,7 @@ class ContainerScan(Struct, frozen=True):
         return (
             self.agent is not None
             and not is_shell(self.agent.argv)
-            and all(proc.state_of(each) is ProcessState.ALIVE for each in self.told_by)
+            and all(proc.state_of(each) is ProcessState.ALIVE for each in self.watched)
             and _argv(self.agent.process) == self.agent.argv
         )
 
@@ -210,7 +209,7 @@ def _scan_tree(above: Sequence[Process], wanted: WantedAgent, children: Children
     servers = [each for each in _tree(above, children) if _is_server(each)]
     panes = [(server, pane) for server in servers for pane in children(server)]
     if not panes:
-        return ContainerScan(ProcessState.DEAD, told_by=tuple(servers), reason="session dead")
+        return ContainerScan(ProcessState.DEAD, watched=tuple(servers), reason="session dead")
     for server, pane in sorted(panes, key=lambda pair: not _has_mark(pair[1], wanted)):
         tree = pane_tree(pane, _argv, children)
         # If marks cannot be read, every pane may be the agent's.
@@ -219,8 +218,8 @@ def _scan_tree(above: Sequence[Process], wanted: WantedAgent, children: Children
         found = agent_among(tree, wanted.command, by_name_only=is_other)
         if found is not None:
             return _live_agent_scan(server, tree, found)
-    told_by = dict.fromkeys(each for pair in panes for each in pair)
-    return ContainerScan(ProcessState.ALIVE, told_by=tuple(told_by), reason="agent exited to a shell")
+    watched = dict.fromkeys(each for pair in panes for each in pair)
+    return ContainerScan(ProcessState.ALIVE, watched=tuple(watched), reason="agent exited to a shell")
 
 
 def _has_mark(pane: Process, wanted: WantedAgent) -> bool:

@@ -98,13 +98,11 @@ def _unready_reason(spec: AgentSpec, captured: bytes) -> str | None:
 
 
 class AgentLaunch:
-    """One launch of one agent in one container."""
-
-    def __init__(self, engine: Engine, container: Container, spec: AgentSpec, look: InspectAgent) -> None:
+    def __init__(self, engine: Engine, container: Container, spec: AgentSpec, inspect: InspectAgent) -> None:
         self._engine = engine
         self._container = container
         self._spec = spec
-        self._inspect = look
+        self._inspect = inspect
         self._needs_screen = needs_screen(spec)
 
     async def launch(self, epoch: int, environ: Mapping[str, str]) -> AgentObservation:

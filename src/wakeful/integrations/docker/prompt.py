@@ -19,6 +19,7 @@ from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.docker.engine import Engine
 from wakeful.integrations.docker.inspect import first_process
+from wakeful.integrations.driver_support import declined
 from wakeful.integrations.tmux import driver as acts
 from wakeful.integrations.tmux.driver import reader_of, run_action
 from wakeful.integrations.tmux.pane import PaneController
@@ -27,7 +28,6 @@ from wakeful.integrations.tmux.server import TmuxFailed, TmuxServer
 from wakeful.integrations.tmux.typed_notes import TypedNotes
 from wakeful.linux import proc
 from wakeful.linux.proc import inner_pid
-from wakeful.storage.base import ActionOutcome
 
 _LOCAL: Final = "unix://"
 # The text is passed in the program's environment, because every user of the host can read a command line.
@@ -35,7 +35,7 @@ _PASTE: Final = (
     'printf %s "$WAKEFUL_TEXT" | tmux -u load-buffer -b "$1" - &&'
     ' exec tmux -u paste-buffer -d -p -r -b "$1" -t "$2"'
 )
-_NO_PANE: Final = ActionResult(ActionOutcome.DECLINED, "nobody knows in which pane of its container it runs")
+_NO_PANE: Final = declined("nobody knows in which pane of its container it runs")
 
 
 class ContainerPromptDriver:
@@ -105,7 +105,6 @@ async def _pane_controller(engine: Engine, managed: ManagedSession, folder: str)
 
 
 def _process_line(agent: Process, container: str) -> list[Process]:
-    """The agent and its ancestors inside its container."""
     try:
         line = (agent, *proc.ancestors(agent.pid))
     except proc.ProcessHidden:

@@ -176,7 +176,6 @@ class ContainerSource:
 
     @property
     def failed_reads(self) -> int:
-        """Failed reads since the start."""
         return self._failed_before + sum(pair.logs.failed_reads for pair in self._by_agent.values())
 
     @property
@@ -268,8 +267,6 @@ class ContainerSource:
 
 
 class _ContainerPids:
-    """Translates the pids inside one container."""
-
     def __init__(self, container_id: str) -> None:
         self._container_id = container_id
         self._known: dict[tuple[int, int], Process] = {}
@@ -302,9 +299,9 @@ log: Final = logging.getLogger("wakeful.hub")
 class ContainerSourceUpdater:
     """Adds and removes the containers of one engine."""
 
-    def __init__(self, runtime: DockerRuntime, eyes: ContainerSource) -> None:
+    def __init__(self, runtime: DockerRuntime, source: ContainerSource) -> None:
         self._runtime = runtime
-        self._source = eyes
+        self._source = source
         self._added: dict[str, tuple[str, int | None]] = {}
 
     async def update(self, spec: AgentSpec, observation: AgentObservation) -> None:

@@ -88,7 +88,6 @@ class AgentMarks:
         discard(str(self._path(name)))
 
     def has_others(self, name: str) -> bool:
-        """Whether any other agent has a mark."""
         names = {each.stem for each in self._folder.glob("*.json") if not each.name.startswith(".")}
         return bool(names - {name})
 
@@ -226,7 +225,7 @@ class TmuxAgentRuntime:
             return _lost_agent(observation, ENDED)
         row = _row_of(spec, mark, listing)
         if row is None:
-            return _without_session(observation, mark)
+            return _lost_agent(observation, ENDED) if mark is not None else _absent_agent(observation)
         return await self._check_ready(spec, mark, _with_session(observation, spec, row))
 
     async def find_undeclared(self, known: frozenset[str]) -> list[UndeclaredAgent]:
@@ -267,13 +266,7 @@ class TmuxAgentRuntime:
     def _without_server(self, observation: AgentObservation, mark: AgentMark | None) -> AgentObservation:
         """The socket has no server. Without a mark there is no agent; with one, its state is unknown at first."""
         if mark is None:
-            return replace(
-                observation,
-                container=ProcessState.DEAD,
-                session=ProcessState.DEAD,
-                agent=ProcessState.DEAD,
-                reason="",
-            )
+            return _absent_agent(observation)
         process = mark.process
         if process is None:
             # It never ran on a server.
@@ -435,12 +428,10 @@ def _lost_agent(
     )
 
 
-def _without_session(observation: AgentObservation, mark: AgentMark | None) -> AgentObservation:
-    if mark is not None:
-        return _lost_agent(observation, ENDED)
-    return replace(
-        observation, container=ProcessState.DEAD, session=ProcessState.DEAD, agent=ProcessState.DEAD
-    )
+def _absent_agent(observation: AgentObservation) -> AgentObservation:
+    """An agent that was never started, or was stopped."""
+    dead = ProcessState.DEAD
+    return replace(observation, container=dead, session=dead, agent=dead, reason="")
 
 
 def _lost_its_server(mark: AgentMark | None) -> bool:

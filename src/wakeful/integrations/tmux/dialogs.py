@@ -46,21 +46,21 @@ class DialogDetector:
     def __init__(
         self,
         sink: EvidenceSink,
-        held_by: Callable[[Process], SessionIdentity | None],
+        session_of: Callable[[Process], SessionIdentity | None],
         folders: Mapping[str, Sequence[Path]],
         host: str,
-        apart: Sequence[str] = (),
+        ignored_folders: Sequence[str] = (),
         deadline_seconds: float = DEADLINE_SECONDS,
         starting_seconds: float = STARTING_SECONDS_MAX,
         wall: Callable[[], float] = time.time,
     ) -> None:
         self._sink = sink
-        self._session_of = held_by
+        self._session_of = session_of
         # The watched folders of each client's conversations.
         self._folders = folders
         self._host = host
         # Wakeful's own one-shot calls of the clients run in these folders; they are no sessions.
-        self._ignored_folders = apart
+        self._ignored_folders = ignored_folders
         self._deadline_seconds = deadline_seconds
         self._starting_seconds = starting_seconds
         self._wall = wall

@@ -28,7 +28,13 @@ from wakeful.core.ids import SessionId
 from wakeful.core.managed_session import ManagedSession
 from wakeful.core.process import Process, ProcessState
 from wakeful.integrations.claude_code.registry import status_of
-from wakeful.integrations.driver_support import unreachable_result
+from wakeful.integrations.driver_support import (
+    confirmed,
+    declined,
+    ineffective,
+    unreachable_result,
+    unverified,
+)
 from wakeful.integrations.tmux.input_line import (
     ClaudeInput,
     CodexInput,
@@ -81,14 +87,10 @@ async def deliver(controller: PaneController, prompt: str) -> ActionResult:
 
     if await poll_until(taken, EFFECT_SECONDS_MAX):
         controller.record_stage(TypingStage.TAKEN)
-        return ActionResult(
-            ActionOutcome.CONFIRMED, "the text stood in the input line and was taken with Enter"
-        )
+        return confirmed("the text stood in the input line and was taken with Enter")
     if proc.state_of(controller.process) is not ProcessState.ALIVE:
-        return ActionResult(ActionOutcome.UNVERIFIED, "the agent ended after Enter was pressed")
-    return ActionResult(
-        ActionOutcome.UNVERIFIED, "Enter was pressed, but nothing shows that the text was taken"
-    )
+        return unverified("the agent ended after Enter was pressed")
+    return unverified("Enter was pressed, but nothing shows that the text was taken")
 
 
 async def answer(controller: PaneController, question_id: str, reply: PermissionReply) -> ActionResult:
@@ -96,13 +98,13 @@ async def answer(controller: PaneController, question_id: str, reply: Permission
     screen = await controller.capture()
     dialog = find_permission(screen) if isinstance(controller.reader, ClaudeInput) else None
     if dialog is None or dialog.id != question_id:
-        return ActionResult(ActionOutcome.DECLINED, "that question is not open any more")
+        return declined("that question is not open any more")
     if (reason := controller.closed_reason(screen)) is not None:
-        return ActionResult(ActionOutcome.DECLINED, reason)
+        return declined(reason)
     digit = dialog.digit(reply)
     if digit is None:
         words = f"it offers no way to {reply} it once"
-        return ActionResult(ActionOutcome.DECLINED, words, untrusted=safe_screen_text(dialog.text))
+        return declined(words, untrusted=safe_screen_text(dialog.text))
     await controller.press("-l", digit)
 
     async def is_closed() -> bool | None:
@@ -110,10 +112,8 @@ async def answer(controller: PaneController, question_id: str, reply: Permission
         return True if left is None or left.id != question_id else None
 
     if await poll_until(is_closed, EFFECT_SECONDS_MAX):
-        return ActionResult(ActionOutcome.CONFIRMED, f"option {digit} was chosen and the question is gone")
-    return ActionResult(
-        ActionOutcome.UNVERIFIED, f"option {digit} was pressed, but the question still stands there"
-    )
+        return confirmed(f"option {digit} was chosen and the question is gone")
+    return unverified(f"option {digit} was pressed, but the question still stands there")
 
 
 async def interrupt(controller: PaneController, typed: str) -> ActionResult:
@@ -124,7 +124,7 @@ async def interrupt(controller: PaneController, typed: str) -> ActionResult:
     before = await controller.capture()
     reason = controller.closed_reason(before) or _uninterruptible_reason(controller, before)
     if reason is not None:
-        return ActionResult(ActionOutcome.DECLINED, reason)
+        return declined(reason)
     await controller.press(controller.reader.interrupt_key)
 
     async def interrupted() -> Screen | None:
@@ -135,12 +135,9 @@ async def interrupt(controller: PaneController, typed: str) -> ActionResult:
 
     screen = await poll_until(interrupted, EFFECT_SECONDS_MAX)
     if proc.state_of(controller.process) is not ProcessState.ALIVE:
-        return ActionResult(ActionOutcome.INEFFECTIVE, "it ended instead of stopping its turn")
+        return ineffective("it ended instead of stopping its turn")
     if screen is None:
-        return ActionResult(
-            ActionOutcome.UNVERIFIED,
-            f"{controller.reader.interrupt_key} was pressed, but nothing shows an effect",
-        )
+        return unverified(f"{controller.reader.interrupt_key} was pressed, but nothing shows an effect")
     return await _result_of_interrupt(controller, before, typed)
 
 
@@ -180,13 +177,11 @@ async def _result_of_interrupt(controller: PaneController, before: Screen, typed
     """Claude Code returns a prompt that was interrupted before any answer: Wakeful's is removed, a person's never."""
     draft = await _returned_prompt(controller, before) if isinstance(controller.reader, ClaudeInput) else ""
     if not draft:
-        return ActionResult(ActionOutcome.CONFIRMED, "the turn ended and the agent lives")
+        return confirmed("the turn ended and the agent lives")
     is_own = digest(draft) == typed and controller.closed_reason(await controller.capture()) is None
     if is_own and await controller.clear():
-        return ActionResult(
-            ActionOutcome.CONFIRMED, "the turn ended before any answer; its prompt was given back and removed"
-        )
-    return ActionResult(ActionOutcome.CONFIRMED, "the turn ended; something stands in the input line now")
+        return confirmed("the turn ended before any answer; its prompt was given back and removed")
+    return confirmed("the turn ended; something stands in the input line now")
 
 
 async def _returned_prompt(controller: PaneController, before: Screen) -> str:
@@ -211,12 +206,10 @@ _DIALOGS: Final[Mapping[type[InputReader], Callable[[Screen], StartDialog | None
     ClaudeInput: claude_dialog_on,
     CodexInput: codex_dialog_on,
 }
-_NO_PANE: Final = ActionResult(ActionOutcome.DECLINED, "nobody knows in which pane it runs")
+_NO_PANE: Final = declined("nobody knows in which pane it runs")
 # The daemon starts after this. A note that was not reconciled stays until something is typed into its pane.
 SETTLING_SECONDS_MAX: Final = 10.0
-_NOT_LOOKED_AT: Final = ActionResult(
-    ActionOutcome.UNVERIFIED, "it is unknown whether the text was taken: too much was left to look at"
-)
+_NOT_LOOKED_AT: Final = unverified("it is unknown whether the text was taken: too much was left to look at")
 
 
 class TmuxDriver:
@@ -268,7 +261,7 @@ class TmuxDriver:
             )
             result = await self._send_first_prompt(managed, request.prompt, ready=ready)
         except TmuxFailed as problem:
-            return ActionResult(ActionOutcome.UNVERIFIED, f"started, and then: {problem}", managed)
+            return unverified(f"started, and then: {problem}", managed)
         return replace(result, hosting=result.hosting or managed)
 
     async def deliver(
@@ -304,15 +297,13 @@ class TmuxDriver:
         if (reader := _READERS.get(note.reader)) is None:
             # Written by another version.
             TypedNotes(self._folder).drop(note.pane)
-            return ActionResult(ActionOutcome.UNVERIFIED, "it is unknown whether the text was taken")
+            return unverified("it is unknown whether the text was taken")
         controller = PaneController(server, note.pane, note.process, reader(), self._folder, note.session_id)
         self._typed_panes[note.session_id] = controller
         try:
             return await controller.reconcile(note)
         except TmuxFailed as problem:
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, f"it is unknown whether the text was taken: {problem}"
-            )
+            return unverified(f"it is unknown whether the text was taken: {problem}")
 
     def forget_typed(self, session_id: SessionId) -> None:
         """The outcome is stored, so a final note can go."""
@@ -367,7 +358,7 @@ class TmuxDriver:
         server = TmuxServer(managed.pane.socket, self._deadline_seconds)
         shell = proc.identify_or_none((await server.capture(managed.pane.target)).pane_pid)
         if shell is None:
-            return ActionResult(ActionOutcome.DECLINED, "the shell of its pane is gone")
+            return declined("the shell of its pane is gone")
         controller = PaneController(
             server, managed.pane, shell, ShellInput(), self._folder, managed.session_id
         )
@@ -384,7 +375,7 @@ class TmuxDriver:
     async def stop(self, managed: ManagedSession) -> ActionResult:
         """End the agent, its tmux session if Wakeful made it, and its leftover tools."""
         if managed.process is None:
-            return ActionResult(ActionOutcome.DECLINED, "nobody knows its process")
+            return declined("nobody knows its process")
         if proc.state_of(managed.process) is ProcessState.ALIVE and status_of(managed.process) == "busy":
             # An interrupted agent ends its own tools. One that cannot be interrupted is ended anyway.
             with suppress(TmuxFailed):
@@ -398,15 +389,11 @@ class TmuxDriver:
     ) -> ActionResult:
         controller = self._pane_controller(managed)
         if not ready or controller is None:
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, f"started, but not ready after {READY_SECONDS_MAX:g} s"
-            )
+            return unverified(f"started, but not ready after {READY_SECONDS_MAX:g} s")
         if (dialog := await _dialog_at(controller)) is not None:
             return _blocked_by_dialog(managed, dialog, prompt)
         if prompt is None:
-            return ActionResult(
-                ActionOutcome.CONFIRMED, f"started in the tmux session {controller.address.session}"
-            )
+            return confirmed(f"started in the tmux session {controller.address.session}")
         result = await self.deliver(managed, prompt)
         if result.outcome is ActionOutcome.INEFFECTIVE:
             # A client that has just started may lose a paste. Enter was not pressed, and a draft would be refused.
@@ -428,7 +415,7 @@ class TmuxDriver:
         ready = await poll_until(is_ready_or_dead, READY_SECONDS_MAX) is not None
         if proc.state_of(process) is ProcessState.DEAD:
             output = safe_screen_text(last_output((await controller.capture()).rows))
-            return ActionResult(ActionOutcome.INEFFECTIVE, "it ended again", untrusted=output)
+            return ineffective("it ended again", untrusted=output)
         return await self._send_first_prompt(managed, prompt, ready=ready)
 
     def _pane_controller(self, managed: ManagedSession) -> PaneController | None:
@@ -446,9 +433,7 @@ async def run_action(controller: PaneController, action: Awaitable[ActionResult]
     except TmuxFailed as problem:
         if not controller.may_have_typed:
             raise
-        return ActionResult(
-            ActionOutcome.UNVERIFIED, f"keys were sent, and then nobody could see what they did: {problem}"
-        )
+        return unverified(f"keys were sent, and then nobody could see what they did: {problem}")
 
 
 def _checked_reader(request: StartRequest) -> InputReader:
@@ -476,7 +461,6 @@ def _is_ready(reader: InputReader, screen: Screen, process: Process | None) -> b
 
 
 async def _dialog_at(controller: PaneController) -> StartDialog | None:
-    """The known dialog on the program's screen."""
     dialog_on = _DIALOGS.get(type(controller.reader))
     dialog = dialog_on(await controller.capture()) if dialog_on is not None else None
     return dialog if dialog is not None and dialog.kind is not DialogKind.UNKNOWN else None
@@ -488,10 +472,10 @@ def _blocked_by_dialog(managed: ManagedSession, dialog: StartDialog, prompt: str
     screen_text = safe_screen_text(dialog.words)
     if prompt is None:
         words = f"started; {at}: {attach} and answer it"
-        return ActionResult(ActionOutcome.CONFIRMED, words, untrusted=screen_text)
+        return confirmed(words, untrusted=screen_text)
     untyped = f"its first prompt was not typed, because {at}: {attach}, answer it, then send the prompt again"
     noted = replace(managed, note=untyped)
-    return ActionResult(ActionOutcome.UNVERIFIED, f"started; {untyped}", noted, untrusted=screen_text)
+    return unverified(f"started; {untyped}", noted, untrusted=screen_text)
 
 
 def reader_of(argv: tuple[str, ...]) -> InputReader:

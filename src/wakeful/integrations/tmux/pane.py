@@ -18,6 +18,7 @@ from wakeful.core.managed_session import PaneAddress
 from wakeful.core.process import Process, ProcessState
 from wakeful.core.redaction import redact
 from wakeful.core.text import plain
+from wakeful.integrations.driver_support import confirmed, declined, ineffective, unverified
 from wakeful.integrations.tmux.input_line import LINE_BYTES_MAX, InputLineState, InputReader, squeeze
 from wakeful.integrations.tmux.screen import (
     Screen,
@@ -30,7 +31,6 @@ from wakeful.integrations.tmux.screen import (
 from wakeful.integrations.tmux.server import TmuxServer
 from wakeful.integrations.tmux.typed_notes import TypedNote, TypedNotes, TypingStage
 from wakeful.linux import proc
-from wakeful.storage.base import ActionOutcome
 
 # A paste was shown after 0.05 s; while two test suites kept both cores busy, once not within 5 s.
 ECHO_SECONDS_MAX: Final = 10.0
@@ -46,10 +46,8 @@ CLEAR_ROWS_MAX: Final = 100
 # The effect of Enter shows within half a second; a restarted daemon does not wait for a busy client.
 RECONCILE_SECONDS_MAX: Final = 3.0
 NO_SESSION: Final = SessionId("")
-_REMOVED: Final = ActionResult(
-    ActionOutcome.INEFFECTIVE, "the text stood in the input line: it was removed, nothing was sent"
-)
-_SENT: Final = ActionResult(ActionOutcome.CONFIRMED, "the text was typed and sent")
+_REMOVED: Final = ineffective("the text stood in the input line: it was removed, nothing was sent")
+_SENT: Final = confirmed("the text was typed and sent")
 _RESULT_BY_STAGE: Final[Mapping[TypingStage, ActionResult]] = {
     TypingStage.TAKEN: _SENT,
     TypingStage.REMOVED: _REMOVED,
@@ -57,15 +55,13 @@ _RESULT_BY_STAGE: Final[Mapping[TypingStage, ActionResult]] = {
 _RESULT_BY_STATE: Final[Mapping[tuple[InputLineState, TypingStage | None], ActionResult]] = {
     (InputLineState.OURS, None): _REMOVED,
     (InputLineState.PART, None): _REMOVED,
-    (InputLineState.EMPTY, TypingStage.BEGUN): ActionResult(
-        ActionOutcome.INEFFECTIVE, "the text was not typed, nothing was sent"
-    ),
+    (InputLineState.EMPTY, TypingStage.BEGUN): ineffective("the text was not typed, nothing was sent"),
     (InputLineState.EMPTY, TypingStage.ENTER): _SENT,
-    (InputLineState.EMPTY, None): ActionResult(
-        ActionOutcome.UNVERIFIED, "the text was typed and is gone: somebody sent it or removed it"
+    (InputLineState.EMPTY, None): unverified(
+        "the text was typed and is gone: somebody sent it or removed it"
     ),
-    (InputLineState.OTHER, None): ActionResult(
-        ActionOutcome.UNVERIFIED, "something else stands in the input line, which was left as it is"
+    (InputLineState.OTHER, None): unverified(
+        "something else stands in the input line, which was left as it is"
     ),
 }
 """The result of an interrupted typing, by the state of the input line and the stage that the typing had reached."""
@@ -160,9 +156,7 @@ class PaneController:
         # A terminal's answers to its program go into the same queue: the program reads them in a moment.
         before = await poll_until(all_read, READ_SECONDS_MAX) or await self.capture()
         if (reason := self.typing_obstacle(before, text)) is not None:
-            return ActionResult(
-                ActionOutcome.DECLINED, reason, untrusted=safe_screen_text(self._visible_text(before))
-            )
+            return declined(reason, untrusted=safe_screen_text(self._visible_text(before)))
         self.may_have_typed = True
         self._write_note(text, before)
         fault_point("typing.begun")
@@ -194,7 +188,6 @@ class PaneController:
         self._notes.save(replace(self._note, stage=stage))
 
     def drop_final_note(self) -> None:
-        """Drop the note of a text if its outcome is known."""
         note = self._notes.find(self.address)
         if note is not None and note.is_final:
             self._notes.drop(self.address)
@@ -215,20 +208,14 @@ class PaneController:
             return _RESULT_BY_STAGE[note.stage]
         if note.process != self.process or proc.state_of(self.process) is not ProcessState.ALIVE:
             self._notes.drop(self.address)
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, "the agent ended, and it is unknown whether it took the text"
-            )
+            return unverified("the agent ended, and it is unknown whether it took the text")
         screen = await self.capture()
         if (reason := self.closed_reason(screen)) is not None:
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, f"it is unknown whether the text was taken: {reason}"
-            )
+            return unverified(f"it is unknown whether the text was taken: {reason}")
         state = await poll_until(final_state, RECONCILE_SECONDS_MAX)
         if state is None:
             # Unread text will show later, so the note stays.
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, f"it is unknown whether the text was taken: {UNREAD}"
-            )
+            return unverified(f"it is unknown whether the text was taken: {UNREAD}")
         return await self._reconcile_state(state, note)
 
     def _input_state(self, screen: Screen, note: TypedNote) -> InputLineState:
@@ -239,13 +226,9 @@ class PaneController:
 
     async def _reconcile_state(self, state: InputLineState, note: TypedNote) -> ActionResult:
         if state is InputLineState.HIDDEN:
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, "no input line is shown: it is unknown whether the text was taken"
-            )
+            return unverified("no input line is shown: it is unknown whether the text was taken")
         if state in (InputLineState.OURS, InputLineState.PART) and not await self.clear():
-            return ActionResult(
-                ActionOutcome.UNVERIFIED, "the text stands in the input line and could not be removed"
-            )
+            return unverified("the text stands in the input line and could not be removed")
         result = _RESULT_BY_STATE.get((state, note.stage)) or _RESULT_BY_STATE[state, None]
         stage = next((stage for stage, each in _RESULT_BY_STAGE.items() if each is result), None)
         if stage is None:
@@ -304,9 +287,7 @@ class PaneController:
             words = "the text did not arrive whole: it was removed again, and Enter was not pressed"
         else:
             words = "the text was not seen in the input line: Enter was not pressed"
-        return ActionResult(
-            ActionOutcome.INEFFECTIVE, words, untrusted=safe_screen_text(self._visible_text(screen))
-        )
+        return ineffective(words, untrusted=safe_screen_text(self._visible_text(screen)))
 
     def _visible_text(self, screen: Screen) -> str:
         return self.reader.question(screen) or screen.cursor_text or last_output(screen.rows)

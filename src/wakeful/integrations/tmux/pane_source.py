@@ -100,14 +100,14 @@ class TmuxPaneSource:
 
     def __init__(
         self,
-        tenant: Callable[[SessionId], PaneSession | None],
+        session_of: Callable[[SessionId], PaneSession | None],
         sink: EvidenceSink,
         processes: ProcessWatch,
         extra_sockets: tuple[Path, ...] = (),
         deadline_seconds: float = DEADLINE_SECONDS,
         dialogs: DialogDetector | None = None,
     ) -> None:
-        self._session_of = tenant
+        self._session_of = session_of
         self._sink = sink
         self._processes = processes
         self._extra_sockets = extra_sockets
@@ -257,7 +257,6 @@ class TmuxPaneSource:
             self._report_pane(session_id)
 
     def _report_pane_change(self, process: Process, runtime: ProcessState) -> None:
-        """Report the pane's change for every session in it."""
         for session_id in self._sessions_below.get(process, ()):
             session = self._session_of(session_id)
             pane = session.pane if session is not None else None

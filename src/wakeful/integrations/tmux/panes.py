@@ -145,7 +145,6 @@ def server_state(socket: Path) -> ProcessState:
 
 
 def _entries(folder: Path, uid: int) -> list[Path]:
-    """The folder's entries, if it is a folder of this user."""
     try:
         status = folder.lstat()
         return list(folder.iterdir()) if stat.S_ISDIR(status.st_mode) and status.st_uid == uid else []

@@ -14,8 +14,6 @@ from wakeful.core.ids import ConversationId, is_uuid
 
 
 class OptionArity(Enum):
-    """How many words follow an option."""
-
     NONE = 0
     ONE = 1
     MAYBE_ONE = 2
@@ -149,10 +147,7 @@ def first_word(words: Sequence[str], options: Mapping[str, OptionArity]) -> str 
 
 
 def _take_values(left: list[str], takes: OptionArity) -> list[str]:
-    """Take an option's values off the remaining words."""
-    count = {OptionArity.NONE: 0, OptionArity.ONE: 1, OptionArity.MAYBE_ONE: 1, OptionArity.MANY: len(left)}[
-        takes
-    ]
+    count = {OptionArity.NONE: 0, OptionArity.MANY: len(left)}.get(takes, 1)
     values: list[str] = []
     while left and len(values) < count and (takes is OptionArity.ONE or not left[0].startswith("-")):
         values.append(left.pop(0))

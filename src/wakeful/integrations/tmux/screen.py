@@ -70,7 +70,6 @@ class Screen(Struct, frozen=True):
 
     @property
     def cursor_text(self) -> str:
-        """The row of the cursor, without hints."""
         return self.typed[self.cursor_row] if self.cursor_row < len(self.typed) else ""
 
     @property

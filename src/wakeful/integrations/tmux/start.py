@@ -32,6 +32,7 @@ from wakeful.core.managed_session import (
 )
 from wakeful.core.process import Process
 from wakeful.integrations.claude_code.registry import entry_of
+from wakeful.integrations.driver_support import confirmed, declined, unverified
 from wakeful.integrations.tmux.input_line import ShellInput, prepare_prompt
 from wakeful.integrations.tmux.pane import POLL_SECONDS, PaneController, poll_until, safe_screen_text
 from wakeful.integrations.tmux.programs import program_of, start_argv, without_interpreter
@@ -48,7 +49,6 @@ from wakeful.integrations.tmux.typed_notes import TypingStage
 from wakeful.linux import proc
 from wakeful.linux.child_environment import given_environ, kept_back, leaked_names
 from wakeful.linux.launch import find_program
-from wakeful.storage.base import ActionOutcome
 
 # tmux sets these in its panes; the caller's own would name another terminal.
 _OF_TMUX: Final = ("TERM", "TMUX", "TMUX_PANE")
@@ -123,8 +123,6 @@ class StartedProgram(Struct, frozen=True):
 
 
 class TmuxStarter:
-    """Starts sessions on one of Wakeful's own servers."""
-
     def __init__(self, server: TmuxServer, folder: str, clock: Clock) -> None:
         self._server = server
         self._folder = folder
@@ -262,7 +260,6 @@ def _name_of(request: StartRequest) -> str:
 
 
 def marks_of(request: StartRequest, name: str) -> dict[str, str]:
-    """The variables that mark the agent and its tools."""
     return {
         SESSION_VARIABLE: request.session_id or name,
         EPOCH_VARIABLE: str(request.epoch),
@@ -280,7 +277,7 @@ async def resume(
 ) -> ActionResult:
     """Type the command into the controller's shell; `hosting` is set once a new agent runs below it."""
     if (reason := _no_shell_reason(controller.process, request.cwd)) is not None:
-        return ActionResult(ActionOutcome.DECLINED, reason)
+        return declined(reason)
     # By `env`, which works in every shell: the marks are only for the agent, not for the shell.
     marks = [f"{name}={value}" for name, value in marks_of(request, managed.session_id).items()]
     # Wakeful's settings and copies of its secrets that the shell would pass on. Variables that a person exported after
@@ -304,12 +301,10 @@ async def resume(
     controller.record_stage(TypingStage.TAKEN)
     if agent is None:
         output = safe_screen_text(last_output((await controller.capture()).rows))
-        return ActionResult(
-            ActionOutcome.UNVERIFIED, "the command was given, but no agent was seen", untrusted=output
-        )
+        return unverified("the command was given, but no agent was seen", untrusted=output)
     words = f"process {agent.pid} continues the conversation in its pane"
     resumed = replace(managed, process=agent, argv=request.argv, epoch=request.epoch)
-    return ActionResult(ActionOutcome.CONFIRMED, words, resumed)
+    return confirmed(words, resumed)
 
 
 def _no_shell_reason(shell: Process, cwd: str) -> str | None:

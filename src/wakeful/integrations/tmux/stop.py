@@ -7,7 +7,7 @@ from typing import Final
 from wakeful.control.driver import ActionResult
 from wakeful.core.managed_session import SESSION_VARIABLE, ManagedSession
 from wakeful.core.process import Process, ProcessState
-from wakeful.integrations.driver_support import agent_of
+from wakeful.integrations.driver_support import agent_of, confirmed, ineffective, unverified
 from wakeful.integrations.tmux.pane_source import socket_of_server
 from wakeful.integrations.tmux.panes import list_panes
 from wakeful.integrations.tmux.programs import program_of, without_interpreter
@@ -24,7 +24,6 @@ from wakeful.linux.terminate import (
     terminate,
     terminate_marked,
 )
-from wakeful.storage.base import ActionOutcome
 
 # Claude Code marks its tools with this, also if Wakeful did not start it.
 _TOOL_VARIABLE: Final = "CLAUDE_CODE_SESSION_ID"
@@ -77,7 +76,6 @@ async def close_session(managed: ManagedSession, deadline_seconds: float) -> str
 
 
 async def sweep_tools(managed: ManagedSession) -> SweepResult:
-    """End the tools with the session's mark."""
     program = program_of(without_interpreter(managed.argv))
     if program == "codex":
         # Its first terminal starts a daemon that serves all other ones too and has the first one's mark.
@@ -90,17 +88,15 @@ async def sweep_tools(managed: ManagedSession) -> SweepResult:
 def stop_result(result: TerminationResult, swept: SweepResult, left: str | None) -> ActionResult:
     pid = result.process.pid
     if result.sight is ProcessState.ALIVE:
-        return ActionResult(ActionOutcome.INEFFECTIVE, f"process {pid} still runs")
+        return ineffective(f"process {pid} still runs")
     if result.sight is ProcessState.UNKNOWN:
-        return ActionResult(ActionOutcome.UNVERIFIED, f"nobody could see whether process {pid} ended")
+        return unverified(f"nobody could see whether process {pid} ended")
     how = (
         f"ended by {result.signal.name} after {result.seconds:.1f} s" if result.signal else "was gone already"
     )
     words = f"process {pid} {how}; tools swept: {len(swept.endings)}"
     if swept.survivors:
-        return ActionResult(
-            ActionOutcome.INEFFECTIVE, f"{words}; process {swept.survivors[0].pid} of it still runs"
-        )
+        return ineffective(f"{words}; process {swept.survivors[0].pid} of it still runs")
     if left is not None:
-        return ActionResult(ActionOutcome.UNVERIFIED, f"{words}; its tmux session: {left}")
-    return ActionResult(ActionOutcome.CONFIRMED, words)
+        return unverified(f"{words}; its tmux session: {left}")
+    return confirmed(words)
