@@ -1,4 +1,5 @@
-"""Who needs a person is told after a while, unless somebody has answered or is looking; in virtual time."""
+"""A session that needs a person causes an alert after a while, unless it was answered or is being looked at;
+virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -34,7 +35,7 @@ def anyio_backend() -> str:
 
 
 class Scene:
-    """A house whose sessions are made by hand, and whoever watches them for questions."""
+    """Sessions made by hand, and the monitor that watches them for questions."""
 
     def __init__(self) -> None:
         self.house = SupervisorFixture()
@@ -164,7 +165,7 @@ async def test_the_next_question_is_told_again(scene: Scene) -> None:
 
 
 async def test_a_question_after_a_question_is_told(scene: Scene) -> None:
-    """Also where nobody saw the session at work in between."""
+    """Also if the session was not seen at work in between."""
     async with scene.running():
         scene.ask(about="the first")
         await scene.clock.run_for(20)
@@ -174,7 +175,7 @@ async def test_a_question_after_a_question_is_told(scene: Scene) -> None:
 
 
 async def test_a_question_somebody_looks_at_is_not_told_until_they_turn_away(scene: Scene) -> None:
-    """As long as its pane is in front of somebody there is nothing to say."""
+    """No alert while its pane is in front of a person."""
     async with scene.running():
         scene.looked_at.add(scene.record("a").id)
         scene.ask()
@@ -186,7 +187,7 @@ async def test_a_question_somebody_looks_at_is_not_told_until_they_turn_away(sce
 
 
 async def test_a_restart_tells_no_question_twice(scene: Scene) -> None:
-    """And one that was answered meanwhile is over, so that the next one is told."""
+    """A question answered meanwhile is over, so that the next one causes an alert."""
     async with scene.running():
         scene.ask()
         await scene.clock.run_for(20)
@@ -225,7 +226,7 @@ async def test_a_question_that_is_dated_by_the_next_daemons_first_look_is_the_sa
 
 
 async def test_the_same_words_asked_again_while_nobody_watched_are_told(scene: Scene) -> None:
-    """Its log dates the second question after the first was told."""
+    """Its log dates the second question after the first alert."""
     async with scene.running():
         scene.ask()
         await scene.clock.run_for(20)
@@ -240,7 +241,7 @@ async def test_the_same_words_asked_again_while_nobody_watched_are_told(scene: S
 
 
 async def test_a_question_asked_while_nobody_watched_is_told(scene: Scene) -> None:
-    """The one that was told before the restart does not stand in its way."""
+    """The alert before the restart does not suppress it."""
     async with scene.running():
         scene.ask(about="the first")
         await scene.clock.run_for(20)
@@ -256,7 +257,7 @@ async def test_a_question_asked_while_nobody_watched_is_told(scene: Scene) -> No
 
 
 async def test_what_is_muted_or_told_by_an_incident_is_not_told_here(scene: Scene) -> None:
-    """Whoever knows better says so at the moment of telling."""
+    """Mutes and incidents are checked when the alert would be sent."""
     async with scene.running():
         scene.house.fail("a", "401", Failure.AUTH)
         scene.see()
@@ -279,7 +280,7 @@ async def test_a_question_is_told_when_its_mute_has_ended(scene: Scene) -> None:
 
 
 async def test_what_a_person_cut_short_or_refused_has_not_finished(scene: Scene) -> None:
-    """Whoever did so knows; a turn after that is told as ever."""
+    """The person knows; a turn after that is reported as usual."""
     async with scene.running():
         scene.work()
         scene.house.hear("a", TurnInterrupted(scene.clock.now().wall))
@@ -318,7 +319,7 @@ async def test_a_turn_that_ended_well_is_told_and_one_that_goes_on_is_not(scene:
 
 
 async def test_a_turn_that_failed_has_not_finished(scene: Scene) -> None:
-    """That is trouble, and told as such."""
+    """It is a problem, and reported as one."""
     async with scene.running():
         scene.work()
         scene.house.fail("a")
@@ -328,7 +329,7 @@ async def test_a_turn_that_failed_has_not_finished(scene: Scene) -> None:
 
 
 async def test_a_kind_that_is_switched_off_is_silent(scene: Scene) -> None:
-    """`needs_you` alone: nobody hears that a turn is finished."""
+    """`needs_you` alone: finished turns are not reported."""
     scene.rules = AlertRules(frozenset({AlertKind.NEEDS_YOU}))
     async with scene.running():
         scene.work()

@@ -1,4 +1,4 @@
-"""The outbox of alerts: told once through every channel, kept until then, silent within a cooldown; virtual time."""
+"""The outbox of alerts: sent once through every channel, stored until then, silent within a cooldown; virtual time."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -27,7 +27,7 @@ def anyio_backend() -> str:
 
 
 class Recorder:
-    """A channel that does as it is told, and remembers when it was told what."""
+    """A channel with scripted results that records time and text."""
 
     def __init__(self, clock: VirtualClock, name: str = "telegram") -> None:
         self.name = name
@@ -63,7 +63,7 @@ class Recorder:
 
 
 class FullStore(MemoryStore):
-    """Refuses every note while it is told to."""
+    """Refuses every note while set."""
 
     refusing = False
 
@@ -85,7 +85,7 @@ class FullStore(MemoryStore):
 
 
 class Scene:
-    """A store that outlives its desks."""
+    """A store that outlives its outboxes."""
 
     def __init__(self, *names: str, rules: AlertRules | None = None) -> None:
         self.clock = VirtualClock()
@@ -103,7 +103,7 @@ class Scene:
 
     @asynccontextmanager
     async def running(self, desk: AlertOutbox | None = None) -> AsyncIterator[None]:
-        """The desk at work; stopped as a crash would, without any good-bye."""
+        """The running outbox; stopped as a crash would."""
         task = asyncio.create_task((desk or self.desk).run())
         await self.clock.run_for(0)
         try:
@@ -141,7 +141,7 @@ async def test_an_alert_is_in_the_store_before_anybody_is_told() -> None:
 
 
 async def test_what_was_owed_before_a_crash_is_told_after_it() -> None:
-    """And what was told before it is not told again."""
+    """What was sent before the crash is not sent again."""
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
@@ -158,7 +158,7 @@ async def test_what_was_owed_before_a_crash_is_told_after_it() -> None:
 
 
 async def test_a_channel_that_refuses_is_tried_later_and_later() -> None:
-    """10 s doubling to 10 min, for ever; told when it works, and later ones at once from then on."""
+    """10 s doubling to 10 min, forever; sent when it works, and later ones at once from then on."""
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
@@ -178,7 +178,7 @@ async def test_a_channel_that_refuses_is_tried_later_and_later() -> None:
 
 
 async def test_a_late_alert_says_that_it_is_late() -> None:
-    """Nobody takes what happened in the night for news."""
+    """An event of the night does not look like news."""
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
@@ -247,7 +247,7 @@ async def test_one_alert_that_is_refused_for_its_own_sake_holds_up_no_other() ->
 
 
 async def test_an_end_is_told_to_whoever_heard_of_the_trouble() -> None:
-    """And to nobody else: a channel that was down all the time hears neither."""
+    """And to no other: a channel that was down all the time gets neither."""
     scene = Scene("telegram", "ntfy")
     scene.only.refuse()
     async with scene.running():
@@ -260,7 +260,7 @@ async def test_an_end_is_told_to_whoever_heard_of_the_trouble() -> None:
 
 
 async def test_what_nobody_heard_of_ends_without_a_word() -> None:
-    """Neither the trouble nor its end is told, and nothing is left in the store."""
+    """Neither the problem nor its end is sent, and nothing is left in the store."""
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
@@ -274,7 +274,7 @@ async def test_what_nobody_heard_of_ends_without_a_word() -> None:
 
 
 async def test_an_end_that_comes_while_the_trouble_is_being_told_follows_it() -> None:
-    """Somebody hears of it, so somebody hears that it is over."""
+    """A channel that gets the alert also gets its end."""
     scene = Scene()
     go_on = asyncio.Event()
     send = scene.only.send
@@ -308,7 +308,7 @@ async def test_an_end_is_kept_over_a_restart() -> None:
 
 
 async def test_what_comes_back_within_its_cooldown_is_told_at_its_end() -> None:
-    """Counted from when it was told; what is over by then is not told at all."""
+    """Counted from when it was sent; what is over by then is not sent at all."""
     scene = Scene()
     async with scene.running():
         for _ in range(5):
@@ -340,7 +340,7 @@ async def test_a_cooldown_begins_when_somebody_was_told() -> None:
 
 
 async def test_after_its_cooldown_an_episode_leaves_nothing_behind() -> None:
-    """The store does not grow with every trouble there ever was."""
+    """The store does not grow with every past problem."""
     scene = Scene()
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -371,7 +371,7 @@ async def test_a_wall_clock_that_was_set_back_silences_nobody() -> None:
 
 
 async def test_of_words_nobody_heard_the_newest_count() -> None:
-    """Whoever is told late is told how it stands."""
+    """A late alert has the current text."""
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
@@ -384,7 +384,7 @@ async def test_of_words_nobody_heard_the_newest_count() -> None:
 
 
 async def test_a_kind_that_is_switched_off_is_not_kept() -> None:
-    """Nor is anything where nobody can be reached."""
+    """Nor is anything without a channel."""
     quiet = Scene(rules=AlertRules(frozenset({AlertKind.NEEDS_YOU})))
     assert not await quiet.desk.enqueue(trouble())
     alone = Scene()
@@ -408,7 +408,7 @@ async def test_a_store_that_refuses_keeps_nobody_from_being_told() -> None:
 
 
 async def test_daemons_on_one_store_tell_an_episode_once() -> None:
-    """Whoever wrote it down first tells it, and the others' restarts change nothing."""
+    """The daemon that stored it first sends it, and restarts of the others change nothing."""
     scene = Scene()
     other = scene.new_desk("there")
     scene.only.refuse()
@@ -467,7 +467,7 @@ async def test_words_to_a_chat_wait_for_the_store() -> None:
 
 
 async def test_an_alert_whose_channels_are_gone_goes_through_the_new_ones() -> None:
-    """Telegram never worked and was given up for another: what waited is told there."""
+    """Telegram never worked and was replaced: pending alerts go through the new channel."""
     scene = Scene()
     scene.only.refuse()
     async with scene.running():
@@ -480,7 +480,7 @@ async def test_an_alert_whose_channels_are_gone_goes_through_the_new_ones() -> N
 
 
 async def test_a_new_channel_is_not_told_old_news() -> None:
-    """What one channel told needs no second telling because another was set up."""
+    """An alert sent by one channel is not repeated because another was set up."""
     scene = Scene()
     async with scene.running():
         await scene.desk.enqueue(trouble())
@@ -509,7 +509,7 @@ async def test_the_outbox_is_bounded() -> None:
 
 
 async def test_many_alerts_at_once_are_one_digest() -> None:
-    """It says how many, of which projects and findings, names the first few and where to see all; told once."""
+    """It has the count, projects and findings, the first few names and where to see all; sent once."""
     scene = Scene()
     async with scene.running():
         for number in range(500):
@@ -530,7 +530,7 @@ async def test_many_alerts_at_once_are_one_digest() -> None:
 
 
 async def test_a_flood_of_problems_delays_no_question() -> None:
-    """Each kind has its own budget; questions are told first, also while problems are gathered."""
+    """Each kind has its own budget; questions are sent first, also while problems are gathered."""
     scene = Scene()
     async with scene.running():
         for number in range(100):
@@ -541,7 +541,7 @@ async def test_a_flood_of_problems_delays_no_question() -> None:
 
 
 async def test_the_ends_of_many_are_one_digest_too() -> None:
-    """Those who heard of 300 problems hear of the first few ends one by one, and of the others in one message."""
+    """Channels that got 300 problems get the first few ends one by one, and the others in one message."""
     scene = Scene()
     async with scene.running():
         for number in range(300):
@@ -576,7 +576,7 @@ async def test_a_lasting_flood_is_told_less_and_less_often() -> None:
 
 
 async def test_a_restart_within_a_flood_repeats_nothing() -> None:
-    """What a digest told is told; what came after it is in the next one."""
+    """Alerts of a digest count as sent; later ones are in the next digest."""
     scene = Scene()
     async with scene.running():
         for number in range(200):
@@ -616,7 +616,7 @@ def _decoded(note: Note | None) -> PendingAlert:
 
 
 async def test_a_note_of_another_version_silences_nothing() -> None:
-    """It is dropped, and the episode is told."""
+    """It is dropped, and the episode is sent."""
     scene = Scene()
     await scene.store.save_note(Note(KIND, "one", msgspec.json.encode({"version": 9})))
     async with scene.running():

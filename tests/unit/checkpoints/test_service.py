@@ -47,7 +47,7 @@ TEXTS = st.lists(st.text(max_size=400), max_size=25).map(tuple)
 
 
 class Papers:
-    """Files in memory; `taken` are somebody else's."""
+    """Files in memory; `taken` are foreign ones."""
 
     def __init__(self) -> None:
         self.taken: set[int] = set()
@@ -116,7 +116,7 @@ def draft(subject: str = "/srv/shop", may_have: str = "publish", *, undo: bool =
 
 
 def test_numbers_are_never_given_twice() -> None:
-    """Two desks on one store open at once; a file of somebody else's is gone around; the same question is one."""
+    """Two services on one store open at once; a foreign file is skipped; the same question is one."""
 
     async def scene() -> None:
         one, two = Desk(), Desk(store := MemoryStore())
@@ -181,7 +181,7 @@ def test_what_follows_from_a_choice_is_said_before_a_line_is_cut() -> None:
 
 
 def test_the_first_decision_stays() -> None:
-    """Answered twice alike is once; answered differently, the second is told who decided what and when."""
+    """The same answer twice counts once; a different second answer gets the first decision, its person and time."""
 
     async def scene() -> None:
         desk = Desk()
@@ -213,7 +213,7 @@ def test_many_who_answer_at_once_do_it_once() -> None:
 
 
 def test_what_was_decided_is_carried_out_by_the_next_one() -> None:
-    """A decision whose effect failed is kept, and done once at the next start or the next time somebody says so."""
+    """A decision whose effect failed is stored, and done once at the next start or the next request."""
 
     async def scene() -> None:
         desk = Desk()
@@ -253,7 +253,7 @@ def test_only_what_is_offered_can_be_chosen() -> None:
 def test_the_file_says_what_the_value_says(
     happened: tuple[str, ...], may_have: tuple[str, ...], did_not: tuple[str, ...], consequence: str
 ) -> None:
-    """Whatever an agent wrote, the file is read back as it was, and every heading in it is ours."""
+    """Whatever an agent wrote, the file is read back unchanged, and every heading in it is Wakeful's."""
     choices = (CheckpointChoice(CONTINUE, consequence, happened), CheckpointChoice(ABORT, ""))
     whole = Checkpoint(
         0, CheckpointKind.SESSION, A, "shop", 0.0, happened, may_have, did_not, choices, trace_id="t"
@@ -269,7 +269,7 @@ def test_the_file_says_what_the_value_says(
 
 @given(st.text(max_size=300) | st.text(max_size=200).map(lambda text: f"# Checkpoint 1: x\n{text}"))
 def test_any_text_is_a_checkpoint_or_refused(text: str) -> None:
-    """Nothing but BadCheckpoint comes of a file that is not ours."""
+    """A foreign file raises nothing but BadCheckpoint."""
     with pytest.raises(BadCheckpoint):
         from_markdown(text)
 
@@ -300,7 +300,7 @@ async def held(clinic: HealingFixture, command: str = "git push origin main") ->
 
 
 def test_a_held_session_is_a_checkpoint_a_person_can_read() -> None:
-    """Done, perhaps done and not done are told apart; the alert names it; asking again opens no second one."""
+    """Done, perhaps done and not done are distinct; the alert names it; a second request opens no second one."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -343,7 +343,7 @@ def test_continue_revives_it_once() -> None:
 
 
 def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
-    """It goes on once, told that its calls have happened; a plain continue after that is another answer."""
+    """It goes on once, with the note that its calls have happened; a plain continue after that is another answer."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -364,7 +364,7 @@ def test_what_somebody_saw_done_is_not_repeated_by_its_agent() -> None:
 
 
 def test_abort_stops_it_for_good() -> None:
-    """Nothing is started, now or later, nobody is alerted again, and its incident is over."""
+    """Nothing is started, now or later, no further alert is sent, and its incident is over."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -382,7 +382,7 @@ def test_abort_stops_it_for_good() -> None:
 
 @pytest.mark.parametrize(("choice", "acts"), [(CONTINUE, ["start"]), (ABORT, ["stop"])])
 def test_an_answer_at_once_is_carried_out(choice: ChoiceName, acts: list[str]) -> None:
-    """Decided before the healer had noted its number, it is done all the same, and nobody is asked a second time."""
+    """Decided before the healer stored its number, it is still carried out, and no second question is asked."""
     answers: list[asyncio.Task[object]] = []
 
     class Hasty(SessionCheckpoints):
@@ -426,7 +426,7 @@ def test_what_is_decided_while_observing_is_done_once_it_may_be() -> None:
 
 
 def test_revive_yes_answers_the_checkpoint() -> None:
-    """With the name of whoever said so; an abort after that is refused."""
+    """With the person's name; an abort after that is refused."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -456,7 +456,7 @@ def test_a_yes_is_for_what_was_cut_off_then() -> None:
 
 
 def test_whoever_goes_on_with_it_elsewhere_answers_it() -> None:
-    """A session that works again needs nobody's decision."""
+    """A session that works again needs no decision."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic)
@@ -469,7 +469,7 @@ def test_whoever_goes_on_with_it_elsewhere_answers_it() -> None:
 
 
 def test_a_lesson_lets_go_what_was_held_for_it() -> None:
-    """Unknown becomes local in this project: it is resumed at once, and the next time nobody is asked."""
+    """Unknown becomes local in this project: it is resumed at once, and the next time no question is asked."""
 
     async def scene(clinic: HealingFixture) -> None:
         await held(clinic, "./sync-fixtures.sh --all")
@@ -482,7 +482,8 @@ def test_a_lesson_lets_go_what_was_held_for_it() -> None:
 
 
 def test_a_pause_does_not_lose_what_must_be_held() -> None:
-    """Told while paused that nothing is done, it is held and told again once the pause is over."""
+    """The alert during the pause says that nothing is done; after the pause it waits for a person with
+    another alert."""
 
     async def scene(clinic: HealingFixture) -> None:
         await clinic.calm.pause("ann")

@@ -1,4 +1,5 @@
-"""Claims about what the gateway tells its operator: muted it waits, paused it says so, and one deaf channel stops nobody."""
+"""Claims about the gateway's alerts to its operator: muted they wait, paused they say so, and a failing
+channel stops no other."""
 
 import asyncio
 
@@ -21,7 +22,7 @@ class Deaf(RecordingMessenger):
 
 
 class Office:
-    """A gateway's voice, and the calm of the daemon beside it on the same store."""
+    """A gateway's notifier, and the daemon's mutes on the same store."""
 
     def __init__(self, *channels: RecordingMessenger) -> None:
         self.clock = VirtualClock()
@@ -33,7 +34,7 @@ class Office:
 
 
 def test_what_is_muted_waits_for_the_end_of_its_mute() -> None:
-    """`wakeful mute --code gateway`, given elsewhere: not told, and not taken for told."""
+    """`wakeful mute --code gateway`, given elsewhere: not sent, and not counted as sent."""
 
     async def scene() -> None:
         office = Office()
@@ -63,7 +64,7 @@ def test_a_pause_is_said_first() -> None:
 
 @pytest.mark.parametrize("channels", [(), (Deaf(),)])
 def test_every_channel_is_tried(channels: tuple[RecordingMessenger, ...]) -> None:
-    """One that refuses keeps nobody else from hearing it, the admin's own chat included."""
+    """A channel that refuses stops no other, the admin's own chat included."""
     office = Office(*channels)
     assert asyncio.run(office.voice.notify("critical", "no login")) is True
     assert office.recorder.said == ["critical: no login"]

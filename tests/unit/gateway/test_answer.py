@@ -28,7 +28,7 @@ def anyio_backend() -> str:
 
 
 class Desk:
-    """A chat, its answers, and what was kept of them; virtual time runs while something is awaited."""
+    """A chat, its answers, and their stored parts; virtual time runs while something is awaited."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
@@ -96,7 +96,7 @@ async def test_growth_is_shown_once_a_second_at_most_and_only_the_newest(desk: D
 
 
 async def test_topics_of_one_chat_share_its_pace_and_the_final_words_come_first(desk: Desk) -> None:
-    """Five answers grow in one group; the one that is finished waits for nobody's growth."""
+    """Five answers grow in one group; the finished one does not wait for the growth of the others."""
     places = [Place(-100, thread) for thread in range(1, 6)]
     answers = [desk.answer(place) for place in places]
     for answer in answers:
@@ -200,7 +200,7 @@ async def test_a_placeholder_is_there_a_minute_after_telegram_is_back(desk: Desk
 
 
 async def test_a_storm_of_floods_is_obeyed(desk: Desk) -> None:
-    """Nobody speaks in that chat until the time is over, for everybody in it; others go on."""
+    """No message is sent in that chat until the time is over; other chats go on."""
     await desk.done(desk.answer().send_placeholder())
     desk.chat.spoken.clear()
     desk.chat.fail("editMessageText", *(_flood(seconds) for seconds in (30, 60, 5)), chat=1)
@@ -228,7 +228,7 @@ def _flood(seconds: int) -> ChatFlooded:
 
 
 async def test_a_message_deleted_while_it_grows_comes_again_whole(desk: Desk) -> None:
-    """Somebody deletes the placeholder: nothing grows any more, and the answer is a message of its own."""
+    """A person deletes the placeholder: nothing grows any more, and the answer is a new message."""
     async with desk.writing() as answer:
         answer.grow("some words ")
         await desk.clock.run_for(2)
@@ -278,7 +278,7 @@ async def test_an_edit_that_is_late_does_not_overwrite_the_answer(desk: Desk) ->
 
 
 async def test_growth_that_is_on_its_way_is_waited_for(desk: Desk) -> None:
-    """The final words never race with an edit of ours."""
+    """The final text never races with an earlier edit."""
     async with desk.writing() as answer:
         answer.grow("some words ")
         await desk.clock.run_for(0.005)
@@ -332,7 +332,7 @@ async def test_a_token_never_shows_not_even_half_of_it(desk: Desk) -> None:
     ],
 )
 async def test_text_is_text(desk: Desk, text: str, expected: str) -> None:
-    """Markup does nothing, what nobody sees is gone, line breaks stay, and something is always said."""
+    """Markup does nothing, invisible characters are gone, line breaks stay, and no message is empty."""
     await desk.done(_whole(desk.answer(), text))
     assert desk.seen() == [expected]
 

@@ -30,7 +30,7 @@ CHECKPOINT = OpenCheckpoint(
 
 
 class ScriptedHouse:
-    """Implements client.api.House; remembers what was decided."""
+    """Implements client.api.DaemonApi; records decisions."""
 
     def __init__(self) -> None:
         self.decided: list[tuple[object, ...]] = []
@@ -126,7 +126,7 @@ def play(scene: Callable[[Room], Awaitable[None]]) -> None:
     "command", ["/health", "/errors", "/session", "/report", "/checkpoints", "/pause", "/resume", "/mute"]
 )
 def test_what_tells_about_the_host_is_for_admins(command: str) -> None:
-    """Somebody who is heard and no admin learns nothing and changes nothing."""
+    """A user who is no admin learns nothing and changes nothing."""
 
     async def scene(room: Room) -> None:
         assert await room.say(command, USER) == FOR_ADMINS
@@ -206,7 +206,7 @@ def test_health_keeps_the_reading_order() -> None:
 
 
 def test_health_answers_without_a_daemon() -> None:
-    """Whoever asks because something is wrong gets an answer when the daemon is what is wrong."""
+    """The command answers even if the daemon is what is wrong."""
 
     async def scene(room: Room) -> None:
         room.house.is_away = True
@@ -272,7 +272,7 @@ def test_no_leaves_everything_as_it_is() -> None:
 
 @pytest.mark.parametrize("user_id", [USER, STRANGER])
 def test_a_press_of_somebody_else_decides_nothing(user_id: int) -> None:
-    """Everybody in a group sees the buttons; an admin's press counts."""
+    """All members of a group see the buttons; only an admin's press counts."""
 
     async def scene(room: Room) -> None:
         await room.say("/pause")
@@ -285,7 +285,7 @@ def test_a_press_of_somebody_else_decides_nothing(user_id: int) -> None:
 
 
 def test_forged_late_and_carried_off_presses_decide_nothing() -> None:
-    """A token fits one place and one time; anything else is told that the button is not in use."""
+    """A token fits one place and one time; any other press gets the answer that the button is not in use."""
 
     async def scene(room: Room) -> None:
         await room.say("/mute claude-a 30m")
@@ -317,7 +317,7 @@ def test_what_cannot_be_done_is_said() -> None:
 
 
 def test_the_report_comes_by_chat() -> None:
-    """Of the last twelve hours, or since the moment that was named; what is none is said in words."""
+    """For the last twelve hours, or since the given time; an invalid time gets an explanation."""
 
     async def scene(room: Room) -> None:
         assert await room.say("/report") == "The last 12 h 0 min\nNobody was at work."

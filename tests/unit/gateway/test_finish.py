@@ -161,7 +161,7 @@ async def test_a_refused_tag_does_not_keep_the_others_from_being_done(desk: Desk
 
 @pytest.mark.parametrize("problem", [LOST, ChatFailed(reason="cut off")])
 async def test_a_tag_whose_answer_was_lost_is_not_repeated(desk: Desk, problem: ChatFailed) -> None:
-    """It is told as unverified."""
+    """It is reported as unverified."""
     desk.chat.fail("sendDice", problem)
     words = await desk.run(Tagged("", (ApiCall("sendDice", {}),)))
     assert words == "perhaps not done: sendDice (Telegram's answer was lost)"

@@ -100,7 +100,7 @@ def play(scene: Callable[[Room], Awaitable[None]], **room: Any) -> None:
 
 
 def test_context_is_there_at_once_and_more_when_the_model_has_decided() -> None:
-    """The answer waits for nobody; it is edited once the decision is there."""
+    """The answer does not wait; it is edited once the decision is there."""
 
     async def scene(room: Room) -> None:
         assert labels(await room.answered()) == ["Context"]
@@ -170,7 +170,7 @@ def test_context_says_where_an_answer_comes_from() -> None:
 
 @pytest.mark.parametrize("number", ["9", "x", ""])
 def test_context_of_nothing_or_of_another_chat_says_nothing(number: str) -> None:
-    """What a press brings along is anybody's words."""
+    """The content of a press is untrusted."""
 
     async def scene(room: Room) -> None:
         await room.answered(1)

@@ -43,7 +43,7 @@ class ScriptedLogin:
 
 
 class Operator:
-    """Whoever is told; `listens` False: nothing arrives."""
+    """The recipient of alerts; `listens` False: nothing arrives."""
 
     def __init__(self) -> None:
         self.heard: list[tuple[str, str]] = []
@@ -127,7 +127,7 @@ def test_a_refused_turn_closes_the_door_until_a_probe_works(provider: str) -> No
 
 @pytest.mark.parametrize("provider", PROVIDERS)
 def test_new_credentials_are_tried_within_a_minute(provider: str) -> None:
-    """Whoever logs in does not wait five minutes."""
+    """A new login does not wait five minutes."""
 
     async def play(scene: AuthScene) -> None:
         await scene.watch.on_login_failed(provider)
@@ -312,7 +312,7 @@ def test_all_is_well_and_nothing_is_said(scene: HostScene) -> None:
     asyncio.run(play())
     assert (scene.operator.heard, scene.host.acts, scene.pool.acts) == ([], [], [])
     assert scene.watch.reading.telegram_reachable is True
-    # Whom the healer replaced is asked for in every one of them.
+    # The healer's replacements are asked for in every one of them.
     assert scene.pool.looked >= 60
 
 
@@ -367,7 +367,7 @@ def test_memory_is_looked_at_again_once_it_was_collected(
 
 
 def test_a_full_disk_is_told_and_cleaned_with_a_rest_between(scene: HostScene) -> None:
-    """Cleaned every five minutes at most, told every half hour."""
+    """Cleaned every five minutes at most, reported every half hour."""
     scene.host.now = HostReading(disk_percent=95)
 
     async def play() -> None:
@@ -394,7 +394,7 @@ def test_an_act_that_fails_is_written_down_and_rests_too(scene: HostScene) -> No
 
 
 def test_a_runaway_goes_through_the_gate(scene: HostScene) -> None:
-    """By its conversation; nobody is signalled from here."""
+    """By its conversation; the monitor itself signals no process."""
     scene.host.found = (Hog(A, "pid 7", 100, 600, 5),)
     asyncio.run(scene.watch.check())
     assert scene.pool.acts == [f"{A} even busy"]

@@ -1,4 +1,4 @@
-"""Claims about who is heard: the list, a one-time code, and nobody else."""
+"""Claims about allowed users: the list, a one-time code, and no others."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -54,7 +54,7 @@ def test_an_admin_who_is_not_heard_is_not_counted_as_one() -> None:
 
 
 def test_the_code_lets_one_person_in_once() -> None:
-    """They are welcomed and heard, also by the next gateway; the same code lets nobody else in."""
+    """They are welcomed and allowed, also by the next gateway; the same code admits no second person."""
 
     async def scene(room: Room) -> None:
         code = await room.code()

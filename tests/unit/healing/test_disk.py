@@ -1,4 +1,4 @@
-"""Claims about a disk that is full: told once, also where nothing can be written, and over when there is room."""
+"""Claims about a full disk: one alert, even if nothing can be written, and resolved when there is room."""
 
 import asyncio
 
@@ -49,7 +49,7 @@ class SmallRoom:
 
 
 class DiskClinic(HealingFixture):
-    """A clinic whose disk can be full."""
+    """A fixture whose disk can be full."""
 
     def build(self) -> None:
         super().build()
@@ -67,7 +67,7 @@ class DiskClinic(HealingFixture):
 
 
 def test_a_full_disk_is_one_incident_with_one_alert_and_an_end() -> None:
-    """Told and listed although the store takes nothing; resolved when there is room again, and no earlier."""
+    """Sent and listed although the store accepts nothing; resolved when there is room again, and no earlier."""
     store = SmallStore()
     clinic = DiskClinic(store=store)
 
@@ -98,7 +98,7 @@ def test_a_full_disk_is_one_incident_with_one_alert_and_an_end() -> None:
 
 
 def test_what_the_store_refuses_is_told_in_its_words() -> None:
-    """A disk that is not full but takes nothing all the same."""
+    """A disk that is not full but still accepts nothing."""
     clinic = DiskClinic()
 
     async def scene() -> None:
@@ -137,7 +137,7 @@ def test_sessions_that_fail_for_want_of_room_are_in_the_same_incident() -> None:
 
 
 class Unkept(FakeIssueTracker):
-    """A forge whose ledger lies on the same disk."""
+    """An issue tracker whose ledger is on the same disk."""
 
     def __init__(self, store: SmallStore) -> None:
         super().__init__()

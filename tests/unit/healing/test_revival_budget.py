@@ -29,7 +29,7 @@ ENDS = {"die", "exit", "cut and die"}
 
 
 class Patient:
-    """One session of a clinic and its client, which is as its test says."""
+    """One session of a fixture and its scripted client."""
 
     def __init__(self, kind: str, *, stop_leaves_line: bool, brief_after_seconds: float | None) -> None:
         self.name, _, self.place = kind.partition(" in ")
@@ -42,7 +42,7 @@ class Patient:
     def settle_in(self, clinic: HealingFixture) -> None:
         """Its client ends and comes up in its own manner."""
         living, stop = clinic.living, clinic.living.stop
-        # Codex without a terminal runs a process for each turn; whoever is resumed keeps its driver.
+        # Codex without a terminal runs a process for each turn; a resumed session keeps its driver.
         living.name, living.per_turn = self.driver, self.driver == "codex"
 
         async def stopped(hosting: ManagedSession) -> ActionResult:
@@ -93,7 +93,7 @@ class Patient:
 
 
 async def suffered(patient: Patient, mishaps: Sequence[str]) -> HealingFixture:
-    """The clinic after all of it; a restart of its daemon keeps what was seen outside."""
+    """The fixture after all of it; a restart of its daemon keeps the observed messages."""
     clinic = HealingFixture(clock=VirtualClock())
     patient.settle_in(clinic)
     rest = list(mishaps)
@@ -143,8 +143,7 @@ def test_one_work_is_revived_once_and_given_up_once(
     clinic = asyncio.run(suffered(patient, mishaps))
     revivals, give_ups, alerts, last_alerts = figures(clinic)
     assert (revivals <= 1, give_ups <= 1) == (True, True), written(clinic)
-    # Seen at work in between, it was well; what comes then is news. So is an agent that never reads why it is back, and
-    # one that somebody opened again after its end and left: that closes its incident.
+    # one that a person opened again after its end and left: that closes its incident.
     news = mishaps.count("answer and hang") + (brief_after_seconds is None) + reopenings(mishaps)
     assert alerts + last_alerts <= 1 + news, clinic.recorder.said
     assert clinic.living.acts.count("start") <= 1
@@ -154,7 +153,7 @@ def test_one_work_is_revived_once_and_given_up_once(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_person_who_asks_again_begins_other_work(kind: str) -> None:
-    """Given up, prompted anew by the person and hung once more, it is revived once more."""
+    """Given up, prompted again by the person and hung again, it is revived once more."""
     patient = Patient(kind, stop_leaves_line=True, brief_after_seconds=5.0)
 
     async def scene() -> HealingFixture:
@@ -177,7 +176,7 @@ async def poisoned(clinic: HealingFixture) -> None:
 
 
 def test_whoever_takes_the_place_of_a_conversation_has_its_budget() -> None:
-    """A conversation that fails whatever it is asked is begun anew once; the new one hangs, and is given up."""
+    """A conversation that fails at every prompt is replaced once; the new one hangs, and is given up."""
 
     async def scene(clinic: HealingFixture) -> None:
         await poisoned(clinic)
@@ -186,7 +185,7 @@ def test_whoever_takes_the_place_of_a_conversation_has_its_budget() -> None:
     clinic = play(scene)
     assert clinic.living.acts.count("start") == 1, written(clinic)
     assert figures(clinic)[:2] == (1, 1)
-    # Nobody saw the new one at work.
+    # The new one was never seen at work.
     assert CriticalEventKind.SESSION_RECOVERED not in [each.event for each in clinic.events]
 
 
@@ -246,7 +245,7 @@ def test_a_crash_after_a_new_conversation_was_begun_begins_no_other(is_noted: bo
     assert clinic.living.acts.count("start") == 1
     asyncio.run(next_daemon())
     assert clinic.living.acts.count("start") == 1
-    # The old conversation is over, which is told at once; the new one is given up.
+    # The old conversation is over, which is reported at once; the new one is given up.
     assert figures(clinic) == (1, 1, 1, 1)
 
 

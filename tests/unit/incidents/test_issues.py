@@ -1,4 +1,5 @@
-"""Reports that could not be filed: kept across restarts, said once, and filed when the forge works again."""
+"""Reports that could not be filed: stored across restarts, reported once, and filed when the issue tracker
+works again."""
 
 import asyncio
 from collections.abc import Callable
@@ -15,7 +16,7 @@ def report(project: str = "shop", reason: str = "silent") -> IssueReport:
 
 
 class ScriptedForge:
-    """Files everything while it works, and remembers what it was given."""
+    """Files everything while it works, and records it."""
 
     def __init__(self) -> None:
         self.works = False
@@ -89,7 +90,7 @@ def test_a_forge_that_is_down_is_said_once_and_tried_again() -> None:
 
 
 def test_what_is_filed_is_owed_no_more() -> None:
-    """A new trouble of the project that gets its issue settles the old one."""
+    """A new problem of the project that gets its issue settles the old one."""
 
     async def scene(at: Scene) -> None:
         await at.issues.file(report())
@@ -101,7 +102,7 @@ def test_what_is_filed_is_owed_no_more() -> None:
 
 
 def test_a_project_nobody_files_for_is_no_trouble() -> None:
-    """Without a repository nothing is owed and nobody is told."""
+    """Without a repository nothing is pending and no alert is sent."""
 
     async def scene(at: Scene) -> None:
         assert (await at.issues.file(report("nobody's"))).url is None

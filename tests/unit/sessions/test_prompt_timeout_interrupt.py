@@ -1,4 +1,4 @@
-"""Claims about prompts that time out: a silent model is interrupted, and nobody who has a reason to be silent."""
+"""Claims about prompts that time out: a silent model is interrupted, but no session with a reason to be silent."""
 
 import asyncio
 from collections.abc import Callable
@@ -92,7 +92,7 @@ def _was_only_found(timed: Timed) -> None:
 
 @pytest.mark.parametrize("begin", [_runs_a_tool, _asks, _is_treated, _was_only_found])
 def test_whoever_may_be_silent_is_left_alone(begin: Callable[[Timed], None]) -> None:
-    """A running tool, a question, healing at work, a session of somebody else's."""
+    """A running tool, a question, healing at work, a session that is not managed."""
 
     async def live() -> None:
         timed = Timed()

@@ -31,7 +31,7 @@ from wakeful.testing.virtual_clock import VirtualClock, settle
 
 
 class Timed:
-    """A house with timers over its prompts."""
+    """A fixture with timers over its prompts."""
 
     def __init__(self) -> None:
         self.house = SupervisorFixture()
@@ -54,7 +54,7 @@ class Timed:
 
 
 def test_a_silent_prompt_is_warned_of_and_times_out_once() -> None:
-    """After 15 and 30 minutes; progress begins it anew."""
+    """After 15 and 30 minutes; progress restarts the timers."""
     timed = Timed()
     timed.house.start("a")
     timed.house.work("a")
@@ -127,7 +127,7 @@ class Hooked:
         return self.problem
 
     def play(self, *steps: Transition | float) -> list[tuple[str, str]]:
-        """Let transitions happen and seconds pass; what the program was told."""
+        """Let transitions happen and seconds pass; returns the program's input."""
 
         async def run() -> None:
             running = asyncio.create_task(self.hook.run())
@@ -169,14 +169,14 @@ def test_the_hook_is_rate_limited_for_each_session() -> None:
 
 
 def test_a_hook_that_fails_hurts_nobody() -> None:
-    """It is told of the next change as if nothing had been."""
+    """It gets the next change as if nothing had happened."""
     hooked = Hooked()
     hooked.problem = "exit 1"
     assert len(hooked.play(transition(HEALTHY, DEGRADED), 61.0, transition(DEGRADED, HEALTHY))) == 2
 
 
 def test_a_program_gets_the_event_and_ends_by_its_deadline(tmp_path: Path) -> None:
-    """JSON on its standard input; what fails, hangs or is missing is said in words."""
+    """JSON on its standard input; a failed, hung or missing program is reported."""
     kept = tmp_path / "kept"
 
     def ran(code: str, deadline_seconds: float = 10.0, event: bytes = b'{"a": 1}') -> str | None:
@@ -185,7 +185,7 @@ def test_a_program_gets_the_event_and_ends_by_its_deadline(tmp_path: Path) -> No
     assert ran(f"import sys; open({str(kept)!r}, 'w').write(sys.stdin.read())") is None
     assert kept.read_text() == '{"a": 1}'
     assert "exit 3 no" in (ran("import sys; print('no', file=sys.stderr); sys.exit(3)") or "")
-    # A megabyte that nobody reads keeps nobody waiting.
+    # An unread megabyte delays nothing.
     assert ran("pass", event=b"x" * 1_000_000) is None
     began = time.monotonic()
     assert "not done" in (ran("import time; time.sleep(60)", 0.3) or "")
@@ -301,7 +301,7 @@ STEPS = st.lists(st.tuples(st.sampled_from(["come", "go"]), st.sampled_from(NAME
 def test_paging_is_stable_while_sessions_come_and_go(
     limit: int, pages: list[list[tuple[str, str]]], picky: bool
 ) -> None:
-    """Whoever was there all along is seen exactly once; nobody is seen twice, with a filter or without."""
+    """A session that was there all along is listed exactly once, with a filter or without."""
     house = SupervisorFixture()
     living = {name: house.start(name) for name in NAMES[::2]}
     lasting = set(living)

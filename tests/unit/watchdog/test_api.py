@@ -122,7 +122,7 @@ def test_entries_of_an_earlier_attempt_do_not_count(tmp_path: Path, clock: Virtu
 def test_missing_and_broken_logs_fall_back_to_the_record(
     tmp_path: Path, clock: VirtualClock, content: bytes | None
 ) -> None:
-    """The last activity stands for the log; without it nobody knows, and says so."""
+    """The last activity replaces the log; without it the state is reported as unknown."""
     if content is not None:
         (tmp_path / SESSION).mkdir()
         (tmp_path / SESSION / "tool_use.jsonl").write_bytes(content)
@@ -149,7 +149,7 @@ def test_recent_tool_calls_are_the_newest_readable_ones(tmp_path: Path) -> None:
 def test_one_open_issue_per_project(
     tmp_path: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The second trouble of a project finds the issue of the first; another project gets its own."""
+    """The second problem of a project finds the issue of the first; another project gets its own."""
     gh = StandInGh(tmp_path_factory.mktemp("gh"))
     gh.install(monkeypatch)
     write(tmp_path, *call(0.0))
@@ -227,7 +227,7 @@ class World:
 
 
 def run_with(clock: VirtualClock, scene: Callable[[], Awaitable[None]]) -> None:
-    """Play a scene while its clock runs on by itself whenever everybody waits."""
+    """Run a scenario while its clock advances whenever all tasks wait."""
 
     async def play() -> None:
         task = asyncio.ensure_future(scene())
@@ -241,7 +241,7 @@ def run_with(clock: VirtualClock, scene: Callable[[], Awaitable[None]]) -> None:
 
 
 def test_a_message_is_revived_once(clock: VirtualClock) -> None:
-    """The second failure of the same message is told to its chat and not tried again."""
+    """The second failure of the same message is reported to its chat and not tried again."""
     world = World(clock)
 
     async def scene() -> None:
@@ -286,7 +286,7 @@ class HungForge:
 
 
 def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock) -> None:
-    """Thirty sessions wait for one deadline together, not for four; its end is told too."""
+    """Thirty sessions wait for one deadline together, not for four; its end is reported too."""
     alerts: list[str] = []
     hung = HungForge(clock)
 
@@ -318,7 +318,7 @@ def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock
 
 
 def test_what_a_forge_did_not_take_is_filed_later_by_any_watchdog(clock: VirtualClock) -> None:
-    """Once for the project, also if the program was begun anew meanwhile; a report of another version is let go."""
+    """Once for the project, also after a restart of the program; a report of another version is dropped."""
     alerts: list[str] = []
     hung = HungForge(clock)
 
@@ -351,7 +351,7 @@ def test_what_a_forge_did_not_take_is_filed_later_by_any_watchdog(clock: Virtual
 def test_the_world_may_change_while_an_issue_is_filed(
     clock: VirtualClock, attempt: str, meanwhile: str
 ) -> None:
-    """Whoever works again by then, or is under a pause, is neither revived nor given up: the last look counts."""
+    """A session that works again by then, or is paused, is neither revived nor given up: the last check counts."""
     forge = SlowForge(clock)
     world = World(clock, forge)
 
@@ -379,7 +379,7 @@ def test_the_world_may_change_while_an_issue_is_filed(
 
 
 def test_many_at_once_are_one_alert(clock: VirtualClock) -> None:
-    """Of five sessions of a project that stop at once the first is told, and how many they are; all are revived."""
+    """Of five sessions of a project that stop at once, one alert names the first and the number; all are revived."""
     alerts: list[str] = []
     world = World(clock, alert=alerts.append)
 
@@ -395,7 +395,7 @@ def test_many_at_once_are_one_alert(clock: VirtualClock) -> None:
 
 
 def test_a_daemon_asks_about_what_a_program_holds(clock: VirtualClock) -> None:
-    """Held by a watchdog that can ask nobody, it gets its checkpoint from one that can; neither says it again."""
+    """A watchdog without checkpoints leaves it waiting, and one with checkpoints opens it; neither reports it again."""
     alerts: list[str] = []
     asked: list[object] = []
 
@@ -491,7 +491,7 @@ def test_the_loop_looks_every_interval_and_outlives_its_own_bugs(
 
 
 def test_names_and_numbers_are_those_of_the_original() -> None:
-    """Whoever knew the first watchdog finds everything under its name."""
+    """Users of the first watchdog find everything under its name."""
     numbers = {"WATCHDOG_INTERVAL": 300, "SILENCE_THRESHOLD": 600, "ERROR_CASCADE_THRESHOLD": 5}
     assert {name: getattr(session_watchdog, name) for name in numbers} == numbers
     for name in ("watchdog_loop", "check_all_sessions", "attempt_revival", "create_investigation_issue"):
@@ -514,13 +514,13 @@ def test_names_and_numbers_are_those_of_the_original() -> None:
     ],
 )
 def test_a_setting_that_cannot_be_used_is_refused_at_once(given: dict[str, Any], said: str) -> None:
-    """By its name: a misspelt callback would never be called, and nobody would know."""
+    """By its name: a misspelt callback would silently never be called."""
     with pytest.raises(OperatorError, match=said):
         asyncio.run(wakeful.watchdog_loop(**given))
 
 
 def test_importing_wakeful_stays_light() -> None:
-    """Nobody pays for Redis who did not ask for it."""
+    """Redis is loaded only if it is used."""
     look = "import sys, wakeful; print(any(name in sys.modules for name in ('redis', 'asyncio', 'msgspec')))"
     said = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True)
     assert said.stdout == "False\n"

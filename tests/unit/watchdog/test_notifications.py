@@ -1,4 +1,4 @@
-"""Claims about a queue's sessions in a daemon: what its operator is told, incidents, pace, and a person's yes."""
+"""Claims about a queue's sessions in a daemon: alerts to its operator, incidents, limits, and a person's approval."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Collection
@@ -93,7 +93,7 @@ class QueueClinic(HealingFixture):
         )
 
     def waiting(self, project: str = "popoto") -> None:
-        """A job that nobody took for six minutes."""
+        """A job that no worker took for six minutes."""
         job = Job("RedisJob:late:popoto:pending", "late", project, ONE, self.wall() - 360, "-529", "1", None)
         self.jobs.pending.append(job)
 
@@ -124,7 +124,8 @@ async def later(clinic: QueueClinic, seconds: float) -> None:
 
 
 def test_a_revival_and_the_end_of_hope_are_told_in_words() -> None:
-    """Project first, what happened, what was done and what to type; a second failure is told as one, not as resolved."""
+    """Project first, what happened, what was done and what to type; a second failure is reported as one, not
+    as resolved."""
 
     async def scene(clinic: QueueClinic) -> None:
         for number in range(2):
@@ -175,7 +176,7 @@ def test_a_revived_session_is_resolved_once_its_next_job_runs() -> None:
 
 
 def test_a_session_that_is_gone_from_the_queue_is_closed_and_not_resolved() -> None:
-    """It was revived, and another watchdog saw the end of that: nobody here saw it well."""
+    """It was revived, and another watchdog saw its end: this one did not see it healthy."""
 
     async def scene(clinic: QueueClinic) -> None:
         clinic.silent()
@@ -287,7 +288,7 @@ def test_a_queue_that_does_not_answer_is_told_once_with_its_end() -> None:
 
 
 def test_a_session_that_its_queue_runs_is_judged_like_any_other() -> None:
-    """Its log alone vouches for nobody; with its queue's word, silence in it is trouble, and the queue's to heal."""
+    """Its log alone proves no process; with its queue's report, silence is a problem for the queue to heal."""
     identity = SessionIdentity(ONE, "tool-use", "testhost", "tool_use.jsonl", project="popoto")
 
     async def scene(clinic: QueueClinic) -> None:
@@ -350,7 +351,7 @@ MUTED = [
 
 @pytest.mark.parametrize(("kind", "value", "is_silent"), MUTED)
 def test_a_muted_queue_is_told_when_the_mute_has_ended(kind: MuteKind, value: str, is_silent: bool) -> None:
-    """By code or by project; what lasts longer than its mute is told then, once."""
+    """By code or by project; a problem that outlasts its mute is reported then, once."""
     heard: list[int] = []
 
     async def scene(clinic: QueueClinic) -> None:
@@ -370,7 +371,7 @@ def test_a_muted_queue_is_told_when_the_mute_has_ended(kind: MuteKind, value: st
     ("kind", "value"), [(MuteKind.SESSION, ONE), (MuteKind.PROJECT, "popoto"), (MuteKind.CODE, "silent")]
 )
 def test_a_queues_muted_session_is_revived_in_silence(kind: MuteKind, value: str) -> None:
-    """Healed as ever; nobody hears of it, nor of its end."""
+    """Healed as usual, without an alert for it or for its end."""
 
     async def scene(clinic: QueueClinic) -> None:
         await clinic.calm.mute(kind, value, 3600.0, by="ada")
@@ -388,7 +389,7 @@ def test_a_queues_muted_session_is_revived_in_silence(kind: MuteKind, value: str
 
 
 def test_during_a_pause_whatever_is_told_says_so_first() -> None:
-    """Of a queue as of anything else; somebody else's chat is not concerned."""
+    """For a queue as for anything else; another person's chat is not concerned."""
 
     async def scene(clinic: QueueClinic) -> None:
         await clinic.calm.pause("ada@tower")
@@ -413,7 +414,7 @@ def test_the_queues_look_ends_nobody_elses_incident() -> None:
 
 
 def test_what_was_given_up_is_not_called_well_again() -> None:
-    """Its incident is over with what was done, and nobody hears that it is resolved."""
+    """Its incident ends with what was done, and no "resolved" is sent."""
 
     async def scene(clinic: QueueClinic) -> None:
         for number in range(2):

@@ -21,7 +21,7 @@ ONE = WorkId("w-one")
 
 
 class Scene:
-    """A store, its works, and who dies with them."""
+    """A store, its tasks, and workers that die."""
 
     def __init__(self, **rules: Any) -> None:
         self.clock = VirtualClock()
@@ -47,7 +47,7 @@ class Scene:
         self.events.append(event)
 
     async def die(self, work_id: WorkId = ONE, **fields: Any) -> list[Run]:
-        """Work is added unless it is there, claimed, and its worker is not heard of again."""
+        """A task is added unless it exists, claimed, and its worker sends no more heartbeats."""
         session_id = SessionId("claude-a")
         await self.store.enqueue(WorkItem(work_id, "shop", "do it", session_id, "", 1.0, **fields))
         while True:
@@ -104,7 +104,7 @@ def test_work_whose_worker_died_is_queued_once_more() -> None:
 
 
 def test_several_daemons_queue_it_once() -> None:
-    """Whoever is second changes nothing and tells nobody."""
+    """The second daemon changes nothing and sends no alert."""
 
     async def story(scene: Scene) -> None:
         runs = await scene.die()
@@ -116,7 +116,7 @@ def test_several_daemons_queue_it_once() -> None:
 
 
 def test_a_daemon_killed_before_it_could_revive_is_made_up_for() -> None:
-    """The next start finds what expired lately, and nothing that somebody failed or that is long over."""
+    """The next start finds recently expired tasks, and none that was failed or is long over."""
 
     async def story(scene: Scene) -> None:
         await scene.die()
@@ -144,7 +144,7 @@ def test_a_call_cut_off_elsewhere_holds_it() -> None:
 
 
 def test_work_that_nobody_can_see_is_held() -> None:
-    """What it did before its worker died may have had effects elsewhere, for all anybody knows."""
+    """The effects of its worker before its death are unknown and may be remote."""
 
     async def story(scene: Scene) -> None:
         scene.calls = None
