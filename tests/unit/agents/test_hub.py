@@ -671,7 +671,7 @@ def test_an_agent_that_lives_and_was_never_ready_is_an_error_and_stays_one() -> 
     run(story)
 
 
-class SlowEyes(ScriptedRuntime):
+class SlowRuntime(ScriptedRuntime):
     """Looks that take their time, each until its gate opens; what they saw at their beginning or at their end."""
 
     def __init__(self) -> None:
@@ -692,7 +692,7 @@ def test_a_look_from_before_a_death_that_arrives_late_does_not_count(late: int) 
     """Two probes may overtake each other, whichever began first: a late one revives nothing."""
 
     async def story() -> None:
-        eyes = SlowEyes()
+        eyes = SlowRuntime()
         house = TestHub(agent(), runtime=eyes)
         async with house.open():
             await running(house)
@@ -715,7 +715,7 @@ def test_a_look_from_before_an_order_does_not_count_after_it() -> None:
     """What was stale when it was seen was restarted since."""
 
     async def story() -> None:
-        eyes = SlowEyes()
+        eyes = SlowRuntime()
         house = TestHub(agent(), runtime=eyes)
         async with house.open():
             await running(house)

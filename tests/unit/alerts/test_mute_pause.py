@@ -43,7 +43,7 @@ HOUR = 3600.0
 A = SessionId("claude-a")
 
 
-class Shelf(MemoryStore):
+class UnreliableStore(MemoryStore):
     """A memory store that can be full, or slow: with `let_go` it waits where a disk would be waited for."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -238,7 +238,7 @@ def test_whoever_paused_first_is_named(clock: VirtualClock) -> None:
 
 def test_a_pause_holds_although_the_disk_is_full(clock: VirtualClock) -> None:
     """It reports that it was not stored, and stays through later reads until a person ends it."""
-    mute_pause = MutePause(store := Shelf(clock), clock)
+    mute_pause = MutePause(store := UnreliableStore(clock), clock)
 
     async def talk() -> None:
         store.full = True
@@ -253,7 +253,7 @@ def test_a_pause_holds_although_the_disk_is_full(clock: VirtualClock) -> None:
 
 def test_a_pause_holds_before_it_is_stored(clock: VirtualClock) -> None:
     """Nothing is done while the disk is waited for."""
-    mute_pause = MutePause(store := Shelf(clock), clock)
+    mute_pause = MutePause(store := UnreliableStore(clock), clock)
     heard: list[bool] = []
     mute_pause.subscribe(lambda: heard.append(mute_pause.current_pause is not None))
 
@@ -271,7 +271,7 @@ def test_a_pause_holds_before_it_is_stored(clock: VirtualClock) -> None:
 
 def test_a_reading_that_a_pause_overtook_is_not_believed(clock: VirtualClock) -> None:
     """What was read before the pause was stored does not end it."""
-    mute_pause = MutePause(store := Shelf(clock), clock)
+    mute_pause = MutePause(store := UnreliableStore(clock), clock)
 
     async def talk() -> None:
         store.let_go = asyncio.Event()

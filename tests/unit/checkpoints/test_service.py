@@ -46,7 +46,7 @@ CONTINUE, ROLLBACK, ABORT = ChoiceName.CONTINUE, ChoiceName.ROLLBACK, ChoiceName
 TEXTS = st.lists(st.text(max_size=400), max_size=25).map(tuple)
 
 
-class Papers:
+class MemoryFiles:
     """Files in memory; `taken` are foreign ones."""
 
     def __init__(self) -> None:
@@ -60,7 +60,7 @@ class Papers:
         self.written[checkpoint.number] = checkpoint
 
 
-class Porter:
+class ScriptedExecutor:
     """Counts what it carried out, and can be unable to."""
 
     def __init__(self) -> None:
@@ -84,13 +84,13 @@ class BusyStore(MemoryStore):
         return found
 
 
-class Desk:
+class CheckpointsFixture:
     """Checkpoints over one store, which outlives them."""
 
     def __init__(self, store: MemoryStore | None = None) -> None:
         self.store = store or MemoryStore()
-        self.papers = Papers()
-        self.porter = Porter()
+        self.papers = MemoryFiles()
+        self.porter = ScriptedExecutor()
         self.checkpoints = Checkpoints(self.store, VirtualClock(), self.papers)
         self.checkpoints.executors[CheckpointKind.JOURNAL] = self.porter
 
@@ -119,7 +119,7 @@ def test_numbers_are_never_given_twice() -> None:
     """Two services on one store open at once; a foreign file is skipped; the same question is one."""
 
     async def scene() -> None:
-        one, two = Desk(), Desk(store := MemoryStore())
+        one, two = CheckpointsFixture(), CheckpointsFixture(store := MemoryStore())
         one.checkpoints = Checkpoints(store, VirtualClock(), one.papers)
         opened = await asyncio.gather(
             *(
@@ -141,7 +141,7 @@ def test_two_daemons_that_ask_the_same_at_once_ask_it_once() -> None:
     store = BusyStore()
 
     async def scene() -> list[int]:
-        desks = [Desk(store) for _ in range(3)]
+        desks = [CheckpointsFixture(store) for _ in range(3)]
         questions = [draft(), draft(), draft("/srv/bank")]
         opened = [desk.checkpoints.open(each) for desk, each in zip(desks, questions, strict=True)]
         return [each.number for each in await asyncio.gather(*opened)]
@@ -154,8 +154,8 @@ def test_how_many_wait_is_known_whoever_opened_them() -> None:
     """Counted when one is opened or decided here, and with every look for those of other programs."""
 
     async def scene() -> None:
-        one = Desk()
-        two = Desk(one.store)
+        one = CheckpointsFixture()
+        two = CheckpointsFixture(one.store)
         number = (await one.checkpoints.open(draft("/srv/one"))).number
         await two.checkpoints.open(draft("/srv/two"))
         assert (one.checkpoints.open_count, two.checkpoints.open_count) == (1, 2)
@@ -184,7 +184,7 @@ def test_the_first_decision_stays() -> None:
     """The same answer twice counts once; a different second answer gets the first decision, its person and time."""
 
     async def scene() -> None:
-        desk = Desk()
+        desk = CheckpointsFixture()
         number = (await desk.checkpoints.open(draft())).number
         first = await desk.checkpoints.decide(number, CONTINUE, "ann@host")
         assert (first.changed, first.checkpoint.state) == (True, CheckpointState.CONTINUED)
@@ -202,7 +202,7 @@ def test_many_who_answer_at_once_do_it_once() -> None:
     """Of eight different answers one counts, and its effect happens once."""
 
     async def scene() -> None:
-        desk = Desk(BusyStore())
+        desk = CheckpointsFixture(BusyStore())
         number = (await desk.checkpoints.open(draft())).number
         answers = [desk.checkpoints.decide(number, (CONTINUE, ABORT)[at % 2], f"p{at}") for at in range(8)]
         outcomes = await asyncio.gather(*answers, return_exceptions=True)
@@ -216,13 +216,13 @@ def test_what_was_decided_is_carried_out_by_the_next_one() -> None:
     """A decision whose effect failed is stored, and done once at the next start or the next request."""
 
     async def scene() -> None:
-        desk = Desk()
+        desk = CheckpointsFixture()
         number = (await desk.checkpoints.open(draft())).number
         desk.porter.unable = True
         with pytest.raises(WorldError):
             await desk.checkpoints.decide(number, ABORT, "ann")
         assert (await desk.checkpoints.get(number)).state is CheckpointState.ABORTED
-        following = Desk(desk.store)
+        following = CheckpointsFixture(desk.store)
         for _ in range(2):
             await following.checkpoints.restore()
             await asyncio.sleep(0.05)
@@ -235,7 +235,7 @@ def test_only_what_is_offered_can_be_chosen() -> None:
     """No rollback without an undo, and nothing about a checkpoint that is not there."""
 
     async def scene() -> None:
-        desk = Desk()
+        desk = CheckpointsFixture()
         number = (await desk.checkpoints.open(draft())).number
         with pytest.raises(NotOffered, match="nobody said how this could be undone"):
             await desk.checkpoints.decide(number, ROLLBACK, "ann")

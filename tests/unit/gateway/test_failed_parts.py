@@ -30,7 +30,7 @@ class Part:
         await asyncio.Event().wait()
 
 
-class Whole:
+class PartsFixture:
     """A gateway of such parts."""
 
     def __init__(self, clock: VirtualClock, broken: str) -> None:
@@ -48,7 +48,7 @@ def test_a_part_that_raises_ends_nothing(broken: str) -> None:
 
     async def scene() -> None:
         clock = VirtualClock()
-        gateway: Any = Whole(clock, broken)
+        gateway: Any = PartsFixture(clock, broken)
         ended = asyncio.Event()
         running = asyncio.create_task(chatwork._run(gateway, ended, None))
         await clock.run_for(0.1)

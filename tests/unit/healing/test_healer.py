@@ -219,7 +219,7 @@ def test_an_agent_that_cannot_be_stopped_gets_no_twin() -> None:
     assert "then gave up" in told
 
 
-class SlowNotary(FakeIssueTracker):
+class SlowIssueTracker(FakeIssueTracker):
     """While it files, the world goes on."""
 
     def __init__(self, meanwhile: Callable[[], None]) -> None:
@@ -245,7 +245,7 @@ def test_whoever_lives_again_by_then_is_not_replaced() -> None:
         await die_in_a_turn(clinic)
         await clinic.clock.run_for(60)
 
-    clinic = play(scene, forge=SlowNotary(meanwhile))
+    clinic = play(scene, forge=SlowIssueTracker(meanwhile))
     assert clinic.living.acts == []
     assert written(clinic) == []
 

@@ -28,7 +28,7 @@ MISHAPS = ("hang", "die", "exit", "cut and die", "fail", "restart", "answer and 
 ENDS = {"die", "exit", "cut and die"}
 
 
-class Patient:
+class SessionScript:
     """One session of a fixture and its scripted client."""
 
     def __init__(self, kind: str, *, stop_leaves_line: bool, brief_after_seconds: float | None) -> None:
@@ -92,7 +92,7 @@ class Patient:
             clinic.end(process.process)
 
 
-async def suffered(patient: Patient, mishaps: Sequence[str]) -> HealingFixture:
+async def suffered(patient: SessionScript, mishaps: Sequence[str]) -> HealingFixture:
     """The fixture after all of it; a restart of its daemon keeps the observed messages."""
     clinic = HealingFixture(clock=VirtualClock())
     patient.settle_in(clinic)
@@ -139,7 +139,7 @@ def test_one_work_is_revived_once_and_given_up_once(
     kind: str, mishaps: list[str], stop_leaves_line: bool, brief_after_seconds: float | None
 ) -> None:
     """However often it hangs, dies, fails or is found idle in between, also by another daemon."""
-    patient = Patient(kind, stop_leaves_line=stop_leaves_line, brief_after_seconds=brief_after_seconds)
+    patient = SessionScript(kind, stop_leaves_line=stop_leaves_line, brief_after_seconds=brief_after_seconds)
     clinic = asyncio.run(suffered(patient, mishaps))
     revivals, give_ups, alerts, last_alerts = figures(clinic)
     assert (revivals <= 1, give_ups <= 1) == (True, True), written(clinic)
@@ -154,7 +154,7 @@ def test_one_work_is_revived_once_and_given_up_once(
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_person_who_asks_again_begins_other_work(kind: str) -> None:
     """Given up, prompted again by the person and hung again, it is revived once more."""
-    patient = Patient(kind, stop_leaves_line=True, brief_after_seconds=5.0)
+    patient = SessionScript(kind, stop_leaves_line=True, brief_after_seconds=5.0)
 
     async def scene() -> HealingFixture:
         clinic = await suffered(patient, ["hang", "hang"])
@@ -252,7 +252,7 @@ def test_a_crash_after_a_new_conversation_was_begun_begins_no_other(is_noted: bo
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_restart_does_not_claim_what_a_person_did(kind: str) -> None:
     """A person cuts the revived turn short; the next daemon knows still that Wakeful had acted before."""
-    patient = Patient(kind, stop_leaves_line=False, brief_after_seconds=0.0)
+    patient = SessionScript(kind, stop_leaves_line=False, brief_after_seconds=0.0)
 
     async def scene() -> HealingFixture:
         clinic = await suffered(patient, ["hang", "a minute"])
@@ -270,7 +270,7 @@ def test_a_restart_does_not_claim_what_a_person_did(kind: str) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_agent_that_ends_before_it_reads_why_it_was_revived_is_given_up(kind: str) -> None:
     """Its log ends with the turn that Wakeful cut short: no finding says that its work was lost, the budget does."""
-    patient = Patient(kind, stop_leaves_line=True, brief_after_seconds=None)
+    patient = SessionScript(kind, stop_leaves_line=True, brief_after_seconds=None)
     clinic = asyncio.run(suffered(patient, ["hang", "die", "a minute", "restart", "a minute"]))
     assert figures(clinic) == (1, 1, 0, 1)
 
@@ -278,7 +278,7 @@ def test_an_agent_that_ends_before_it_reads_why_it_was_revived_is_given_up(kind:
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_revival_of_which_nothing_is_seen_is_told_once(kind: str) -> None:
     """The agent lives and its log never shows why it is back: people wait for what comes of it, and not for ever."""
-    patient = Patient(kind, stop_leaves_line=True, brief_after_seconds=None)
+    patient = SessionScript(kind, stop_leaves_line=True, brief_after_seconds=None)
     clinic = asyncio.run(suffered(patient, ["hang", *["a minute"] * 10, "restart"]))
     assert figures(clinic) == (1, 0, 0, 0)
     clinic = asyncio.run(suffered(patient, ["hang", *["a minute"] * 10, "restart", *["a minute"] * 10]))

@@ -249,7 +249,7 @@ def test_a_cycle_with_polls_becomes_a_loop_in_time() -> None:
     ]
 
 
-class HouseWithTasks(SupervisorFixture):
+class FixtureWithTasks(SupervisorFixture):
     """Its agents have a process for every call."""
 
     alive = True
@@ -273,7 +273,7 @@ def pass_time(house: SupervisorFixture, seconds: float) -> None:
 
 def test_a_task_left_running_is_looked_for_when_its_time_is_over() -> None:
     """Its process there: it goes on. Gone: it is waited for no more."""
-    house = HouseWithTasks()
+    house = FixtureWithTasks()
     house.start("a")
     now = house.clock.now().wall
     house.hear("a", *(replace(event, at=now + event.at) for event in LEFT_RUNNING), e.TurnEnded(now + 9))

@@ -30,7 +30,7 @@ from wakeful.storage.base import Transition
 from wakeful.testing.virtual_clock import VirtualClock, settle
 
 
-class Timed:
+class TimersFixture:
     """A fixture with timers over its prompts."""
 
     def __init__(self) -> None:
@@ -55,7 +55,7 @@ class Timed:
 
 def test_a_silent_prompt_is_warned_of_and_times_out_once() -> None:
     """After 15 and 30 minutes; progress restarts the timers."""
-    timed = Timed()
+    timed = TimersFixture()
     timed.house.start("a")
     timed.house.work("a")
     timed.pass_time(14 * 60)
@@ -77,7 +77,7 @@ def test_a_silent_prompt_is_warned_of_and_times_out_once() -> None:
 
 def test_progress_is_announced_every_ten_minutes() -> None:
     """While there is some."""
-    timed = Timed()
+    timed = TimersFixture()
     timed.house.start("a")
     timed.house.work("a")
     for number in range(60):
@@ -89,7 +89,7 @@ def test_progress_is_announced_every_ten_minutes() -> None:
 
 def test_waiting_for_a_person_is_no_inactivity() -> None:
     """People sleep."""
-    timed = Timed()
+    timed = TimersFixture()
     timed.house.start("a")
     timed.house.ask("a")
     timed.pass_time(8 * 3600)
@@ -98,7 +98,7 @@ def test_waiting_for_a_person_is_no_inactivity() -> None:
 
 def test_supervision_writes_no_health() -> None:
     """Two hours of looks, warnings and a timeout: the record is the very object it was, and so are its bytes."""
-    timed = Timed()
+    timed = TimersFixture()
     timed.house.start("a")
     timed.house.work("a")
     session = timed.house.roster.sessions[subject("a").id]
@@ -113,7 +113,7 @@ def transition(old: Health | str, new: Health, *, at: float = 0.0, name: str = "
     return Transition(subject(name).id, at, "idle", "idle", str(old), new, "x", b'{"id":"x"}')
 
 
-class Hooked:
+class HookFixture:
     """A hook whose program is a list."""
 
     def __init__(self) -> None:
@@ -150,19 +150,19 @@ HEALTHY, DEGRADED, DEAD = Health.HEALTHY, Health.DEGRADED, Health.DEAD
 
 def test_the_hook_hears_transitions_only() -> None:
     """Not what was seen for the first time, and not what stayed as it was."""
-    assert Hooked().play(transition("", HEALTHY), transition(HEALTHY, HEALTHY)) == []
-    hooked = Hooked()
+    assert HookFixture().play(transition("", HEALTHY), transition(HEALTHY, HEALTHY)) == []
+    hooked = HookFixture()
     assert hooked.play(transition(HEALTHY, DEGRADED)) == [("healthy", "degraded")]
     assert hooked.told[0]["event"] == "session.health.update.after"
 
 
 def test_the_hook_is_rate_limited_for_each_session() -> None:
     """A minute of flapping is one message at its end, or none if nothing came of it; others are not held up."""
-    hooked = Hooked()
+    hooked = HookFixture()
     flapping = [transition(HEALTHY, DEGRADED), transition(DEGRADED, HEALTHY), transition(HEALTHY, DEAD)]
     told = hooked.play(*flapping, transition(HEALTHY, DEGRADED, name="other"), 30.0, 31.0)
     assert told == [("healthy", "degraded"), ("healthy", "degraded"), ("degraded", "dead")]
-    quiet = Hooked()
+    quiet = HookFixture()
     assert quiet.play(transition(HEALTHY, DEGRADED), *flapping[1:2], flapping[0], 120.0) == [
         ("healthy", "degraded")
     ]
@@ -170,7 +170,7 @@ def test_the_hook_is_rate_limited_for_each_session() -> None:
 
 def test_a_hook_that_fails_hurts_nobody() -> None:
     """It gets the next change as if nothing had happened."""
-    hooked = Hooked()
+    hooked = HookFixture()
     hooked.problem = "exit 1"
     assert len(hooked.play(transition(HEALTHY, DEGRADED), 61.0, transition(DEGRADED, HEALTHY))) == 2
 

@@ -168,14 +168,14 @@ def test_one_open_issue_per_project(
     assert [issue["title"].startswith("[Watchdog]") for issue in gh.issues] == [True, True]
 
 
-class Ground(NoSessionFiles):
+class NoLogs(NoSessionFiles):
     """No logs, and one folder that is not there any more."""
 
     async def is_folder_gone(self, path: str) -> bool:
         return path == "/gone"
 
 
-class World:
+class WatchdogFixture:
     """A watchdog over a queue in memory, in virtual time."""
 
     def __init__(self, clock: VirtualClock, forge: IssueTracker | None = None, **callbacks: Any) -> None:
@@ -191,7 +191,7 @@ class World:
     def watching(self) -> RedisWatch:
         return RedisWatch(
             jobs=self.jobs,
-            logs=Ground(),
+            logs=NoLogs(),
             clock=self.clock,
             limiter=RevivalLimiter(self.clock, 0.0, 1),
             callbacks=Callbacks(**self._given),
@@ -242,7 +242,7 @@ def run_with(clock: VirtualClock, scene: Callable[[], Awaitable[None]]) -> None:
 
 def test_a_message_is_revived_once(clock: VirtualClock) -> None:
     """The second failure of the same message is reported to its chat and not tried again."""
-    world = World(clock)
+    world = WatchdogFixture(clock)
 
     async def scene() -> None:
         for number in range(3):
@@ -255,7 +255,7 @@ def test_a_message_is_revived_once(clock: VirtualClock) -> None:
     assert world.sent == [("-529", FAILURE_MESSAGE)]
 
 
-class SlowForge:
+class SlowIssueTracker:
     """Takes ten seconds for an issue, during which the world goes on."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -269,7 +269,7 @@ class SlowForge:
         return FilingResult("https://github.com/acme/bots/issues/45", "filed")
 
 
-class HungForge:
+class HungIssueTracker:
     """Takes the whole deadline and files nothing, until it is mended."""
 
     def __init__(self, clock: VirtualClock) -> None:
@@ -288,12 +288,12 @@ class HungForge:
 def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock) -> None:
     """Thirty sessions wait for one deadline together, not for four; its end is reported too."""
     alerts: list[str] = []
-    hung = HungForge(clock)
+    hung = HungIssueTracker(clock)
 
     async def tell(text: str) -> None:
         alerts.append(text)
 
-    world = World(clock)
+    world = WatchdogFixture(clock)
     world.forge = QueueIssueFallback(BreakingIssueTracker(hung, clock), world.jobs, clock, tell)
     world.watch = world.watching()
 
@@ -320,12 +320,12 @@ def test_a_forge_that_hangs_is_waited_for_once_and_told_once(clock: VirtualClock
 def test_what_a_forge_did_not_take_is_filed_later_by_any_watchdog(clock: VirtualClock) -> None:
     """Once for the project, also after a restart of the program; a report of another version is dropped."""
     alerts: list[str] = []
-    hung = HungForge(clock)
+    hung = HungIssueTracker(clock)
 
     async def tell(text: str) -> None:
         alerts.append(text)
 
-    world = World(clock)
+    world = WatchdogFixture(clock)
 
     async def scene() -> None:
         world.forge = QueueIssueFallback(hung, world.jobs, clock, tell)
@@ -352,8 +352,8 @@ def test_the_world_may_change_while_an_issue_is_filed(
     clock: VirtualClock, attempt: str, meanwhile: str
 ) -> None:
     """A session that works again by then, or is paused, is neither revived nor given up: the last check counts."""
-    forge = SlowForge(clock)
-    world = World(clock, forge)
+    forge = SlowIssueTracker(clock)
+    world = WatchdogFixture(clock, forge)
 
     def change() -> None:
         if meanwhile == "pause":
@@ -381,7 +381,7 @@ def test_the_world_may_change_while_an_issue_is_filed(
 def test_many_at_once_are_one_alert(clock: VirtualClock) -> None:
     """Of five sessions of a project that stop at once, one alert names the first and the number; all are revived."""
     alerts: list[str] = []
-    world = World(clock, alert=alerts.append)
+    world = WatchdogFixture(clock, alert=alerts.append)
 
     async def scene() -> None:
         for number in range(5):
@@ -404,8 +404,8 @@ def test_a_daemon_asks_about_what_a_program_holds(clock: VirtualClock) -> None:
         asked.append(case)
         return 1
 
-    program = World(clock, alert=alerts.append)
-    daemon = World(clock, hold=hold, alert=alerts.append)
+    program = WatchdogFixture(clock, alert=alerts.append)
+    daemon = WatchdogFixture(clock, hold=hold, alert=alerts.append)
     daemon.jobs = program.jobs
     daemon.watch = daemon.watching()
 
@@ -426,7 +426,7 @@ def test_every_callback_may_raise(clock: VirtualClock) -> None:
     async def boom(*_arguments: object) -> None:
         raise RuntimeError("boom")
 
-    world = World(clock, enqueue_job=boom, stop_session=boom, send_message=boom, alert=boom)
+    world = WatchdogFixture(clock, enqueue_job=boom, stop_session=boom, send_message=boom, alert=boom)
 
     async def scene() -> None:
         world.silent()
@@ -448,7 +448,7 @@ def test_a_callback_that_ignores_its_end_holds_nobody(clock: VirtualClock) -> No
             except asyncio.CancelledError:
                 continue
 
-    world = World(clock, enqueue_job=deaf)
+    world = WatchdogFixture(clock, enqueue_job=deaf)
 
     async def scene() -> None:
         world.silent()
@@ -464,7 +464,7 @@ def test_the_loop_looks_every_interval_and_outlives_its_own_bugs(
     clock: VirtualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A cycle that breaks is logged, and the next one comes after 300 s."""
-    world = World(clock)
+    world = WatchdogFixture(clock)
     looks: list[float] = []
     look = world.jobs.snapshot
 

@@ -45,7 +45,7 @@ class CountedStore(MemoryStore):
         return await super().next_expiry()
 
 
-class Scene:
+class ExpiryFixture:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = CountedStore(self.clock)
@@ -64,9 +64,9 @@ class Scene:
 
 
 @asynccontextmanager
-async def running() -> AsyncIterator[Scene]:
+async def running() -> AsyncIterator[ExpiryFixture]:
     """Past the grace of the start, with the task running."""
-    scene = Scene()
+    scene = ExpiryFixture()
     task = asyncio.create_task(scene.expiry.run())
     await scene.clock.run_for(GRACE_SECONDS)
     try:
@@ -130,7 +130,7 @@ async def test_a_host_that_slept_forgives_one_lease() -> None:
 
 async def test_a_restart_forgives_one_lease() -> None:
     """Owners whose heartbeats came while the daemon was away get time before any lease expires."""
-    scene = Scene()
+    scene = ExpiryFixture()
     run = await scene.claim("w-1")
     scene.clock.advance(3600)
     task = asyncio.create_task(scene.expiry.run())
